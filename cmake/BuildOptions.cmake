@@ -1,0 +1,49 @@
+# How our own code is compiled: warnings, sanitizers, crash points.
+#
+#   isopool::warnings    the warnings that our code is free of
+#   isopool::sanitizers  the flags of ISOPOOL_SANITIZE; empty without it
+#
+# Every target below this folder links both without having to say so: a sanitizer that covers
+# only some objects misses errors, and a forgotten warning flag goes unnoticed.
+
+add_library(isopool_warnings INTERFACE)
+add_library(isopool::warnings ALIAS isopool_warnings)
+target_compile_options(isopool_warnings INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wformat=2 -Wundef)
+
+option(ISOPOOL_WARNINGS_AS_ERRORS "Stop at the first warning in our own code" OFF)
+if(ISOPOOL_WARNINGS_AS_ERRORS)
+  target_compile_options(isopool_warnings INTERFACE -Werror)
+endif()
+
+set(ISOPOOL_SANITIZE "" CACHE STRING "address, thread or undefined; address takes undefined along")
+set_property(CACHE ISOPOOL_SANITIZE PROPERTY STRINGS "" address thread undefined)
+
+add_library(isopool_sanitizers INTERFACE)
+add_library(isopool::sanitizers ALIAS isopool_sanitizers)
+if(ISOPOOL_SANITIZE)
+  set(sanitizer_names
+    "address=address,undefined" "thread=thread" "undefined=undefined")
+  list(FILTER sanitizer_names INCLUDE REGEX "^${ISOPOOL_SANITIZE}=")
+  if(NOT sanitizer_names)
+    message(FATAL_ERROR "ISOPOOL_SANITIZE=${ISOPOOL_SANITIZE}: use address, thread or undefined")
+  endif()
+  string(REGEX REPLACE "^[a-z]+=" "" sanitizer_names "${sanitizer_names}")
+  # vptr needs RTTI of torch's classes that libtorch does not export.
+  target_compile_options(isopool_sanitizers INTERFACE
+    -fsanitize=${sanitizer_names} -fno-sanitize=vptr -fno-sanitize-recover=undefined
+    -fno-omit-frame-pointer -g)
+  target_link_options(isopool_sanitizers INTERFACE -fsanitize=${sanitizer_names})
+endif()
+
+link_libraries(isopool::warnings isopool::sanitizers)
+
+# A crash point ends the process right after a store to shared memory, when a test asks for it.
+# The definition is the same everywhere in one build, because inline functions in ipc/ headers
+# contain crash points: two spellings of one inline function would break the one-definition rule.
+option(ISOPOOL_CRASH_POINTS "Keep the crash points in Release builds too" OFF)
+if(ISOPOOL_CRASH_POINTS)
+  add_compile_definitions(ISOPOOL_CRASH_POINTS=1)
+else()
+  add_compile_definitions($<$<NOT:$<CONFIG:Release>>:ISOPOOL_CRASH_POINTS=1>)
+endif()

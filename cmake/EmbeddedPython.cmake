@@ -1,0 +1,56 @@
+# The Python that workers embed, described by that interpreter itself: its own sysconfig names the
+# headers and libpython, its own import path holds torch. A FindPython of CMake's could silently
+# mix the headers of one interpreter with the packages of another.
+#
+#   ISOPOOL_PYTHON_EXECUTABLE  (cache) interpreter with torch; .venv/bin/python when there is one
+#   ISOPOOL_PYTHON_VERSION     e.g. 3.11
+#   ISOPOOL_TORCH_ROOT         (cache) folder of the torch package: include/, lib/, share/cmake/
+#   isopool::python            headers and libpython, for a program that embeds the interpreter
+
+set(default_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+if(NOT EXISTS ${default_python})
+  find_program(default_python_on_path python3)
+  set(default_python ${default_python_on_path})
+  unset(default_python_on_path CACHE)
+endif()
+set(ISOPOOL_PYTHON_EXECUTABLE ${default_python} CACHE FILEPATH
+    "Python interpreter (3.11 or newer, with torch 2.11 or newer) that workers embed")
+
+execute_process(
+  COMMAND ${ISOPOOL_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/describe_python.py
+  OUTPUT_VARIABLE python_description ERROR_VARIABLE python_error RESULT_VARIABLE python_result
+  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
+if(NOT python_result EQUAL 0)
+  message(FATAL_ERROR "ISOPOOL_PYTHON_EXECUTABLE=${ISOPOOL_PYTHON_EXECUTABLE}: "
+                      "${python_result}\n${python_error}")
+endif()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
+             ${CMAKE_CURRENT_LIST_DIR}/describe_python.py)
+
+foreach(field IN ITEMS version include_dir library kind link_libraries torch_root)
+  string(JSON python_${field} GET "${python_description}" ${field})
+endforeach()
+set(ISOPOOL_PYTHON_VERSION ${python_version})
+
+# The torch found last time is forgotten when the interpreter changes.
+if(NOT ISOPOOL_PYTHON_EXECUTABLE STREQUAL ISOPOOL_TORCH_ROOT_OF)
+  set(ISOPOOL_TORCH_ROOT ${python_torch_root} CACHE PATH "Folder of the torch package" FORCE)
+  set(ISOPOOL_TORCH_ROOT_OF ${ISOPOOL_PYTHON_EXECUTABLE} CACHE INTERNAL "")
+endif()
+
+find_package(Threads REQUIRED)
+add_library(isopool::python INTERFACE IMPORTED)
+target_include_directories(isopool::python SYSTEM INTERFACE ${python_include_dir})
+if(python_kind STREQUAL "static")
+  # Extension modules look their symbols up in the program, so all of libpython has to be in it.
+  target_link_options(isopool::python INTERFACE
+    "LINKER:--whole-archive,${python_library},--no-whole-archive")
+else()
+  target_link_libraries(isopool::python INTERFACE ${python_library})
+endif()
+target_link_libraries(isopool::python INTERFACE
+  ${python_link_libraries} Threads::Threads ${CMAKE_DL_LIBS})
+target_link_options(isopool::python INTERFACE LINKER:--export-dynamic)
+
+message(STATUS "isopool: Python ${python_version} (${python_library}), "
+               "torch in ${ISOPOOL_TORCH_ROOT}")

@@ -1,0 +1,51 @@
+# What `cmake --install` puts where, and find_package(isopool) from the install or the build tree.
+
+include(CMakePackageConfigHelpers)
+
+# The torch::deploy headers are an include root of their own, named apart from isopool's, because
+# <torch/deploy.h> and <multipy/...> must be found only by programs that ask for them.
+add_library(isopool_compat INTERFACE)
+add_library(isopool::compat ALIAS isopool_compat)
+set_target_properties(isopool_compat PROPERTIES EXPORT_NAME compat)
+target_compile_features(isopool_compat INTERFACE cxx_std_17)
+target_include_directories(isopool_compat INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/compat>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/isopool-compat>)
+
+foreach(program IN ITEMS isopoold isopool-worker)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/isopool)
+  endif()
+endforeach()
+
+if(EXISTS ${PROJECT_SOURCE_DIR}/include/isopool)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/isopool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+          FILES_MATCHING PATTERN "*.h")
+endif()
+if(EXISTS ${PROJECT_SOURCE_DIR}/include/compat)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/compat/
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/isopool-compat FILES_MATCHING PATTERN "*.h")
+endif()
+
+if(TARGET isopool)
+  target_link_libraries(isopool_compat INTERFACE isopool)
+  set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/isopool)
+  install(TARGETS isopool isopool_compat EXPORT isopool-targets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT isopool-targets NAMESPACE isopool:: DESTINATION ${package_dir})
+
+  configure_package_config_file(
+    ${PROJECT_SOURCE_DIR}/cmake/isopool-config.cmake.in isopool-config.cmake
+    INSTALL_DESTINATION ${package_dir}
+    NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file(isopool-config-version.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES
+    ${PROJECT_BINARY_DIR}/isopool-config.cmake
+    ${PROJECT_BINARY_DIR}/isopool-config-version.cmake
+    ${PROJECT_SOURCE_DIR}/cmake/isopool-torch.cmake
+    DESTINATION ${package_dir})
+
+  # The build tree answers find_package too (-Disopool_DIR=build/release).
+  export(EXPORT isopool-targets NAMESPACE isopool:: FILE isopool-targets.cmake)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/isopool-torch.cmake isopool-torch.cmake COPYONLY)
+endif()

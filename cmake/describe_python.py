@@ -1,0 +1,59 @@
+"""Prints as JSON what CMake needs to know of the interpreter that runs this file."""
+
+import importlib.util
+import json
+import pathlib
+import sys
+import sysconfig
+
+
+def libpython() -> tuple[pathlib.Path, str]:
+    library_dir = pathlib.Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib")
+    config_dir = pathlib.Path(sysconfig.get_config_var("LIBPL") or library_dir)
+    multiarch_dir = library_dir / (sysconfig.get_config_var("MULTIARCH") or "")
+    # LDLIBRARY is the shared library where there is one, LIBRARY always the archive.
+    for variable in ("LDLIBRARY", "LIBRARY"):
+        name = sysconfig.get_config_var(variable) or ""
+        for folder in (library_dir, multiarch_dir, config_dir):
+            if name and (folder / name).is_file():
+                return folder / name, "static" if name.endswith(".a") else "shared"
+    sys.exit(
+        f"no libpython for Python {sysconfig.get_python_version()} in {library_dir} "
+        "(Debian: apt install python3-dev)"
+    )
+
+
+def include_dir() -> str:
+    folder = sysconfig.get_path("include")
+    # A virtual environment on some systems names its own, empty include folder first.
+    for candidate in (sysconfig.get_config_var("INCLUDEPY"), folder):
+        if candidate and pathlib.Path(candidate, "Python.h").is_file():
+            return candidate
+    sys.exit(f"no Python.h in {folder} (Debian: apt install python3-dev)")
+
+
+def torch_root() -> str:
+    # Finding torch is enough; importing it takes seconds.
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit(f"no torch in {sys.executable} (scripts/test installs one)")
+    return str(pathlib.Path(spec.submodule_search_locations[0]))
+
+
+if sys.version_info < (3, 11):
+    sys.exit(f"Python {sysconfig.get_python_version()} is too old: 3.11 or newer is needed")
+
+library, kind = libpython()
+link_flags = f"{sysconfig.get_config_var('LIBS') or ''} {sysconfig.get_config_var('SYSLIBS') or ''}"
+print(
+    json.dumps(
+        {
+            "version": sysconfig.get_python_version(),
+            "include_dir": include_dir(),
+            "library": str(library),
+            "kind": kind,
+            "link_libraries": ";".join(link_flags.split()),
+            "torch_root": torch_root(),
+        }
+    )
+)
