@@ -3,8 +3,8 @@
 #   isopool::warnings    the warnings that our code is free of
 #   isopool::sanitizers  the flags of ISOPOOL_SANITIZE; empty without it
 #
-# Every target below this folder links both without having to say so: a sanitizer that covers
-# only some objects misses errors, and a forgotten warning flag goes unnoticed.
+# isopool_apply_build_options(folder), called last, links both to every target below a folder: a
+# sanitizer that covers only some objects misses errors, and a forgotten warning flag is silent.
 
 add_library(isopool_warnings INTERFACE)
 add_library(isopool::warnings ALIAS isopool_warnings)
@@ -36,7 +36,19 @@ if(ISOPOOL_SANITIZE)
   target_link_options(isopool_sanitizers INTERFACE -fsanitize=${sanitizer_names})
 endif()
 
-link_libraries(isopool::warnings isopool::sanitizers)
+function(isopool_apply_build_options folder)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    if(type MATCHES "^(EXECUTABLE|((STATIC|SHARED|MODULE|OBJECT)_LIBRARY))$")
+      target_link_libraries(${target} PRIVATE isopool::warnings isopool::sanitizers)
+    endif()
+  endforeach()
+  get_property(subfolders DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder IN LISTS subfolders)
+    isopool_apply_build_options(${subfolder})
+  endforeach()
+endfunction()
 
 # A crash point ends the process right after a store to shared memory, when a test asks for it.
 # The definition is the same everywhere in one build, because inline functions in ipc/ headers
