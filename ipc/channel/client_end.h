@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "ipc/channel/layout.h"
+#include "ipc/channel/operation.h"
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::ipc {
+
+/// A payload on its way: in the slot, or a blob in the sender's arena.
+struct OutgoingPayload {
+  std::span<const std::byte> inlineBytes;  ///< at most kInlineBytes; empty if there is a blob
+  SegmentId blobSegment;
+  uint64_t blobOffset = 0;
+  uint64_t blobBytes = 0;
+};
+
+struct OutgoingCall {
+  Operation operation = Operation::kPing;
+  uint32_t flags = 0;
+  uint64_t traceId = 0;
+  OutgoingPayload payload;
+};
+
+/// A private copy of what the worker published. Nothing in it is trusted but its own bounds: it was
+/// checked that inlineBytes <= kInlineBytes and that the epoch is right.
+struct ReceivedCompletion {
+  uint64_t sequence = 0;
+  uint32_t status = 0;
+  PayloadPlace payload{};
+  std::byte bytes[kInlineBytes];
+};
+
+enum class Received {
+  kNothing,
+  kOne,
+  kPoisoned,  ///< what the peer wrote can't be: the channel is to be given up, the peer killed
+};
+
+/// The client's end of a channel: publishes calls, consumes completions. Owned by the client's
+/// channel object. One thread at a time may publish and one at a time consume; both may do so at
+/// once. Never blocks. When the worker dies everything stays readable: drain, then settle.
+class ClientEnd {
+ public:
+  /// `own` is a writable mapping of kClientControlBytes of zeroes, `peer` a read-only one of
+  /// kWorkerControlBytes. Writes the header of `own`.
+  ClientEnd(Epoch epoch, Mapping own, Mapping peer);
+
+  /// True once the worker serves the channel, and its segment's header is what it must be.
+  bool attached() const noexcept;
+  bool headerValid() const noexcept;
+
+  /// True if the ring can take another call.
+  bool canPublish() const noexcept;
+  /// Publishes and wakes the worker if it sleeps; returns the call's sequence number. canPublish()
+  /// must be true.
+  uint64_t publish(const OutgoingCall& call) noexcept;
+
+  /// Asks the worker not to start `sequence`. Returns true if it certainly has not started and never
+  /// will; false if it may have: its completion (perhaps kWithdrawn) or the worker's death decides.
+  bool recall(uint64_t sequence) noexcept;
+  /// True if user code of `sequence` may have run an instruction.
+  bool hasStarted(uint64_t sequence) const noexcept;
+
+  /// Copies the oldest completion without consuming it. Its blob stays valid until consumed().
+  Received peek(ReceivedCompletion& completion) noexcept;
+  void consumed() noexcept;
+  /// True if a completion lies ready (or the ring is nonsense: peek() tells).
+  bool completionReady() const noexcept;
+
+  /// Before sleeping on the watch of completionTail: announceSleep(), look once more, sleep,
+  /// withdrawSleep().
+  void announceSleep() noexcept;
+  void withdrawSleep() noexcept;
+
+  /// Lets the idle worker spin for that long, and tells it where the client spins.
+  void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
+
+  const WorkerControl& peer() const noexcept { return *peer_; }
+  LeaseReturns& returns() noexcept { return own_->outputReturns; }
+  Epoch epoch() const noexcept { return epoch_; }
+
+ private:
+  Epoch epoch_;
+  Mapping ownMapping_;
+  Mapping peerMapping_;
+  ClientControl* own_;
+  const WorkerControl* peer_;
+  uint32_t published_ = 0;
+  uint32_t consumed_ = 0;
+  uint64_t nextSequence_ = 1;
+};
+
+}  // namespace isopool::ipc

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/channel/lease_table.h"
+
+namespace isopool::ipc {
+
+LeaseTable::LeaseTable(const LeaseReturns& returns) : returns_(returns) {
+  // Low numbers first, and the last one returned is the first one lent again: few groups are touched.
+  free_.reserve(kLeases);
+  for (uint32_t index = kLeases; index > 0; --index) free_.push_back(index - 1);
+}
+
+std::optional<Lease> LeaseTable::lend(const void* block) {
+  std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::nullopt;
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  if (++generations_[index] == 0) generations_[index] = 1;
+  blocks_[index] = block;
+  return Lease{index, generations_[index]};
+}
+
+void LeaseTable::cancel(Lease lease) {
+  std::lock_guard lock(mutex_);
+  if (lease.index < kLeases && generations_[lease.index] == lease.generation &&
+      blocks_[lease.index] != nullptr) {
+    end(lease.index);
+  }
+}
+
+const void* LeaseTable::end(uint32_t index) {
+  const void* block = blocks_[index];
+  blocks_[index] = nullptr;
+  free_.push_back(index);
+  return block;
+}
+
+uint32_t LeaseTable::outstanding() const {
+  std::lock_guard lock(mutex_);
+  return kLeases - static_cast<uint32_t>(free_.size());
+}
+
+void returnLease(LeaseReturns& returns, Lease lease) noexcept {
+  if (lease.index >= kLeases) return;
+  returns.returned[lease.index].store(lease.generation, std::memory_order_release);
+  returns.groupReturns[lease.index / kLeasesPerGroup].fetch_add(1, std::memory_order_release);
+}
+
+}  // namespace isopool::ipc

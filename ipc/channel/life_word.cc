@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/channel/life_word.h"
+
+#include <linux/futex.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <new>
+
+#include "ipc/memory/memory_object.h"
+#include "ipc/system_call.h"
+
+namespace isopool::ipc {
+
+namespace {
+
+// glibc keeps the futex word of a mutex in its first member; lifeWordWorksHere proves it.
+static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
+
+const SharedWord<uint32_t>& wordOf(const WorkerControl& control) {
+  return reinterpret_cast<const SharedWord<uint32_t>&>(control.life);
+}
+
+}  // namespace
+
+void holdLifeWord(WorkerControl& control) {
+  pthread_mutexattr_t attributes;
+  ::pthread_mutexattr_init(&attributes);
+  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  int error = ::pthread_mutex_init(&control.life, &attributes);
+  ::pthread_mutexattr_destroy(&attributes);
+  if (error == 0) error = ::pthread_mutex_lock(&control.life);
+  if (error != 0) throw SystemCallError("pthread_mutex_lock", "life word", error);
+  const_cast<SharedWord<uint32_t>&>(wordOf(control)).fetch_or(FUTEX_WAITERS);
+}
+
+bool lifeWordOwnerDied(const WorkerControl& control) noexcept {
+  return (wordOf(control).load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
+}
+
+FutexWatch watchLifeWord(const WorkerControl& control) noexcept {
+  return {&wordOf(control), wordOf(control).load(std::memory_order_acquire)};
+}
+
+bool lifeWordWorksHere() {
+  const Fd object = createMemoryObject("isopool:life-word-test", kWorkerControlBytes);
+  const Mapping mapping =
+      mapShared(object, 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kNo);
+  auto* control = new (mapping.data()) WorkerControl;
+  const pid_t child = ::fork();
+  if (child == -1) return false;
+  if (child == 0) {
+    holdLifeWord(*control);
+    control->attached.store(1);
+    futexWake(control->attached);
+    for (;;) ::pause();
+  }
+  const int64_t deadline = monotonicNow() + 100'000'000;
+  while (control->attached.load() == 0 && monotonicNow() < deadline) {
+    const FutexWatch attached{&control->attached, 0};
+    futexWait({&attached, 1}, std::chrono::milliseconds(10));
+  }
+  const FutexWatch life = watchLifeWord(*control);
+  ::kill(child, SIGKILL);
+  const int64_t killed = monotonicNow();
+  while (!lifeWordOwnerDied(*control) && monotonicNow() < killed + 100'000'000) {
+    futexWait({&life, 1}, std::chrono::milliseconds(100));
+  }
+  const bool woken = lifeWordOwnerDied(*control) && monotonicNow() < killed + 90'000'000;
+  ::waitpid(child, nullptr, 0);
+  return woken;
+}
+
+}  // namespace isopool::ipc

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+/// What a client can ask of a worker over a channel. Each payload is one msgpack array as listed,
+/// followed by the table of storages (ipc/tensor/value_codec.h); `value` is an encoded IValue,
+/// `argument` a value or a handle. Unless kNoReply is set each is answered by one completion.
+namespace isopool::ipc {
+
+enum class Operation : uint32_t {
+  kPing = 1,          ///< [] -> nil
+  kAssumeSlot,        ///< [slot] -> nil: which interpreter of its pool this worker is now
+  kFindModules,       ///< [name...] -> value: list of the names that cannot be imported
+  kDefineObject,      ///< [object, package, module, file] -> nil; unpickled now
+  kForgetObject,      ///< [object] -> nil
+  kCallObject,        ///< [object, [argument...], {name: argument}] -> value
+  kObjectHasAttribute,///< [object, name] -> value: bool
+  kObjectHandle,      ///< [object, newHandle] -> nil
+  kPackageHandle,     ///< [package, newHandle] -> nil: the package's importer
+  kGlobal,            ///< [module, name, newHandle] -> nil
+  kFromValue,         ///< [value, newHandle] -> nil
+  kAttribute,         ///< [handle, name, newHandle] -> nil
+  kHasAttribute,      ///< [handle, name] -> value: bool
+  kCallHandle,        ///< [handle, newHandle, [argument...], {name: argument}] -> nil
+  kToValue,           ///< [handle] -> value
+  kReleaseHandles,    ///< [handle...] -> nil
+};
+
+enum SubmissionFlag : uint32_t {
+  kNoReply = 1u << 0,        ///< nobody waits: no completion is published
+  kGradEnabled = 1u << 1,    ///< the caller's grad mode
+  kInferenceMode = 1u << 2,  ///< the caller's inference mode
+};
+
+enum class CompletionStatus : uint32_t {
+  kValue = 1,      ///< [value]
+  kPythonError,    ///< [type, message, traceback, formatted]
+  kRefused,        ///< [RefusalKind, text]: isopool itself could not do it
+  kWithdrawn,      ///< []: it was recalled before it started and did not run
+};
+
+enum class RefusalKind : uint32_t {
+  kBadRequest = 1,     ///< malformed, or names what does not exist
+  kUnsupportedValue,   ///< a kind of value that can't cross
+  kArenaFull,          ///< no room for the result; the text names the knob
+  kPythonExit,         ///< user code raised SystemExit; the text has the code
+};
+
+}  // namespace isopool::ipc

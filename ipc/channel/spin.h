@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "ipc/channel/futex.h"
+
+namespace isopool::ipc {
+
+/// The longest that anybody spins before sleeping.
+inline constexpr int64_t kLongestSpin = 50'000;  // ns
+
+/// Decides how long one waiter spins: as long as its recent waits took, if they were short enough
+/// that a spin covers them, else not at all. One object per waiter; not thread-safe.
+class SpinBudget {
+ public:
+  /// Nanoseconds to spin before sleeping.
+  int64_t nanoseconds() const { return expectedWait_ <= kCoverable ? kLongestSpin : 0; }
+  /// To be told how long each wait took, spun or slept.
+  void waited(int64_t nanoseconds) {
+    const int64_t bounded = nanoseconds < 4 * kCoverable ? nanoseconds : 4 * kCoverable;
+    expectedWait_ += (bounded - expectedWait_) / 4;
+  }
+
+ private:
+  // A wait that slept includes some 40 us of being woken, which a spin would have saved.
+  static constexpr int64_t kCoverable = kLongestSpin + 40'000;
+  int64_t expectedWait_ = 0;
+};
+
+/// The processor this thread runs on.
+uint32_t currentProcessor() noexcept;
+
+inline void pauseProcessor() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+/// Spins until `ready()` or for `nanoseconds`; true if it became ready.
+template <typename Ready>
+bool spinUntil(Ready&& ready, int64_t nanoseconds) {
+  if (ready()) return true;
+  if (nanoseconds <= 0) return false;
+  const int64_t end = monotonicNow() + nanoseconds;
+  do {
+    for (int turn = 0; turn < 8; ++turn) {
+      pauseProcessor();
+      if (ready()) return true;
+    }
+  } while (monotonicNow() < end);
+  return false;
+}
+
+}  // namespace isopool::ipc

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "ipc/channel/client_end.h"
+
+namespace isopool::ipc {
+
+/// A private copy of a call as a client published it; checked as ReceivedCompletion is.
+struct ReceivedCall {
+  uint64_t sequence = 0;
+  uint32_t operation = 0;
+  uint32_t flags = 0;
+  uint64_t traceId = 0;
+  PayloadPlace payload{};
+  std::byte bytes[kInlineBytes];
+};
+
+enum class Start { kRun, kRecalled };
+
+/// The worker's end of a channel, the mirror of ClientEnd. One thread uses it, the one that holds
+/// the life word.
+class WorkerEnd {
+ public:
+  /// `own` is a writable mapping of kWorkerControlBytes of zeroes, `peer` a read-only one of
+  /// kClientControlBytes. Writes the header of `own`.
+  WorkerEnd(Epoch epoch, Mapping own, Mapping peer);
+
+  bool headerValid() const noexcept;
+  /// Locks the life word for the calling thread's life and lets the client begin. Throws
+  /// SystemCallError.
+  void attach();
+
+  /// Copies the oldest call without taking it. Its blob stays valid until the call is completed.
+  Received peek(ReceivedCall& call) noexcept;
+  /// Takes over the call that peek() copied: the client may reuse the slot.
+  void taken() noexcept;
+  /// Announces that user code of `sequence` runs now, unless the client took the call back.
+  Start start(uint64_t sequence) noexcept;
+  /// Publishes the answer to `sequence` and wakes the client if it sleeps.
+  void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload) noexcept;
+  /// Counts a call that asked for no answer.
+  void finishedWithoutReply() noexcept;
+
+  bool callReady() const noexcept;
+  /// Completions that the client has consumed so far, free-running: blobs of earlier ones are free.
+  uint32_t completionsConsumed() const noexcept;
+  uint32_t completionsPublished() const noexcept { return published_; }
+
+  /// As in ClientEnd. The watch is of submissionTail.
+  void announceSleep() noexcept;
+  void withdrawSleep() noexcept;
+  /// For futexWait: sleeps until a call comes. To be built after announceSleep().
+  std::pair<const SharedWord<uint32_t>*, uint32_t> watch() const noexcept {
+    return {&peer_->submissionTail, consumed_};
+  }
+
+  /// How long the client lets an idle worker spin now, in nanoseconds: 0 if it spins on our own
+  /// processor.
+  int64_t spinAllowance() const noexcept;
+
+  LeaseReturns& returns() noexcept { return own_->inputReturns; }
+  const LeaseReturns& peerReturns() const noexcept { return peer_->outputReturns; }
+  Epoch epoch() const noexcept { return epoch_; }
+
+ private:
+  Epoch epoch_;
+  Mapping ownMapping_;
+  Mapping peerMapping_;
+  WorkerControl* own_;
+  const ClientControl* peer_;
+  uint32_t published_ = 0;
+  uint32_t consumed_ = 0;
+};
+
+}  // namespace isopool::ipc

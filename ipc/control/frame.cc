@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/control/frame.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "ipc/system_call.h"
+
+namespace isopool::ipc {
+
+namespace {
+
+struct FrameHeader {
+  uint32_t magic;
+  uint32_t type;
+  uint32_t bodyBytes;
+  uint32_t descriptors;
+};
+
+constexpr size_t kReadBytes = 64 * 1024;
+// The kernel passes at most 253 descriptors with one message.
+constexpr size_t kMaxReceivedDescriptors = 253;
+
+}  // namespace
+
+ControlSocket::ControlSocket(Fd socket) : socket_(std::move(socket)) {
+  const int flags = checkSystemCall(::fcntl(fd(), F_GETFL), "fcntl(F_GETFL)", fd());
+  checkSystemCall(::fcntl(fd(), F_SETFL, flags | O_NONBLOCK), "fcntl(F_SETFL)", fd());
+}
+
+std::pair<Fd, Fd> ControlSocket::makePair() {
+  int ends[2];
+  checkSystemCall(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), "socketpair");
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t bytes,
+                                    const int* descriptors, size_t descriptorCount,
+                                    std::chrono::milliseconds patience) {
+  if (bytes > kMaxBodyBytes || descriptorCount > kMaxFrameDescriptors) {
+    throw ProtocolError("control message is too large to send");
+  }
+  std::vector<char> frame(sizeof(FrameHeader) + bytes);
+  const FrameHeader header{kFrameMagic, static_cast<uint32_t>(type), static_cast<uint32_t>(bytes),
+                           static_cast<uint32_t>(descriptorCount)};
+  std::memcpy(frame.data(), &header, sizeof header);
+  std::memcpy(frame.data() + sizeof header, body, bytes);
+
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFrameDescriptors * sizeof(int))> control{};
+  size_t sent = 0;
+  while (sent < frame.size()) {
+    iovec part{frame.data() + sent, frame.size() - sent};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    if (sent == 0 && descriptorCount > 0) {
+      message.msg_control = control.data();
+      message.msg_controllen = CMSG_SPACE(descriptorCount * sizeof(int));
+      cmsghdr* rights = CMSG_FIRSTHDR(&message);
+      rights->cmsg_level = SOL_SOCKET;
+      rights->cmsg_type = SCM_RIGHTS;
+      rights->cmsg_len = CMSG_LEN(descriptorCount * sizeof(int));
+      std::memcpy(CMSG_DATA(rights), descriptors, descriptorCount * sizeof(int));
+    }
+    const ssize_t result = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
+    if (result >= 0) {
+      sent += static_cast<size_t>(result);
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == ETOOMANYREFS) {
+      pollfd writable{fd(), POLLOUT, 0};
+      if (::poll(&writable, 1, static_cast<int>(patience.count())) == 0) {
+        return SendResult::kWouldBlock;
+      }
+      continue;
+    }
+    return SendResult::kPeerGone;
+  }
+  return SendResult::kSent;
+}
+
+ReceiveResult ControlSocket::receive() {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxReceivedDescriptors * sizeof(int))> control{};
+  for (;;) {
+    const size_t had = bytes_.size();
+    bytes_.resize(had + kReadBytes);
+    iovec part{bytes_.data() + had, kReadBytes};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t result = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
+    const int error = errno;
+    bytes_.resize(had + static_cast<size_t>(result > 0 ? result : 0));
+    if (result < 0) {
+      if (error == EINTR) continue;
+      return error == EAGAIN ? ReceiveResult::kWouldBlock : ReceiveResult::kPeerGone;
+    }
+    for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
+         rights = CMSG_NXTHDR(&message, rights)) {
+      if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+      const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      std::array<int, kMaxReceivedDescriptors> fds{};
+      std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
+      for (size_t i = 0; i < count; ++i) descriptors_.emplace_back(fds[i]);
+    }
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      throw ProtocolError("descriptors of a control message were lost: too many open files?");
+    }
+    if (result == 0) return ReceiveResult::kPeerGone;
+    parse();
+    return ReceiveResult::kOk;
+  }
+}
+
+void ControlSocket::parse() {
+  size_t begin = 0;
+  while (bytes_.size() - begin >= sizeof(FrameHeader)) {
+    FrameHeader header;
+    std::memcpy(&header, bytes_.data() + begin, sizeof header);
+    if (header.magic != kFrameMagic || header.bodyBytes > kMaxBodyBytes ||
+        header.descriptors > kMaxFrameDescriptors) {
+      throw ProtocolError("no isopool control frame");
+    }
+    const size_t whole = sizeof header + header.bodyBytes;
+    if (bytes_.size() - begin < whole) break;
+    if (descriptors_.size() < header.descriptors) {
+      throw ProtocolError("a control message came without its descriptors");
+    }
+    Frame frame;
+    frame.type = static_cast<MessageType>(header.type);
+    const char* body = bytes_.data() + begin + sizeof header;
+    frame.body.assign(body, body + header.bodyBytes);
+    for (uint32_t i = 0; i < header.descriptors; ++i) {
+      frame.descriptors.push_back(std::move(descriptors_.front()));
+      descriptors_.pop_front();
+    }
+    frames_.push_back(std::move(frame));
+    begin += whole;
+  }
+  bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(begin));
+}
+
+std::optional<Frame> ControlSocket::next() {
+  if (frames_.empty()) return std::nullopt;
+  Frame frame = std::move(frames_.front());
+  frames_.pop_front();
+  return frame;
+}
+
+bool ControlSocket::waitReadable(std::chrono::milliseconds timeout) const {
+  pollfd readable{fd(), POLLIN, 0};
+  return ::poll(&readable, 1, static_cast<int>(timeout.count())) > 0;
+}
+
+namespace detail {
+
+msgpack::object_handle unpackBody(const Frame& frame) {
+  try {
+    size_t used = 0;
+    const msgpack::unpack_limit limit(/*array=*/4096, /*map=*/256, /*str=*/kMaxBodyBytes,
+                                      /*bin=*/kMaxBodyBytes, /*ext=*/0, /*depth=*/8);
+    msgpack::object_handle body =
+        msgpack::unpack(frame.body.data(), frame.body.size(), used, nullptr, nullptr, limit);
+    if (used != frame.body.size()) throw ProtocolError("a control message has bytes behind its end");
+    return body;
+  } catch (const msgpack::unpack_error& error) {
+    throw ProtocolError(std::string("a control message is no msgpack: ") + error.what());
+  }
+}
+
+}  // namespace detail
+
+}  // namespace isopool::ipc

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "ipc/control/messages.h"
+#include "ipc/fd.h"
+
+/// Framing of the control plane on a Unix stream socket: a fixed header, a msgpack body of limited
+/// size and depth, and the frame's descriptors by SCM_RIGHTS.
+namespace isopool::ipc {
+
+inline constexpr uint32_t kFrameMagic = 0x314f5349;  // "ISO1"
+inline constexpr uint32_t kMaxBodyBytes = 1u << 20;
+inline constexpr uint32_t kMaxFrameDescriptors = 16;
+
+struct Frame {
+  MessageType type{};
+  std::vector<char> body;
+  std::vector<Fd> descriptors;
+};
+
+/// The peer sent something that is no frame or no such message. The connection is to be closed.
+class ProtocolError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Decodes a frame's body. Throws ProtocolError if it is not exactly a Message.
+template <typename Message>
+Message decodeMessage(const Frame& frame);
+
+enum class SendResult { kSent, kWouldBlock, kPeerGone };
+enum class ReceiveResult { kOk, kWouldBlock, kPeerGone };
+
+/// One end of a control connection. Owns the socket, which is non-blocking; blocking use is
+/// waitReadable() and then receive(). Not thread-safe: one thread reads, writers serialise
+/// themselves.
+class ControlSocket {
+ public:
+  ControlSocket() = default;
+  explicit ControlSocket(Fd socket);
+
+  /// A connected pair, both close-on-exec.
+  static std::pair<Fd, Fd> makePair();
+
+  int fd() const { return socket_.get(); }
+  bool valid() const { return socket_.valid(); }
+  void close() { socket_.close(); }
+
+  /// Sends a message with borrowed descriptors, waiting up to `patience` for room in the socket.
+  /// A frame is sent whole or (kWouldBlock) not at all, as long as the caller then gives up the
+  /// connection; frames that are small against the socket's buffer never wait in practice.
+  template <typename Message>
+  SendResult send(const Message& message, std::initializer_list<int> descriptors = {},
+                  std::chrono::milliseconds patience = std::chrono::milliseconds(1000)) {
+    msgpack::sbuffer body;
+    msgpack::pack(body, message);
+    return sendFrame(Message::kType, body.data(), body.size(), descriptors.begin(),
+                     descriptors.size(), patience);
+  }
+  SendResult sendFrame(MessageType type, const char* body, size_t bytes, const int* descriptors,
+                       size_t descriptorCount, std::chrono::milliseconds patience);
+
+  /// Reads what is there without waiting; complete frames are then given by next(). Throws
+  /// ProtocolError on garbage.
+  ReceiveResult receive();
+  /// The next complete frame, in order.
+  std::optional<Frame> next();
+
+  /// Waits until there is something to read (or the peer is gone). False after `timeout`.
+  bool waitReadable(std::chrono::milliseconds timeout) const;
+
+ private:
+  void parse();
+
+  Fd socket_;
+  std::vector<char> bytes_;
+  std::deque<Fd> descriptors_;
+  std::deque<Frame> frames_;
+};
+
+namespace detail {
+msgpack::object_handle unpackBody(const Frame& frame);
+}
+
+template <typename Message>
+Message decodeMessage(const Frame& frame) {
+  if (frame.type != Message::kType) {
+    throw ProtocolError("control message of type " +
+                        std::to_string(static_cast<uint32_t>(frame.type)) + " where type " +
+                        std::to_string(static_cast<uint32_t>(Message::kType)) + " was expected");
+  }
+  try {
+    const msgpack::object_handle body = detail::unpackBody(frame);
+    return body.get().as<Message>();
+  } catch (const msgpack::type_error&) {
+    throw ProtocolError("control message of type " +
+                        std::to_string(static_cast<uint32_t>(frame.type)) + " has wrong fields");
+  }
+}
+
+}  // namespace isopool::ipc

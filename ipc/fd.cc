@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/fd.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "ipc/system_call.h"
+
+namespace isopool::ipc {
+
+void Fd::close() noexcept {
+  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+}
+
+Fd Fd::duplicate() const {
+  return Fd(checkSystemCall(::fcntl(fd_, F_DUPFD_CLOEXEC, 3), "fcntl(F_DUPFD_CLOEXEC)", fd_));
+}
+
+}  // namespace isopool::ipc

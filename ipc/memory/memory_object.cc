@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/memory/memory_object.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "ipc/system_call.h"
+
+// Not in every libc header of the systems we build on; the values are the kernel's.
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+namespace isopool::ipc {
+
+namespace {
+
+int sealBits(Seal seal) {
+  const int fixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
+  switch (seal) {
+    case Seal::kFixedSize:
+      return fixedSize;
+    case Seal::kSingleWriter:
+      return fixedSize | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
+    case Seal::kReadOnly:
+      return fixedSize | F_SEAL_WRITE | F_SEAL_SEAL;
+  }
+  return fixedSize;
+}
+
+int protectionBits(Access access) {
+  return access == Access::kReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
+}
+
+void* mapChecked(void* address, size_t bytes, int protection, int flags, int fd, size_t offset) {
+  void* data = ::mmap(address, bytes, protection, flags, fd, static_cast<off_t>(offset));
+  if (data == MAP_FAILED) {
+    throw SystemCallError("mmap", std::to_string(bytes) + " bytes", errno);
+  }
+  return data;
+}
+
+}  // namespace
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+  if (this != &other) {
+    unmap();
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+  }
+  return *this;
+}
+
+void Mapping::unmap() noexcept {
+  if (data_ != nullptr) ::munmap(std::exchange(data_, nullptr), std::exchange(bytes_, 0));
+}
+
+Fd createGrowingMemoryObject(const char* label) {
+  int fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+  // Kernels before 6.3 don't know MFD_NOEXEC_SEAL.
+  if (fd == -1 && errno == EINVAL) fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  return Fd(checkSystemCall(fd, "memfd_create", label));
+}
+
+Fd createMemoryObject(const char* label, size_t bytes) {
+  Fd object = createGrowingMemoryObject(label);
+  int result = 0;
+  do {
+    result = ::fallocate(object.get(), 0, 0, static_cast<off_t>(bytes));
+  } while (result == -1 && errno == EINTR);
+  checkSystemCall(result, "fallocate", label);
+  sealMemoryObject(object, Seal::kFixedSize);
+  return object;
+}
+
+void sealMemoryObject(const Fd& object, Seal seal) {
+  checkSystemCall(::fcntl(object.get(), F_ADD_SEALS, sealBits(seal)), "fcntl(F_ADD_SEALS)",
+                  object.get());
+}
+
+bool memoryObjectHas(const Fd& object, size_t bytes, Seal seal) {
+  struct stat status {};
+  if (::fstat(object.get(), &status) != 0) return false;
+  if (static_cast<uint64_t>(status.st_size) != bytes) return false;
+  const int seals = ::fcntl(object.get(), F_GET_SEALS);
+  // F_SEAL_SEAL keeps others from adding seals; it is no guarantee that a reader needs.
+  const int wanted = sealBits(seal) & ~F_SEAL_SEAL;
+  return seals != -1 && (seals & wanted) == wanted;
+}
+
+Mapping mapShared(const Fd& object, size_t offset, size_t bytes, Access access,
+                  Prefault prefault) {
+  const int flags = MAP_SHARED | (prefault == Prefault::kYes ? MAP_POPULATE : 0);
+  return Mapping(mapChecked(nullptr, bytes, protectionBits(access), flags, object.get(), offset),
+                 bytes);
+}
+
+void mapSharedAt(void* address, const Fd& object, size_t offset, size_t bytes, Access access,
+                 Prefault prefault) {
+  const int flags = MAP_SHARED | MAP_FIXED | (prefault == Prefault::kYes ? MAP_POPULATE : 0);
+  mapChecked(address, bytes, protectionBits(access), flags, object.get(), offset);
+}
+
+Mapping mapPrivate(const Fd& object, size_t bytes) {
+  return Mapping(
+      mapChecked(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, object.get(), 0),
+      bytes);
+}
+
+Mapping reserveAddressSpace(size_t bytes) {
+  return Mapping(
+      mapChecked(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+      bytes);
+}
+
+bool privatisePages(void* address, size_t bytes) noexcept {
+  void* copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (copy == MAP_FAILED) return false;
+  std::memcpy(copy, address, bytes);
+  if (::mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == MAP_FAILED) {
+    ::munmap(copy, bytes);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace isopool::ipc

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/memory/page_arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "ipc/system_call.h"
+
+namespace isopool::ipc {
+
+namespace {
+
+// The books of a large reservation are sparse: pages of them exist only where segments do.
+Mapping mapSparseBooks(size_t bytes) {
+  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) throw SystemCallError("mmap", "arena books", errno);
+  return Mapping(data, bytes);
+}
+
+}  // namespace
+
+PageArena::PageArena(size_t capacityBytes)
+    : reservation_(reserveAddressSpace(roundUpToPages(capacityBytes) + kPageBytes)),
+      entriesMemory_(
+          mapSparseBooks(reservation_.bytes() / kPageBytes * sizeof(PageEntry) + kPageBytes)),
+      entries_(reinterpret_cast<PageEntry*>(entriesMemory_.data())) {}
+
+PageArena::~PageArena() = default;
+
+uint32_t PageArena::binOf(uint32_t pages) noexcept {
+  if (pages <= kExactBins) return pages - 1;
+  const auto magnitude = static_cast<uint32_t>(std::bit_width(pages) - 1);  // >= 6
+  return std::min(kBins - 1, kExactBins + magnitude - 6);
+}
+
+bool PageArena::addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefault) {
+  const auto pages = static_cast<uint32_t>(bytes / kPageBytes);
+  uint32_t firstPage = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if ((static_cast<size_t>(usedPages_) + pages) * kPageBytes > reservation_.bytes()) return false;
+    firstPage = usedPages_;
+  }
+  // Only one thread adds segments, so the place stays ours while the lock is not held: mapping a
+  // large segment takes milliseconds.
+  mapSharedAt(reservation_.data() + static_cast<size_t>(firstPage) * kPageBytes, object, 0, bytes,
+              Access::kReadWrite, prefault);
+  std::lock_guard lock(mutex_);
+  usedPages_ = firstPage + pages;
+  segments_.push_back(Segment{id, std::move(object), firstPage, pages});
+  segmentBytes_ += bytes;
+  insertFreeRun(firstPage, pages);
+  return true;
+}
+
+void PageArena::insertFreeRun(uint32_t firstPage, uint32_t pages) noexcept {
+  PageEntry& head = entries_[firstPage];
+  head.state = RunState::kFree;
+  head.pages = pages;
+  head.references = 0;
+  head.previous = 0;
+  uint32_t& bin = bins_[binOf(pages)];
+  head.next = bin;
+  if (bin != 0) entries_[bin].previous = firstPage;
+  bin = firstPage;
+  PageEntry& tail = entries_[firstPage + pages - 1];
+  tail.state = RunState::kFree;
+  tail.pages = pages;
+}
+
+void PageArena::removeFreeRun(uint32_t firstPage) noexcept {
+  PageEntry& head = entries_[firstPage];
+  if (head.previous != 0) {
+    entries_[head.previous].next = head.next;
+  } else {
+    bins_[binOf(head.pages)] = head.next;
+  }
+  if (head.next != 0) entries_[head.next].previous = head.previous;
+  entries_[firstPage + head.pages - 1].state = RunState::kNone;
+  head.state = RunState::kNone;
+}
+
+uint32_t PageArena::takeRun(uint32_t pages) noexcept {
+  for (uint32_t bin = binOf(pages); bin < kBins; ++bin) {
+    for (uint32_t run = bins_[bin]; run != 0; run = entries_[run].next) {
+      const uint32_t available = entries_[run].pages;
+      if (available < pages) continue;
+      removeFreeRun(run);
+      if (available > pages) insertFreeRun(run + pages, available - pages);
+      return run;
+    }
+  }
+  return 0;
+}
+
+void* PageArena::allocate(size_t bytes) noexcept {
+  if (bytes == 0 || bytes > reservation_.bytes()) return nullptr;
+  const auto pages = static_cast<uint32_t>(roundUpToPages(bytes) / kPageBytes);
+  std::lock_guard lock(mutex_);
+  const uint32_t run = takeRun(pages);
+  if (run == 0) return nullptr;
+  PageEntry& entry = entries_[run];
+  entry.state = RunState::kUsed;
+  entry.pages = pages;
+  entry.references = 1;
+  bytesInUse_ += static_cast<size_t>(pages) * kPageBytes;
+  return reservation_.data() + static_cast<size_t>(run) * kPageBytes;
+}
+
+uint32_t PageArena::pageOf(const void* address) const noexcept {
+  return static_cast<uint32_t>((static_cast<const std::byte*>(address) - reservation_.data()) /
+                               static_cast<ptrdiff_t>(kPageBytes));
+}
+
+const PageArena::Segment* PageArena::segmentOfPage(uint32_t page) const noexcept {
+  // Segments lie in the order of their pages.
+  auto after = std::upper_bound(
+      segments_.begin(), segments_.end(), page,
+      [](uint32_t value, const Segment& segment) { return value < segment.firstPage; });
+  if (after == segments_.begin()) return nullptr;
+  const Segment& segment = *(after - 1);
+  return page < segment.firstPage + segment.pages ? &segment : nullptr;
+}
+
+void PageArena::addReference(const void* block) noexcept {
+  std::lock_guard lock(mutex_);
+  ++entries_[pageOf(block)].references;
+}
+
+uint32_t PageArena::references(const void* block) const noexcept {
+  std::lock_guard lock(mutex_);
+  return entries_[pageOf(block)].references;
+}
+
+void PageArena::dropReference(const void* block) noexcept {
+  std::lock_guard lock(mutex_);
+  uint32_t first = pageOf(block);
+  PageEntry& entry = entries_[first];
+  if (--entry.references != 0) return;
+  uint32_t pages = entry.pages;
+  entry.state = RunState::kNone;
+  bytesInUse_ -= static_cast<size_t>(pages) * kPageBytes;
+  const Segment& segment = *segmentOfPage(first);
+  const uint32_t next = first + pages;
+  if (next < segment.firstPage + segment.pages && entries_[next].state == RunState::kFree) {
+    const uint32_t nextPages = entries_[next].pages;
+    removeFreeRun(next);
+    pages += nextPages;
+  }
+  if (first > segment.firstPage && entries_[first - 1].state == RunState::kFree) {
+    const uint32_t previousPages = entries_[first - 1].pages;
+    removeFreeRun(first - previousPages);
+    first -= previousPages;
+    pages += previousPages;
+  }
+  insertFreeRun(first, pages);
+}
+
+std::optional<BlockLocation> PageArena::locate(const void* address) const noexcept {
+  if (!contains(address)) return std::nullopt;
+  std::lock_guard lock(mutex_);
+  const uint32_t page = pageOf(address);
+  const Segment* segment = segmentOfPage(page);
+  if (segment == nullptr) return std::nullopt;
+  // An address inside a block: walk back to its head. Storages begin at a head, so this is rare.
+  for (uint32_t head = page;; --head) {
+    const PageEntry& entry = entries_[head];
+    if (entry.state == RunState::kUsed) {
+      if (page >= head + entry.pages) return std::nullopt;
+      return BlockLocation{segment->id,
+                           static_cast<uint64_t>(head - segment->firstPage) * kPageBytes,
+                           static_cast<uint64_t>(entry.pages) * kPageBytes};
+    }
+    if (entry.state == RunState::kFree || head == segment->firstPage) return std::nullopt;
+  }
+}
+
+void* PageArena::find(SegmentId id, uint64_t offset) const noexcept {
+  if (offset % kPageBytes != 0) return nullptr;
+  std::lock_guard lock(mutex_);
+  for (const Segment& segment : segments_) {
+    if (segment.id != id) continue;
+    if (offset / kPageBytes >= segment.pages) return nullptr;
+    const uint32_t page = segment.firstPage + static_cast<uint32_t>(offset / kPageBytes);
+    if (entries_[page].state != RunState::kUsed) return nullptr;
+    return reservation_.data() + static_cast<size_t>(page) * kPageBytes;
+  }
+  return nullptr;
+}
+
+void PageArena::restoreSharedPages(const void* block) {
+  std::lock_guard lock(mutex_);
+  const uint32_t page = pageOf(block);
+  const Segment& segment = *segmentOfPage(page);
+  mapSharedAt(reservation_.data() + static_cast<size_t>(page) * kPageBytes, segment.object,
+              static_cast<size_t>(page - segment.firstPage) * kPageBytes,
+              static_cast<size_t>(entries_[page].pages) * kPageBytes, Access::kReadWrite,
+              Prefault::kNo);
+}
+
+size_t PageArena::capacityBytes() const noexcept {
+  std::lock_guard lock(mutex_);
+  return segmentBytes_;
+}
+
+size_t PageArena::bytesInUse() const noexcept {
+  std::lock_guard lock(mutex_);
+  return bytesInUse_;
+}
+
+size_t PageArena::largestSegmentBytes() const noexcept {
+  std::lock_guard lock(mutex_);
+  uint32_t pages = 0;
+  for (const Segment& segment : segments_) pages = std::max(pages, segment.pages);
+  return static_cast<size_t>(pages) * kPageBytes;
+}
+
+}  // namespace isopool::ipc

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::ipc {
+
+/// Where a block lies, as another process can find it.
+struct BlockLocation {
+  SegmentId segment;
+  uint64_t offset = 0;  ///< from the segment's start, a multiple of kPageBytes
+  uint64_t bytes = 0;   ///< whole pages
+};
+
+/// The allocator of one arena: hands out runs of whole pages of shared segments. All its books are
+/// private memory of the one process that owns the arena; nothing of them is shared, so nobody's
+/// death can damage them. Segments lie side by side in one reservation of address space, so that a
+/// pointer tells its block in constant time.
+///
+/// A block is freed when its last reference is dropped: the owner's storage holds one, each lease to
+/// another process one. Any thread may call anything, but for addSegment, which one thread at a time
+/// may call. Not fork-aware: a child must not use its parent's arena.
+class PageArena {
+ public:
+  /// Reserves address space for segments of `capacityBytes` in all. Throws SystemCallError.
+  explicit PageArena(size_t capacityBytes);
+  ~PageArena();
+  PageArena(const PageArena&) = delete;
+  PageArena& operator=(const PageArena&) = delete;
+
+  /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and takes the descriptor.
+  /// Returns false if the reservation has no room left. Throws SystemCallError.
+  bool addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefault);
+
+  /// A block of at least `bytes`, page-aligned, with one reference, or nullptr if no segment has
+  /// room. Never waits, never grows the arena. The content is undefined.
+  void* allocate(size_t bytes) noexcept;
+
+  /// `block` is the start of a block.
+  void addReference(const void* block) noexcept;
+  void dropReference(const void* block) noexcept;
+  uint32_t references(const void* block) const noexcept;
+
+  /// True if `address` lies in one of the segments.
+  bool contains(const void* address) const noexcept {
+    return static_cast<const std::byte*>(address) >= reservation_.data() &&
+           static_cast<const std::byte*>(address) < reservation_.data() + reservation_.bytes();
+  }
+
+  /// The block that `address` lies in, or nullopt if it lies in none.
+  std::optional<BlockLocation> locate(const void* address) const noexcept;
+  /// The first byte of a live block at exactly that place, or nullptr.
+  void* find(SegmentId segment, uint64_t offset) const noexcept;
+
+  /// Puts the shared pages back under a block that was privatised. Throws SystemCallError.
+  void restoreSharedPages(const void* block);
+
+  size_t capacityBytes() const noexcept;  ///< of all segments
+  size_t bytesInUse() const noexcept;     ///< in live blocks
+  size_t largestSegmentBytes() const noexcept;
+
+ private:
+  enum class RunState : uint8_t { kNone, kFree, kUsed };
+  /// Books of one page; those of a run's first page count (of a free run also its last page's
+  /// `pages`, so that a neighbour can merge).
+  struct PageEntry {
+    uint32_t pages = 0;
+    uint32_t next = 0;
+    uint32_t previous = 0;
+    uint32_t references = 0;
+    RunState state = RunState::kNone;
+  };
+  struct Segment {
+    SegmentId id;
+    Fd object;
+    uint32_t firstPage = 0;
+    uint32_t pages = 0;
+  };
+
+  static constexpr uint32_t kExactBins = 64;
+  static constexpr uint32_t kBins = kExactBins + 32;
+  static uint32_t binOf(uint32_t pages) noexcept;
+
+  void insertFreeRun(uint32_t firstPage, uint32_t pages) noexcept;
+  void removeFreeRun(uint32_t firstPage) noexcept;
+  uint32_t takeRun(uint32_t pages) noexcept;
+  uint32_t pageOf(const void* address) const noexcept;
+  const Segment* segmentOfPage(uint32_t page) const noexcept;
+
+  Mapping reservation_;
+  Mapping entriesMemory_;
+  PageEntry* entries_ = nullptr;
+
+  mutable std::mutex mutex_;
+  std::vector<Segment> segments_;
+  std::array<uint32_t, kBins> bins_{};
+  uint32_t usedPages_ = 1;  // page 0 is never used, so that 0 means none
+  size_t segmentBytes_ = 0;
+  size_t bytesInUse_ = 0;
+};
+
+}  // namespace isopool::ipc

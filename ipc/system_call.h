@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace isopool::ipc {
+
+/// A system call failed: the text names the call, what it was applied to, and the reason.
+class SystemCallError : public std::runtime_error {
+ public:
+  SystemCallError(std::string_view call, std::string_view subject, int errorNumber);
+  int errorNumber() const { return errorNumber_; }
+
+ private:
+  int errorNumber_;
+};
+
+/// Returns `result`, or throws SystemCallError built from errno if it is -1.
+int checkSystemCall(int result, const char* call, std::string_view subject = {});
+int checkSystemCall(int result, const char* call, long long subject);
+
+}  // namespace isopool::ipc

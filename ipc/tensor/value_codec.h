@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <msgpack.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+/// How IValues cross a channel. A payload is one msgpack array, the body, followed by one msgpack
+/// array of storage records. Tensors in the body are extension values that name a storage by its
+/// index, so that tensors that shared a storage share one on the other side too.
+///
+///   body     nil, booleans, integers, floats, strings: themselves
+///            extension kTensorExtension: TensorHead, then sizes, then strides (all int64)
+///            extension kComplexExtension: two doubles
+///            array [tag, ...]: tag of ValueTag
+///   storage  array [kind, ...] of StorageKind
+namespace isopool::ipc {
+
+inline constexpr int8_t kTensorExtension = 1;
+inline constexpr int8_t kComplexExtension = 2;
+inline constexpr int8_t kHandleExtension = 3;  ///< uint64: an object of the receiving worker
+
+/// Storages that lie outside shared memory and are at most this long travel inside the payload.
+inline constexpr size_t kInlineStorageBytes = 512;
+inline constexpr size_t kMaxStorages = 65536;
+inline constexpr size_t kMaxTensorRank = 64;
+
+enum class StorageKind : uint8_t {
+  kInline = 0,   ///< [0, bytes]: a copy
+  kLent = 1,     ///< [1, segment, offset, bytes, lease, generation]: the sender's arena
+  kHome = 2,     ///< [2, segment, offset, bytes]: the receiver's own arena, lent to the sender before
+  kEcho = 3,     ///< [3, index]: in an answer, storage `index` of the call that it answers
+  kPackage = 4,  ///< [4, package, offset, bytes]: stored bytes of a package
+};
+
+struct StorageRecord {
+  StorageKind kind = StorageKind::kInline;
+  uint32_t segment = 0;  ///< or package
+  uint64_t offset = 0;   ///< or index of an echo
+  uint64_t bytes = 0;
+  uint32_t lease = 0;
+  uint32_t generation = 0;
+  std::span<const std::byte> inlineBytes;
+};
+
+/// A value of a kind that can't cross, or a payload that is not one. The text says what and what to
+/// do.
+class ValueError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Writes one payload. Not thread-safe; reusable after clear().
+class PayloadWriter {
+ public:
+  using Packer = msgpack::packer<msgpack::sbuffer>;
+
+  void clear();
+  /// The body is one array: begin it with pack_array, then pack its elements, values by addValue.
+  Packer& packer() { return packer_; }
+  /// Throws ValueError, having added nothing that matters: clear() and go on.
+  void addValue(const at::IValue& value);
+  void addHandle(uint64_t handle);
+  /// The distinct storages of the tensors so far; a record of each must be given to finish().
+  const std::vector<c10::Storage>& storages() const { return storages_; }
+  /// How many tensors added refer to storage `index`.
+  size_t tensorsOfStorage(size_t index) const { return tensorsOfStorage_[index]; }
+  /// Writes the storage table and returns the payload, valid until the next clear().
+  std::span<const std::byte> finish(std::span<const StorageRecord> records);
+
+ private:
+  void addTensor(const at::Tensor& tensor);
+  void addList(const at::IValue& value);
+  void addDict(const at::IValue& value);
+  void addType(const c10::TypePtr& type);
+
+  msgpack::sbuffer buffer_;
+  Packer packer_{buffer_};
+  std::vector<c10::Storage> storages_;
+  std::vector<size_t> tensorsOfStorage_;
+  std::unordered_map<const c10::StorageImpl*, uint32_t> indexOfStorage_;
+};
+
+/// Reads one payload from private memory. Sizes, strides, types and nesting are checked before any
+/// tensor is made; a ValueError means that the sender is broken or hostile.
+class PayloadReader {
+ public:
+  /// Parses. `bytes` must stay valid and unchanged as long as the reader is used.
+  explicit PayloadReader(std::span<const std::byte> bytes);
+
+  size_t elements() const { return body_.via.array.size; }
+  const msgpack::object& element(size_t index) const;  ///< throws ValueError if there is none
+  uint64_t integer(size_t index) const;
+  std::string_view text(size_t index) const;
+
+  const std::vector<StorageRecord>& storages() const { return records_; }
+  /// Gives the storages that the tensors are built on, one per record, in order. Each must be at
+  /// least as long as its record says.
+  void setStorages(std::vector<c10::Storage> storages) { storages_ = std::move(storages); }
+
+  /// Builds the value of an element, or of an object inside one.
+  at::IValue value(const msgpack::object& object) const;
+  /// The handle that an object is, or nullopt.
+  static std::optional<uint64_t> handle(const msgpack::object& object);
+
+ private:
+  at::IValue valueAt(const msgpack::object& object, int depth) const;
+  at::IValue tagged(const msgpack::object& object, int depth) const;
+  at::Tensor tensor(const msgpack::object_ext& extension) const;
+
+  msgpack::object_handle bodyHandle_;
+  msgpack::object_handle storagesHandle_;
+  msgpack::object body_;
+  std::vector<StorageRecord> records_;
+  std::vector<c10::Storage> storages_;
+};
+
+}  // namespace isopool::ipc
