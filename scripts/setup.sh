@@ -1,0 +1,191 @@
+# Sourced by the other scripts: brings a Debian 12 machine from its base system to a built isopool,
+# step by step, and does again only what is missing.
+#
+#   prepare SET...      apt packages, Python, virtual environment with torch and the named sets of
+#                       requirements/SET.txt (and SET-files.txt, which goes without dependencies)
+#   build PRESET        configures and builds a preset of CMakePresets.json
+#
+# A second Python or torch is chosen by a variable, and gets folders of its own:
+#   ISOPOOL_PYTHON=/usr/bin/python3   the interpreter that workers embed, 3.11 or newer
+#   ISOPOOL_TORCH=2.13.0              torch's version, 2.11 or newer
+#
+# After it, these are set:
+#   python        the virtual environment's interpreter
+#   variant       empty, or what marks the folders of another Python or torch: -py3.12.1
+#   build_folder  (after build) e.g. build/release
+#   called_from   where the caller stood; the script itself goes to the repository's root
+
+set -euo pipefail
+called_from=$PWD
+this_script=$(realpath "$0")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly default_python=/usr/bin/python3 default_torch=2.13.0
+chosen_python=${ISOPOOL_PYTHON:-$default_python}
+chosen_torch=${ISOPOOL_TORCH:-$default_torch}
+readonly log=build/setup.log
+
+readonly apt_packages=(
+  g++ cmake ninja-build ccache python3 python3-dev python3-venv libboost-dev libmsgpack-cxx-dev
+  libgtest-dev libcli11-dev libspdlog-dev libxxhash-dev
+)
+
+say() { printf '== %s\n' "$*"; }
+
+fail() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+# Runs a command with its output in the log; on failure shows the end of it and stops with the
+# given line.
+logged() {
+  local failure=$1
+  shift
+  printf '\n$ %s\n' "$*" >>"$log"
+  if ! "$@" >>"$log" 2>&1 </dev/null; then
+    tail -n 15 "$log" >&2
+    fail "$failure (all of it: $log)"
+  fi
+}
+
+prepare() {
+  [ "$(uname -s) $(uname -m)" = "Linux x86_64" ] ||
+    fail "this is $(uname -s) on $(uname -m); isopool runs on Linux on x86_64"
+  mkdir -p build
+  # Two scripts at once would both run apt and pip.
+  exec {setup_lock}>build/setup.lock
+  flock -n "$setup_lock" || { say "waiting for another setup in this folder"; flock "$setup_lock"; }
+  : >"$log"
+  install_apt_packages
+  check_python
+  make_virtual_environment
+  install_torch
+  local set
+  for set in build "$@"; do install_requirements "$set"; done
+  exec {setup_lock}>&-
+}
+
+install_apt_packages() {
+  command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
+    fail "no apt-get here; isopool's scripts set up Debian 12 (needed: ${apt_packages[*]})"
+  local package missing=()
+  for package in "${apt_packages[@]}"; do
+    [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == *" ok installed" ]] ||
+      missing+=("$package")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "apt packages: already there"
+    return
+  fi
+  say "apt packages: installing ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null ||
+      fail "neither root nor sudo; have an administrator run: apt-get install ${missing[*]}"
+    as_root=(sudo)
+    # A password can be asked for only where somebody can answer.
+    [ -t 0 ] || as_root=(sudo -n)
+    "${as_root[@]}" true ||
+      fail "sudo refused; have an administrator run: apt-get install ${missing[*]}"
+  fi
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq)
+  logged "apt-get could not reach its package sources" \
+    "${apt[@]}" -o APT::Update::Error-Mode=any update
+  logged "apt-get could not install ${missing[*]}" \
+    "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+}
+
+check_python() {
+  [ -x "$(command -v "$chosen_python")" ] || fail "no Python at ISOPOOL_PYTHON=$chosen_python"
+  local version
+  version=$(version_of "$chosen_python") || fail "$chosen_python does not run"
+  at_least "$version" 3.11 ||
+    fail "$chosen_python is Python $version; isopool needs 3.11 or newer (set ISOPOOL_PYTHON)"
+  at_least "$chosen_torch" 2.11 ||
+    fail "ISOPOOL_TORCH=$chosen_torch is too old; isopool needs torch 2.11 or newer"
+  variant=
+  [ "$(realpath "$(command -v "$chosen_python")")" = "$(realpath "$default_python")" ] ||
+    variant+=-py$version
+  [ "$chosen_torch" = "$default_torch" ] || variant+=-torch$chosen_torch
+  say "Python $version, torch $chosen_torch"
+}
+
+version_of() { "$1" -c 'import platform; print(platform.python_version())' 2>/dev/null; }
+
+at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+make_virtual_environment() {
+  local environment=.venv$variant
+  python=$PWD/$environment/bin/python
+  if [ -e "$environment" ]; then
+    "$python" -m pip --version >/dev/null 2>&1 ||
+      fail "$environment has no working Python and pip; remove that folder"
+    [ "$(version_of "$python")" = "$(version_of "$chosen_python")" ] ||
+      fail "$environment is Python $(version_of "$python"), not $chosen_python's; remove that folder"
+    say "$environment: already there"
+    return
+  fi
+  say "$environment: making it"
+  logged "$chosen_python could not make a virtual environment" \
+    "$chosen_python" -m venv "$environment"
+}
+
+install_torch() {
+  local installed
+  installed=$("$python" -c 'import importlib.metadata as m; print(m.version("torch"))' \
+    2>/dev/null || true)
+  if [ "${installed%%+*}" = "$chosen_torch" ]; then
+    say "torch $installed: already there"
+    return
+  fi
+  say "torch $chosen_torch: installing (the largest download, minutes on a slow line)"
+  logged "pip could not install torch $chosen_torch: no network, or none for this Python" \
+    "$python" -m pip install --disable-pip-version-check --constraint requirements/constraints.txt \
+    "torch==$chosen_torch"
+}
+
+install_requirements() {
+  local set=$1 files=requirements/$1-files.txt
+  local stamp=${python%/bin/python}/isopool-$set.sha256 wanted
+  local sources=(requirements/constraints.txt "requirements/$set.txt")
+  [ ! -e "$files" ] || sources+=("$files")
+  wanted=$(sha256sum "${sources[@]}")
+  if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+    say "Python packages for $set: already there"
+    return
+  fi
+  say "Python packages for $set: installing"
+  local pip=("$python" -m pip install --disable-pip-version-check)
+  local failure="pip could not install requirements/$set.txt: no network, or a version is gone"
+  # torch is named along so that no package can replace it.
+  logged "$failure" "${pip[@]}" --constraint requirements/constraints.txt \
+    --requirement "requirements/$set.txt" "torch==$chosen_torch"
+  [ ! -e "$files" ] || logged "$failure" "${pip[@]}" --no-deps --requirement "$files"
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+build() {
+  local preset=$1
+  build_folder=build/$preset$variant
+  say "configuring $build_folder"
+  logged "CMake could not configure $build_folder" \
+    cmake --preset "$preset" -B "$build_folder" "-DISOPOOL_PYTHON_EXECUTABLE=$python"
+  say "building $build_folder"
+  cmake --build "$build_folder" --parallel "$(build_jobs)" </dev/null ||
+    fail "the build of $build_folder failed"
+}
+
+# A source file that sees torch's headers takes up to 2 GB to compile.
+build_jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '$1 == "MemAvailable:" { print int($2 / 2097152) }' /proc/meminfo)
+  [ "$memory" -ge 1 ] || memory=1
+  echo $((cores < memory ? cores : memory))
+}
+
+# --help of a script is the comment at its top.
+show_help() {
+  sed -n '2,/^$/ s/^# \{0,1\}//p' "$this_script"
+}
