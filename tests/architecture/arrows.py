@@ -1,0 +1,180 @@
+"""Which folder may include what, and a checker for it.
+
+    python tests/architecture/arrows.py [FOLDER]
+
+prints every include in the repository (or FOLDER) that goes against the rules below, and fails if
+there is one. test_arrows.py shows that each rule can fail.
+"""
+
+import dataclasses
+import functools
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+# A folder may include itself and the folders named here. The longest matching folder rules a file.
+ALLOWED = {
+    "include/isopool": [],
+    "include/compat": ["include/isopool"],
+    "ipc": [],
+    "ipc/tensor": ["ipc"],
+    "client": ["include/isopool", "ipc", "ipc/tensor"],
+    "supervisor": ["ipc"],
+    "worker": ["ipc", "ipc/tensor"],
+    "service": ["include/isopool"],
+    "batch": ["include/isopool"],
+    "cli": ["include/isopool"],
+    "python": ["include/isopool"],
+    "examples": ["include/isopool", "include/compat"],
+    # The programs that measure one mechanism by itself include ipc/.
+    "bench": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+    # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
+    # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
+    "tests": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+}
+
+# How an include of ours begins, and the folder that it is found in.
+SPELLINGS = {
+    "isopool/": "include/",
+    "multipy/": "include/compat/",
+    "torch/deploy.h": "include/compat/",
+    **{folder + "/": "" for folder in ALLOWED if not folder.startswith("include/")},
+}
+
+TORCH = re.compile(r"(ATen|c10|torch|caffe2)/|pybind11/")
+PYTHON = re.compile(r"Python\.h$|pybind11/|torch/(extension|python)\.h$|torch/csrc/(jit/)?python/")
+LOGGING = re.compile(r"(spdlog|fmt)/")
+
+# bench/ calls a model in its own process through CPython's C API, to compare with.
+MAY_SEE_PYTHON = ["worker", "python", "tests/worker", "bench"]
+MUST_NOT_SEE_TORCH = ["ipc", "supervisor"]
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tree:
+    """A checkout. Paths in here are relative to its root and written with slashes."""
+
+    root: pathlib.Path
+
+    @functools.cache
+    def sources(self) -> list[str]:
+        top_folders = sorted({folder.split("/")[0] for folder in ALLOWED})
+        return sorted(
+            str(path.relative_to(self.root))
+            for folder in top_folders
+            for path in (self.root / folder).rglob("*")
+            if path.suffix in (".h", ".cc") and path.is_file()
+        )
+
+    @functools.cache
+    def includes(self, source: str) -> list[str]:
+        return INCLUDE.findall((self.root / source).read_text())
+
+    def ours(self, include: str) -> str | None:
+        """The file of ours that an include path means, or None for somebody else's."""
+        for spelling, prefix in SPELLINGS.items():
+            if include.startswith(spelling) and (self.root / prefix / include).is_file():
+                return prefix + include
+        return None
+
+    @functools.cache
+    def sees(self, source: str) -> frozenset[str]:
+        """All that a file includes, directly or through headers of ours."""
+        seen: set[str] = set()
+        waiting = [source]
+        visited = set(waiting)
+        while waiting:
+            for include in self.includes(waiting.pop()):
+                mine = self.ours(include)
+                if mine is None:
+                    seen.add(include)
+                elif mine not in visited:
+                    visited.add(mine)
+                    waiting.append(mine)
+        return frozenset(seen)
+
+
+def folder_of(path: str, folders: list[str]) -> str | None:
+    inside = [folder for folder in folders if path.startswith(folder + "/")]
+    return max(inside, key=len, default=None)
+
+
+def allowed_for(source: str) -> list[str]:
+    folder = folder_of(source, list(ALLOWED))
+    assert folder is not None, source
+    allowed = [folder, *ALLOWED[folder]]
+    if folder == "tests":
+        tested = folder_of(source.removeprefix("tests/"), list(ALLOWED))
+        if tested is not None:
+            allowed += [tested, *ALLOWED[tested]]
+    return allowed
+
+
+def wrong_arrows(tree: Tree, source: str) -> Iterator[str]:
+    for include in tree.includes(source):
+        beside = pathlib.PurePosixPath(source).parent / include
+        if include.startswith(".") or "/../" in include:
+            yield f"{source} includes {include}: name it from the repository's root"
+            continue
+        target = tree.ours(include)
+        if target is None:
+            if (tree.root / beside).is_file():
+                yield f"{source} includes {include}: name it from the repository's root"
+            continue
+        if folder_of(target, list(ALLOWED)) not in allowed_for(source):
+            yield f"{source} includes {target}: {folder_of(source, list(ALLOWED))}/ may not"
+
+
+def wrong_sight(tree: Tree, source: str) -> Iterator[str]:
+    torch = sorted(filter(TORCH.match, tree.sees(source)))
+    python = sorted(filter(PYTHON.match, tree.sees(source)))
+    logging = sorted(filter(LOGGING.match, tree.sees(source)))
+    folder = folder_of(source, list(ALLOWED))
+    if torch and folder in MUST_NOT_SEE_TORCH:
+        yield f"{source} sees {torch[0]}: {folder}/ is free of torch"
+    if python and folder_of(source, MAY_SEE_PYTHON) is None:
+        yield f"{source} sees {python[0]}: only {', '.join(MAY_SEE_PYTHON)} may see Python's C API"
+    if torch and logging:
+        yield f"{source} sees {torch[0]} and {logging[0]}: torch brings another fmt"
+
+
+def wrong_manners(tree: Tree, source: str) -> Iterator[str]:
+    text = (tree.root / source).read_text()
+    if not text.startswith("// SPDX-License-Identifier: BSD-3-Clause\n"):
+        yield f"{source}: the first line is not the licence line"
+    if source.endswith(".h"):
+        if "#pragma once" not in text:
+            yield f"{source}: no #pragma once"
+        return
+    own_header = source.removesuffix(".cc") + ".h"
+    if (tree.root / own_header).is_file():
+        first = next(iter(tree.includes(source)), "")
+        if tree.ours(first) != own_header:
+            yield f"{source}: its own header does not come first"
+
+
+def missing_readmes(tree: Tree) -> Iterator[str]:
+    for folder in sorted({source.split("/")[0] for source in tree.sources()}):
+        if not (tree.root / folder / "README.md").is_file():
+            yield f"{folder}/ has no README.md"
+
+
+def violations(root: pathlib.Path) -> list[str]:
+    tree = Tree(root)
+    found = [
+        violation
+        for source in tree.sources()
+        for rule in (wrong_arrows, wrong_sight, wrong_manners)
+        for violation in rule(tree, source)
+    ]
+    return found + list(missing_readmes(tree))
+
+
+if __name__ == "__main__":
+    default_root = pathlib.Path(__file__).resolve().parents[2]
+    problems = violations(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else default_root)
+    print(*problems, sep="\n", end="\n" if problems else "")
+    sys.exit(1 if problems else 0)
