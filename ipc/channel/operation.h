@@ -25,6 +25,7 @@ enum class Operation : uint32_t {
   kCallHandle,        ///< [handle, newHandle, [argument...], {name: argument}] -> nil
   kToValue,           ///< [handle] -> value
   kReleaseHandles,    ///< [handle...] -> nil
+  kExtendPath,        ///< [folder...] -> nil: appended to sys.path unless already there
 };
 
 enum SubmissionFlag : uint32_t {
@@ -34,7 +35,7 @@ enum SubmissionFlag : uint32_t {
 };
 
 enum class CompletionStatus : uint32_t {
-  kValue = 1,      ///< [value]
+  kValue = 1,      ///< [value, [[CopyReason, bytes]...]]
   kPythonError,    ///< [type, message, traceback, formatted]
   kRefused,        ///< [RefusalKind, text]: isopool itself could not do it
   kWithdrawn,      ///< []: it was recalled before it started and did not run

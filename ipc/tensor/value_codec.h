@@ -51,6 +51,14 @@ struct StorageRecord {
   uint32_t lease = 0;
   uint32_t generation = 0;
   std::span<const std::byte> inlineBytes;
+  /// Sender only: what was copied begins this many bytes into the tensor's storage.
+  uint64_t rebase = 0;
+};
+
+/// The bytes of a storage that the tensors of one payload reach.
+struct StorageExtent {
+  uint64_t begin = 0;  ///< a multiple of 64
+  uint64_t end = 0;
 };
 
 /// A value of a kind that can't cross, or a payload that is not one. The text says what and what to
@@ -74,7 +82,10 @@ class PayloadWriter {
   /// The distinct storages of the tensors so far; a record of each must be given to finish().
   const std::vector<c10::Storage>& storages() const { return storages_; }
   /// How many tensors added refer to storage `index`.
-  size_t tensorsOfStorage(size_t index) const { return tensorsOfStorage_[index]; }
+  size_t tensorsOfStorage(size_t index) const { return storageUses_[index].tensors; }
+  /// What of storage `index` has to be there on the other side. Whoever copies copies only this, and
+  /// says in the record that it was rebased to its begin.
+  StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
   /// Writes the storage table and returns the payload, valid until the next clear().
   std::span<const std::byte> finish(std::span<const StorageRecord> records);
 
@@ -87,7 +98,19 @@ class PayloadWriter {
   msgpack::sbuffer buffer_;
   Packer packer_{buffer_};
   std::vector<c10::Storage> storages_;
-  std::vector<size_t> tensorsOfStorage_;
+  struct StorageUse {
+    size_t tensors = 0;
+    StorageExtent extent;
+  };
+  struct HeadPlace {
+    size_t offset;  ///< of a TensorHead in the buffer
+    uint32_t storage;
+    uint32_t itemBytes;
+  };
+  static void noteUse(StorageUse& use, const at::Tensor& tensor);
+
+  std::vector<StorageUse> storageUses_;
+  std::vector<HeadPlace> heads_;
   std::unordered_map<const c10::StorageImpl*, uint32_t> indexOfStorage_;
 };
 
