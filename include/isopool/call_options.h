@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+namespace isopool {
+
+/// How one call is to be made.
+struct CallOptions {
+  /// From now. When it passes, a call that has not started is withdrawn; a running one is abandoned
+  /// and its worker killed. The caller gets DeadlineExceeded at once. None: waits as long as the
+  /// worker lives.
+  std::optional<std::chrono::nanoseconds> deadline;
+  /// The call may run twice: if its worker dies after it started, it runs again elsewhere.
+  bool idempotent = false;
+};
+
+}  // namespace isopool

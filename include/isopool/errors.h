@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+/// What isopool throws. Everything derives from std::runtime_error, as errors of torch::deploy did,
+/// with one exception: a package that can't be opened is a c10::Error, thrown by loadPackage.
+namespace isopool {
+
+/// The base of the family. Thrown itself for misuse: a null object, a manager that is gone, a value
+/// that can't cross between processes.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A Python exception that user code did not catch. The worker lives on.
+class RemoteError : public Error {
+ public:
+  RemoteError(const std::string& what, std::string pythonType, std::string message,
+              std::string traceback, std::string worker);
+
+  const std::string& pythonType() const { return pythonType_; }  ///< "ValueError"
+  const std::string& message() const { return message_; }        ///< str(exception)
+  const std::string& traceback() const { return traceback_; }    ///< as Python prints it
+  const std::string& worker() const { return worker_; }          ///< "worker 1 (pid 4711)"
+
+ private:
+  std::string pythonType_;
+  std::string message_;
+  std::string traceback_;
+  std::string worker_;
+};
+
+/// The worker that had the call died. Thrown if the call had started (and so may have had effects) or
+/// may not be run elsewhere: calls on sessions and Objs. Calls of a ReplicatedObj that had not
+/// started run on another worker instead, unseen.
+class WorkerLost : public Error {
+ public:
+  struct Death {
+    std::string worker;       ///< "worker 1 (pid 4711)"
+    int processId = 0;
+    int signal = 0;           ///< 0 if it exited by itself
+    int exitCode = 0;
+    bool causeKnown = false;  ///< false: signal and exitCode could not be read
+    std::string lastWords;    ///< the last lines of its error stream and its last Python stack
+  };
+  WorkerLost(Death death, bool started);
+
+  const std::string& worker() const { return death_.worker; }
+  int processId() const { return death_.processId; }
+  int signal() const { return death_.signal; }
+  int exitCode() const { return death_.exitCode; }
+  bool causeKnown() const { return death_.causeKnown; }
+  const std::string& lastWords() const { return death_.lastWords; }
+  /// True if user code of this call may have run an instruction.
+  bool started() const { return started_; }
+
+ private:
+  Death death_;
+  bool started_;
+};
+
+/// The call's deadline passed. If it had not started it never will; else its worker is killed.
+class DeadlineExceeded : public Error {
+ public:
+  DeadlineExceeded(const std::string& what, bool started) : Error(what), started_(started) {}
+  bool started() const { return started_; }
+
+ private:
+  bool started_;
+};
+
+/// No worker could take the call: all slots of the pool are quarantined because their workers keep
+/// dying before they complete a call. The text says how and for how long.
+class PoolUnavailable : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The supervisor is gone, or could not start, and its workers with it. The manager stays dead; a new
+/// one starts a new supervisor.
+class SupervisorLost : public Error {
+ public:
+  using Error::Error;
+};
+
+/// An arena has no room for a payload and none came free before the deadline. The text names the knob.
+class ArenaFull : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace isopool

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/util/ArrayRef.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "isopool/interpreter.h"
+#include "isopool/noop_environment.h"
+#include "isopool/package.h"
+
+namespace isopool {
+
+class ManagerImpl;
+
+/// A pool of workers, each a process with a Python interpreter of its own. The constructor returns
+/// when all of them can take calls; managers of one process with the same environment share one
+/// supervisor, so that a second one starts in milliseconds.
+///
+/// Any number of threads and managers. The manager must outlive calls that are running; objects,
+/// sessions and packages that outlive it throw Error when used, results stay valid for ever. In a
+/// child that the program forks every use throws Error.
+///
+/// Settings of the supervisor that it starts are read from ISOPOOL_* variables: see docs/configuration.md.
+class InterpreterManager {
+ public:
+  /// Throws SupervisorLost if supervisor or Python can't start; the text says why. A null `env`
+  /// means NoopEnvironment.
+  explicit InterpreterManager(
+      size_t nInterp = 2, std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
+  ~InterpreterManager();
+  InterpreterManager(const InterpreterManager&) = delete;
+  InterpreterManager& operator=(const InterpreterManager&) = delete;
+
+  /// A session on a free worker, or on the least used one.
+  InterpreterSession acquireOne();
+
+  /// The workers' slots. Addresses are stable as long as the manager lives.
+  at::ArrayRef<Interpreter> allInstances();
+
+  /// Opens a package. Throws c10::Error at once, here, if the file can't be read, is no torch.package,
+  /// was made by another Python version or needs modules that the workers' Python lacks.
+  Package loadPackage(const std::string& uri);
+
+  /// Workers that were replaced after a death, since the manager began.
+  uint64_t workersReplaced() const;
+  /// Calls that ran on another worker because theirs died before they started.
+  uint64_t callsRerun() const;
+
+ private:
+  std::shared_ptr<ManagerImpl> impl_;
+};
+
+}  // namespace isopool

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+/// All of isopool's C++ interface.
+#include "isopool/call_options.h"
+#include "isopool/counters.h"
+#include "isopool/environment.h"
+#include "isopool/errors.h"
+#include "isopool/interpreter.h"
+#include "isopool/interpreter_manager.h"
+#include "isopool/noop_environment.h"
+#include "isopool/obj.h"
+#include "isopool/package.h"
+#include "isopool/path_environment.h"
+#include "isopool/replicated_obj.h"
+#include "isopool/shared_memory.h"
