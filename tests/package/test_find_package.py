@@ -1,0 +1,74 @@
+"""A user's program finds isopool by find_package, links it, and runs it: from the build tree, and
+from an install tree that knows nothing of the build tree."""
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+CONSUMER = pathlib.Path(__file__).parent / "consumer"
+BUILD_FOLDER = pathlib.Path(os.environ["ISOPOOL_BUILD_FOLDER"])
+CMAKE = os.environ["ISOPOOL_CMAKE"]
+
+
+def run(*command: str | pathlib.Path) -> str:
+    # The programs must find supervisor and worker by themselves.
+    environment = {name: value for name, value in os.environ.items() if name != "ISOPOOL_SUPERVISOR"}
+    finished = subprocess.run(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    )
+    assert finished.returncode == 0, f"{command} ended with {finished.returncode}:\n{finished.stdout}"
+    return finished.stdout
+
+
+def needed_libraries(program: pathlib.Path) -> str:
+    return "\n".join(line for line in run("readelf", "-d", program).splitlines() if "NEEDED" in line)
+
+
+@pytest.fixture(params=["build tree", "install tree"])
+def package_folder(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
+    if request.param == "build tree":
+        return BUILD_FOLDER
+    prefix = tmp_path / "prefix"
+    run(CMAKE, "--install", BUILD_FOLDER, "--prefix", prefix)
+    installed = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
+    assert {
+        "lib/libisopool.so",
+        "libexec/isopool/isopoold",
+        "libexec/isopool/isopool-worker",
+        "include/isopool/isopool.h",
+        "include/isopool-compat/multipy/runtime/deploy.h",
+        "include/isopool-compat/torch/deploy.h",
+    } <= installed
+    return prefix / "lib" / "cmake" / "isopool"
+
+
+def test_a_program_builds_against_the_package_and_runs(
+    package_folder: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    build = tmp_path / "build"
+    run(CMAKE, "-S", CONSUMER, "-B", build, "-G", "Ninja", f"-Disopool_DIR={package_folder}")
+    run(CMAKE, "--build", build)
+    for name in ("isopool_consumer", "compat_consumer"):
+        run(build / name)
+        assert "libisopool.so" in needed_libraries(build / name)
+        assert "libpython" not in needed_libraries(build / name)
+
+
+def test_the_library_needs_torch_and_no_python() -> None:
+    needed = needed_libraries(BUILD_FOLDER / "lib" / "libisopool.so")
+    assert "libtorch_cpu.so" in needed
+    assert "libpython" not in needed
+    assert "libtorch_python" not in needed
+
+
+def test_another_torch_than_the_one_it_was_built_with_is_refused(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "torch" / "share" / "cmake" / "Torch"
+    config.mkdir(parents=True)
+    (config / "TorchConfigVersion.cmake").write_text('set(PACKAGE_VERSION "2.99.0")\n')
+    with pytest.raises(AssertionError, match=r"built with torch .*\s.*2\.99\.0"):
+        run(
+            CMAKE, "-S", CONSUMER, "-B", tmp_path / "build", "-G", "Ninja",
+            f"-Disopool_DIR={BUILD_FOLDER}", f"-DISOPOOL_TORCH_ROOT={tmp_path / 'torch'}",
+        )  # fmt: skip
