@@ -51,11 +51,8 @@ function(isopool_apply_build_options folder)
 endfunction()
 
 # A crash point ends the process right after a store to shared memory, when a test asks for it.
-# The definition is the same everywhere in one build, because inline functions in ipc/ headers
+# The definition, 0 or 1, is the same everywhere in one build, because inline functions in ipc/ headers
 # contain crash points: two spellings of one inline function would break the one-definition rule.
 option(ISOPOOL_CRASH_POINTS "Keep the crash points in Release builds too" OFF)
-if(ISOPOOL_CRASH_POINTS)
-  add_compile_definitions(ISOPOOL_CRASH_POINTS=1)
-else()
-  add_compile_definitions($<$<NOT:$<CONFIG:Release>>:ISOPOOL_CRASH_POINTS=1>)
-endif()
+add_compile_definitions(
+  ISOPOOL_CRASH_POINTS=$<OR:$<BOOL:${ISOPOOL_CRASH_POINTS}>,$<NOT:$<CONFIG:Release>>>)
