@@ -86,6 +86,8 @@ class PayloadWriter {
   /// What of storage `index` has to be there on the other side. Whoever copies copies only this, and
   /// says in the record that it was rebased to its begin.
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
+  /// Drops the storages, and nothing of what was written: after it only others refer to them.
+  void releaseStorages() { storages_.clear(); }
   /// Writes the storage table and returns the payload, valid until the next clear().
   std::span<const std::byte> finish(std::span<const StorageRecord> records);
 
