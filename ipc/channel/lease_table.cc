@@ -34,6 +34,13 @@ const void* LeaseTable::end(uint32_t index) {
   return block;
 }
 
+uint32_t LeaseTable::leasesOf(const void* block) const {
+  std::lock_guard lock(mutex_);
+  uint32_t count = 0;
+  for (const void* lent : blocks_) count += lent == block ? 1 : 0;
+  return count;
+}
+
 uint32_t LeaseTable::outstanding() const {
   std::lock_guard lock(mutex_);
   return kLeases - static_cast<uint32_t>(free_.size());

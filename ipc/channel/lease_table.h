@@ -56,6 +56,8 @@ class LeaseTable {
   }
 
   uint32_t outstanding() const;
+  /// How many leases of `block` are out. Looks at all of them: about a microsecond.
+  uint32_t leasesOf(const void* block) const;
 
  private:
   const void* end(uint32_t index);

@@ -202,6 +202,27 @@ void PageArena::restoreSharedPages(const void* block) {
               Prefault::kNo);
 }
 
+void PageArena::leaveSegments() noexcept {
+  std::lock_guard lock(mutex_);
+  for (Segment& segment : segments_) {
+    uint32_t page = segment.firstPage;
+    while (page < segment.firstPage + segment.pages) {
+      const PageEntry& run = entries_[page];
+      std::byte* data = reservation_.data() + static_cast<size_t>(page) * kPageBytes;
+      const size_t bytes = static_cast<size_t>(run.pages) * kPageBytes;
+      if (run.state == RunState::kUsed) {
+        privatisePages(data, bytes);
+      } else {
+        ::mmap(data, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+               0);
+      }
+      page += run.pages;
+    }
+    segment.object.close();
+  }
+  bins_.fill(0);
+}
+
 size_t PageArena::capacityBytes() const noexcept {
   std::lock_guard lock(mutex_);
   return segmentBytes_;

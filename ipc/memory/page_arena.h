@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ipc/ids.h"
@@ -63,6 +64,14 @@ class PageArena {
   /// Puts the shared pages back under a block that was privatised. Throws SystemCallError.
   void restoreSharedPages(const void* block);
 
+  /// Cuts the arena off its segments, whose other user is gone: live blocks become private memory at
+  /// the same addresses, the descriptors are closed. Nothing may be allocated or restored afterwards.
+  void leaveSegments() noexcept;
+
+  /// The address space that all blocks lie in.
+  std::span<const std::byte> addressSpace() const noexcept {
+    return {reservation_.data(), reservation_.bytes()};
+  }
   size_t capacityBytes() const noexcept;  ///< of all segments
   size_t bytesInUse() const noexcept;     ///< in live blocks
   size_t largestSegmentBytes() const noexcept;
