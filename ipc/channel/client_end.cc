@@ -4,7 +4,6 @@
 #include <cstring>
 #include <new>
 
-#include "ipc/channel/futex.h"
 #include "ipc/crash_point.h"
 
 namespace isopool::ipc {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/operation.h"
 #include "ipc/ids.h"
@@ -74,10 +75,11 @@ class ClientEnd {
   /// True if a completion lies ready (or the ring is nonsense: peek() tells).
   bool completionReady() const noexcept;
 
-  /// Before sleeping on the watch of completionTail: announceSleep(), look once more, sleep,
-  /// withdrawSleep().
+  /// Before sleeping on completionWatch(): announceSleep(), look once more, sleep, withdrawSleep().
   void announceSleep() noexcept;
   void withdrawSleep() noexcept;
+
+  FutexWatch completionWatch() const noexcept { return {&peer_->completionTail, consumed_}; }
 
   /// Lets the idle worker spin for that long, and tells it where the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;

@@ -19,12 +19,14 @@ std::optional<Lease> LeaseTable::lend(const void* block) {
   return Lease{index, generations_[index]};
 }
 
-void LeaseTable::cancel(Lease lease) {
+bool LeaseTable::cancel(Lease lease) {
   std::lock_guard lock(mutex_);
-  if (lease.index < kLeases && generations_[lease.index] == lease.generation &&
-      blocks_[lease.index] != nullptr) {
-    end(lease.index);
+  if (lease.index >= kLeases || generations_[lease.index] != lease.generation ||
+      blocks_[lease.index] == nullptr) {
+    return false;
   }
+  end(lease.index);
+  return true;
 }
 
 const void* LeaseTable::end(uint32_t index) {

@@ -42,8 +42,8 @@ class LeaseTable {
     }
   }
 
-  /// Ends one loan without the peer: for one that was never announced to it.
-  void cancel(Lease lease);
+  /// Ends one loan without the peer: for one that it never saw. False if it had ended already.
+  bool cancel(Lease lease);
 
   /// Calls `returned` for every block still lent and forgets it. Only when the peer can neither read
   /// nor write the blocks any more: its pidfd is readable, or it has detached.
