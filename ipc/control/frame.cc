@@ -40,26 +40,29 @@ std::pair<Fd, Fd> ControlSocket::makePair() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t bytes,
-                                    const int* descriptors, size_t descriptorCount,
-                                    std::chrono::milliseconds patience) {
+OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes,
+                          size_t descriptorCount) {
   if (bytes > kMaxBodyBytes || descriptorCount > kMaxFrameDescriptors) {
     throw ProtocolError("control message is too large to send");
   }
-  std::vector<char> frame(sizeof(FrameHeader) + bytes);
+  OutgoingFrame frame;
+  frame.bytes.resize(sizeof(FrameHeader) + bytes);
   const FrameHeader header{kFrameMagic, static_cast<uint32_t>(type), static_cast<uint32_t>(bytes),
                            static_cast<uint32_t>(descriptorCount)};
-  std::memcpy(frame.data(), &header, sizeof header);
-  std::memcpy(frame.data() + sizeof header, body, bytes);
+  std::memcpy(frame.bytes.data(), &header, sizeof header);
+  if (bytes > 0) std::memcpy(frame.bytes.data() + sizeof header, body, bytes);
+  return frame;
+}
 
+SendResult ControlSocket::trySend(OutgoingFrame& frame, const int* descriptors,
+                                  size_t descriptorCount) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFrameDescriptors * sizeof(int))> control{};
-  size_t sent = 0;
-  while (sent < frame.size()) {
-    iovec part{frame.data() + sent, frame.size() - sent};
+  while (frame.sent < frame.bytes.size()) {
+    iovec part{frame.bytes.data() + frame.sent, frame.bytes.size() - frame.sent};
     msghdr message{};
     message.msg_iov = &part;
     message.msg_iovlen = 1;
-    if (sent == 0 && descriptorCount > 0) {
+    if (!frame.begun() && descriptorCount > 0) {
       message.msg_control = control.data();
       message.msg_controllen = CMSG_SPACE(descriptorCount * sizeof(int));
       cmsghdr* rights = CMSG_FIRSTHDR(&message);
@@ -70,20 +73,27 @@ SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t b
     }
     const ssize_t result = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
     if (result >= 0) {
-      sent += static_cast<size_t>(result);
+      frame.sent += static_cast<size_t>(result);
       continue;
     }
     if (errno == EINTR) continue;
-    if (errno == EAGAIN || errno == ETOOMANYREFS) {
-      pollfd writable{fd(), POLLOUT, 0};
-      if (::poll(&writable, 1, static_cast<int>(patience.count())) == 0) {
-        return SendResult::kWouldBlock;
-      }
-      continue;
-    }
+    // ETOOMANYREFS: too many descriptors are on their way, of all sockets of this user.
+    if (errno == EAGAIN || errno == ETOOMANYREFS) return SendResult::kWouldBlock;
     return SendResult::kPeerGone;
   }
   return SendResult::kSent;
+}
+
+SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t bytes,
+                                    const int* descriptors, size_t descriptorCount,
+                                    std::chrono::milliseconds patience) {
+  OutgoingFrame frame = encodeFrame(type, body, bytes, descriptorCount);
+  for (;;) {
+    const SendResult result = trySend(frame, descriptors, descriptorCount);
+    if (result != SendResult::kWouldBlock) return result;
+    pollfd writable{fd(), POLLOUT, 0};
+    if (::poll(&writable, 1, static_cast<int>(patience.count())) == 0) return result;
+  }
 }
 
 ReceiveResult ControlSocket::receive() {

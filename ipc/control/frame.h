@@ -39,6 +39,25 @@ Message decodeMessage(const Frame& frame);
 enum class SendResult { kSent, kWouldBlock, kPeerGone };
 enum class ReceiveResult { kOk, kWouldBlock, kPeerGone };
 
+/// A frame on its way that may leave in several parts (ControlSocket::trySend).
+struct OutgoingFrame {
+  std::vector<char> bytes;
+  size_t sent = 0;
+
+  /// True once the first byte has gone, and the descriptors with it.
+  bool begun() const { return sent > 0; }
+};
+
+/// Throws ProtocolError if the message is larger than a frame may be.
+OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes,
+                          size_t descriptorCount);
+template <typename Message>
+OutgoingFrame encodeMessage(const Message& message, size_t descriptorCount) {
+  msgpack::sbuffer body;
+  msgpack::pack(body, message);
+  return encodeFrame(Message::kType, body.data(), body.size(), descriptorCount);
+}
+
 /// One end of a control connection. Owns the socket, which is non-blocking; blocking use is
 /// waitReadable() and then receive(). Not thread-safe: one thread reads, writers serialise
 /// themselves.
@@ -67,6 +86,11 @@ class ControlSocket {
   }
   SendResult sendFrame(MessageType type, const char* body, size_t bytes, const int* descriptors,
                        size_t descriptorCount, std::chrono::milliseconds patience);
+
+  /// Sends as much of the frame as the socket takes without waiting. kWouldBlock: to be called again
+  /// with the same frame, before any other, once the socket is writable. The descriptors (as many as
+  /// the frame was encoded for) are looked at until the frame has begun().
+  SendResult trySend(OutgoingFrame& frame, const int* descriptors, size_t descriptorCount);
 
   /// Reads what is there without waiting; complete frames are then given by next(). Throws
   /// ProtocolError on garbage.
