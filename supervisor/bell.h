@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "ipc/channel/layout.h"
+#include "ipc/fd.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::supervisor {
+
+/// Wakes a worker that sleeps on its rings, because a control message came for it. The supervisor
+/// holds the only writable mapping.
+class Bell {
+ public:
+  /// Throws ipc::SystemCallError.
+  Bell();
+
+  /// A new descriptor of the bell's page, for the worker, which can map it only for reading.
+  ipc::Fd descriptor() const { return object_.duplicate(); }
+  void ring() noexcept;
+
+ private:
+  ipc::Fd object_;
+  ipc::Mapping page_;
+  ipc::SharedWord<uint32_t>* word_;
+};
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <optional>
+
+#include "ipc/fd.h"
+#include "supervisor/exit_status.h"
+#include "supervisor/readiness_watch.h"
+#include "supervisor/timer.h"
+
+namespace isopool::supervisor {
+
+/// A child of the supervisor, or one that is about to become it because its parent exits. Holds the
+/// pid until it is reaped here, so that the number can't mean another process meanwhile. When it
+/// ends its process group is killed and `reaped` is called, which may destroy this object.
+class ChildProcess {
+ public:
+  using Reaped = std::function<void(ExitStatus)>;
+
+  /// Throws ipc::SystemCallError if there is no such process.
+  ChildProcess(boost::asio::io_context& io, pid_t pid, Reaped reaped);
+
+  pid_t pid() const { return pid_; }
+  const ipc::Fd& pidfd() const { return pidfd_; }
+
+  /// SIGKILL to the process and to its group. Nothing happens if it is dead.
+  void kill();
+
+ private:
+  void reap();
+
+  const pid_t pid_;
+  const ipc::Fd pidfd_;
+  Reaped reaped_;
+  std::optional<ReadinessWatch> watch_;
+  Timer retry_;
+  int retries_ = 0;
+};
+
+}  // namespace isopool::supervisor

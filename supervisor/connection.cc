@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/connection.h"
+
+#include <fcntl.h>
+
+#include <boost/asio/post.hpp>
+#include <utility>
+
+namespace isopool::supervisor {
+
+namespace {
+
+// A peer that is stopped (in a debugger) may stay so: what waits for it is bounded, not how long.
+constexpr size_t kMaxQueuedFrames = 1024;
+constexpr size_t kMaxQueuedBytes = 16u << 20;
+constexpr Milliseconds kDescriptorsInFlightRetry(5);
+
+std::vector<int> rawDescriptors(const std::vector<ipc::Fd>& descriptors) {
+  std::vector<int> raw;
+  for (const ipc::Fd& descriptor : descriptors) raw.push_back(descriptor.get());
+  return raw;
+}
+
+}  // namespace
+
+Connection::Connection(boost::asio::io_context& io, ipc::Fd socket, Events events)
+    : io_(io),
+      socket_(std::move(socket)),
+      events_(std::move(events)),
+      watch_(std::in_place, io, socket_.fd()),
+      retry_(io),
+      self_(std::make_shared<Connection*>(this)) {
+  watch_->onReadable([this] { readNow(); });
+}
+
+Connection::~Connection() = default;
+
+void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (over_) return;
+  if (queue_.empty()) {
+    switch (socket_.trySend(frame, descriptors.begin(), descriptors.size())) {
+      case ipc::SendResult::kSent:
+        if (events_.sent) events_.sent();
+        return;
+      case ipc::SendResult::kPeerGone:
+        return giveUp("");
+      case ipc::SendResult::kWouldBlock:
+        break;
+    }
+  }
+  queuedBytes_ += frame.bytes.size();
+  if (queue_.size() >= kMaxQueuedFrames || queuedBytes_ > kMaxQueuedBytes) {
+    return giveUp("it reads none of its control messages");
+  }
+  Queued queued{std::move(frame), {}};
+  if (!queued.frame.begun()) {
+    for (const int descriptor : descriptors) {
+      queued.descriptors.emplace_back(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
+      if (!queued.descriptors.back().valid()) return giveUp("too many open files");
+    }
+  }
+  queue_.push_back(std::move(queued));
+  if (queue_.size() == 1) retryLater();
+}
+
+void Connection::retryLater() {
+  const auto retry = [self = std::weak_ptr(self_)] {
+    if (const auto alive = self.lock()) (*alive)->flush();
+  };
+  // Too many descriptors in flight leave the socket writable all the while.
+  if (writableWithoutProgress_) return retry_.setAfter(kDescriptorsInFlightRetry, retry);
+  watch_->onceWritable(retry);
+}
+
+void Connection::flush() {
+  while (!over_ && !queue_.empty()) {
+    Queued& first = queue_.front();
+    const size_t before = first.frame.sent;
+    const std::vector<int> raw = rawDescriptors(first.descriptors);
+    switch (socket_.trySend(first.frame, raw.data(), raw.size())) {
+      case ipc::SendResult::kPeerGone:
+        return giveUp("");
+      case ipc::SendResult::kWouldBlock:
+        writableWithoutProgress_ = first.frame.sent == before;
+        return retryLater();
+      case ipc::SendResult::kSent:
+        writableWithoutProgress_ = false;
+        queuedBytes_ -= first.frame.bytes.size();
+        queue_.pop_front();
+        if (events_.sent) events_.sent();
+        break;
+    }
+  }
+}
+
+void Connection::readNow() {
+  if (over_) return;
+  std::string reason;
+  bool gone = false;
+  try {
+    gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
+    while (std::optional<ipc::Frame> frame = socket_.next()) events_.frame(*frame);
+  } catch (const std::exception& error) {  // ProtocolError, or a descriptor that could not be used
+    gone = true;
+    reason = error.what();
+  }
+  if (gone) giveUp(std::move(reason));
+}
+
+void Connection::giveUp(std::string reason) {
+  if (std::exchange(over_, true)) return;
+  watch_.reset();
+  queue_.clear();
+  boost::asio::post(io_, [self = std::weak_ptr(self_), reason = std::move(reason)] {
+    if (const auto alive = self.lock()) (*alive)->events_.over(reason);
+  });
+}
+
+}  // namespace isopool::supervisor

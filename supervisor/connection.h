@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <deque>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/control/frame.h"
+#include "supervisor/readiness_watch.h"
+#include "supervisor/timer.h"
+
+namespace isopool::supervisor {
+
+/// A control connection on the event loop. Sending never waits: what the socket does not take is
+/// queued with its own descriptors and leaves when there is room; a peer that lets the queue grow
+/// past a limit is given up. Not thread-safe. Its callbacks must not destroy it.
+class Connection {
+ public:
+  struct Events {
+    /// A frame came. May throw ipc::ProtocolError: the connection is then given up.
+    std::function<void(ipc::Frame&)> frame;
+    /// The connection is over, told once: `reason` is empty if the peer closed it. Never called
+    /// from within send().
+    std::function<void(const std::string& reason)> over;
+    /// A message has gone out whole (optional).
+    std::function<void()> sent;
+  };
+
+  Connection(boost::asio::io_context& io, ipc::Fd socket, Events events);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection();
+
+  template <typename Message>
+  void send(const Message& message, std::initializer_list<int> descriptors = {}) {
+    enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
+  }
+  /// Handles what has come so far, now.
+  void readNow();
+
+ private:
+  struct Queued {
+    ipc::OutgoingFrame frame;
+    std::vector<ipc::Fd> descriptors;
+  };
+
+  void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);
+  void flush();
+  void retryLater();
+  void giveUp(std::string reason);
+
+  boost::asio::io_context& io_;
+  ipc::ControlSocket socket_;
+  Events events_;
+  std::optional<ReadinessWatch> watch_;
+  Timer retry_;
+  std::deque<Queued> queue_;
+  size_t queuedBytes_ = 0;
+  bool writableWithoutProgress_ = false;
+  bool over_ = false;
+  /// Handlers on their way hold it weakly: they outlive the connection.
+  std::shared_ptr<Connection*> self_;
+};
+
+}  // namespace isopool::supervisor

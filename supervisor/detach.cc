@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/detach.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "ipc/system_call.h"
+#include "supervisor/guardian.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr const char* kOomAdjustment = "/proc/self/oom_score_adj";
+
+void resetSignals() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    action.sa_handler = signal == SIGPIPE ? SIG_IGN : SIG_DFL;
+    ::sigaction(signal, &action, nullptr);  // some can't be set
+  }
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// About ten descriptors per worker.
+rlimit raiseOpenFiles() {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_NOFILE, &before) == 0) {
+    const rlimit all{before.rlim_max, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &all);
+  }
+  return before;
+}
+
+// Workers hold the memory; the kernel shall not end all of them because of one. Needs a privilege
+// that we mostly lack.
+std::string lowerOomScore() {
+  std::string before;
+  std::ifstream(kOomAdjustment) >> before;
+  std::ofstream(kOomAdjustment) << "-500";
+  return before;
+}
+
+}  // namespace
+
+void closeInheritedDescriptors(const std::vector<int>& kept) {
+  for (int standard = 0; standard <= 2; ++standard) {
+    // The lowest free number is what open() takes.
+    if (::fcntl(standard, F_GETFD) == -1) ::open("/dev/null", O_RDWR);
+  }
+  std::vector<int> sorted = kept;
+  std::sort(sorted.begin(), sorted.end());
+  unsigned int next = 3;
+  for (const int descriptor : sorted) {
+    const auto number = static_cast<unsigned int>(descriptor);
+    if (number > next) ::close_range(next, number - 1, 0);
+    next = number + 1;
+    ipc::checkSystemCall(::fcntl(descriptor, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)", descriptor);
+  }
+  ::close_range(next, ~0U, 0);
+}
+
+InheritedLimits detach() {
+  if (ipc::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
+  ipc::checkSystemCall(::setsid(), "setsid");
+  resetSignals();
+  continueUnderGuardian();
+  ipc::checkSystemCall(::setsid(), "setsid");
+  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  InheritedLimits inherited;
+  inherited.openFiles = raiseOpenFiles();
+  inherited.oomScoreAdjustment = lowerOomScore();
+  return inherited;
+}
+
+}  // namespace isopool::supervisor

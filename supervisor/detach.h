@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <vector>
+
+#include "supervisor/zygote_process.h"
+
+namespace isopool::supervisor {
+
+/// Closes what the program that started us left open by accident: everything but 0, 1, 2 and `kept`,
+/// which become close-on-exec. Opens /dev/null where one of 0, 1, 2 is closed.
+void closeInheritedDescriptors(const std::vector<int>& kept);
+
+/// Leaves the program that started us: the calling process ends with code 0 and is that program's
+/// to reap; this returns in the supervisor, in a session of its own, under a guardian, with default
+/// signals (SIGPIPE ignored), as the one to whom orphaned descendants fall. One thread only. Returns
+/// what children shall have as it was. Throws ipc::SystemCallError.
+InheritedLimits detach();
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/lifeline.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "ipc/system_call.h"
+
+namespace isopool::supervisor {
+
+using ipc::checkSystemCall;
+
+Lifeline Lifeline::make(ipc::Fd& readEnd) {
+  int ends[2];
+  checkSystemCall(::pipe2(ends, O_CLOEXEC), "pipe2");
+  readEnd = ipc::Fd(ends[0]);
+  Lifeline lifeline;
+  lifeline.writeEnd_ = ipc::Fd(ends[1]);
+  return lifeline;
+}
+
+bool armLifeline(int readEnd) {
+  checkSystemCall(::fcntl(readEnd, F_SETSIG, SIGKILL), "fcntl(F_SETSIG)", readEnd);
+  checkSystemCall(::fcntl(readEnd, F_SETOWN, -::getpgrp()), "fcntl(F_SETOWN)", readEnd);
+  const int flags = checkSystemCall(::fcntl(readEnd, F_GETFL), "fcntl(F_GETFL)", readEnd);
+  checkSystemCall(::fcntl(readEnd, F_SETFL, flags | O_ASYNC), "fcntl(F_SETFL)", readEnd);
+  // The writer may have gone before the kernel was told to look.
+  pollfd end{readEnd, POLLIN, 0};
+  return ::poll(&end, 1, 0) == 0;
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/memory_stock.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <utility>
+
+#include "ipc/channel/layout.h"
+#include "ipc/memory/memory_object.h"
+#include "supervisor/log.h"
+
+namespace isopool::supervisor {
+
+namespace asio = boost::asio;
+
+namespace {
+
+constexpr uint32_t kInHandAtRest = 1;
+
+ChannelMemory makeChannelMemory(uint64_t outputBytes) {
+  ChannelMemory memory;
+  memory.clientControl = ipc::createMemoryObject("isopool:client", ipc::kClientControlBytes);
+  memory.workerControl = ipc::createMemoryObject("isopool:worker", ipc::kWorkerControlBytes);
+  memory.output = ipc::createMemoryObject("isopool:output", outputBytes);
+  memory.outputBytes = outputBytes;
+  return memory;
+}
+
+}  // namespace
+
+MemoryStock::MemoryStock(asio::io_context& io, uint64_t outputBytes)
+    : io_(io), outputBytes_(outputBytes), self_(std::make_shared<MemoryStock*>(this)) {
+  replenish();
+}
+
+MemoryStock::~MemoryStock() { maker_.join(); }
+
+void MemoryStock::expectWorker() {
+  ++expected_;
+  replenish();
+}
+
+void MemoryStock::cancelExpectation() {
+  if (expected_ > 0) --expected_;
+}
+
+ChannelMemory MemoryStock::take() {
+  cancelExpectation();
+  if (ready_.empty()) return makeChannelMemory(outputBytes_);
+  ChannelMemory memory = std::move(ready_.front());
+  ready_.pop_front();
+  replenish();
+  return memory;
+}
+
+void MemoryStock::replenish() {
+  for (; ready_.size() + making_ < std::max(expected_, kInHandAtRest); ++making_) {
+    asio::post(maker_, [&io = io_, bytes = outputBytes_, self = std::weak_ptr(self_)] {
+      std::shared_ptr<ChannelMemory> made;
+      try {
+        made = std::make_shared<ChannelMemory>(makeChannelMemory(bytes));
+      } catch (const std::exception& error) {
+        log(LogLevel::kWarning, std::string("no memory in hand for another worker: ") + error.what());
+      }
+      asio::post(io, [made, self] {
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        --(*alive)->making_;
+        if (made != nullptr) (*alive)->ready_.push_back(std::move(*made));
+      });
+    });
+  }
+}
+
+void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
+  asio::post(maker_, [&io = io_, bytes, made = std::move(made)]() mutable {
+    auto segment = std::make_shared<ipc::Fd>();
+    std::string failure;
+    try {
+      *segment = ipc::createMemoryObject("isopool:output", bytes);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    asio::post(io, [segment, failure, made = std::move(made)] { made(std::move(*segment), failure); });
+  });
+}
+
+}  // namespace isopool::supervisor

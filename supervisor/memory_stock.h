@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ipc/fd.h"
+
+namespace isopool::supervisor {
+
+/// The memory objects of one channel, fresh and never used before.
+struct ChannelMemory {
+  ipc::Fd clientControl;
+  ipc::Fd workerControl;
+  ipc::Fd output;
+  uint64_t outputBytes = 0;
+};
+
+/// Makes shared memory, ahead of time where it can: allocating pages costs about 0.6 ms per MB, and
+/// a caller waits for a replacement worker. The work is done on a thread of its own, so that the
+/// event loop never waits for it; results come back on the loop.
+class MemoryStock {
+ public:
+  using SegmentMade = std::function<void(ipc::Fd segment, const std::string& error)>;
+
+  /// Keeps one set in hand at rest.
+  MemoryStock(boost::asio::io_context& io, uint64_t outputBytes);
+  ~MemoryStock();
+
+  /// A worker is being made that will take() soon; cancelled if it never will.
+  void expectWorker();
+  void cancelExpectation();
+  /// A set, made on the spot if none is ready. Throws ipc::SystemCallError.
+  ChannelMemory take();
+
+  /// Makes one segment and calls `made` on the loop, with an error text if there is no memory.
+  void makeSegment(uint64_t bytes, SegmentMade made);
+
+ private:
+  void replenish();
+
+  boost::asio::io_context& io_;
+  const uint64_t outputBytes_;
+  std::deque<ChannelMemory> ready_;
+  uint32_t making_ = 0;
+  uint32_t expected_ = 0;
+  /// Handlers on their way hold it weakly: they outlive the stock.
+  std::shared_ptr<MemoryStock*> self_;
+  boost::asio::thread_pool maker_{1};
+};
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/restart_policy.h"
+
+#include <algorithm>
+#include <array>
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr std::array<Milliseconds, 4> kBackOff{Milliseconds(0), Milliseconds(10),
+                                               Milliseconds(100), Milliseconds(1000)};
+
+}  // namespace
+
+RestartPolicy::Decision RestartPolicy::died(Death death, TimePoint now) {
+  if (death == Death::kAfterService) {
+    barren_.clear();
+    inARow_ = 0;
+    onProbation_ = false;
+    return {};
+  }
+  while (!barren_.empty() && now - barren_.front() > limits_.window) barren_.pop_front();
+  if (barren_.empty() && !onProbation_) inARow_ = 0;
+  barren_.push_back(now);
+  ++inARow_;
+  if (onProbation_ || barren_.size() >= limits_.deaths) {
+    barren_.clear();
+    onProbation_ = true;
+    return {limits_.quarantine, true};
+  }
+  return {kBackOff[std::min<size_t>(inARow_, kBackOff.size()) - 1], false};
+}
+
+}  // namespace isopool::supervisor

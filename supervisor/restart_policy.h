@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+
+namespace isopool::supervisor {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+using Milliseconds = std::chrono::milliseconds;
+
+struct RestartLimits {
+  uint32_t deaths = 10;  ///< so many barren deaths ...
+  Milliseconds window{30'000};  ///< ... within this time ...
+  Milliseconds quarantine{30'000};  ///< ... and nothing is restarted for so long
+};
+
+/// How a process ended that ran in one place: a worker that completed no call, a zygote that forked
+/// no worker, is a barren death. Only those are held against the place.
+enum class Death { kBarren, kAfterService };
+
+/// Decides when a place (a slot of a pool, the spare's, the zygote's) gets its next process. Pure:
+/// the caller brings the time. Deaths after service are restarted at once, always.
+class RestartPolicy {
+ public:
+  struct Decision {
+    Milliseconds delay{0};
+    bool quarantined = false;  ///< the delay is a quarantine, to be reported
+  };
+
+  explicit RestartPolicy(const RestartLimits& limits) : limits_(limits) {}
+
+  Decision died(Death death, TimePoint now);
+
+  /// Barren deaths since the last process that served (or since a quiet window).
+  uint32_t barrenDeathsInARow() const { return inARow_; }
+
+ private:
+  RestartLimits limits_;
+  std::deque<TimePoint> barren_;
+  uint32_t inARow_ = 0;
+  bool onProbation_ = false;  ///< a quarantine is over: one more barren death is one too many
+};
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/ids.h"
+#include "supervisor/restart_policy.h"
+
+namespace isopool::supervisor {
+
+/// One slot of one pool.
+struct Slot {
+  ipc::PoolId pool;
+  uint32_t index = 0;
+  bool operator==(const Slot&) const = default;
+};
+
+struct Quarantine {
+  Slot slot;
+  uint32_t deaths = 0;
+  Milliseconds duration{0};
+};
+
+/// What a roster decides, to be carried out by its owner. None of these may call the roster back.
+class RosterEffects {
+ public:
+  virtual ~RosterEffects() = default;
+  /// Starts making a worker; it is reported by workerUsable() or workerLost() later.
+  virtual ipc::Epoch startWorker(bool spare) = 0;
+  /// The worker is no longer wanted. Its death needs no report.
+  virtual void retireWorker(ipc::Epoch epoch) = 0;
+  /// The slot is served by this usable worker from now on.
+  virtual void assignWorker(const Slot& slot, ipc::Epoch epoch) = 0;
+  virtual void slotQuarantined(const Quarantine& quarantine) = 0;
+  virtual void spareQuarantined(uint32_t deaths, Milliseconds duration) = 0;
+};
+
+/// Which worker of one client serves which slot, and which is the spare: a pure state machine. The
+/// caller brings events and the time; decisions go to RosterEffects. supervisor/README.md has the
+/// table of states and events.
+///
+/// A place is a slot or a spare's seat. Each holds at most one worker, being made or usable; an
+/// empty place waits for its time to try again. When a slot and a spare exchange workers, each place
+/// keeps its own record of deaths.
+class Roster {
+ public:
+  Roster(RosterEffects& effects, uint32_t spares, const RestartLimits& limits);
+
+  /// Makes the pool's slots and asks for all their workers, then for the spares'.
+  void openPool(ipc::PoolId pool, uint32_t workers);
+  /// Retires the pool's workers; with the last pool the spares go too.
+  void closePool(ipc::PoolId pool);
+  bool hasPool(ipc::PoolId pool) const;
+
+  void workerUsable(ipc::Epoch epoch);
+  /// The worker is dead or as good as dead. Unknown epochs (retired, lost before) are ignored.
+  void workerLost(ipc::Epoch epoch, Death death, TimePoint now);
+  /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
+  /// for at once.
+  void workerNotMade(ipc::Epoch epoch);
+
+  /// Tries again where the time has come.
+  void tick(TimePoint now);
+  /// When tick() is due next.
+  std::optional<TimePoint> nextTick() const;
+
+  struct Seat {
+    std::optional<Slot> slot;  ///< none: a spare's
+    bool usable = false;
+  };
+  std::optional<Seat> seatOf(ipc::Epoch epoch) const;
+  /// Slots that no usable worker serves.
+  std::vector<Slot> unservedSlots() const;
+  /// True if some pool has not one usable worker.
+  bool poolWithoutWorker() const;
+
+ private:
+  struct Place {
+    std::optional<Slot> slot;
+    RestartPolicy policy;
+    std::optional<ipc::Epoch> worker;
+    bool usable = false;
+    std::optional<TimePoint> retryAt;
+  };
+
+  void fill(Place& place);
+  bool promoteSpare(Place& place);
+  Place* find(ipc::Epoch epoch);
+  const Place* find(ipc::Epoch epoch) const;
+
+  RosterEffects& effects_;
+  const uint32_t spares_;
+  const RestartLimits limits_;
+  std::map<ipc::PoolId, std::vector<Place>> pools_;
+  std::vector<Place> sparePlaces_;
+};
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/timer.h"
+
+#include <utility>
+
+namespace isopool::supervisor {
+
+void Timer::setAt(TimePoint when, std::function<void()> alarm) {
+  setting_ = std::make_shared<std::function<void()>>(std::move(alarm));
+  timer_.expires_at(when);
+  timer_.async_wait([this, wanted = std::weak_ptr(setting_)](const boost::system::error_code&) {
+    const auto setting = wanted.lock();
+    if (setting == nullptr) return;
+    setting_.reset();
+    (*setting)();
+  });
+}
+
+void Timer::setAfter(Milliseconds delay, std::function<void()> alarm) {
+  setAt(std::chrono::steady_clock::now() + delay, std::move(alarm));
+}
+
+void Timer::cancel() {
+  setting_.reset();
+  timer_.cancel();
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <memory>
+
+#include "supervisor/restart_policy.h"
+
+namespace isopool::supervisor {
+
+/// One alarm that can be set again and again; setting it forgets the one before. Its callback may
+/// set or destroy it.
+class Timer {
+ public:
+  explicit Timer(boost::asio::io_context& io) : timer_(io) {}
+  ~Timer() { cancel(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  void setAt(TimePoint when, std::function<void()> alarm);
+  void setAfter(Milliseconds delay, std::function<void()> alarm);
+  void cancel();
+  bool isSet() const { return setting_ != nullptr; }
+
+ private:
+  boost::asio::steady_timer timer_;
+  /// Alive while the alarm is wanted.
+  std::shared_ptr<std::function<void()>> setting_;
+};
+
+}  // namespace isopool::supervisor

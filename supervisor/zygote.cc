@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/zygote.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ipc/system_call.h"
+#include "supervisor/log.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+uint64_t randomSeed() {
+  uint64_t seed = 0;
+  [[maybe_unused]] const ssize_t bytes = ::getrandom(&seed, sizeof seed, 0);
+  return seed;
+}
+
+}  // namespace
+
+Zygote::Zygote(boost::asio::io_context& io, const Options& options, InheritedLimits limits,
+               Events events)
+    : io_(io),
+      options_(options),
+      limits_(std::move(limits)),
+      events_(std::move(events)),
+      deadline_(io),
+      restart_(io) {}
+
+void Zygote::start() {
+  condemnation_.clear();
+  try {
+    auto [ours, theirs] = ipc::ControlSocket::makePair();
+    ipc::Fd lifelineEnd;
+    lifeline_ = Lifeline::make(lifelineEnd);
+    const pid_t pid = spawnZygote(options_.worker, theirs, lifelineEnd, limits_);
+    process_ = std::make_unique<ChildProcess>(io_, pid, [this](const ExitStatus& status) {
+      connection_->readNow();  // what it said last: a reason, perhaps answers
+      lost(condemnation_.empty() ? "the zygote " + status.describe() : condemnation_);
+    });
+    connection_ = std::make_unique<Connection>(
+        io_, std::move(ours),
+        Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
+                           [this](const std::string& reason) {
+                             if (!reason.empty()) condemn("the zygote sent nonsense: " + reason);
+                             process_->kill();
+                           },
+                           nullptr});
+  } catch (const ipc::SystemCallError& error) {
+    return lost(std::string("the zygote could not be started: ") + error.what());
+  }
+  deadline_.setAfter(options_.zygoteTimeout, [this] {
+    condemn("the zygote was not ready within " + std::to_string(options_.zygoteTimeout.count()) +
+            " ms (ISOPOOL_ZYGOTE_TIMEOUT)");
+  });
+}
+
+void Zygote::fork(ForkRequest request) {
+  waiting_.push_back(std::move(request));
+  sendWaiting();
+}
+
+bool Zygote::withdraw(ipc::Epoch epoch) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const ForkRequest& each) { return each.epoch == epoch; });
+  if (found == waiting_.end()) return false;
+  waiting_.erase(found);
+  return true;
+}
+
+void Zygote::kill() {
+  lifeline_.cut();
+  if (process_ != nullptr) process_->kill();
+}
+
+pid_t Zygote::pid() const { return process_ != nullptr ? process_->pid() : 0; }
+
+void Zygote::handle(ipc::Frame& frame) {
+  switch (frame.type) {
+    case ipc::MessageType::kZygoteReady:
+      readiness_ = ipc::decodeMessage<ipc::ZygoteReady>(frame);
+      policy_.ready();
+      deadline_.cancel();
+      events_.ready(*readiness_);
+      return sendWaiting();
+    case ipc::MessageType::kZygoteFailed:
+      return condemn(ipc::decodeMessage<ipc::ZygoteFailed>(frame).text);
+    case ipc::MessageType::kWorkerForked: {
+      const auto forked = ipc::decodeMessage<ipc::WorkerForked>(frame);
+      if (forked.processId <= 1) throw ipc::ProtocolError("WorkerForked names no process");
+      policy_.forked();
+      return settle(ipc::Epoch(forked.epoch), {ForkOutcome::Kind::kForked, forked.processId, {}});
+    }
+    case ipc::MessageType::kForkFailed: {
+      auto failed = ipc::decodeMessage<ipc::ForkFailed>(frame);
+      return settle(ipc::Epoch(failed.epoch),
+                    {ForkOutcome::Kind::kFailed, 0, std::move(failed.text)});
+    }
+    default:
+      throw ipc::ProtocolError("a zygote sends no message of type " +
+                               std::to_string(static_cast<uint32_t>(frame.type)));
+  }
+}
+
+void Zygote::sendWaiting() {
+  if (!readiness_ || waiting_.empty()) return;
+  if (outstanding_.empty()) awaitAnswer();
+  for (; !waiting_.empty(); waiting_.pop_front()) {
+    ForkRequest& request = waiting_.front();
+    connection_->send(ipc::ForkWorker{request.epoch.value, randomSeed()},
+                      {request.control.get(), request.lifeline.get(), request.bell.get(),
+                       request.lastWords.get()});
+    outstanding_.push_back({request.epoch, std::move(request.settled)});
+  }
+}
+
+void Zygote::settle(ipc::Epoch epoch, const ForkOutcome& outcome) {
+  const auto found = std::find_if(outstanding_.begin(), outstanding_.end(),
+                                  [&](const Outstanding& each) { return each.epoch == epoch; });
+  if (found == outstanding_.end()) throw ipc::ProtocolError("answer to no fork request");
+  const auto settled = std::move(found->settled);
+  outstanding_.erase(found);
+  awaitAnswer();
+  settled(outcome);
+  if (outstanding_.empty()) events_.childrenChanged();
+}
+
+// The zygote forks one worker after the other: the time runs anew with each answer.
+void Zygote::awaitAnswer() {
+  if (outstanding_.empty() && waiting_.empty()) return deadline_.cancel();
+  deadline_.setAfter(options_.forkTimeout, [this] {
+    condemn("the zygote forked no worker within " + std::to_string(options_.forkTimeout.count()) +
+            " ms (ISOPOOL_FORK_TIMEOUT)");
+  });
+}
+
+void Zygote::condemn(const std::string& reason) {
+  if (condemnation_.empty()) condemnation_ = reason;
+  process_->kill();
+}
+
+void Zygote::lost(const std::string& text) {
+  lastFailure_ = text;
+  deadline_.cancel();
+  lifeline_.cut();
+  connection_.reset();
+  process_.reset();
+  readiness_.reset();
+  const ZygotePolicy::Decision decision = policy_.lost(std::chrono::steady_clock::now());
+  if (decision.verdict == ZygotePolicy::Verdict::kGiveUp) {
+    log(LogLevel::kError, text);
+    return events_.givenUp(text);
+  }
+  log(LogLevel::kWarning, text + "; starting another");
+  restart_.setAfter(decision.delay, [this] {
+    ++restarts_;
+    start();
+  });
+  // Their owners ask anew, for the next zygote.
+  for (const Outstanding& each : std::exchange(outstanding_, {})) {
+    each.settled({ForkOutcome::Kind::kLost, 0, text});
+  }
+  events_.childrenChanged();
+  if (decision.verdict == ZygotePolicy::Verdict::kRetryAndReport) events_.struggling(text);
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ipc/control/messages.h"
+#include "ipc/fd.h"
+#include "ipc/ids.h"
+#include "supervisor/child_process.h"
+#include "supervisor/connection.h"
+#include "supervisor/lifeline.h"
+#include "supervisor/options.h"
+#include "supervisor/timer.h"
+#include "supervisor/zygote_policy.h"
+#include "supervisor/zygote_process.h"
+
+namespace isopool::supervisor {
+
+/// How a fork request ended.
+struct ForkOutcome {
+  enum class Kind {
+    kForked,
+    kFailed,  ///< the zygote said no
+    kLost     ///< the zygote died with the request; whatever it forked for it is cut off
+  };
+  Kind kind = Kind::kLost;
+  pid_t pid = 0;
+  std::string text;
+};
+
+struct ForkRequest {
+  ipc::Epoch epoch;
+  ipc::Fd control;
+  ipc::Fd lifeline;
+  ipc::Fd bell;
+  ipc::Fd lastWords;
+  /// Called once, unless the request is withdrawn.
+  std::function<void(const ForkOutcome&)> settled;
+};
+
+/// The process that forks workers, and its successors: keeps one running, replaces one that died or
+/// does not answer, and sends it fork requests in order. Requests that come while there is none wait
+/// for the next. Not thread-safe.
+class Zygote {
+ public:
+  struct Events {
+    std::function<void(const ipc::ZygoteReady&)> ready;
+    /// No zygote has ever become ready: there is nothing to hope for.
+    std::function<void(const std::string& text)> givenUp;
+    /// Several in a row came to nothing. It goes on trying.
+    std::function<void(const std::string& text)> struggling;
+    /// A child of ours was reaped, or the last outstanding fork was settled.
+    std::function<void()> childrenChanged;
+  };
+
+  Zygote(boost::asio::io_context& io, const Options& options, InheritedLimits limits,
+         Events events);
+
+  void start();
+  void fork(ForkRequest request);
+  /// True if the request had not been sent: it is forgotten. Otherwise its outcome will come.
+  bool withdraw(ipc::Epoch epoch);
+  void kill();
+
+  /// 0 if there is none at the moment.
+  pid_t pid() const;
+  /// What the running one said, once ready.
+  const std::optional<ipc::ZygoteReady>& readiness() const { return readiness_; }
+  bool forksOutstanding() const { return !outstanding_.empty(); }
+  bool struggling() const { return policy_.struggling(); }
+  uint64_t restarts() const { return restarts_; }
+  const std::string& lastFailure() const { return lastFailure_; }
+
+ private:
+  struct Outstanding {
+    ipc::Epoch epoch;
+    std::function<void(const ForkOutcome&)> settled;
+  };
+
+  void handle(ipc::Frame& frame);
+  void sendWaiting();
+  void settle(ipc::Epoch epoch, const ForkOutcome& outcome);
+  void awaitAnswer();
+  void condemn(const std::string& reason);
+  void lost(const std::string& text);
+
+  boost::asio::io_context& io_;
+  const Options& options_;
+  const InheritedLimits limits_;
+  const Events events_;
+  ZygotePolicy policy_;
+
+  // The running one.
+  Lifeline lifeline_;
+  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<ChildProcess> process_;
+  std::optional<ipc::ZygoteReady> readiness_;
+  std::string condemnation_;  ///< why we are killing it
+
+  std::deque<ForkRequest> waiting_;
+  std::deque<Outstanding> outstanding_;
+  Timer deadline_;
+  Timer restart_;
+  uint64_t restarts_ = 0;
+  std::string lastFailure_;
+};
+
+}  // namespace isopool::supervisor
