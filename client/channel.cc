@@ -1,0 +1,759 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/channel.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/CPUAllocator.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "client/copy_counter.h"
+#include "client/input_arena.h"
+#include "ipc/channel/life_word.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// The longest sleep without looking around: covers a peer that was stopped between store and wake.
+constexpr milliseconds kLongestSleep(100);
+// How long a payload may wait for room in an arena, or a result for its segment's announcement.
+constexpr milliseconds kPatience(5000);
+constexpr size_t kReleaseBatch = 128;
+constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
+
+nanoseconds untilDeadline(const Deadline& deadline) {
+  if (!deadline) return kLongestSleep;
+  const auto left = std::chrono::duration_cast<nanoseconds>(*deadline - Clock::now());
+  return std::clamp<nanoseconds>(left, nanoseconds(0), kLongestSleep);
+}
+
+bool isPast(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
+
+void nap() {
+  static const ipc::SharedWord<uint32_t> never{0};
+  const ipc::FutexWatch watch{&never, 0};
+  ipc::futexWait({&watch, 1}, milliseconds(1));
+}
+
+uint32_t modeFlags() {
+  uint32_t flags = 0;
+  if (at::GradMode::is_enabled()) flags |= ipc::kGradEnabled;
+  if (c10::InferenceMode::is_enabled()) flags |= ipc::kInferenceMode;
+  return flags;
+}
+
+c10::Storage heapStorage(std::span<const std::byte> bytes) {
+  c10::Allocator* allocator = c10::GetDefaultCPUAllocator();
+  c10::DataPtr data = allocator->allocate(bytes.size());
+  if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes.size(), std::move(data),
+                                                            allocator, /*resizable=*/true));
+}
+
+}  // namespace
+
+/// One request in flight, in the channel's slot of its sequence number.
+struct Exchange {
+  enum class Use : uint8_t {
+    kFree,
+    kWaiting,     ///< its thread waits
+    kDelivering,  ///< the leader writes into it
+    kDelivered,   ///< its thread reads the answer
+    kAbandoned,   ///< its thread has left; whoever finds it settled frees it
+  };
+  std::atomic<Use> use{Use::kFree};
+  std::atomic<Fate> fate{Fate::kPending};
+  ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
+  uint64_t sequence = 0;
+  std::vector<ExportedStorage> exports;
+  void* requestBlob = nullptr;
+  ipc::ReceivedCompletion completion;
+  std::vector<std::byte> answerBlob;
+
+  std::span<const std::byte> answerBytes() const {
+    if (!answerBlob.empty()) return answerBlob;
+    return {completion.bytes, completion.payload.inlineBytes};
+  }
+  void wake() {
+    signal.fetch_add(1, std::memory_order_release);
+    ipc::futexWake(signal);
+  }
+};
+
+RequestDraft& requestDraft() {
+  thread_local RequestDraft draft;
+  draft.writer.clear();
+  draft.records.clear();
+  draft.exports.clear();
+  return draft;
+}
+
+// ---- Answer ----------------------------------------------------------------------------------
+
+Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, Fate fate)
+    : channel_(std::move(channel)), exchange_(exchange), fate_(fate) {}
+
+Answer::Answer(Answer&& other) noexcept
+    : channel_(std::move(other.channel_)),
+      exchange_(std::exchange(other.exchange_, nullptr)),
+      fate_(other.fate_) {}
+
+Answer::~Answer() {
+  if (exchange_ != nullptr) channel_->release(*exchange_);
+}
+
+at::IValue Answer::take() {
+  const std::span<const std::byte> bytes = exchange_->answerBytes();
+  try {
+    ipc::PayloadReader reader(bytes);
+    switch (static_cast<ipc::CompletionStatus>(exchange_->completion.status)) {
+      case ipc::CompletionStatus::kValue: {
+        reader.setStorages(channel_->importStorages(*exchange_, reader));
+        const msgpack::object& copies = reader.element(1);
+        if (copies.type == msgpack::type::ARRAY) {
+          for (uint32_t i = 0; i < copies.via.array.size; ++i) {
+            const auto [reason, count] = copies.via.array.ptr[i].as<std::pair<uint32_t, uint64_t>>();
+            countCopied(static_cast<ipc::CopyReason>(reason), count);
+          }
+        }
+        return reader.value(reader.element(0));
+      }
+      case ipc::CompletionStatus::kPythonError: {
+        const std::string worker = channel_->name();
+        throw RemoteError(worker + ": Exception Caught inside torch::deploy embedded library: \n" +
+                              std::string(reader.text(3)),
+                          std::string(reader.text(0)), std::string(reader.text(1)),
+                          std::string(reader.text(2)), worker);
+      }
+      case ipc::CompletionStatus::kRefused: {
+        const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));
+        const std::string text = channel_->name() + ": " + std::string(reader.text(1));
+        if (kind == ipc::RefusalKind::kArenaFull) throw ArenaFull(text);
+        if (kind == ipc::RefusalKind::kPythonExit) {
+          throw RemoteError(text, "SystemExit", std::string(reader.text(1)), "", channel_->name());
+        }
+        throw Error(text);
+      }
+      default:
+        throw ipc::ValueError("an answer of an unknown kind");
+    }
+  } catch (const ipc::ValueError& error) {
+    channel_->poison(error.what());
+    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
+  } catch (const msgpack::type_error& error) {
+    channel_->poison(error.what());
+    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
+  }
+}
+
+// ---- Life ------------------------------------------------------------------------------------
+
+Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pidfd,
+                 ipc::Fd lastWords, bool lifeWordWorks)
+    : memory_(std::move(memory)),
+      processId_(processId),
+      pidfd_(std::move(pidfd)),
+      lastWords_(std::move(lastWords)),
+      lifeWordWorks_(lifeWordWorks),
+      loans_(memory_->end().peer().inputReturns),
+      name_("worker (pid " + std::to_string(processId) + ")") {
+  for (auto& exchange : exchanges_) exchange = std::make_unique<Exchange>();
+  InputArena::instance().addLoans(loans_);
+}
+
+Channel::~Channel() {
+  InputArena::instance().removeLoans(loans_);
+  loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+void Channel::setName(std::string name) {
+  std::lock_guard lock(deathMutex_);
+  name_ = std::move(name);
+}
+
+std::string Channel::name() {
+  std::lock_guard lock(deathMutex_);
+  return name_;
+}
+
+bool Channel::processGone(milliseconds patience) const {
+  pollfd watched{pidfd_.get(), POLLIN, 0};
+  return ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+}
+
+bool Channel::workerDied() const {
+  if (ended_.load(std::memory_order_acquire)) return true;
+  if (ipc::lifeWordOwnerDied(memory_->end().peer())) return true;
+  return !lifeWordWorks_ && processGone();
+}
+
+void Channel::kill() { ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0); }
+
+void Channel::poison(const std::string& reason) {
+  if (poisoned_.exchange(true)) return;
+  {
+    std::lock_guard lock(deathMutex_);
+    death_.lastWords = "killed by its client, because what it published was nonsense: " + reason;
+  }
+  kill();
+}
+
+void Channel::markDead() {
+  ended_.store(true, std::memory_order_release);
+  if (leadMutex_.try_lock()) {
+    if (!dead()) {
+      deliverCompletions();
+      settleAll();
+    }
+    leadMutex_.unlock();
+  } else {
+    // The leader settles; it may sleep on this word.
+    ipc::futexWake(memory_->end().peer().completionTail);
+  }
+}
+
+void Channel::reaped(int signal, int exitCode) {
+  {
+    std::lock_guard lock(deathMutex_);
+    death_.signal = signal;
+    death_.exitCode = exitCode;
+    death_.causeKnown = true;
+  }
+  markDead();
+  loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+WorkerLost::Death Channel::death() {
+  readDeath();
+  std::lock_guard lock(deathMutex_);
+  return death_;
+}
+
+// The kernel knows the exit code before it tears the address space down, long before anybody may
+// reap the process: the last field of its stat line (proc(5)) is there at once.
+void Channel::readDeath() {
+  std::lock_guard lock(deathMutex_);
+  if (deathRead_) return;
+  deathRead_ = true;
+  death_.worker = name_;
+  death_.processId = processId_;
+  if (!death_.causeKnown) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", processId_);
+    if (FILE* file = std::fopen(path, "re")) {
+      char line[2048];
+      const size_t length = std::fread(line, 1, sizeof line - 1, file);
+      std::fclose(file);
+      line[length] = '\0';
+      // The number is this process's only while it is not reaped, which a signal of 0 asks.
+      const bool same = ::syscall(SYS_pidfd_send_signal, pidfd_.get(), 0, nullptr, 0) == 0;
+      const char* lastField = std::strrchr(line, ' ');
+      if (same && lastField != nullptr) {
+        const int code = std::atoi(lastField + 1);
+        death_.signal = code & 0x7f;
+        death_.exitCode = (code >> 8) & 0xff;
+        // Zero is also what a process has that is still alive.
+        death_.causeKnown = code != 0;
+      }
+    }
+  }
+  if (death_.lastWords.empty() && lastWords_.valid()) {
+    constexpr off_t kLongest = 4096;
+    const off_t end = ::lseek(lastWords_.get(), 0, SEEK_END);
+    const off_t begin = std::max<off_t>(0, end - kLongest);
+    std::string text(static_cast<size_t>(std::max<off_t>(0, end - begin)), '\0');
+    const ssize_t got = ::pread(lastWords_.get(), text.data(), text.size(), begin);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (begin > 0) text.erase(0, text.find('\n') + 1);
+    death_.lastWords = std::move(text);
+  }
+}
+
+// ---- Storages towards the worker -------------------------------------------------------------
+
+void Channel::collectReturnedLeases() {
+  loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
+                                                ExportedStorage& exported) {
+  InputArena& arena = InputArena::instance();
+  const auto location = arena.locate(storage.data());
+  if (!location) return std::nullopt;
+  const void* block = arena.blockAt(*location);
+  const auto lease = loans_.lend(block);
+  if (!lease) return std::nullopt;
+  arena.addReference(block);
+  exported = {storage, block, *lease};
+  ipc::StorageRecord record;
+  record.kind = ipc::StorageKind::kLent;
+  record.segment = location->segment.value;
+  record.offset = location->offset + static_cast<uint64_t>(
+      static_cast<const std::byte*>(storage.data()) - static_cast<const std::byte*>(block));
+  record.bytes = storage.nbytes();
+  record.lease = lease->index;
+  record.generation = lease->generation;
+  return record;
+}
+
+ipc::StorageRecord Channel::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
+                                          ExportedStorage& exported, const Deadline& deadline) {
+  if (InputArena::instance().ownsBlock(storage.data())) {
+    if (auto record = lend(storage, exported)) return *record;
+  }
+  auto reason = ipc::CopyReason::kInputOutsideSharedMemory;
+  if (const LentBlock* block = lentBlockOf(storage)) {
+    if (block->memory == memory_) {
+      exported.storage = storage;
+      ipc::StorageRecord record;
+      record.kind = ipc::StorageKind::kHome;
+      record.segment = block->segment.value;
+      record.offset = block->offset;
+      record.bytes = storage.nbytes();
+      return record;
+    }
+    reason = ipc::CopyReason::kInputOfOtherWorker;
+  }
+  return exportCopy(storage, extent, reason, exported, deadline);
+}
+
+ipc::StorageRecord Channel::exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
+                                       ipc::CopyReason reason, ExportedStorage& exported,
+                                       const Deadline& deadline) {
+  const auto* bytes = static_cast<const std::byte*>(storage.data()) + extent.begin;
+  const uint64_t count = extent.end - extent.begin;
+  if (count > ipc::kInlineStorageBytes) {
+    const c10::Storage copy = copyToArena(bytes, count, deadline);
+    if (auto record = lend(copy, exported)) {
+      countCopied(reason, count);
+      record->rebase = extent.begin;
+      return *record;
+    }
+  }
+  ipc::StorageRecord record;
+  record.rebase = extent.begin;
+  record.inlineBytes = {bytes, count};
+  countCopied(ipc::CopyReason::kInputInline, count);
+  return record;
+}
+
+c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes,
+                                  const Deadline& deadline) {
+  const auto giveUpAt = Clock::now() + kPatience;
+  for (;;) {
+    if (auto storage = InputArena::instance().makeStorage(bytes)) {
+      std::memcpy(storage->mutable_data(), data, bytes);
+      return *storage;
+    }
+    if (Clock::now() >= giveUpAt || isPast(deadline)) {
+      throw ArenaFull("no room for " + std::to_string(bytes) +
+                      " bytes in the memory shared with workers, which is limited to " +
+                      std::to_string(InputArena::instance().limitBytes()) +
+                      " bytes: let tensors of isopool::empty go, or raise "
+                      "ISOPOOL_INPUT_ARENA_LIMIT");
+    }
+    nap();
+  }
+}
+
+void Channel::exportStorages(RequestDraft& draft, const Deadline& deadline) {
+  const auto& storages = draft.writer.storages();
+  draft.exports.resize(storages.size());
+  draft.records.resize(storages.size());
+  for (size_t i = 0; i < storages.size(); ++i) {
+    draft.records[i] = exportStorage(storages[i], draft.writer.extentOfStorage(i),
+                                     draft.exports[i], deadline);
+  }
+}
+
+void Channel::cancelExports(std::vector<ExportedStorage>& exports) {
+  for (ExportedStorage& exported : exports) {
+    if (exported.block == nullptr) continue;
+    if (loans_.cancel(exported.lease)) InputArena::instance().dropReference(exported.block);
+    exported.block = nullptr;
+  }
+}
+
+// ---- Publishing ------------------------------------------------------------------------------
+
+Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline) {
+  if (dead()) return {shared_from_this(), nullptr, Fate::kNeverStarted};
+  collectReturnedLeases();
+  const ProcessorLoad::BusyWorker busy;
+  std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
+  Published published{};
+  try {
+    exportStorages(draft, deadline);
+    published = publish(operation, draft, deadline, spinner->granted());
+    draft.writer.releaseStorages();
+  } catch (...) {
+    cancelExports(draft.exports);
+    draft.writer.releaseStorages();
+    throw;
+  }
+  if (published.exchange == nullptr) {
+    cancelExports(draft.exports);
+    return {shared_from_this(), nullptr, published.fate};
+  }
+  const Fate fate = wait(*published.exchange, deadline, spinner);
+  const bool left = fate == Fate::kWithdrawn || fate == Fate::kOverdue;
+  return {shared_from_this(), left ? nullptr : published.exchange, fate};
+}
+
+bool Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
+                           void*& blob, const Deadline& deadline) {
+  if (payload.size() <= ipc::kInlineBytes) {
+    place.inlineBytes = payload;
+    return true;
+  }
+  const auto giveUpAt = Clock::now() + kPatience;
+  InputArena& arena = InputArena::instance();
+  while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
+    if (Clock::now() >= giveUpAt || isPast(deadline)) {
+      throw ArenaFull("no room for the arguments of a call (" + std::to_string(payload.size()) +
+                      " bytes) in the memory shared with workers: raise ISOPOOL_INPUT_ARENA_LIMIT");
+    }
+    nap();
+  }
+  std::memcpy(blob, payload.data(), payload.size());
+  const auto location = arena.locate(blob);
+  place.blobSegment = location->segment;
+  place.blobOffset = location->offset;
+  place.blobBytes = payload.size();
+  return true;
+}
+
+Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
+                                    const Deadline& deadline, bool workerMaySpin) {
+  ipc::OutgoingCall call;
+  call.operation = operation;
+  call.flags = modeFlags();
+  void* blob = nullptr;
+  placePayload(draft.writer.finish(draft.records), call.payload, blob, deadline);
+  const auto dropBlob = [&] {
+    if (blob != nullptr) InputArena::instance().dropReference(blob);
+  };
+
+  std::unique_lock lock(publishMutex_);
+  ipc::ClientEnd& end = memory_->end();
+  for (;;) {
+    if (workerDied()) {
+      dropBlob();
+      return {nullptr, Fate::kNeverStarted};
+    }
+    if (releasesWaiting_.load(std::memory_order_relaxed) > 0 && end.canPublish()) flushReleases();
+    const Exchange& next = *exchanges_[nextSequence_ % ipc::kRingSlots];
+    if (next.use.load(std::memory_order_acquire) == Exchange::Use::kFree && end.canPublish()) break;
+    if (isPast(deadline)) {
+      dropBlob();
+      return {nullptr, Fate::kWithdrawn};
+    }
+    // Every slot is taken. Answers that nobody waits for any more are consumed here.
+    lock.unlock();
+    if (leadMutex_.try_lock()) {
+      deliverCompletions();
+      leadMutex_.unlock();
+      passLead();
+    }
+    lock.lock();
+    slotFreed_.wait_for(lock, milliseconds(1));
+  }
+  Exchange& exchange = *exchanges_[nextSequence_ % ipc::kRingSlots];
+  exchange.sequence = nextSequence_++;
+  exchange.exports.swap(draft.exports);
+  exchange.requestBlob = blob;
+  exchange.answerBlob.clear();
+  exchange.fate.store(Fate::kPending, std::memory_order_relaxed);
+  exchange.use.store(Exchange::Use::kWaiting, std::memory_order_release);
+  pending_.fetch_add(1, std::memory_order_relaxed);
+  end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
+  end.publish(call);
+  return {&exchange, Fate::kPending};
+}
+
+bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
+  const std::span<const std::byte> payload = draft.writer.finish({});
+  if (payload.size() > ipc::kInlineBytes) return false;
+  std::lock_guard lock(publishMutex_);
+  if (workerDied() || !memory_->end().canPublish()) return false;
+  ipc::OutgoingCall call;
+  call.operation = operation;
+  call.flags = ipc::kNoReply;
+  call.payload.inlineBytes = payload;
+  ++nextSequence_;
+  memory_->end().publish(call);
+  return true;
+}
+
+void Channel::releaseHandle(ipc::HandleId handle) {
+  if (dead()) return;
+  {
+    std::lock_guard lock(releasesMutex_);
+    releases_.push_back(handle.value);
+    releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
+    if (releases_.size() < kReleaseBatch) return;
+  }
+  std::unique_lock lock(publishMutex_, std::try_to_lock);
+  if (lock.owns_lock() && !workerDied() && memory_->end().canPublish()) flushReleases();
+}
+
+// Needs publishMutex_ and room in the ring.
+void Channel::flushReleases() {
+  constexpr size_t kMost = 2 * kReleaseBatch;  // at most 9 bytes each: they fit into a slot
+  static_assert(kMost * 7 < ipc::kInlineBytes);
+  ipc::PayloadWriter writer;
+  {
+    std::lock_guard lock(releasesMutex_);
+    // Handles count up from 1, so five bytes each are the rule; nine never overflow half a batch.
+    const size_t count = std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
+    writer.packer().pack_array(static_cast<uint32_t>(count));
+    for (size_t i = 0; i < count; ++i) writer.packer().pack(releases_[releases_.size() - 1 - i]);
+    releases_.resize(releases_.size() - count);
+    releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
+  }
+  ipc::OutgoingCall call;
+  call.operation = ipc::Operation::kReleaseHandles;
+  call.flags = ipc::kNoReply;
+  call.payload.inlineBytes = writer.finish({});
+  ++nextSequence_;
+  memory_->end().publish(call);
+}
+
+// ---- Waiting ---------------------------------------------------------------------------------
+
+Fate Channel::wait(Exchange& exchange, const Deadline& deadline,
+                   std::optional<ProcessorLoad::Spinner>& spinner) {
+  for (;;) {
+    const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
+    Fate fate = exchange.fate.load(std::memory_order_acquire);
+    if (fate != Fate::kPending) return fate;
+    if (isPast(deadline)) {
+      if (const auto given = giveUp(exchange)) return *given;
+      continue;
+    }
+    if (leadMutex_.try_lock()) {
+      lead(exchange, deadline, spinner);
+      leadMutex_.unlock();
+      passLead();
+      continue;
+    }
+    spinner.reset();
+    const ipc::FutexWatch watch{&exchange.signal, signal};
+    ipc::futexWait({&watch, 1}, untilDeadline(deadline));
+  }
+}
+
+void Channel::lead(Exchange& exchange, const Deadline& deadline,
+                   std::optional<ProcessorLoad::Spinner>& spinner) {
+  ipc::ClientEnd& end = memory_->end();
+  const int64_t began = ipc::monotonicNow();
+  const bool maySpin = spinner && spinner->granted();
+  ipc::spinUntil([&] { return end.completionReady(); }, maySpin ? spin_.nanoseconds() : 0);
+  for (;;) {
+    if (!deliverCompletions()) poison("its completion ring is inconsistent");
+    if (exchange.fate.load(std::memory_order_acquire) != Fate::kPending) break;
+    if (workerDied()) {
+      // Nothing more can be published: what is there is all there will be.
+      deliverCompletions();
+      settleAll();
+      break;
+    }
+    if (isPast(deadline)) return;
+    spinner.reset();
+    const std::array<ipc::FutexWatch, 2> watches{end.completionWatch(),
+                                                 ipc::watchLifeWord(end.peer())};
+    end.announceSleep();
+    if (!end.completionReady() && !workerDied()) {
+      ipc::futexWait(watches, untilDeadline(deadline));
+    }
+    end.withdrawSleep();
+  }
+  spin_.waited(ipc::monotonicNow() - began);
+}
+
+// Needs leadMutex_. False if the ring is nonsense.
+bool Channel::deliverCompletions() {
+  ipc::ClientEnd& end = memory_->end();
+  while (!poisoned_.load(std::memory_order_relaxed)) {
+    const ipc::Received received = end.peek(received_);
+    if (received == ipc::Received::kNothing) return true;
+    if (received == ipc::Received::kPoisoned) return false;
+    Exchange& exchange = *exchanges_[received_.sequence % ipc::kRingSlots];
+    const bool known = exchange.sequence == received_.sequence &&
+                       exchange.use.load(std::memory_order_acquire) != Exchange::Use::kFree &&
+                       exchange.fate.load(std::memory_order_relaxed) == Fate::kPending;
+    if (!known) return false;
+    const bool delivered = deliver(exchange);
+    end.consumed();
+    if (!delivered) return false;
+  }
+  return true;
+}
+
+bool Channel::deliver(Exchange& exchange) {
+  auto waiting = Exchange::Use::kWaiting;
+  const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering,
+                                                           std::memory_order_acq_rel);
+  ipc::ReceivedCompletion& completion = exchange.completion;
+  completion.sequence = received_.sequence;
+  completion.status = received_.status;
+  completion.payload = received_.payload;
+  std::memcpy(completion.bytes, received_.bytes, received_.payload.inlineBytes);
+  bool whole = true;
+  if (completion.payload.blobBytes != 0) {
+    const auto blob =
+        memory_->find(ipc::SegmentId(completion.payload.blobSegment),
+                      completion.payload.blobOffset, completion.payload.blobBytes, kPatience);
+    whole = blob.has_value();
+    if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
+  }
+  const bool withdrawn = completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
+  if (withdrawn) cancelExports(exchange.exports);
+  exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  if (wanted) {
+    exchange.use.store(Exchange::Use::kDelivered, std::memory_order_release);
+    exchange.wake();
+  } else {
+    if (whole && !withdrawn) discard(exchange);
+    release(exchange);
+  }
+  return whole;
+}
+
+// An answer that nobody takes: what the worker lent with it goes back.
+void Channel::discard(Exchange& exchange) {
+  try {
+    const ipc::PayloadReader reader(exchange.answerBytes());
+    for (const ipc::StorageRecord& record : reader.storages()) {
+      if (record.kind == ipc::StorageKind::kLent) {
+        ipc::returnLease(memory_->end().returns(), {record.lease, record.generation});
+      }
+    }
+  } catch (const ipc::ValueError&) {
+    poison("an answer that is not one");
+  }
+}
+
+// The lead is free: one of the threads that still wait takes it.
+void Channel::passLead() {
+  if (pending_.load(std::memory_order_relaxed) == 0) return;
+  for (const auto& exchange : exchanges_) {
+    if (exchange->use.load(std::memory_order_acquire) == Exchange::Use::kWaiting &&
+        exchange->fate.load(std::memory_order_acquire) == Fate::kPending) {
+      exchange->wake();
+      return;
+    }
+  }
+}
+
+// Needs leadMutex_.
+void Channel::settleAll() {
+  readDeath();
+  const ipc::ClientEnd& end = memory_->end();
+  bool first = false;
+  {
+    std::lock_guard lock(publishMutex_);
+    first = !dead_.exchange(true, std::memory_order_acq_rel);
+    ended_.store(true, std::memory_order_release);
+    for (const auto& entry : exchanges_) {
+      Exchange& exchange = *entry;
+      const auto use = exchange.use.load(std::memory_order_acquire);
+      if (use == Exchange::Use::kFree || exchange.fate.load() != Fate::kPending) continue;
+      const Fate fate = end.hasStarted(exchange.sequence) ? Fate::kLost : Fate::kNeverStarted;
+      auto waiting = Exchange::Use::kWaiting;
+      const bool wanted =
+          exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
+      exchange.fate.store(fate, std::memory_order_release);
+      pending_.fetch_sub(1, std::memory_order_relaxed);
+      if (wanted) {
+        exchange.use.store(Exchange::Use::kDelivered, std::memory_order_release);
+        exchange.wake();
+      } else {
+        release(exchange);
+      }
+    }
+  }
+  if (first && deathSeen_) deathSeen_();
+}
+
+// The deadline has passed. Nothing if the answer came in the same moment.
+std::optional<Fate> Channel::giveUp(Exchange& exchange) {
+  const uint64_t sequence = exchange.sequence;
+  auto waiting = Exchange::Use::kWaiting;
+  // A completion that is being delivered right now wins. From here on the exchange is not ours.
+  if (!exchange.use.compare_exchange_strong(waiting, Exchange::Use::kAbandoned,
+                                            std::memory_order_acq_rel)) {
+    return std::nullopt;
+  }
+  if (memory_->end().recall(sequence)) return Fate::kWithdrawn;
+  kill();
+  return Fate::kOverdue;
+}
+
+void Channel::release(Exchange& exchange) {
+  exchange.exports.clear();
+  exchange.answerBlob.clear();
+  if (exchange.answerBlob.capacity() > (size_t{1} << 20)) exchange.answerBlob.shrink_to_fit();
+  if (exchange.requestBlob != nullptr) {
+    InputArena::instance().dropReference(std::exchange(exchange.requestBlob, nullptr));
+  }
+  exchange.use.store(Exchange::Use::kFree, std::memory_order_release);
+  slotFreed_.notify_one();
+}
+
+// ---- Storages from the worker ----------------------------------------------------------------
+
+std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
+                                                  const ipc::PayloadReader& reader) {
+  std::vector<c10::Storage> storages;
+  storages.reserve(reader.storages().size());
+  for (const ipc::StorageRecord& record : reader.storages()) {
+    switch (record.kind) {
+      case ipc::StorageKind::kInline:
+        storages.push_back(heapStorage(record.inlineBytes));
+        break;
+      case ipc::StorageKind::kLent: {
+        const auto block = memory_->find(ipc::SegmentId(record.segment), record.offset,
+                                         record.bytes, kPatience);
+        if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
+          throw ipc::ValueError("a result lies outside the worker's memory");
+        }
+        storages.push_back(memory_->adopt(*block, ipc::SegmentId(record.segment), record.offset,
+                                          {record.lease, record.generation}));
+        break;
+      }
+      case ipc::StorageKind::kEcho: {
+        if (record.offset >= exchange.exports.size() ||
+            !exchange.exports[record.offset].storage) {
+          throw ipc::ValueError("a result echoes no argument");
+        }
+        storages.push_back(exchange.exports[record.offset].storage);
+        break;
+      }
+      case ipc::StorageKind::kPackage: {
+        const auto file = PackageFile::find(ipc::PackageId(record.segment));
+        c10::Storage slice = file ? file->slice(record.offset, record.bytes) : c10::Storage();
+        if (!slice) throw ipc::ValueError("a result names stored bytes that are not there");
+        storages.push_back(std::move(slice));
+        break;
+      }
+      case ipc::StorageKind::kHome:
+        throw ipc::ValueError("a result claims to lie in the client's memory");
+    }
+  }
+  return storages;
+}
+
+}  // namespace isopool::client

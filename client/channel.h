@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "client/package_file.h"
+#include "client/processor_load.h"
+#include "client/worker_memory.h"
+#include "ipc/channel/copy_reason.h"
+#include "ipc/channel/lease_table.h"
+#include "ipc/channel/operation.h"
+#include "ipc/channel/spin.h"
+#include "ipc/ids.h"
+#include "ipc/tensor/value_codec.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = std::optional<Clock::time_point>;
+
+/// A tensor's storage on its way to a worker. `storage` is what an echo of it gives back; `block` is
+/// lent under `lease` until the worker returns it.
+struct ExportedStorage {
+  c10::Storage storage;
+  const void* block = nullptr;
+  ipc::Lease lease;
+};
+
+/// Where a thread builds a request. Reused from call to call.
+struct RequestDraft {
+  ipc::PayloadWriter writer;
+  std::vector<ipc::StorageRecord> records;
+  std::vector<ExportedStorage> exports;
+};
+/// This thread's draft, cleared.
+RequestDraft& requestDraft();
+
+/// What became of a request.
+enum class Fate : uint32_t {
+  kPending,
+  kAnswered,
+  kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
+  kLost,          ///< the worker is dead and it may have
+  kWithdrawn,     ///< recalled for its deadline before it started
+  kOverdue,       ///< its deadline passed while it ran; the worker was killed
+};
+
+class Channel;
+struct Exchange;
+
+/// The answer to a request. Holds a slot of the channel: read it soon and let it go.
+class Answer {
+ public:
+  Answer(Answer&& other) noexcept;
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  Answer& operator=(Answer&&) = delete;
+  ~Answer();
+
+  Fate fate() const { return fate_; }
+  /// The answer's value (nil for most operations). Throws RemoteError for a Python exception and
+  /// Error for a refusal. Only if fate() is kAnswered.
+  at::IValue take();
+
+ private:
+  friend class Channel;
+  Answer(std::shared_ptr<Channel> channel, Exchange* exchange, Fate fate);
+  std::shared_ptr<Channel> channel_;
+  Exchange* exchange_;  // null if nothing was sent, or the exchange was given up
+  Fate fate_;
+};
+
+/// This process's channel to one life of one worker: requests in, answers out, from any number of
+/// threads. One waiting thread leads: it looks at the ring for all of them and sleeps on it; it
+/// passes the lead on when its own answer is there.
+///
+/// When the worker dies every waiting thread learns it within a fraction of a millisecond, after what
+/// the worker had finished was delivered. A channel never comes back: its successor has another epoch.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pidfd, ipc::Fd lastWords,
+          bool lifeWordWorks);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  /// Sends the draft's body as `operation` and waits for the answer, the worker's death or the
+  /// deadline. Throws Error if a value can't cross, ArenaFull.
+  Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline);
+  /// Sends without waiting or blocking. Only for bodies without tensors that fit into a slot. False
+  /// if the channel has no room now or is dead.
+  bool notify(ipc::Operation operation, RequestDraft& draft);
+
+  /// Lets objects of the worker go: with the next request, or by themselves when many have gathered.
+  void releaseHandle(ipc::HandleId handle);
+  ipc::HandleId nextHandle() { return ipc::HandleId(nextHandle_.fetch_add(1)); }
+
+  bool dead() const { return dead_.load(std::memory_order_acquire); }
+  /// The worker of a dead channel and why it died.
+  WorkerLost::Death death();
+  /// Kills the worker. Its calls are settled by the death that follows.
+  void kill();
+  /// Ends the channel without the worker's death having been seen here: its supervisor reaped it or
+  /// is gone. Settles all calls.
+  void markDead();
+  /// Nobody of the worker can reach memory any more: what was lent to it is free.
+  void reaped(int signal, int exitCode);
+  /// True once the worker's process is gone for good; waits for that up to `patience`.
+  bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
+  /// Called once, when the death is first seen by a waiting thread.
+  void onDeathSeen(std::function<void()> callback) { deathSeen_ = std::move(callback); }
+
+  ipc::Epoch epoch() const { return memory_->end().epoch(); }
+  int processId() const { return processId_; }
+  WorkerMemory& memory() { return *memory_; }
+  void setName(std::string name);
+  std::string name();
+
+  /// Objects of packages that this worker has unpickled. Guarded by preparation().
+  std::unordered_set<uint64_t>& definedObjects() { return definedObjects_; }
+  std::recursive_mutex& preparation() { return preparation_; }
+  bool configured = false;  ///< the environment was applied; guarded by preparation()
+
+ private:
+  friend class Answer;
+
+  void exportStorages(RequestDraft& draft, const Deadline& deadline);
+  ipc::StorageRecord exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
+                                   ExportedStorage& exported, const Deadline& deadline);
+  ipc::StorageRecord exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
+                                ipc::CopyReason reason, ExportedStorage& exported,
+                                const Deadline& deadline);
+  std::optional<ipc::StorageRecord> lend(const c10::Storage& storage, ExportedStorage& exported);
+  c10::Storage copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline);
+  void cancelExports(std::vector<ExportedStorage>& exports);
+  void collectReturnedLeases();
+
+  struct Published {
+    Exchange* exchange;  ///< null: it was not published, for the reason in `fate`
+    Fate fate;
+  };
+  Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                    bool workerMaySpin);
+  bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
+                    const Deadline& deadline);
+  void flushReleases();
+  Fate wait(Exchange& exchange, const Deadline& deadline,
+            std::optional<ProcessorLoad::Spinner>& spinner);
+  void lead(Exchange& exchange, const Deadline& deadline,
+            std::optional<ProcessorLoad::Spinner>& spinner);
+  bool deliverCompletions();
+  bool deliver(Exchange& exchange);
+  void discard(Exchange& exchange);
+  void passLead();
+  void settleAll();
+  std::optional<Fate> giveUp(Exchange& exchange);
+  void release(Exchange& exchange);
+  void poison(const std::string& reason);
+  bool workerDied() const;
+  void readDeath();
+  std::vector<c10::Storage> importStorages(const Exchange& exchange,
+                                           const ipc::PayloadReader& reader);
+
+  const std::shared_ptr<WorkerMemory> memory_;
+  const int processId_;
+  const ipc::Fd pidfd_;
+  const ipc::Fd lastWords_;
+  const bool lifeWordWorks_;
+  ipc::LeaseTable loans_;
+  std::function<void()> deathSeen_;
+
+  std::mutex publishMutex_;
+  std::condition_variable slotFreed_;
+  std::array<std::unique_ptr<Exchange>, ipc::kRingSlots> exchanges_;
+  uint64_t nextSequence_ = 1;  // as ClientEnd counts
+  std::vector<uint64_t> releases_;
+  std::mutex releasesMutex_;
+  std::atomic<uint32_t> releasesWaiting_{0};
+
+  std::mutex leadMutex_;
+  ipc::SpinBudget spin_;              // guarded by leadMutex_
+  ipc::ReceivedCompletion received_;  // guarded by leadMutex_
+  std::atomic<uint32_t> pending_{0};
+  std::atomic<bool> poisoned_{false};
+
+  std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all calls
+  std::atomic<bool> dead_{false};   // that is done
+  std::atomic<uint64_t> nextHandle_{1};
+  std::mutex deathMutex_;
+  WorkerLost::Death death_;
+  bool deathRead_ = false;
+  std::string name_;
+
+  std::recursive_mutex preparation_;
+  std::unordered_set<uint64_t> definedObjects_;
+};
+
+}  // namespace isopool::client

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "ipc/channel/copy_reason.h"
+
+namespace isopool::client {
+
+/// Adds to what isopool::copyCounters() reports. Any thread.
+void countCopied(ipc::CopyReason reason, uint64_t bytes) noexcept;
+
+}  // namespace isopool::client

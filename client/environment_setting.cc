@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/environment_setting.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+uint64_t sizeSetting(const char* variable, uint64_t fallback) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return fallback;
+  const std::string_view all(text);
+  uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(all.data(), all.data() + all.size(), number);
+  const std::string_view unit(rest, static_cast<size_t>(all.data() + all.size() - rest));
+  int shift = -1;
+  if (unit.empty() || unit == "B") shift = 0;
+  if (unit == "KiB" || unit == "K") shift = 10;
+  if (unit == "MiB" || unit == "M") shift = 20;
+  if (unit == "GiB" || unit == "G") shift = 30;
+  if (error != std::errc() || shift < 0 || number > (UINT64_MAX >> shift)) {
+    throw Error(std::string(variable) + "=" + text +
+                " is no size: give a whole number of bytes, or one with KiB, MiB or GiB behind it");
+  }
+  return number << shift;
+}
+
+bool switchSetting(const char* variable, bool fallback) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return fallback;
+  const std::string_view value(text);
+  if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
+  if (value == "0" || value == "false" || value == "no" || value == "off") return false;
+  throw Error(std::string(variable) + "=" + text + " is no switch: give 1 or 0");
+}
+
+}  // namespace isopool::client

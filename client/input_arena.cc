@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/input_arena.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "client/environment_setting.h"
+#include "client/process_fork.h"
+#include "ipc/system_call.h"
+
+namespace isopool::client {
+
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kSmallestSegment = 8 * kMiB;
+constexpr size_t kLargestAutomaticSegment = 256 * kMiB;
+// Address space, not memory: a few times the largest arena that a machine of today would hold.
+constexpr size_t kReservedBytes = size_t{64} << 30;
+
+// Rounds a large request up by at most an eighth, so that a similar one fits into the same segment.
+size_t segmentBytesFor(size_t request, size_t capacity) {
+  if (request * 4 <= kSmallestSegment) {
+    // Many small blocks: each new segment is half of what there is, so that there are few of them.
+    return std::clamp(capacity / 2 / kMiB * kMiB, kSmallestSegment, kLargestAutomaticSegment);
+  }
+  const size_t step = std::max(2 * kMiB, std::bit_floor(request) / 8);
+  return (request + step - 1) / step * step;
+}
+
+void freeArenaBlock(void* data) { InputArena::instance().freeBlock(data); }
+
+}  // namespace
+
+InputArena& InputArena::instance() {
+  static auto* arena = new InputArena;
+  return *arena;
+}
+
+InputArena::InputArena()
+    : limitBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT", uint64_t{8} << 30)),
+      generation_(forkGeneration()),
+      arena_(kReservedBytes) {}
+
+void* InputArena::allocateBlock(size_t bytes) noexcept {
+  if (generation_ != forkGeneration()) return nullptr;
+  if (void* block = arena_.allocate(bytes)) return block;
+  reclaim();
+  if (void* block = arena_.allocate(bytes)) return block;
+  try {
+    if (!grow(bytes)) return nullptr;
+  } catch (const ipc::SystemCallError&) {
+    return nullptr;  // no memory, or no descriptor left: the heap serves
+  }
+  return arena_.allocate(bytes);
+}
+
+void InputArena::freeBlock(void* data) noexcept { dropReference(data); }
+
+void InputArena::dropReference(const void* block) noexcept {
+  // In a forked child the books are a copy, and their lock may be held by a thread that is not here.
+  if (generation_ == forkGeneration()) arena_.dropReference(block);
+}
+
+std::optional<c10::Storage> InputArena::makeStorage(size_t bytes) {
+  void* block = allocateBlock(std::max<size_t>(bytes, 1));
+  if (block == nullptr) return std::nullopt;
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), bytes,
+      c10::DataPtr(block, block, &freeArenaBlock, c10::Device(c10::DeviceType::CPU)),
+      /*allocator=*/nullptr, /*resizable=*/false));
+}
+
+bool InputArena::grow(size_t request) {
+  std::lock_guard lock(growMutex_);
+  const size_t capacity = arena_.capacityBytes();
+  const size_t bytes = segmentBytesFor(ipc::roundUpToPages(request), capacity);
+  if (capacity + bytes > limitBytes_) return false;
+  const ipc::SegmentId id(static_cast<uint32_t>(segments_.size() + 1));
+  ipc::Fd object = ipc::createMemoryObject("isopool:input", bytes);
+  segments_.push_back({id, object.duplicate(), bytes});
+  for (SegmentAudience* audience : audiences_) audience->segmentAdded(id, object, bytes);
+  return arena_.addSegment(id, std::move(object), bytes, ipc::Prefault::kYes);
+}
+
+void InputArena::reclaim() noexcept {
+  std::lock_guard lock(loansMutex_);
+  for (ipc::LeaseTable* loans : loans_) {
+    loans->collect([this](const void* block) { dropReference(block); });
+  }
+}
+
+void InputArena::addAudience(SegmentAudience& audience) {
+  std::lock_guard lock(growMutex_);
+  audiences_.push_back(&audience);
+  for (const KnownSegment& segment : segments_) {
+    audience.segmentAdded(segment.id, segment.object, segment.bytes);
+  }
+}
+
+void InputArena::removeAudience(SegmentAudience& audience) {
+  std::lock_guard lock(growMutex_);
+  std::erase(audiences_, &audience);
+}
+
+void InputArena::addLoans(ipc::LeaseTable& loans) {
+  std::lock_guard lock(loansMutex_);
+  loans_.push_back(&loans);
+}
+
+void InputArena::removeLoans(ipc::LeaseTable& loans) {
+  std::lock_guard lock(loansMutex_);
+  std::erase(loans_, &loans);
+}
+
+}  // namespace isopool::client

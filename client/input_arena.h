@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "ipc/channel/lease_table.h"
+#include "ipc/ids.h"
+#include "ipc/memory/page_arena.h"
+#include "ipc/tensor/routing_allocator.h"
+
+namespace isopool::client {
+
+/// Who has to know of every segment before a block in it is handed out: a connection to a supervisor.
+class SegmentAudience {
+ public:
+  virtual ~SegmentAudience() = default;
+  virtual void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) = 0;
+};
+
+/// This process's memory for tensors that go to workers: one arena for all managers, mapped by every
+/// worker that the process may call, so that a tensor made before a worker was chosen crosses without
+/// a copy. Grows by segments of its own making, up to ISOPOOL_INPUT_ARENA_LIMIT; never shrinks.
+///
+/// Lives for ever, because storages do. Any thread. In a forked child it neither allocates nor frees.
+class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
+ public:
+  static InputArena& instance();
+
+  /// A block with one reference, or nullptr if the arena is at its limit. Never waits for another
+  /// process, but makes and pre-faults memory when it grows.
+  void* allocateBlock(size_t bytes) noexcept override;
+  bool ownsBlock(const void* data) const noexcept override { return arena_.contains(data); }
+  void freeBlock(void* data) noexcept override;
+
+  /// A storage over a new block; nullopt as allocateBlock.
+  std::optional<c10::Storage> makeStorage(size_t bytes);
+
+  std::optional<ipc::BlockLocation> locate(const void* data) const noexcept {
+    return arena_.locate(data);
+  }
+  /// The first byte of the live block at `location`.
+  const void* blockAt(const ipc::BlockLocation& location) const noexcept {
+    return arena_.find(location.segment, location.offset);
+  }
+  void addReference(const void* block) noexcept { arena_.addReference(block); }
+  void dropReference(const void* block) noexcept;
+
+  /// Tells `audience` of all segments, those that exist now first. Until remove.
+  void addAudience(SegmentAudience& audience);
+  void removeAudience(SegmentAudience& audience);
+
+  /// Loans of this arena's blocks: asked for what came back when the arena is full.
+  void addLoans(ipc::LeaseTable& loans);
+  void removeLoans(ipc::LeaseTable& loans);
+
+  uint64_t limitBytes() const { return limitBytes_; }
+
+ private:
+  struct KnownSegment {
+    ipc::SegmentId id;
+    ipc::Fd object;
+    size_t bytes;
+  };
+
+  InputArena();
+  bool grow(size_t bytes);
+  void reclaim() noexcept;
+
+  const uint64_t limitBytes_;
+  const uint32_t generation_;
+  ipc::PageArena arena_;
+  std::mutex growMutex_;  // held while segments_ or audiences_ change and audiences are told
+  std::vector<KnownSegment> segments_;
+  std::vector<SegmentAudience*> audiences_;
+  std::mutex loansMutex_;
+  std::vector<ipc::LeaseTable*> loans_;
+};
+
+}  // namespace isopool::client

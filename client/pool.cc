@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool.h"
+
+#include <algorithm>
+
+#include "client/interpreter_access.h"
+#include "client/process_fork.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// Workers of a new pool are forked one after the other, milliseconds each; Python is up already.
+constexpr std::chrono::seconds kOpenPatience(120);
+constexpr milliseconds kLongestSleep(100);
+// Waiting behind a call of up to this length costs less than the gap between two calls would.
+constexpr int64_t kShortCall = 1'000'000;
+constexpr uint32_t kCallsPerWorker = 2;
+
+thread_local const Pool* lastPool = nullptr;
+thread_local uint32_t lastSlot = 0;
+// A worker whose environment this thread is applying: the environment's own calls don't wait for it.
+thread_local const Channel* configuring = nullptr;
+
+bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
+
+}  // namespace
+
+Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
+           std::shared_ptr<Environment> environment)
+    : generation_(forkGeneration()),
+      environment_(std::move(environment)),
+      connection_(std::move(connection)) {}
+
+Pool::~Pool() = default;
+
+void Pool::open(uint32_t workers) {
+  for (uint32_t i = 0; i < workers; ++i) {
+    auto slot = std::make_shared<WorkerSlot>();
+    slot->pool = weak_from_this();
+    slot->index = i;
+    slots_.push_back(std::move(slot));
+  }
+  id_ = connection_->openPool(workers, weak_from_this());
+  const Deadline deadline = Clock::now() + kOpenPatience;
+  for (const auto& slot : slots_) {
+    const auto channel = liveChannel(*slot, deadline);
+    configure(*slot, channel);
+  }
+}
+
+void Pool::close() {
+  std::shared_ptr<SupervisorConnection> connection;
+  std::vector<std::shared_ptr<Channel>> channels;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    connection = std::move(connection_);
+    for (const auto& slot : slots_) {
+      if (slot->channel) channels.push_back(slot->channel);
+    }
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+  if (generation_ != forkGeneration()) return;
+  if (connection) connection->closePool(id_);
+  for (const auto& channel : channels) {
+    channel->kill();
+    channel->markDead();
+  }
+}
+
+void Pool::check() {
+  std::lock_guard lock(mutex_);
+  checkLocked();
+}
+
+void Pool::checkLocked() {
+  checkNotForked(generation_);
+  if (closed_) throw Error("the InterpreterManager that this belongs to is gone");
+  if (!lost_.empty()) throw SupervisorLost(lost_);
+}
+
+std::shared_ptr<SupervisorConnection> Pool::connection() {
+  std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+// ---- Turns -----------------------------------------------------------------------------------
+
+Pool::Turn::Turn(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
+                 std::shared_ptr<Channel> channel)
+    : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)) {}
+
+Pool::Turn::~Turn() {
+  if (slot_) pool_->endTurn(*slot_);
+}
+
+std::shared_ptr<WorkerSlot> Pool::pickLocked() {
+  if (lastPool == this && lastSlot < slots_.size()) {
+    const auto& slot = slots_[lastSlot];
+    if (slot->inFlight == 0 && serves(*slot)) return slot;
+  }
+  const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
+  const std::shared_ptr<WorkerSlot>* best = nullptr;
+  for (const auto& slot : slots_) {
+    if (!serves(*slot) || slot->inFlight >= (callsAreShort ? kCallsPerWorker : 1)) continue;
+    if (best == nullptr || slot->inFlight < (*best)->inFlight ||
+        (slot->inFlight == (*best)->inFlight && slot->users < (*best)->users)) {
+      best = &slot;
+    }
+  }
+  return best == nullptr ? nullptr : *best;
+}
+
+Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  checkLocked();
+  std::shared_ptr<WorkerSlot> slot = waiters_.empty() ? pickLocked() : nullptr;
+  if (slot) {
+    ++slot->inFlight;
+    ++slot->users;
+  } else {
+    Waiter waiter;
+    waiters_.push_back(&waiter);
+    // However this ends the waiter leaves the line, and a turn it may have been given is not lost.
+    const auto leave = [&] {
+      waiters_.remove(&waiter);
+      if (!waiter.slot) return;
+      --waiter.slot->inFlight;
+      --waiter.slot->users;
+      serveWaitersLocked();
+    };
+    serveWaitersLocked();
+    while (!waiter.slot) {
+      if (std::all_of(slots_.begin(), slots_.end(),
+                      [](const auto& each) { return !each->quarantine.empty(); })) {
+        leave();
+        throw PoolUnavailable(slots_.front()->quarantine);
+      }
+      if (deadline && Clock::now() >= *deadline) {
+        leave();
+        throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
+                               /*started=*/false);
+      }
+      waiter.wake.wait_until(lock, deadline ? std::min(*deadline, Clock::now() + kLongestSleep)
+                                            : Clock::now() + kLongestSleep);
+      try {
+        checkLocked();
+      } catch (...) {
+        leave();
+        throw;
+      }
+      if (!waiter.slot) serveWaitersLocked();
+    }
+    slot = waiter.slot;
+  }
+  lastPool = this;
+  lastSlot = slot->index;
+  return {shared_from_this(), slot, slot->channel};
+}
+
+void Pool::serveWaitersLocked() {
+  while (!waiters_.empty()) {
+    auto slot = pickLocked();
+    if (!slot) return;
+    Waiter* waiter = waiters_.front();
+    waiters_.pop_front();
+    ++slot->inFlight;
+    ++slot->users;
+    waiter->slot = std::move(slot);
+    waiter->wake.notify_one();
+  }
+}
+
+void Pool::endTurn(WorkerSlot& slot) {
+  std::lock_guard lock(mutex_);
+  --slot.inFlight;
+  --slot.users;
+  serveWaitersLocked();
+}
+
+void Pool::noteServiceTime(std::chrono::nanoseconds time) {
+  // Races between callers lose an observation at worst.
+  const int64_t known = serviceNanoseconds_.load(std::memory_order_relaxed);
+  serviceNanoseconds_.store(known + (time.count() - known) / 8, std::memory_order_relaxed);
+}
+
+// ---- Slots -----------------------------------------------------------------------------------
+
+std::shared_ptr<WorkerSlot> Pool::acquireUser() {
+  std::lock_guard lock(mutex_);
+  checkLocked();
+  if (slots_.empty()) throw Error("the manager has no workers");
+  std::shared_ptr<WorkerSlot> best;
+  if (lastPool == this && lastSlot < slots_.size()) best = slots_[lastSlot];
+  for (const auto& slot : slots_) {
+    if (!best || slot->users < best->users || (!serves(*best) && serves(*slot))) best = slot;
+  }
+  ++best->users;
+  lastPool = this;
+  lastSlot = best->index;
+  return best;
+}
+
+void Pool::addUser(WorkerSlot& slot) {
+  std::lock_guard lock(mutex_);
+  ++slot.users;
+}
+
+void Pool::releaseUser(WorkerSlot& slot) {
+  if (generation_ != forkGeneration()) return;
+  std::lock_guard lock(mutex_);
+  --slot.users;
+}
+
+std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    checkLocked();
+    if (serves(slot)) return slot.channel;
+    if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
+    if (deadline && Clock::now() >= *deadline) {
+      throw DeadlineExceeded("the deadline passed while worker " + std::to_string(slot.index) +
+                                 " was being started",
+                             /*started=*/false);
+    }
+    changed_.wait_for(lock, kLongestSleep);
+  }
+}
+
+std::shared_ptr<Channel> Pool::currentChannel(const WorkerSlot& slot) {
+  std::lock_guard lock(mutex_);
+  return serves(slot) ? slot.channel : nullptr;
+}
+
+void Pool::configure(Channel& channel) {
+  WorkerSlot* slot = nullptr;
+  std::shared_ptr<Channel> held;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& each : slots_) {
+      if (each->channel.get() == &channel) {
+        slot = each.get();
+        held = each->channel;
+      }
+    }
+  }
+  if (slot != nullptr) configure(*slot, held);
+}
+
+void Pool::configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel) {
+  if (configuring == channel.get()) return;
+  std::lock_guard lock(channel->preparation());
+  if (channel->configured) return;
+  const Channel* outer = std::exchange(configuring, channel.get());
+  try {
+    Interpreter interpreter = InterpreterAccess::make(slots_[slot.index]);
+    environment_->configureInterpreter(&interpreter);
+  } catch (...) {
+    configuring = outer;
+    throw;
+  }
+  configuring = outer;
+  channel->configured = true;
+}
+
+void Pool::define(Channel& channel, const ObjectDefinition& definition,
+                  const Deadline& deadline) {
+  std::lock_guard lock(channel.preparation());
+  if (!channel.configured) configure(channel);
+  if (channel.definedObjects().count(definition.object) != 0) return;
+  RequestDraft& draft = requestDraft();
+  draftDefinition(draft, definition);
+  Answer answer = channel.exchange(ipc::Operation::kDefineObject, draft, deadline);
+  // A death here is found again by the call that follows.
+  if (answer.fate() != Fate::kAnswered) return;
+  answer.take();
+  channel.definedObjects().insert(definition.object);
+}
+
+// ---- Events ----------------------------------------------------------------------------------
+
+void Pool::workerAssigned(uint32_t index, std::shared_ptr<Channel> channel) {
+  {
+    std::lock_guard lock(mutex_);
+    if (index >= slots_.size()) return;
+    WorkerSlot& slot = *slots_[index];
+    if (slot.channel) workersReplaced_.fetch_add(1);
+    slot.channel = std::move(channel);
+    slot.quarantine.clear();
+    serveWaitersLocked();
+  }
+  changed_.notify_all();
+}
+
+void Pool::slotQuarantined(uint32_t index, std::string text) {
+  {
+    std::lock_guard lock(mutex_);
+    if (index >= slots_.size()) return;
+    slots_[index]->quarantine = std::move(text);
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+}
+
+void Pool::supervisorLost(std::string text) {
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = std::move(text);
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+}
+
+}  // namespace isopool::client

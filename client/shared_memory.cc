@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "isopool/shared_memory.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/Functions.h>
+
+#include "client/input_arena.h"
+#include "client/worker_memory.h"
+#include "ipc/tensor/routing_allocator.h"
+
+namespace isopool {
+
+namespace {
+
+// From the first guard on tensors may be made through the routing allocator; it stays for ever.
+void installOnce() {
+  static const bool installed = [] {
+    ipc::installRoutingAllocator(client::InputArena::instance());
+    return true;
+  }();
+  (void)installed;
+}
+
+}  // namespace
+
+struct SharedMemoryGuard::Scope {
+  ipc::ScopedBlockSource source{&client::InputArena::instance()};
+};
+
+SharedMemoryGuard::SharedMemoryGuard() {
+  installOnce();
+  scope_ = std::make_unique<Scope>();
+}
+
+SharedMemoryGuard::~SharedMemoryGuard() = default;
+
+at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  TORCH_CHECK(options.device().is_cpu(), "isopool::empty makes CPU tensors, not ",
+              options.device(), " ones");
+  TORCH_CHECK(options.layout() == c10::kStrided, "isopool::empty makes strided tensors only");
+  installOnce();
+  // Smaller than what the routing allocator takes from the arena, but the user asked for it.
+  const auto itemBytes = static_cast<int64_t>(options.dtype().itemsize());
+  const int64_t bytes = c10::multiply_integers(sizes) * itemBytes;
+  if (bytes > 0 && bytes < static_cast<int64_t>(ipc::kSmallestBlockBytes)) {
+    if (auto storage = client::InputArena::instance().makeStorage(static_cast<size_t>(bytes))) {
+      at::Tensor tensor = at::empty({0}, options.requires_grad(false));
+      tensor.set_(*storage, 0, sizes);
+      return tensor.set_requires_grad(options.requires_grad());
+    }
+  }
+  const ipc::ScopedBlockSource source(&client::InputArena::instance());
+  return at::empty(sizes, options);
+}
+
+bool isShared(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return false;
+  return client::InputArena::instance().ownsBlock(tensor.storage().data()) ||
+         client::lentBlockOf(tensor.storage()) != nullptr;
+}
+
+}  // namespace isopool

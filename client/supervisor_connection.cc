@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/supervisor_connection.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+
+#include "client/process_fork.h"
+#include "ipc/channel/layout.h"
+#include "ipc/system_call.h"
+#include "isopool/errors.h"
+
+extern char** environ;
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// Python and torch come up in about a second; a cold disk or a loaded machine takes longer.
+constexpr std::chrono::seconds kStartPatience(180);
+// The supervisor kills what it has and exits in milliseconds.
+constexpr milliseconds kEndPatience(1000);
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<SupervisorConnection>> connections;
+
+  static Registry& instance() {
+    static auto* registry = new Registry;
+    return *registry;
+  }
+};
+
+// Two managers share a supervisor only if a worker of one could have been a worker of the other.
+std::string environmentKey(const std::vector<std::string>& pythonPaths,
+                           const std::string& identity) {
+  std::string key = supervisorPath() + '\0' + identity + '\0';
+  for (const std::string& path : pythonPaths) key += path + '\0';
+  char folder[4096];
+  key += ::getcwd(folder, sizeof folder) != nullptr ? folder : "";
+  key += '\0';
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    key += *variable;
+    key += '\0';
+  }
+  return key;
+}
+
+bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
+  pollfd watched{pidfd.get(), POLLIN, 0};
+  return pidfd.valid() && ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+}
+
+}  // namespace
+
+void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition) {
+  draft.writer.packer().pack_array(4).pack(definition.object).pack(definition.package.value);
+  draft.writer.packer().pack(definition.module).pack(definition.file);
+}
+
+std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
+    const std::vector<std::string>& pythonPaths, const std::string& identity) {
+  const std::string key = environmentKey(pythonPaths, identity);
+  Registry& registry = Registry::instance();
+  // Held while a supervisor starts: a second manager with this environment waits for it.
+  std::lock_guard lock(registry.mutex);
+  std::erase_if(registry.connections, [](const auto& entry) { return entry.second.expired(); });
+  auto& entry = registry.connections[key];
+  auto connection = entry.lock();
+  if (connection && connection->generation_ == client::forkGeneration() &&
+      connection->lostReason().empty()) {
+    return connection;
+  }
+  connection.reset(new SupervisorConnection(pythonPaths, startPrivateSupervisor()));
+  connection->greet();
+  InputArena::instance().addAudience(*connection);
+  // The control thread takes no signals: they are the program's.
+  sigset_t all;
+  sigset_t previous;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  connection->thread_ = std::thread([raw = connection.get()] { raw->run(); });
+  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  entry = connection;
+  return connection;
+}
+
+SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
+                                           SupervisorProcess process)
+    : generation_(client::forkGeneration()),
+      pythonPaths_(std::move(pythonPaths)),
+      lifeline_(std::move(process.lifeline)),
+      socket_(std::move(process.control)),
+      writer_(std::make_shared<ControlWriter>(socket_)),
+      stop_(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")) {}
+
+SupervisorConnection::~SupervisorConnection() {
+  if (generation_ != client::forkGeneration()) {
+    // The thread is not here. Our copies of the descriptors close; the parent's stay.
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
+  InputArena::instance().removeAudience(*this);
+  const uint64_t one = 1;
+  if (thread_.joinable()) {
+    (void)!::write(stop_.get(), &one, sizeof one);
+    thread_.join();
+  }
+  writer_->close();
+  socket_.close();
+  waitUntilGone(supervisor_, kEndPatience);
+  lose("its manager is gone");
+}
+
+// Before there is a control thread: says who we are and waits until workers can be had.
+void SupervisorConnection::greet() {
+  const ipc::Fd self(ipc::checkSystemCall(
+      static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)), "pidfd_open", ::getpid()));
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  hello.processId = ::getpid();
+  writer_->send(hello, {self.get()});
+  const auto giveUp = Clock::now() + kStartPatience;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
+    if (left.count() <= 0 || !socket_.waitReadable(left)) {
+      throw SupervisorLost("the supervisor did not come up within " +
+                           std::to_string(kStartPatience.count()) + " seconds");
+    }
+    try {
+      const auto received = socket_.receive();
+      while (auto frame = socket_.next()) {
+        if (frame->type == ipc::MessageType::kFailure) {
+          throw SupervisorLost(ipc::decodeMessage<ipc::Failure>(*frame).text);
+        }
+        welcome_ = ipc::decodeMessage<ipc::Welcome>(*frame);
+        if (welcome_.protocolVersion != ipc::kProtocolVersion) {
+          throw SupervisorLost("the supervisor " + supervisorPath() + " speaks protocol version " +
+                               std::to_string(welcome_.protocolVersion) + ", this library " +
+                               std::to_string(ipc::kProtocolVersion) +
+                               ": they are from different builds of isopool");
+        }
+        if (!frame->descriptors.empty()) supervisor_ = std::move(frame->descriptors.front());
+        return;
+      }
+      if (received == ipc::ReceiveResult::kPeerGone) {
+        throw SupervisorLost("the supervisor " + supervisorPath() +
+                             " ended before it could serve: its error output says why");
+      }
+    } catch (const ipc::ProtocolError& error) {
+      throw SupervisorLost("the supervisor " + supervisorPath() + " is not one of ours: " +
+                           error.what());
+    }
+  }
+}
+
+void SupervisorConnection::run() {
+  std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
+  for (;;) {
+    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) return;
+    if ((watched[1].revents & POLLIN) != 0) return;
+    if (watched[0].revents == 0) continue;
+    try {
+      const auto received = socket_.receive();
+      while (auto frame = socket_.next()) handle(*frame);
+      if (received == ipc::ReceiveResult::kPeerGone) {
+        return lose("the supervisor is gone, and its workers with it: make a new manager");
+      }
+    } catch (const std::exception& error) {
+      return lose(std::string("the supervisor sent what is no message of ours: ") + error.what());
+    }
+  }
+}
+
+void SupervisorConnection::handle(ipc::Frame& frame) {
+  switch (frame.type) {
+    case ipc::MessageType::kIntroduceWorker:
+      return introduce(ipc::decodeMessage<ipc::IntroduceWorker>(frame), frame);
+    case ipc::MessageType::kAssignWorker:
+      return assign(ipc::decodeMessage<ipc::AssignWorker>(frame));
+    case ipc::MessageType::kWorkerDied: {
+      const auto message = ipc::decodeMessage<ipc::WorkerDied>(frame);
+      if (auto channel = channelOf(message.epoch)) {
+        channel->reaped(message.signal, message.exitCode);
+      }
+      std::lock_guard lock(mutex_);
+      channels_.erase(message.epoch);
+      return;
+    }
+    case ipc::MessageType::kSlotQuarantined: {
+      const auto message = ipc::decodeMessage<ipc::SlotQuarantined>(frame);
+      if (auto pool = poolOf(message.pool)) pool->slotQuarantined(message.slot, message.text);
+      return;
+    }
+    case ipc::MessageType::kGrantOutputSegment: {
+      const auto message = ipc::decodeMessage<ipc::GrantOutputSegment>(frame);
+      const auto channel = channelOf(message.epoch);
+      if (!channel || frame.descriptors.empty()) return;
+      const ipc::Fd& object = frame.descriptors.front();
+      if (!ipc::memoryObjectHas(object, message.bytes, ipc::Seal::kFixedSize)) {
+        throw ipc::ProtocolError("an output segment that can change its size");
+      }
+      channel->memory().addSegment(ipc::SegmentId(message.segment),
+                                   ipc::mapShared(object, 0, message.bytes,
+                                                  ipc::Access::kReadWrite, ipc::Prefault::kYes));
+      return;
+    }
+    case ipc::MessageType::kFailure:
+      return lose(ipc::decodeMessage<ipc::Failure>(frame).text);
+    case ipc::MessageType::kStatistics:
+      return;
+    default:
+      throw ipc::ProtocolError("a message that is not for clients");
+  }
+}
+
+void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame) {
+  if (frame.descriptors.size() != 5) throw ipc::ProtocolError("a worker without its descriptors");
+  ipc::Fd& pidfd = frame.descriptors[0];
+  const ipc::Fd& own = frame.descriptors[1];
+  const ipc::Fd& peer = frame.descriptors[2];
+  const ipc::Fd& output = frame.descriptors[3];
+  ipc::Fd& lastWords = frame.descriptors[4];
+  if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
+      !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
+      !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize)) {
+    throw ipc::ProtocolError("a worker with memory of another size");
+  }
+  auto memory = std::make_shared<WorkerMemory>(
+      ipc::Epoch(message.epoch),
+      ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite,
+                     ipc::Prefault::kYes),
+      ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
+                     ipc::Prefault::kYes));
+  // Ours is now the only writable mapping of our control segment that there will ever be.
+  ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
+  memory->addSegment(ipc::SegmentId(1),
+                     ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite,
+                                    ipc::Prefault::kYes));
+  auto channel =
+      std::make_shared<Channel>(std::move(memory), message.processId, std::move(pidfd),
+                                std::move(lastWords), welcome_.lifeWordWorks);
+  channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
+    writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
+  });
+  {
+    std::lock_guard lock(mutex_);
+    channels_[message.epoch] = channel;
+  }
+  prepareSpare(channel);
+  writer_->send(ipc::ChannelMapped{message.epoch});
+}
+
+// Lies in the ring before the worker first looks at it, so that it is done before any call.
+void SupervisorConnection::prepareSpare(const std::shared_ptr<Channel>& channel) {
+  RequestDraft& paths = requestDraft();
+  paths.writer.packer().pack_array(static_cast<uint32_t>(pythonPaths_.size()));
+  for (const std::string& path : pythonPaths_) paths.writer.packer().pack(path);
+  channel->notify(ipc::Operation::kExtendPath, paths);
+  std::lock_guard lock(mutex_);
+  for (const auto& [object, definition] : definitions_) {
+    RequestDraft& draft = requestDraft();
+    draftDefinition(draft, definition);
+    channel->notify(ipc::Operation::kDefineObject, draft);
+  }
+}
+
+void SupervisorConnection::assign(const ipc::AssignWorker& message) {
+  const auto channel = channelOf(message.epoch);
+  const auto pool = poolOf(message.pool);
+  if (!channel || !pool) return;
+  channel->setName("worker " + std::to_string(message.slot) + " (pid " +
+                   std::to_string(channel->processId()) + ")");
+  RequestDraft& draft = requestDraft();
+  draft.writer.packer().pack_array(1).pack(message.slot);
+  channel->notify(ipc::Operation::kAssumeSlot, draft);
+  pool->workerAssigned(message.slot, channel);
+}
+
+void SupervisorConnection::lose(const std::string& reason) {
+  std::vector<std::shared_ptr<Channel>> channels;
+  std::vector<std::shared_ptr<PoolEvents>> pools;
+  {
+    std::lock_guard lock(mutex_);
+    if (lostReason_.empty()) lostReason_ = reason;
+    for (auto& [epoch, channel] : channels_) channels.push_back(channel);
+    for (auto& [id, weak] : pools_) {
+      if (auto pool = weak.lock()) pools.push_back(pool);
+    }
+    channels_.clear();
+  }
+  for (const auto& pool : pools) pool->supervisorLost(reason);
+  // The kernel kills the workers together with their supervisor: wait until none can write any more.
+  for (const auto& channel : channels) {
+    channel->kill();
+    channel->markDead();
+  }
+  const auto giveUp = Clock::now() + kEndPatience;
+  for (const auto& channel : channels) {
+    const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
+    // One that can't be seen to end keeps what was lent to it for ever.
+    if (channel->processGone(std::max(left, milliseconds(0)))) channel->reaped(SIGKILL, 0);
+  }
+}
+
+std::shared_ptr<Channel> SupervisorConnection::channelOf(uint64_t epoch) {
+  std::lock_guard lock(mutex_);
+  const auto entry = channels_.find(epoch);
+  return entry == channels_.end() ? nullptr : entry->second;
+}
+
+std::shared_ptr<PoolEvents> SupervisorConnection::poolOf(uint32_t pool) {
+  std::lock_guard lock(mutex_);
+  const auto entry = pools_.find(pool);
+  return entry == pools_.end() ? nullptr : entry->second.lock();
+}
+
+ipc::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<PoolEvents> events) {
+  uint32_t id = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (!lostReason_.empty()) throw SupervisorLost(lostReason_);
+    id = nextPool_++;
+    pools_[id] = std::move(events);
+  }
+  writer_->send(ipc::OpenPool{id, workers});
+  return ipc::PoolId(id);
+}
+
+void SupervisorConnection::closePool(ipc::PoolId pool) {
+  {
+    std::lock_guard lock(mutex_);
+    pools_.erase(pool.value);
+  }
+  writer_->send(ipc::ClosePool{pool.value});
+}
+
+void SupervisorConnection::loadPackage(const std::shared_ptr<PackageFile>& package) {
+  {
+    std::lock_guard lock(mutex_);
+    if (packageUses_[package->id().value]++ > 0) return;
+  }
+  writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
+       {package->object().get()});
+}
+
+void SupervisorConnection::unloadPackage(ipc::PackageId package) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto uses = packageUses_.find(package.value);
+    if (uses == packageUses_.end() || --uses->second > 0) return;
+    packageUses_.erase(uses);
+  }
+  writer_->send(ipc::UnloadPackage{package.value});
+}
+
+void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
+  std::lock_guard lock(mutex_);
+  definitions_[definition.object] = definition;
+}
+
+void SupervisorConnection::removeDefinition(uint64_t object) {
+  std::lock_guard lock(mutex_);
+  definitions_.erase(object);
+}
+
+std::string SupervisorConnection::lostReason() const {
+  std::lock_guard lock(mutex_);
+  return lostReason_;
+}
+
+void SupervisorConnection::segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) {
+  writer_->send(ipc::DeclareInputSegment{id.value, bytes}, {object.get()});
+}
+
+}  // namespace isopool::client

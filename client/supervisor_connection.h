@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "client/channel.h"
+#include "client/input_arena.h"
+#include "client/package_file.h"
+#include "client/supervisor_process.h"
+#include "ipc/control/frame.h"
+
+namespace isopool::client {
+
+/// What a pool of this connection is told, by the control thread. Must not block.
+class PoolEvents {
+ public:
+  virtual ~PoolEvents() = default;
+  virtual void workerAssigned(uint32_t slot, std::shared_ptr<Channel> channel) = 0;
+  virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
+  virtual void supervisorLost(std::string text) = 0;
+};
+
+/// The writing half of the connection, shared with what may outlive it. Any thread.
+class ControlWriter {
+ public:
+  explicit ControlWriter(ipc::ControlSocket& socket) : socket_(&socket) {}
+
+  template <typename Message>
+  void send(const Message& message, std::initializer_list<int> descriptors = {}) {
+    std::lock_guard lock(mutex_);
+    if (socket_ != nullptr) socket_->send(message, descriptors);
+  }
+  /// Nothing is sent from now on.
+  void close() {
+    std::lock_guard lock(mutex_);
+    socket_ = nullptr;
+  }
+
+ private:
+  std::mutex mutex_;
+  ipc::ControlSocket* socket_;
+};
+
+/// An object that every worker is to unpickle, see Operation::kDefineObject.
+struct ObjectDefinition {
+  uint64_t object = 0;
+  ipc::PackageId package;
+  std::string module;
+  std::string file;
+};
+/// Fills a draft with the definition as a request.
+void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);
+
+/// This process's connection to one supervisor, shared by all managers with the same environment.
+/// A thread of its own reads what the supervisor tells and keeps the channels; writers send from any
+/// thread. Ends with its last owner: the supervisor then kills its workers and exits.
+///
+/// The last owner must let go on another thread than the control thread, so nothing that the control
+/// thread may destroy owns a connection.
+class SupervisorConnection final : public SegmentAudience {
+ public:
+  /// The connection for workers with these folders on sys.path, in the present environment (working
+  /// folder and environment variables) and for the environment object `identity`. Starts a supervisor
+  /// if there is none yet and waits until its Python is up. Throws SupervisorLost with the reason.
+  static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
+                                                      const std::string& identity);
+  ~SupervisorConnection() override;
+
+  ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
+  void closePool(ipc::PoolId pool);
+
+  /// Makes the package known to all workers, present and future; once per connection.
+  void loadPackage(const std::shared_ptr<PackageFile>& package);
+  void unloadPackage(ipc::PackageId package);
+
+  /// Objects that a spare worker unpickles ahead of time.
+  void addDefinition(const ObjectDefinition& definition);
+  void removeDefinition(uint64_t object);
+
+  const std::string& pythonVersion() const { return welcome_.pythonVersion; }
+  /// Not empty once the supervisor is gone: why nothing works any more.
+  std::string lostReason() const;
+  uint32_t forkGeneration() const { return generation_; }
+
+  void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) override;
+
+ private:
+  SupervisorConnection(std::vector<std::string> pythonPaths, SupervisorProcess process);
+  void greet();
+  void run();
+  void handle(ipc::Frame& frame);
+  void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
+  void prepareSpare(const std::shared_ptr<Channel>& channel);
+  void assign(const ipc::AssignWorker& message);
+  void lose(const std::string& reason);
+  std::shared_ptr<Channel> channelOf(uint64_t epoch);
+  std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
+
+  const uint32_t generation_;
+  const std::vector<std::string> pythonPaths_;
+  ipc::Fd lifeline_;
+  ipc::ControlSocket socket_;  // read by the control thread
+  const std::shared_ptr<ControlWriter> writer_;
+  ipc::Fd stop_;  // an eventfd: the control thread ends
+  ipc::Welcome welcome_;
+  ipc::Fd supervisor_;  // its pidfd
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, std::shared_ptr<Channel>> channels_;
+  std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
+  std::map<uint64_t, ObjectDefinition> definitions_;
+  std::map<uint32_t, uint32_t> packageUses_;
+  uint32_t nextPool_ = 1;
+  std::string lostReason_;
+};
+
+}  // namespace isopool::client

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/supervisor_process.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "ipc/control/frame.h"
+#include "ipc/system_call.h"
+#include "isopool/errors.h"
+
+extern char** environ;
+
+namespace isopool::client {
+
+namespace {
+
+constexpr int kControlFd = 3;
+constexpr int kLifelineFd = 4;
+// Descriptors to be placed at 3 and 4 must not lie there themselves.
+constexpr int kAboveTheStandardOnes = 10;
+
+std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+ipc::Fd moveUp(ipc::Fd fd) {
+  return ipc::Fd(ipc::checkSystemCall(
+      ::fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveTheStandardOnes), "fcntl(F_DUPFD_CLOEXEC)",
+      fd.get()));
+}
+
+/// What posix_spawn is told, freed at the end.
+class SpawnPlan {
+ public:
+  SpawnPlan(int control, int lifeline) {
+    ::posix_spawn_file_actions_init(&actions_);
+    ::posix_spawn_file_actions_adddup2(&actions_, control, kControlFd);
+    ::posix_spawn_file_actions_adddup2(&actions_, lifeline, kLifelineFd);
+    ::posix_spawnattr_init(&attributes_);
+    sigset_t none;
+    sigset_t all;
+    ::sigemptyset(&none);
+    ::sigfillset(&all);
+    ::posix_spawnattr_setsigmask(&attributes_, &none);
+    ::posix_spawnattr_setsigdefault(&attributes_, &all);
+    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~SpawnPlan() {
+    ::posix_spawn_file_actions_destroy(&actions_);
+    ::posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+
+  int run(const std::string& path, char* const* arguments, pid_t& child) const {
+    return ::posix_spawn(&child, path.c_str(), &actions_, &attributes_, arguments, environ);
+  }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+  posix_spawnattr_t attributes_;
+};
+
+}  // namespace
+
+std::string supervisorPath() {
+  if (const char* chosen = std::getenv("ISOPOOL_SUPERVISOR"); chosen != nullptr && *chosen != 0) {
+    if (::access(chosen, X_OK) == 0) return chosen;
+    throw SupervisorLost(std::string("ISOPOOL_SUPERVISOR=") + chosen +
+                         " is no program that can be run: " + std::strerror(errno));
+  }
+  Dl_info library{};
+  std::string tried;
+  if (::dladdr(reinterpret_cast<const void*>(&supervisorPath), &library) != 0 &&
+      library.dli_fname != nullptr) {
+    char resolved[PATH_MAX];
+    const char* real = ::realpath(library.dli_fname, resolved);
+    std::string folder = folderOf(real != nullptr ? real : library.dli_fname);
+    // lib/libisopool.so beside libexec/isopool, also where lib is lib/x86_64-linux-gnu.
+    for (int up = 0; up < 2; ++up) {
+      folder = folderOf(folder);
+      const std::string path = folder + "/libexec/isopool/isopoold";
+      if (::access(path.c_str(), X_OK) == 0) return path;
+      tried += (tried.empty() ? "" : ", ") + path;
+    }
+  }
+  throw SupervisorLost("no supervisor program found (looked for " + tried +
+                       "): set ISOPOOL_SUPERVISOR to the path of isopoold");
+}
+
+SupervisorProcess startPrivateSupervisor() {
+  const std::string path = supervisorPath();
+  try {
+    auto [ours, theirs] = ipc::ControlSocket::makePair();
+    int pipeEnds[2];
+    ipc::checkSystemCall(::pipe2(pipeEnds, O_CLOEXEC), "pipe2");
+    ipc::Fd lifelineRead(pipeEnds[0]);
+    ipc::Fd lifelineWrite(pipeEnds[1]);
+    theirs = moveUp(std::move(theirs));
+    lifelineRead = moveUp(std::move(lifelineRead));
+
+    std::string words[] = {path, "--private", "--control-fd", std::to_string(kControlFd),
+                           "--lifeline-fd", std::to_string(kLifelineFd)};
+    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
+                         words[4].data(), words[5].data(), nullptr};
+    pid_t child = -1;
+    const SpawnPlan plan(theirs.get(), lifelineRead.get());
+    const int error = plan.run(path, arguments, child);
+    if (error != 0) throw ipc::SystemCallError("posix_spawn", path, error);
+    // It puts itself into the background at once, so that this program gets no child from us. If the
+    // program reaps all its children elsewhere, this one is gone already: just as well.
+    int status = 0;
+    while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
+    }
+    return {std::move(ours), std::move(lifelineWrite)};
+  } catch (const ipc::SystemCallError& error) {
+    throw SupervisorLost(std::string("the supervisor can't be started: ") + error.what());
+  }
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/worker_memory.h"
+
+#include "client/process_fork.h"
+#include "ipc/crash_point.h"
+
+namespace isopool::client {
+
+namespace {
+
+void giveBack(void* context) {
+  const std::unique_ptr<LentBlock> block(static_cast<LentBlock*>(context));
+  if (block->generation != forkGeneration()) return;
+  ipc::returnLease(block->memory->end().returns(), block->lease);
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputLeaseReturned);
+}
+
+}  // namespace
+
+WorkerMemory::WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer)
+    : end_(epoch, std::move(own), std::move(peer)) {}
+
+void WorkerMemory::addSegment(ipc::SegmentId id, ipc::Mapping mapping) {
+  {
+    std::lock_guard lock(mutex_);
+    segments_.push_back({id, std::move(mapping)});
+  }
+  segmentAdded_.notify_all();
+}
+
+std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64_t offset,
+                                                       uint64_t bytes,
+                                                       std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  const Segment* found = nullptr;
+  const auto known = [&] {
+    for (const Segment& segment : segments_) {
+      if (segment.id == id) found = &segment;
+    }
+    return found != nullptr;
+  };
+  if (!known() && !segmentAdded_.wait_for(lock, patience, known)) return std::nullopt;
+  const uint64_t size = found->mapping.bytes();
+  if (offset > size || bytes > size - offset) return std::nullopt;
+  return std::span(found->mapping.data() + offset, bytes);
+}
+
+c10::Storage WorkerMemory::adopt(std::span<std::byte> block, ipc::SegmentId segment,
+                                 uint64_t offset, ipc::Lease lease) {
+  auto* context = new LentBlock{shared_from_this(), segment, offset, lease, forkGeneration()};
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), block.size(),
+      c10::DataPtr(block.data(), context, &giveBack, c10::Device(c10::DeviceType::CPU)),
+      /*allocator=*/nullptr, /*resizable=*/false));
+}
+
+const LentBlock* lentBlockOf(const c10::Storage& storage) noexcept {
+  const c10::DataPtr& data = storage.data_ptr();
+  return data.get_deleter() == &giveBack ? static_cast<const LentBlock*>(data.get_context())
+                                         : nullptr;
+}
+
+}  // namespace isopool::client

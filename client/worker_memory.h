@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ipc/channel/client_end.h"
+#include "ipc/channel/lease_table.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::client {
+
+/// The memory that this process shares with one life of one worker: the channel's control segments
+/// and the worker's output arena. Results point into it and keep it, so it outlives the worker, the
+/// channel, the manager and the supervisor if a result does.
+class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
+ public:
+  WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer);
+
+  /// The control thread adds segments as the supervisor grants them.
+  void addSegment(ipc::SegmentId id, ipc::Mapping mapping);
+
+  /// The bytes at that place, or nothing if it lies in no segment. A segment that is on its way from
+  /// the supervisor is waited for, up to `patience`.
+  std::optional<std::span<std::byte>> find(ipc::SegmentId id, uint64_t offset, uint64_t bytes,
+                                           std::chrono::milliseconds patience);
+
+  /// A storage over a block that the worker lent; its end gives the lease back.
+  c10::Storage adopt(std::span<std::byte> block, ipc::SegmentId segment, uint64_t offset,
+                     ipc::Lease lease);
+
+  ipc::ClientEnd& end() { return end_; }
+
+ private:
+  struct Segment {
+    ipc::SegmentId id;
+    ipc::Mapping mapping;
+  };
+
+  ipc::ClientEnd end_;
+  std::mutex mutex_;
+  std::condition_variable segmentAdded_;
+  std::vector<Segment> segments_;
+};
+
+/// What a storage made by WorkerMemory::adopt points to.
+struct LentBlock {
+  std::shared_ptr<WorkerMemory> memory;
+  ipc::SegmentId segment;
+  uint64_t offset = 0;
+  ipc::Lease lease;
+  uint32_t generation = 0;  ///< of forks: only the process that borrowed gives back
+};
+
+/// The block behind a storage that WorkerMemory::adopt made, else nullptr.
+const LentBlock* lentBlockOf(const c10::Storage& storage) noexcept;
+
+}  // namespace isopool::client
