@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/channel.h"
 
-#include <ATen/core/grad_mode.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/CPUAllocator.h>
 #include <poll.h>
@@ -47,7 +47,7 @@ void nap() {
 
 uint32_t modeFlags() {
   uint32_t flags = 0;
-  if (at::GradMode::is_enabled()) flags |= ipc::kGradEnabled;
+  if (c10::GradMode::is_enabled()) flags |= ipc::kGradEnabled;
   if (c10::InferenceMode::is_enabled()) flags |= ipc::kInferenceMode;
   return flags;
 }

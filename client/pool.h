@@ -120,7 +120,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   bool closed_ = false;
   std::string lost_;
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
-  std::vector<Interpreter*> interpreters_;
+  
   std::list<Waiter*> waiters_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};

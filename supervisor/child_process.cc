@@ -18,6 +18,7 @@ constexpr auto kAnyPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which C librar
 // A worker's parent (a process between zygote and worker) exits within microseconds.
 constexpr Milliseconds kReparentingRetry(1);
 constexpr int kReparentingRetries = 5000;
+constexpr Milliseconds kTimeToEnd(100);
 
 ipc::Fd openPidfd(pid_t pid) {
   return ipc::Fd(ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)),
@@ -36,7 +37,8 @@ ChildProcess::ChildProcess(boost::asio::io_context& io, pid_t pid, Reaped reaped
       pidfd_(openPidfd(pid)),
       reaped_(std::move(reaped)),
       watch_(std::in_place, io, pidfd_.get()),
-      retry_(io) {
+      retry_(io),
+      mercy_(io) {
   watch_->onReadable([this] {
     watch_.reset();
     reap();
@@ -48,7 +50,12 @@ void ChildProcess::kill() {
   ::kill(-pid_, SIGKILL);
 }
 
+void ChildProcess::killSoon() {
+  mercy_.setAfter(kTimeToEnd, [this] { kill(); });
+}
+
 void ChildProcess::reap() {
+  mercy_.cancel();
   // Before it is reaped: from then on the number may name another group.
   ::kill(-pid_, SIGKILL);
   siginfo_t info{};

@@ -29,6 +29,8 @@ class ChildProcess {
 
   /// SIGKILL to the process and to its group. Nothing happens if it is dead.
   void kill();
+  /// The same a little later: the process is probably ending, and its own exit status tells more.
+  void killSoon();
 
  private:
   void reap();
@@ -38,6 +40,7 @@ class ChildProcess {
   Reaped reaped_;
   std::optional<ReadinessWatch> watch_;
   Timer retry_;
+  Timer mercy_;
   int retries_ = 0;
 };
 

@@ -283,8 +283,9 @@ void Client::workerAttached(Worker& worker) { roster_.workerUsable(worker.epoch(
 void Client::workerLost(Worker& worker, const std::string& reason) {
   if (over_) return;
   const Death death = worker.deathNow();
+  const bool barrenService = worker.wasIntroduced() && death == Death::kBarren;
   log(LogLevel::kWarning, describe(worker) + ": " + reason +
-                              (death == Death::kBarren ? "; it had completed no call" : ""));
+                              (barrenService ? "; it had completed no call" : ""));
   ++restarts_;
   roster_.workerLost(worker.epoch(), death, now());
   scheduleTick();

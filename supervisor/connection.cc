@@ -73,6 +73,7 @@ void Connection::retryLater() {
 }
 
 void Connection::flush() {
+  bool progress = false;
   while (!over_ && !queue_.empty()) {
     Queued& first = queue_.front();
     const size_t before = first.frame.sent;
@@ -81,10 +82,10 @@ void Connection::flush() {
       case ipc::SendResult::kPeerGone:
         return giveUp("");
       case ipc::SendResult::kWouldBlock:
-        writableWithoutProgress_ = first.frame.sent == before;
+        writableWithoutProgress_ = !progress && first.frame.sent == before;
         return retryLater();
       case ipc::SendResult::kSent:
-        writableWithoutProgress_ = false;
+        progress = true;
         queuedBytes_ -= first.frame.bytes.size();
         queue_.pop_front();
         if (events_.sent) events_.sent();

@@ -76,6 +76,7 @@ class Parser {
  public:
   Parser() : app_(kDescription, "isopoold") {
     app_.get_formatter()->column_width(36);
+    app_.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app_.add_flag("--private", options_.privatePool,
                   "Serve the one program that started us, over --control-fd");
     app_.add_option("--control-fd", options_.controlFd, "Our end of that program's control socket")

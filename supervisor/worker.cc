@@ -26,10 +26,7 @@ Worker::Worker(Services& services, ipc::Epoch epoch, Events events)
   connection_ = std::make_unique<Connection>(
       services.io, std::move(ours),
       Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
-                         [this](const std::string& reason) {
-                           lose(reason.empty() ? "it closed its control socket"
-                                               : "it broke the protocol: " + reason);
-                         },
+                         [this](const std::string& reason) { controlOver(reason); },
                          [this] { bell_.ring(); }});
   requestFork(std::move(theirs), std::move(lifelineEnd));
   services_.stock.expectWorker();
@@ -68,28 +65,31 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
     stage_ = Stage::kStarting;
     expectWithinTimeout("to start");
     if (saidReady_) becomeReady();
+    if (controlOver_) controlOver(*controlOver_);
     return;
   }
   lifeline_.cut();
   if (outcome.kind == ForkOutcome::Kind::kFailed) {
     lose("the zygote could not fork it: " + outcome.text);
-  } else if (std::exchange(stage_, Stage::kDying) != Stage::kDying) {
-    services_.stock.cancelExpectation();
+  } else if (stage_ != Stage::kDying) {
+    stop();
     events_.notMade();
   }
   goneSoon();
 }
 
 void Worker::kill() {
-  const Stage before = std::exchange(stage_, Stage::kDying);
-  if (before == Stage::kDying) return;
-  if (before < Stage::kIntroduced && !memory_.workerControl.valid()) {
-    services_.stock.cancelExpectation();
-  }
-  deadline_.cancel();
+  if (stage_ != Stage::kDying) stop();
   if (process_ != nullptr) return process_->kill();
   lifeline_.cut();
+  // Withdrawn at most once: afterwards the zygote does not know it.
   if (!forkSettled_ && services_.zygote.withdraw(epoch_)) goneSoon();
+}
+
+void Worker::stop() {
+  stage_ = Stage::kDying;
+  if (!memory_.workerControl.valid()) services_.stock.cancelExpectation();
+  deadline_.cancel();
 }
 
 void Worker::setMemory(ChannelMemory memory) {
@@ -169,6 +169,19 @@ void Worker::handle(ipc::Frame& frame) {
 void Worker::becomeReady() {
   stage_ = Stage::kReady;
   events_.ready();
+}
+
+void Worker::controlOver(const std::string& reason) {
+  if (!reason.empty()) return lose("it broke the protocol: " + reason);
+  // While it is being forked its end of the socket may have gone with a zygote that died.
+  if (stage_ == Stage::kForking) {
+    controlOver_ = reason;
+    return;
+  }
+  if (stage_ == Stage::kDying) return;
+  stop();
+  process_->killSoon();
+  events_.lost("it closed its control socket");
 }
 
 void Worker::lose(const std::string& reason) {

@@ -86,6 +86,8 @@ class Worker {
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
   void becomeReady();
+  void stop();
+  void controlOver(const std::string& reason);
   void lose(const std::string& reason);
   void goneSoon();
   void expectWithinTimeout(const char* what);
@@ -96,6 +98,7 @@ class Worker {
   Stage stage_ = Stage::kForking;
   bool forkSettled_ = false;
   bool saidReady_ = false;
+  std::optional<std::string> controlOver_;
   bool wasIntroduced_ = false;
   uint64_t client_ = 0;
   Lifeline lifeline_;

@@ -46,7 +46,7 @@ void Zygote::start() {
         Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                            [this](const std::string& reason) {
                              if (!reason.empty()) condemn("the zygote sent nonsense: " + reason);
-                             process_->kill();
+                             process_->killSoon();
                            },
                            nullptr});
   } catch (const ipc::SystemCallError& error) {

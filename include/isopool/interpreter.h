@@ -56,7 +56,7 @@ class Interpreter {
  private:
   friend class InterpreterManager;
   friend class ReplicatedObj;
-  friend class WorkerSlotAccess;
+  friend class InterpreterAccess;
   explicit Interpreter(std::shared_ptr<WorkerSlot> slot);
   std::shared_ptr<WorkerSlot> slot_;
 };

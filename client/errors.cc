@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "isopool/errors.h"
+
+#include <cstring>
+
+namespace isopool {
+
+namespace {
+
+std::string describe(const WorkerLost::Death& death, bool started) {
+  std::string text = death.worker + " died";
+  if (!death.causeKnown) {
+    text += " (its exit status is not known yet)";
+  } else if (death.signal != 0) {
+    const char* name = sigabbrev_np(death.signal);
+    text += " by signal " + std::to_string(death.signal);
+    if (name != nullptr) text += std::string(" (SIG") + name + ")";
+  } else {
+    text += " with exit code " + std::to_string(death.exitCode);
+  }
+  text += started ? " while it ran this call" : " before this call started";
+  if (!death.lastWords.empty()) text += "; its last words:\n" + death.lastWords;
+  return text;
+}
+
+}  // namespace
+
+RemoteError::RemoteError(const std::string& what, std::string pythonType, std::string message,
+                         std::string traceback, std::string worker)
+    : Error(what),
+      pythonType_(std::move(pythonType)),
+      message_(std::move(message)),
+      traceback_(std::move(traceback)),
+      worker_(std::move(worker)) {}
+
+WorkerLost::WorkerLost(Death death, bool started)
+    : Error(describe(death, started)), death_(std::move(death)), started_(started) {}
+
+}  // namespace isopool

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "isopool/interpreter_manager.h"
+
+#include <cstdlib>
+#include <typeinfo>
+
+#include "client/environment_setting.h"
+#include "client/interpreter_access.h"
+#include "client/pool.h"
+#include "client/replicated_object.h"
+#include "client/worker_steps.h"
+#include "isopool/path_environment.h"
+
+namespace isopool {
+
+namespace {
+
+// Managers whose environments are made the same way share a supervisor; a user's own kind of
+// environment is only the same as itself.
+std::string identityOf(const Environment& environment) {
+  const std::type_info& type = typeid(environment);
+  if (type == typeid(NoopEnvironment) || type == typeid(PathEnvironment)) return type.name();
+  return std::string(type.name()) + "@" + std::to_string(reinterpret_cast<uintptr_t>(&environment));
+}
+
+std::string majorMinor(const std::string& version) {
+  return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+}  // namespace
+
+class ManagerImpl {
+ public:
+  ManagerImpl(size_t workers, std::shared_ptr<Environment> environment)
+      : pool(std::make_shared<client::Pool>(
+            client::SupervisorConnection::obtain(environment->getExtraPythonPaths(),
+                                                 identityOf(*environment)),
+            environment)) {
+    try {
+      pool->open(static_cast<uint32_t>(workers));
+    } catch (...) {
+      pool->close();
+      throw;
+    }
+    interpreters.reserve(pool->slots().size());
+    for (const auto& slot : pool->slots()) interpreters.push_back(InterpreterAccess::make(slot));
+  }
+  ~ManagerImpl() { pool->close(); }
+  ManagerImpl(const ManagerImpl&) = delete;
+  ManagerImpl& operator=(const ManagerImpl&) = delete;
+
+  const std::shared_ptr<client::Pool> pool;
+  std::vector<Interpreter> interpreters;
+};
+
+namespace {
+
+constexpr size_t kMostWorkers = 1024;
+
+std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environment> environment) {
+  if (workers == 0 || workers > kMostWorkers) {
+    throw Error("an InterpreterManager needs between 1 and " + std::to_string(kMostWorkers) +
+                " interpreters, not " + std::to_string(workers));
+  }
+  if (!environment) environment = std::make_shared<NoopEnvironment>();
+  return std::make_shared<ManagerImpl>(workers, std::move(environment));
+}
+
+// What a worker would only find out when it runs the package.
+void checkRequirements(client::Pool& pool, client::PackageFile& file,
+                       const std::shared_ptr<client::Pool>& shared) {
+  const auto connection = pool.connection();
+  if (!connection) throw Error("the InterpreterManager that this belongs to is gone");
+  const std::string& made = file.pythonVersion();
+  const std::string& ours = connection->pythonVersion();
+  TORCH_CHECK(made.empty() || majorMinor(made) == majorMinor(ours) ||
+                  client::switchSetting("ISOPOOL_ALLOW_OTHER_PYTHON", false),
+              file.name(), " was made by Python ", made, ", the workers run Python ", ours,
+              ": make it again with Python ", majorMinor(ours),
+              ", or set ISOPOOL_ALLOW_OTHER_PYTHON=1 to try it anyway");
+  if (file.externModules().empty()) return;
+  const auto session = client::openSession(shared);
+  client::RequestDraft& draft = client::requestDraft();
+  auto& packer = draft.writer.packer();
+  packer.pack_array(static_cast<uint32_t>(file.externModules().size()));
+  for (const std::string& module : file.externModules()) packer.pack(module);
+  const at::IValue missing =
+      client::step(pool, *session->channel, ipc::Operation::kFindModules, draft);
+  std::string names;
+  for (const at::IValue& name : missing.toListRef()) {
+    names += (names.empty() ? "" : ", ") + name.toStringRef();
+  }
+  TORCH_CHECK(names.empty(), file.name(), " needs modules that the workers' Python does not have: ",
+              names, ". Install them there, or give their folder to a PathEnvironment");
+}
+
+}  // namespace
+
+InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environment> env)
+    : impl_(makeManager(nInterp, std::move(env))) {}
+
+InterpreterManager::~InterpreterManager() = default;
+
+InterpreterSession InterpreterManager::acquireOne() {
+  return InterpreterSession(client::openSession(impl_->pool));
+}
+
+at::ArrayRef<Interpreter> InterpreterManager::allInstances() { return impl_->interpreters; }
+
+Package InterpreterManager::loadPackage(const std::string& uri) {
+  impl_->pool->check();
+  auto file = client::PackageFile::open(uri);
+  checkRequirements(*impl_->pool, *file, impl_->pool);
+  return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
+}
+
+uint64_t InterpreterManager::workersReplaced() const { return impl_->pool->workersReplaced(); }
+
+uint64_t InterpreterManager::callsRerun() const { return impl_->pool->callsRerun(); }
+
+}  // namespace isopool

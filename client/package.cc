@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "isopool/package.h"
+
+#include <atomic>
+
+#include "client/replicated_object.h"
+#include "client/worker_steps.h"
+
+namespace isopool {
+
+PackageImpl::PackageImpl(std::shared_ptr<client::Pool> poolOfManager,
+                         std::shared_ptr<client::PackageFile> packageFile)
+    : pool(std::move(poolOfManager)), file(std::move(packageFile)) {
+  if (const auto connection = pool->connection()) connection->loadPackage(file);
+}
+
+PackageImpl::~PackageImpl() {
+  if (const auto connection = pool->connection()) connection->unloadPackage(file->id());
+}
+
+ReplicatedObj Package::loadPickle(const std::string& module, const std::string& file) {
+  static std::atomic<uint64_t> nextObject{1};
+  client::Pool& pool = *impl_->pool;
+  pool.check();
+  const client::ObjectDefinition definition{nextObject.fetch_add(1), impl_->file->id(), module,
+                                            file};
+  for (;;) {
+    client::Pool::Turn turn = pool.acquireTurn(std::nullopt);
+    pool.define(turn.channel(), definition, std::nullopt);
+    if (!turn.channel().dead()) break;
+    throw WorkerLost(turn.channel().death(), /*started=*/true);
+  }
+  return ReplicatedObj(std::make_shared<ReplicatedObjImpl>(impl_, definition));
+}
+
+InterpreterSession Package::acquireSession() {
+  InterpreterSession session(client::openSession(impl_->pool));
+  client::Channel& channel = *session.impl_->channel;
+  const ipc::HandleId handle = channel.nextHandle();
+  client::RequestDraft& draft = client::requestDraft();
+  draft.writer.packer().pack_array(2).pack(impl_->file->id().value).pack(handle.value);
+  client::step(*impl_->pool, channel, ipc::Operation::kPackageHandle, draft);
+  session.self = Obj(std::make_shared<InterpreterObj>(impl_->pool, session.impl_->channel, handle));
+  return session;
+}
+
+}  // namespace isopool

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/worker_steps.h"
+
+namespace isopool::client {
+
+at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft) {
+  pool.check();
+  try {
+    Answer answer = channel.exchange(operation, draft, std::nullopt);
+    if (answer.fate() == Fate::kAnswered) return answer.take();
+    pool.check();
+    throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);
+  } catch (const ipc::ValueError& error) {
+    throw Error(error.what());
+  }
+}
+
+std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
+                                         std::shared_ptr<WorkerSlot> slot) {
+  if (slot) {
+    pool->check();
+    pool->addUser(*slot);
+  } else {
+    slot = pool->acquireUser();
+  }
+  std::shared_ptr<Channel> channel;
+  try {
+    channel = pool->liveChannel(*slot, std::nullopt);
+  } catch (...) {
+    pool->releaseUser(*slot);
+    throw;
+  }
+  auto session = std::make_shared<SessionImpl>(pool, slot, channel);
+  pool->configure(*slot, channel);
+  return session;
+}
+
+void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
+                    const std::unordered_map<std::string, c10::IValue>& kwargs) {
+  auto& packer = draft.writer.packer();
+  packer.pack_array(static_cast<uint32_t>(args.size()));
+  for (const at::IValue& value : args) draft.writer.addValue(value);
+  packer.pack_map(static_cast<uint32_t>(kwargs.size()));
+  for (const auto& [name, value] : kwargs) {
+    packer.pack(name);
+    draft.writer.addValue(value);
+  }
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/connection.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::supervisor {
+namespace {
+
+class ConnectionTest : public testing::Test {
+ protected:
+  ConnectionTest() {
+    auto [ours, theirs] = ipc::ControlSocket::makePair();
+    const int small = 4096;
+    ::setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    peer_ = ipc::ControlSocket(std::move(theirs));
+    connection_ = std::make_unique<Connection>(
+        io_, std::move(ours),
+        Connection::Events{[this](ipc::Frame& frame) { frames_.push_back(std::move(frame)); },
+                           [this](const std::string& reason) { over_ = reason; },
+                           [this] { ++sent_; }});
+  }
+
+  std::vector<ipc::Frame> readAll() {
+    std::vector<ipc::Frame> frames;
+    for (int idle = 0; idle < 3;) {
+      const bool got = peer_.receive() == ipc::ReceiveResult::kOk;
+      while (auto frame = peer_.next()) frames.push_back(std::move(*frame));
+      idle = got || io_.poll() > 0 ? 0 : idle + 1;
+    }
+    return frames;
+  }
+
+  boost::asio::io_context io_;
+  ipc::ControlSocket peer_;
+  std::unique_ptr<Connection> connection_;
+  std::vector<ipc::Frame> frames_;
+  std::optional<std::string> over_;
+  int sent_ = 0;
+};
+
+TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescriptors) {
+  const std::string padding(3000, 'x');
+  for (uint32_t number = 0; number < 100; ++number) {
+    const ipc::Fd object = ipc::createMemoryObject("test", (number + 1) * ipc::kPageBytes);
+    connection_->send(ipc::LoadPackage{number, 0, padding}, {object.get()});
+  }
+  EXPECT_LT(sent_, 100);
+  const std::vector<ipc::Frame> frames = readAll();
+  ASSERT_EQ(frames.size(), 100u);
+  EXPECT_EQ(sent_, 100);
+  for (uint32_t number = 0; number < 100; ++number) {
+    EXPECT_EQ(ipc::decodeMessage<ipc::LoadPackage>(frames[number]).package, number);
+    ASSERT_EQ(frames[number].descriptors.size(), 1u);
+    EXPECT_TRUE(ipc::memoryObjectHas(frames[number].descriptors[0], (number + 1) * ipc::kPageBytes,
+                                     ipc::Seal::kFixedSize));
+  }
+}
+
+TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
+  for (uint32_t number = 0; number < 3000; ++number) {
+    connection_->send(ipc::Failure{std::string(1000, 'x')});
+  }
+  EXPECT_FALSE(over_) << "told from within send()";
+  io_.poll();
+  ASSERT_TRUE(over_);
+  EXPECT_NE(*over_, "");
+}
+
+TEST_F(ConnectionTest, TellsOnceThatThePeerIsGoneAfterItsLastMessage) {
+  peer_.send(ipc::ClosePool{7});
+  peer_.close();
+  io_.run();
+  ASSERT_EQ(frames_.size(), 1u);
+  EXPECT_EQ(over_, "");
+}
+
+TEST_F(ConnectionTest, GarbageEndsIt) {
+  ASSERT_EQ(::write(peer_.fd(), "0123456789abcdef", 16), 16);
+  io_.run();
+  ASSERT_TRUE(over_);
+  EXPECT_EQ(*over_, "no isopool control frame");
+}
+
+TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
+  peer_.send(ipc::ClosePool{7});
+  connection_->send(ipc::Failure{std::string(100'000, 'x')});
+  connection_.reset();
+  io_.poll();
+  EXPECT_TRUE(frames_.empty());
+}
+
+}  // namespace
+}  // namespace isopool::supervisor

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A zygote and workers as isopool-worker has them, without torch and Python: for tests that start and
+// kill by the hundred. What it shall do wrong stands as one word in the file that PLAIN_WORKER_MODE
+// names, read again by each new process. A kPing whose payload begins with '!' is a command; any
+// other is echoed.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ipc/channel/futex.h"
+#include "ipc/channel/layout.h"
+#include "ipc/channel/life_word.h"
+#include "ipc/channel/worker_end.h"
+#include "ipc/control/frame.h"
+#include "ipc/memory/memory_object.h"
+#include "supervisor/lifeline.h"
+
+namespace {
+
+using namespace isopool::ipc;
+using isopool::supervisor::armLifeline;
+
+std::string mode() {
+  const char* path = std::getenv("PLAIN_WORKER_MODE");
+  std::string word;
+  if (path != nullptr) std::ifstream(path) >> word;
+  return word;
+}
+
+[[noreturn]] void pauseForEver() {
+  for (;;) ::pause();
+}
+
+void sendGarbage(int fd) {
+  [[maybe_unused]] const ssize_t written = ::write(fd, "this is no frame, is it?", 24);
+}
+
+class PlainWorker {
+ public:
+  PlainWorker(uint64_t epoch, std::vector<Fd> descriptors)
+      : epoch_(epoch),
+        control_(std::move(descriptors[0])),
+        lifeline_(std::move(descriptors[1])),
+        bellPage_(mapShared(descriptors[2], 0, kPageBytes, Access::kReadOnly, Prefault::kNo)),
+        bell_(reinterpret_cast<const SharedWord<uint32_t>*>(bellPage_.data())),
+        lastWords_(std::move(descriptors[3])) {}
+
+  [[noreturn]] void serve() {
+    ::setpgid(0, 0);
+    if (!armLifeline(lifeline_.get())) ::_exit(0);
+    const std::string how = mode();
+    if (how == "worker-exits") ::_exit(5);
+    if (how == "worker-silent") pauseForEver();
+    control_.send(WorkerReady{epoch_});
+    for (;;) {
+      const uint32_t rung = bell_->load();
+      readControl(how);
+      if (end_ && end_->callReady()) {
+        serveCall();
+        continue;
+      }
+      sleep(rung);
+    }
+  }
+
+ private:
+  void readControl(const std::string& how) {
+    ReceiveResult result;
+    while ((result = control_.receive()) == ReceiveResult::kOk) {
+    }
+    if (result == ReceiveResult::kPeerGone) ::_exit(0);
+    while (std::optional<Frame> frame = control_.next()) {
+      switch (frame->type) {
+        case MessageType::kAttachChannel:
+          attach(*frame);
+          if (how == "worker-dies-attached") ::kill(::getpid(), SIGKILL);
+          break;
+        case MessageType::kMapPackage:
+          known_ += "+" + decodeMessage<MapPackage>(*frame).name;
+          break;
+        case MessageType::kUnmapPackage:
+          known_ += "-" + std::to_string(decodeMessage<UnmapPackage>(*frame).package);
+          break;
+        case MessageType::kMapInputSegment:
+          known_ += "#" + std::to_string(decodeMessage<MapInputSegment>(*frame).segment);
+          break;
+        case MessageType::kAddOutputSegment: {
+          const auto added = decodeMessage<AddOutputSegment>(*frame);
+          segments_ += std::to_string(added.segment) + ":" + std::to_string(added.bytes) + ";";
+          break;
+        }
+        case MessageType::kRefuseOutputSegment:
+          segments_ += decodeMessage<RefuseOutputSegment>(*frame).text + ";";
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  void attach(Frame& frame) {
+    const auto message = decodeMessage<AttachChannel>(frame);
+    client_ = message.client;
+    Mapping own = mapShared(frame.descriptors[1], 0, kWorkerControlBytes, Access::kReadWrite,
+                            Prefault::kNo);
+    sealMemoryObject(frame.descriptors[1], Seal::kSingleWriter);
+    Mapping peer =
+        mapShared(frame.descriptors[0], 0, kClientControlBytes, Access::kReadOnly, Prefault::kNo);
+    end_ = std::make_unique<WorkerEnd>(Epoch(epoch_), std::move(own), std::move(peer));
+    end_->attach();
+    control_.send(ChannelAttached{client_});
+  }
+
+  void sleep(uint32_t rung) {
+    if (!end_) {
+      const FutexWatch bell{bell_, rung};
+      return futexWait({&bell, 1}, std::nullopt);
+    }
+    end_->announceSleep();
+    if (!end_->callReady()) {
+      const auto [word, expected] = end_->watch();
+      const FutexWatch watches[] = {{word, expected}, {bell_, rung}};
+      futexWait(watches, std::nullopt);
+    }
+    end_->withdrawSleep();
+  }
+
+  void serveCall() {
+    auto call = std::make_unique<ReceivedCall>();
+    if (end_->peek(*call) != Received::kOne) ::_exit(9);
+    end_->taken();
+    end_->start(call->sequence);
+    const std::string request(reinterpret_cast<const char*>(call->bytes),
+                              call->payload.inlineBytes);
+    const std::string answer = answerTo(request);
+    OutgoingPayload payload;
+    payload.inlineBytes = std::as_bytes(std::span(answer));
+    end_->complete(call->sequence, CompletionStatus::kValue, payload);
+  }
+
+  std::string answerTo(const std::string& request) {
+    const size_t blank = request.find(' ');
+    const std::string command = request.substr(0, blank);
+    const std::string argument = blank == std::string::npos ? "" : request.substr(blank + 1);
+    if (command == "!exit") ::_exit(std::atoi(argument.c_str()));
+    if (command == "!hang") pauseForEver();
+    if (command == "!known") return known_;
+    if (command == "!segments") return segments_;
+    if (command == "!garbage") sendGarbage(control_.fd());
+    if (command == "!lie") control_.send(WorkerReady{epoch_ + 1});
+    if (command == "!want") control_.send(RequestOutputSegment{client_, std::stoull(argument)});
+    if (command == "!child") return std::to_string(startChild());
+    if (command == "!daemon") return std::to_string(startDaemon());
+    if (command == "!environment") {
+      const char* value = std::getenv(argument.c_str());
+      return value != nullptr ? value : "";
+    }
+    return request;
+  }
+
+  static pid_t startChild() {
+    const pid_t child = ::fork();
+    if (child == 0) pauseForEver();
+    return child;
+  }
+
+  // In a session of its own, and no child of ours.
+  static pid_t startDaemon() {
+    int told[2];
+    if (::pipe(told) != 0) return -1;
+    const pid_t between = ::fork();
+    if (between == 0) {
+      ::setsid();
+      const pid_t daemon = ::fork();
+      if (daemon == 0) pauseForEver();
+      [[maybe_unused]] const ssize_t written = ::write(told[1], &daemon, sizeof daemon);
+      ::_exit(0);
+    }
+    pid_t daemon = -1;
+    [[maybe_unused]] const ssize_t got = ::read(told[0], &daemon, sizeof daemon);
+    ::close(told[0]);
+    ::close(told[1]);
+    ::waitpid(between, nullptr, 0);
+    return daemon;
+  }
+
+  const uint64_t epoch_;
+  ControlSocket control_;
+  Fd lifeline_;
+  Mapping bellPage_;
+  const SharedWord<uint32_t>* bell_;
+  Fd lastWords_;
+  std::unique_ptr<WorkerEnd> end_;
+  uint64_t client_ = 0;
+  std::string known_;
+  std::string segments_;
+};
+
+class PlainZygote {
+ public:
+  explicit PlainZygote(int controlFd) : control_(Fd(controlFd)) {}
+
+  int serve() {
+    const std::string how = mode();
+    if (how == "zygote-exits") return 7;
+    if (how == "zygote-silent") pauseForEver();
+    if (how == "zygote-garbage") sendGarbage(control_.fd());
+    if (how == "zygote-fails") {
+      control_.send(ZygoteFailed{"No module named 'torch'"});
+      return 1;
+    }
+    control_.send(ZygoteReady{"3.11.2", "none", true});
+    for (;;) {
+      control_.waitReadable(std::chrono::milliseconds(-1));
+      if (control_.receive() == ReceiveResult::kPeerGone) return 0;
+      while (std::optional<Frame> frame = control_.next()) fork(*frame);
+    }
+  }
+
+ private:
+  void fork(Frame& frame) {
+    const auto request = decodeMessage<ForkWorker>(frame);
+    const std::string how = mode();
+    if (how == "fork-fails") {
+      control_.send(ForkFailed{request.epoch, "more than one thread"});
+      return;
+    }
+    if (how == "first-fork-kills-zygote") {
+      std::ofstream(std::getenv("PLAIN_WORKER_MODE")) << "";
+      ::kill(::getpid(), SIGKILL);
+    }
+    int told[2];
+    if (::pipe2(told, O_CLOEXEC) != 0) ::_exit(1);
+    const pid_t between = ::fork();
+    if (between == 0) {
+      const pid_t worker = ::fork();
+      if (worker == 0) {
+        ::close(told[0]);
+        ::close(told[1]);
+        control_.close();
+        ::close(lifelineFd);
+        PlainWorker(request.epoch, std::move(frame.descriptors)).serve();
+      }
+      [[maybe_unused]] const ssize_t written = ::write(told[1], &worker, sizeof worker);
+      ::_exit(0);
+    }
+    pid_t worker = -1;
+    [[maybe_unused]] const ssize_t got = ::read(told[0], &worker, sizeof worker);
+    ::close(told[0]);
+    ::close(told[1]);
+    ::waitpid(between, nullptr, 0);
+    control_.send(WorkerForked{request.epoch, worker});
+  }
+
+ public:
+  int lifelineFd = -1;
+
+ private:
+  ControlSocket control_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int controlFd = -1;
+  int lifelineFd = -1;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::strcmp(argv[i], "--control-fd") == 0) controlFd = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--lifeline-fd") == 0) lifelineFd = std::atoi(argv[i + 1]);
+  }
+  if (!armLifeline(lifelineFd)) return 0;
+  PlainZygote zygote(controlFd);
+  zygote.lifelineFd = lifelineFd;
+  return zygote.serve();
+}

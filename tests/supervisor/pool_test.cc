@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <string>
+
+#include "ipc/memory/memory_object.h"
+#include "tests/supervisor/private_pool.h"
+
+namespace isopool::tests {
+namespace {
+
+TEST(Pool, ServesItsSlotsAndKeepsASpare) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 3);
+  for (uint32_t slot = 0; slot < 3; ++slot) {
+    EXPECT_EQ(pool.call(pool.serving(1, slot), "hello"), "hello");
+  }
+  const uint64_t spare = pool.waitForSpare();
+  ASSERT_NE(spare, 0u);
+  EXPECT_EQ(pool.call(spare, "ready"), "ready");
+}
+
+TEST(Pool, TheProgramHasNoChildOfOurs) {
+  PrivatePool pool;
+  pool.begin();
+  EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(Pool, WorkersHaveOneThreadPerMathLibraryAndAGroupOfTheirOwn) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 1);
+  const uint64_t epoch = pool.serving(1, 0);
+  EXPECT_EQ(pool.call(epoch, "!environment OMP_NUM_THREADS"), "1");
+  EXPECT_EQ(pool.call(epoch, "!environment OPENBLAS_NUM_THREADS"), "1");
+  const pid_t pid = pool.worker(epoch).introduction.processId;
+  EXPECT_EQ(::getpgid(pid), pid);
+  EXPECT_NE(::getsid(pid), ::getsid(0));
+}
+
+TEST(Pool, EveryWorkerLearnsOfPackagesAndSegmentsWheneverTheyCome) {
+  PrivatePool pool;
+  pool.begin();
+  ipc::Fd segment = ipc::createMemoryObject("test", ipc::kPageBytes);
+  ipc::Fd early = ipc::createMemoryObject("test", ipc::kPageBytes);
+  ipc::sealMemoryObject(early, ipc::Seal::kReadOnly);
+  pool.send(ipc::LoadPackage{1, ipc::kPageBytes, "early"}, {early.get()});
+  pool.openPool(1, 1);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  pool.send(ipc::LoadPackage{2, ipc::kPageBytes, "late"}, {early.get()});
+  pool.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {segment.get()});
+  pool.send(ipc::UnloadPackage{1});
+  pool.statistics();
+  // What was sent before a call is read before it or soon after, by the bell.
+  const uint64_t epoch = pool.serving(1, 0);
+  EXPECT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!known") == "+early+late#1-1"; }));
+  // A worker that is made later learns what is still there.
+  pool.killAndReport(epoch);
+  ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != epoch; }));
+  pool.killAndReport(pool.serving(1, 0));
+  const uint64_t spare = pool.waitForSpare();
+  EXPECT_EQ(pool.call(spare, "!known"), "+late#1");
+}
+
+TEST(Pool, SeveralPoolsShareTheSpareAndCloseOneByOne) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 2);
+  pool.openPool(2, 1);
+  EXPECT_TRUE(pool.waitFor([&] { return pool.statistics().workers.size() == 4; }));
+  const pid_t gone = pool.worker(pool.serving(1, 0)).introduction.processId;
+  pool.send(ipc::ClosePool{1});
+  EXPECT_TRUE(waitUntilDead(gone, milliseconds(1000)));
+  EXPECT_TRUE(pool.waitFor([&] { return pool.deaths() == 2; }));
+  EXPECT_EQ(pool.call(pool.serving(2, 0), "still here"), "still here");
+  pool.send(ipc::ClosePool{2});
+  EXPECT_TRUE(pool.waitFor([&] { return pool.deaths() == 4; }));
+  EXPECT_TRUE(pool.statistics().workers.empty());
+  pool.openPool(3, 1);
+  EXPECT_EQ(pool.call(pool.serving(3, 0), "again"), "again");
+}
+
+TEST(Pool, APoolMayBeClosedWhileItsWorkersAreBeingMade) {
+  PrivatePool pool;
+  pool.begin();
+  for (uint32_t number = 1; number <= 10; ++number) {
+    pool.send(ipc::OpenPool{number, 3});
+    pool.send(ipc::ClosePool{number});
+  }
+  pool.openPool(11, 2);
+  EXPECT_TRUE(pool.waitFor([&] { return pool.statistics().workers.size() == 3; }));
+}
+
+TEST(Pool, GrantsOutputSegmentsToTheClientAndTheWorkerUpToTheLimit) {
+  PrivatePool pool({"--output-arena-limit", "32MiB"});
+  pool.begin();
+  pool.openPool(1, 1);
+  const uint64_t epoch = pool.serving(1, 0);
+  pool.call(epoch, "!want 1000");
+  ASSERT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!segments") == "2:8388608;"; }));
+  ASSERT_EQ(pool.worker(epoch).segments.size(), 1u);
+  EXPECT_EQ(pool.worker(epoch).segments[0].segment, 2u);
+  EXPECT_EQ(pool.worker(epoch).segments[0].bytes, 8u << 20);
+  pool.call(epoch, "!want 40000000");
+  ASSERT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!segments")->size() > 20; }));
+  EXPECT_NE(pool.call(epoch, "!segments")->find("ISOPOOL_OUTPUT_ARENA_LIMIT"), std::string::npos);
+  EXPECT_EQ(pool.statistics().workers[0].outputBytes, 12u << 20);
+}
+
+TEST(Pool, AnIdleSupervisorDoesNothing) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 2);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  pool.statistics();
+  // Voluntary switches stand still while nothing happens: a condition that never comes true.
+  const auto switches = [&] {
+    std::string text;
+    std::ifstream file("/proc/" + std::to_string(pool.welcome().processId) + "/status");
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind("voluntary_ctxt_switches", 0) == 0) text = line;
+    }
+    return text;
+  };
+  const std::string before = switches();
+  EXPECT_FALSE(pool.waitFor([&] { return switches() != before; }, milliseconds(500)));
+}
+
+TEST(Pool, CountsItsSharedMemory) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 1);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  const ipc::Statistics statistics = pool.statistics();
+  EXPECT_GE(statistics.sharedBytes, 2u * (4u << 20));
+  EXPECT_EQ(statistics.restarts, 0u);
+  EXPECT_EQ(statistics.zygoteProcessId, pool.welcome().zygoteProcessId);
+}
+
+}  // namespace
+}  // namespace isopool::tests

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/supervisor/process_mark.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "ipc/fd.h"
+
+namespace isopool::tests {
+
+namespace {
+
+std::string nextVariable() {
+  static std::atomic<int> count{0};
+  return "ISOPOOL_TEST_MARK=" + std::to_string(::getpid()) + "-" + std::to_string(++count) + "-" +
+         std::to_string(Clock::now().time_since_epoch().count());
+}
+
+bool hasVariable(const std::filesystem::path& process, const std::string& variable) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string environment((std::istreambuf_iterator<char>(file)), {});
+  return environment.find(variable + '\0') != std::string::npos;
+}
+
+}  // namespace
+
+ProcessMark::ProcessMark() : variable_(nextVariable()) {}
+
+std::vector<pid_t> ProcessMark::processes() const {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (hasVariable(entry.path(), variable_)) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+bool ProcessMark::waitUntilNoneIsLeft(std::chrono::milliseconds patience) const {
+  const auto deadline = Clock::now() + patience;
+  for (;;) {
+    const std::vector<pid_t> left = processes();
+    if (left.empty()) return true;
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    if (time.count() <= 0 || !waitUntilDead(left.front(), time)) return processes().empty();
+  }
+}
+
+bool waitUntilDead(pid_t pid, std::chrono::milliseconds patience) {
+  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!pidfd.valid()) return true;
+  pollfd death{pidfd.get(), POLLIN, 0};
+  return ::poll(&death, 1, static_cast<int>(patience.count())) == 1;
+}
+
+size_t openDescriptors(pid_t pid) {
+  const std::filesystem::directory_iterator entries("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+}  // namespace isopool::tests

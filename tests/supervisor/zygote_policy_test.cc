@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/zygote_policy.h"
+
+#include <gtest/gtest.h>
+
+namespace isopool::supervisor {
+namespace {
+
+using Verdict = ZygotePolicy::Verdict;
+
+TEST(ZygotePolicy, GivesUpIfNoneWasEverReady) {
+  ZygotePolicy policy;
+  EXPECT_EQ(policy.lost({}).verdict, Verdict::kGiveUp);
+}
+
+TEST(ZygotePolicy, ReplacesOneThatServedAtOnce) {
+  ZygotePolicy policy;
+  policy.ready();
+  for (int i = 0; i < 20; ++i) {
+    policy.forked();
+    const auto decision = policy.lost({});
+    EXPECT_EQ(decision.verdict, Verdict::kRetry);
+    EXPECT_EQ(decision.delay, Milliseconds(0));
+  }
+  EXPECT_FALSE(policy.struggling());
+}
+
+TEST(ZygotePolicy, ReportsTheThirdInARowThatCameToNothingAndNeverGivesUp) {
+  ZygotePolicy policy;
+  policy.ready();
+  EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetry);
+  EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetry);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetryAndReport);
+  EXPECT_EQ(policy.lost({}).delay, Milliseconds(1000));
+  EXPECT_TRUE(policy.struggling());
+  policy.ready();
+  policy.forked();
+  EXPECT_FALSE(policy.struggling());
+}
+
+}  // namespace
+}  // namespace isopool::supervisor

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/supervisor/private_pool.h"
+
+namespace isopool::tests {
+namespace {
+
+TEST(Zygote, ThatCannotStartIsTheClientsToKnow) {
+  PrivatePool pool({}, "zygote-fails");
+  ASSERT_TRUE(pool.waitForEnd());
+  EXPECT_NE(pool.failure().value_or("").find("No module named 'torch'"), std::string::npos);
+  EXPECT_TRUE(pool.mark().waitUntilNoneIsLeft(milliseconds(1000)));
+}
+
+TEST(Zygote, ThatExitsIsToldWithItsExitCode) {
+  PrivatePool pool({}, "zygote-exits");
+  ASSERT_TRUE(pool.waitForEnd());
+  EXPECT_NE(pool.failure().value_or("").find("exited with code 7"), std::string::npos);
+}
+
+TEST(Zygote, ThatIsNeverReadyIsGivenUp) {
+  PrivatePool pool({"--zygote-timeout", "100ms"}, "zygote-silent");
+  ASSERT_TRUE(pool.waitForEnd());
+  EXPECT_NE(pool.failure().value_or("").find("ISOPOOL_ZYGOTE_TIMEOUT"), std::string::npos);
+}
+
+TEST(Zygote, ThatSendsNonsenseIsGivenUp) {
+  PrivatePool pool({}, "zygote-garbage");
+  ASSERT_TRUE(pool.waitForEnd());
+  EXPECT_NE(pool.failure().value_or("").find("nonsense"), std::string::npos);
+}
+
+TEST(Zygote, ThatDoesNotExistIsTold) {
+  PrivatePool pool({"--worker", "/nowhere/isopool-worker"});
+  ASSERT_TRUE(pool.waitForEnd());
+  EXPECT_NE(pool.failure().value_or("").find("/nowhere/isopool-worker"), std::string::npos);
+}
+
+TEST(Zygote, KilledIsReplacedWhileWorkersLiveOn) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 2);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  const uint64_t epoch = pool.serving(1, 0);
+  const pid_t first = pool.welcome().zygoteProcessId;
+  ::kill(first, SIGKILL);
+  EXPECT_EQ(pool.call(epoch, "alive"), "alive");
+  ASSERT_TRUE(pool.waitFor([&] {
+    const ipc::Statistics statistics = pool.statistics();
+    return statistics.zygoteRestarts == 1 && statistics.zygoteProcessId != first;
+  }));
+  EXPECT_EQ(pool.deaths(), 0u);
+  // The spare serves meanwhile; the next one comes from the new zygote.
+  pool.killAndReport(epoch);
+  ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != epoch; }));
+  EXPECT_NE(pool.waitForSpare(), 0u);
+}
+
+TEST(Zygote, KilledInTheMiddleOfForksIsReplacedAndTheForksAreAskedForAnew) {
+  PrivatePool pool;
+  pool.begin();
+  pool.setMode("first-fork-kills-zygote");
+  pool.openPool(1, 3);
+  const ipc::Statistics statistics = pool.statistics();
+  EXPECT_EQ(statistics.zygoteRestarts, 1u);
+  EXPECT_EQ(statistics.restarts, 0u) << "it is no slot's fault";
+  EXPECT_TRUE(pool.quarantines().empty());
+}
+
+TEST(Zygote, StoppedIsKilledAtTheNextForkThatItDoesNotAnswer) {
+  PrivatePool pool({"--fork-timeout", "200ms"});
+  pool.begin();
+  pool.openPool(1, 1);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  ::kill(pool.welcome().zygoteProcessId, SIGSTOP);
+  for (int round = 0; round < 2; ++round) {
+    const uint64_t victim = pool.serving(1, 0);
+    pool.killAndReport(victim);
+    ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != victim; }));
+  }
+  EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
+  EXPECT_NE(pool.waitForSpare(), 0u);
+}
+
+TEST(Zygote, ThatRefusesToForkHoldsTheSlotBackAndSaysSo) {
+  PrivatePool pool({"--restart-limit", "2"});
+  pool.begin();
+  pool.setMode("fork-fails");
+  pool.send(ipc::OpenPool{1, 1});
+  EXPECT_TRUE(pool.waitFor([&] { return pool.quarantines().size() == 1; }));
+}
+
+TEST(Zygote, ThatCannotBeReplacedIsNoMatterUntilAWorkerIsNeeded) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 2);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  pool.setMode("zygote-exits");
+  ::kill(pool.welcome().zygoteProcessId, SIGKILL);
+  ASSERT_TRUE(pool.waitFor([&] { return pool.statistics().zygoteRestarts >= 4; }));
+  EXPECT_FALSE(pool.failure());
+  EXPECT_TRUE(pool.quarantines().empty());
+  // The spare takes the first slot. For the second there is nobody, which is said; for the pool
+  // there is nobody any more after that, which ends it.
+  pool.killAndReport(pool.serving(1, 0));
+  pool.killAndReport(pool.serving(1, 1));
+  ASSERT_TRUE(pool.waitFor([&] { return !pool.quarantines().empty(); }));
+  EXPECT_NE(pool.quarantines()[0].text.find("exited with code 7"), std::string::npos);
+  EXPECT_FALSE(pool.failure());
+  pool.killAndReport(pool.serving(1, 0));
+  ASSERT_TRUE(pool.waitForEnd());
+  EXPECT_NE(pool.failure().value_or("").find("exited with code 7"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace isopool::tests

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/borrowed_storages.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "ipc/crash_point.h"
+#include "worker/channel_memory.h"
+#include "worker/forked_child.h"
+#include "worker/privatised_ranges.h"
+
+namespace isopool::worker {
+
+/// One borrowed storage. Its address is the context of the storage's data pointer.
+struct BorrowedRange {
+  std::shared_ptr<ChannelMemory> memory;
+  BorrowedRange* newer = nullptr;
+  BorrowedRange* older = nullptr;
+  std::byte* data = nullptr;
+  size_t bytes = 0;        ///< of the storage
+  size_t mappedBytes = 0;  ///< whole pages
+  uint64_t call = 0;
+  InputSegment* segment = nullptr;  ///< of an input; null: a block that came home
+  void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
+  ipc::Lease lease;                 ///< generation 0: none, or given back
+  ipc::Mapping window;              ///< holds data, if the pages at the proper address are private
+  bool privatised = false;
+};
+
+c10::Storage BorrowedStorages::makeStorage(std::unique_ptr<BorrowedRange> range, uint64_t bytes) {
+  BorrowedRange* context = range.release();
+  context->memory->borrowed.link(*context);
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+      c10::DataPtr(context->data, context, &BorrowedStorages::release,
+                   c10::Device(c10::DeviceType::CPU)),
+      // An input may be resized, as in one process: it then moves to memory of its own.
+      c10::GetCPUAllocator(), /*resizable=*/true));
+}
+
+c10::Storage BorrowedStorages::lent(const std::shared_ptr<ChannelMemory>& memory,
+                                    InputSegment& segment, uint64_t offset, uint64_t bytes,
+                                    ipc::Lease lease) {
+  auto range = std::make_unique<BorrowedRange>();
+  range->memory = memory;
+  range->segment = &segment;
+  range->data = segment.mapping.data() + offset;
+  range->bytes = bytes;
+  range->mappedBytes = ipc::roundUpToPages(bytes);
+  BorrowedStorages& self = memory->borrowed;
+  if (self.privatisedCount_.load(std::memory_order_relaxed) != 0 &&
+      self.overlapsPrivatised(range->data, range->mappedBytes)) {
+    range->window = ipc::mapShared(segment.object, offset, range->mappedBytes,
+                                   ipc::Access::kReadWrite, ipc::Prefault::kNo);
+    range->data = range->window.data();
+  }
+  range->lease = lease;
+  return makeStorage(std::move(range), bytes);
+}
+
+c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory, void* block,
+                                    uint64_t bytes) {
+  auto range = std::make_unique<BorrowedRange>();
+  range->memory = memory;
+  range->data = static_cast<std::byte*>(block);
+  range->bytes = bytes;
+  range->mappedBytes = ipc::roundUpToPages(bytes);
+  if (memory->output.isPrivatised(block)) {
+    range->window = memory->output.mapWindow(*memory->output.arena().locate(block));
+    range->data = range->window.data();
+  }
+  memory->output.addReference(block);
+  range->block = block;
+  return makeStorage(std::move(range), bytes);
+}
+
+void BorrowedStorages::link(BorrowedRange& range) {
+  range.call = call_;
+  std::lock_guard lock(mutex_);
+  range.older = newest_;
+  if (newest_ != nullptr) newest_->newer = &range;
+  newest_ = &range;
+}
+
+void BorrowedStorages::unlink(BorrowedRange& range) {
+  if (range.newer != nullptr) {
+    range.newer->older = range.older;
+  } else {
+    newest_ = range.older;
+  }
+  if (range.older != nullptr) range.older->newer = range.newer;
+}
+
+bool BorrowedStorages::overlapsPrivatised(const std::byte* data, size_t bytes) const {
+  auto& self = const_cast<BorrowedStorages&>(*this);
+  std::lock_guard lock(self.mutex_);
+  auto after = privatisedInputs_.lower_bound(data + bytes);
+  if (after == privatisedInputs_.begin()) return false;
+  const BorrowedRange& before = *std::prev(after)->second;
+  return before.data + before.mappedBytes > data;
+}
+
+bool BorrowedStorages::sharedWithOthers(const BorrowedRange& range) const {
+  for (const BorrowedRange* other = newest_; other != nullptr; other = other->older) {
+    if (other != &range && other->data < range.data + range.mappedBytes &&
+        range.data < other->data + other->mappedBytes) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
+  if (range.privatised || range.bytes == 0) return false;
+  if (range.window.valid()) {
+    if (!privatiseRange(range.data, range.mappedBytes)) return false;
+  } else if (sharedWithOthers(range)) {
+    return false;
+  } else if (range.block != nullptr) {
+    if (!memory.output.privatise(range.block, range.mappedBytes)) return false;
+  } else {
+    if (!privatiseRange(range.data, range.mappedBytes)) return false;
+    privatisedInputs_.emplace(range.data, &range);
+    privatisedCount_.store(privatisedInputs_.size(), std::memory_order_relaxed);
+  }
+  range.privatised = true;
+  if (range.lease.generation != 0) {
+    ipc::returnLease(memory.end.returns(), std::exchange(range.lease, {}));
+    ipc::reachCrashPoint(ipc::CrashPoint::kInputLeaseReturned);
+  }
+  if (range.window.valid() && range.block != nullptr) {
+    memory.output.dropReference(std::exchange(range.block, nullptr));
+  }
+  return true;
+}
+
+void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) {
+  std::lock_guard lock(mutex_);
+  for (BorrowedRange* range = newest_; range != nullptr && range->call == call_;
+       range = range->older) {
+    if (privatise(memory, *range)) copies.count(ipc::CopyReason::kKeptByModel, range->bytes);
+  }
+}
+
+void BorrowedStorages::release(void* context) {
+  // A forked child shares the pages and must give nothing back.
+  if (isForkedChild()) return;
+  std::unique_ptr<BorrowedRange> range(static_cast<BorrowedRange*>(context));
+  ChannelMemory& memory = *range->memory;
+  BorrowedStorages& self = memory.borrowed;
+  {
+    std::lock_guard lock(self.mutex_);
+    self.unlink(*range);
+    if (range->privatised && !range->window.valid() && range->segment != nullptr) {
+      self.privatisedInputs_.erase(range->data);
+      self.privatisedCount_.store(self.privatisedInputs_.size(), std::memory_order_relaxed);
+      if (!self.detached_) {
+        ipc::mapSharedAt(range->data, range->segment->object,
+                         static_cast<size_t>(range->data - range->segment->mapping.data()),
+                         range->mappedBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
+      }
+      forgetPrivatisedRange();
+    }
+  }
+  if (range->privatised && range->window.valid()) forgetPrivatisedRange();
+  if (range->lease.generation != 0) {
+    ipc::returnLease(memory.end.returns(), range->lease);
+    ipc::reachCrashPoint(ipc::CrashPoint::kInputLeaseReturned);
+  }
+  if (range->block != nullptr) {
+    if (range->privatised) {
+      memory.output.free(range->block);
+    } else {
+      memory.output.dropReference(range->block);
+    }
+  }
+}
+
+void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
+  std::lock_guard lock(mutex_);
+  detached_ = true;
+  // What stays alive, as disjoint ranges of the segments' address space.
+  std::map<std::byte*, std::byte*> alive;
+  for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
+    if (range->window.valid()) {
+      if (!range->privatised) range->privatised = privatiseRange(range->data, range->mappedBytes);
+    } else if (range->segment != nullptr && range->bytes > 0) {
+      std::byte*& end = alive[range->data];
+      end = std::max(end, range->data + range->mappedBytes);
+    }
+  }
+  // What is left shared of a segment would pin all its memory.
+  for (const auto& segment : memory.inputs.all()) {
+    if (segment == nullptr) continue;
+    std::byte* cursor = segment->mapping.data();
+    std::byte* const segmentEnd = cursor + segment->mapping.bytes();
+    const auto drop = [&](std::byte* to) {
+      if (cursor >= to) return;
+      ::mmap(cursor, static_cast<size_t>(to - cursor), PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    };
+    for (auto kept = alive.lower_bound(cursor); kept != alive.end() && kept->first < segmentEnd;
+         ++kept) {
+      drop(kept->first);
+      std::byte* const begin = std::max(cursor, kept->first);
+      if (kept->second > begin) {
+        ipc::privatisePages(begin, static_cast<size_t>(kept->second - begin));
+      }
+      cursor = std::max(cursor, kept->second);
+    }
+    drop(segmentEnd);
+    segment->object.close();
+  }
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "ipc/tensor/value_codec.h"
+#include "worker/channel.h"
+#include "worker/page_history.h"
+
+namespace isopool::worker {
+
+/// The storages that one call brought, so that its answer can name those that it gives back. Reused
+/// from call to call. The call loop's thread.
+class CallInputs {
+ public:
+  /// False if a record names a segment or package that is not mapped (yet).
+  static bool resolvable(const Channel& channel, const std::vector<ipc::StorageRecord>& records);
+
+  /// Checks the reader's records and gives it a storage for each. Throws Refusal.
+  void resolve(Channel& channel, ipc::PayloadReader& reader);
+  void clear() { inputs_.clear(); }
+
+  /// The index of the record that `storage` was made for, if the client shall get its own back.
+  std::optional<size_t> echoOf(const c10::Storage& storage, const PageHistory& history) const;
+
+ private:
+  struct Input {
+    const c10::StorageImpl* impl;
+    const void* data;
+    size_t bytes;
+    ipc::StorageKind kind;
+  };
+  static c10::Storage makeStorage(Channel& channel, const ipc::StorageRecord& record);
+
+  std::vector<Input> inputs_;
+};
+
+}  // namespace isopool::worker

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/call_loop.h"
+
+#include <Python.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "ipc/crash_point.h"
+#include "worker/isopool_module.h"
+#include "worker/last_words.h"
+
+namespace isopool::worker {
+
+namespace {
+
+/// Lets other Python threads run while it lives.
+class ReleasedGil {
+ public:
+  ReleasedGil() : state_(PyEval_SaveThread()) {}
+  ~ReleasedGil() { PyEval_RestoreThread(state_); }
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// Without a supervisor nobody would account for us. No destructors, no atexit: the memory is shared
+// by name with nobody, and a finalizer may hang.
+[[noreturn]] void leave() { ::_exit(0); }
+
+// A message that the supervisor sent and that can't be obeyed: the worker is of no use to anybody
+// without what it brought, and a fresh one may do better.
+[[noreturn]] void giveUp(const std::string& why) {
+  complain("isopool worker: " + why + "\n");
+  ::_exit(70);
+}
+
+const ipc::Fd& requireObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal seal,
+                             const char* what) {
+  if (index >= frame.descriptors.size() ||
+      !ipc::memoryObjectHas(frame.descriptors[index], bytes, seal)) {
+    giveUp(std::string("was sent ") + what + " without the size or the seals that it must have");
+  }
+  return frame.descriptors[index];
+}
+
+}  // namespace
+
+CallLoop::CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
+                   RoutedBlocks& blocks)
+    : epoch_(epoch),
+      control_(std::move(control)),
+      bellMapping_(std::move(bell)),
+      bell_(*reinterpret_cast<const ipc::SharedWord<uint32_t>*>(bellMapping_.data())),
+      blocks_(blocks),
+      runner_(*this, copies_) {
+  setIsopoolModuleWorker(epoch_, copies_);
+}
+
+void CallLoop::run() {
+  control_.send(ipc::WorkerReady{epoch_.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerReady);
+  // What came before the bell was looked at for the first time.
+  readMessages();
+  for (;;) {
+    if (bellRung()) readMessages();
+    bool served = false;
+    // By index: a call may wait for a message that attaches a further channel.
+    for (size_t i = 0; i < channels_.size(); ++i) {
+      if (!channels_[i]->detached) served = runner_.serveOne(*channels_[i]) || served;
+    }
+    dropDetachedChannels();
+    if (!served) waitForWork();
+  }
+}
+
+bool CallLoop::bellRung() const noexcept {
+  return bell_.load(std::memory_order_acquire) != seenBell_;
+}
+
+bool CallLoop::anythingToDo() const noexcept {
+  if (bellRung()) return true;
+  return std::any_of(channels_.begin(), channels_.end(),
+                     [](const auto& channel) { return channel->memory->end.callReady(); });
+}
+
+void CallLoop::waitForWork() {
+  const int64_t begin = ipc::monotonicNow();
+  int64_t allowance = 0;
+  for (const auto& channel : channels_) {
+    allowance = std::max(allowance, channel->memory->end.spinAllowance());
+  }
+  if (!ipc::spinUntil([this] { return anythingToDo(); },
+                      std::min(allowance, spinBudget_.nanoseconds()))) {
+    for (const auto& channel : channels_) channel->memory->end.announceSleep();
+    // Partner: a client that publishes after this sees that we sleep; before, we see its call.
+    if (!anythingToDo()) {
+      watches_.clear();
+      watches_.push_back({&bell_, seenBell_});
+      for (const auto& channel : channels_) {
+        const auto [word, expected] = channel->memory->end.watch();
+        if (watches_.size() < ipc::kMaxFutexWatches) watches_.push_back({word, expected});
+      }
+      const ReleasedGil released;
+      ipc::futexWait(watches_, std::nullopt);
+    }
+    for (const auto& channel : channels_) channel->memory->end.withdrawSleep();
+  }
+  spinBudget_.waited(ipc::monotonicNow() - begin);
+}
+
+void CallLoop::dropDetachedChannels() {
+  const auto detached = [](const auto& channel) { return channel->detached; };
+  if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
+  for (auto& channel : channels_) {
+    if (!channel->detached) continue;
+    channel->handles.clear();
+    channel->objects.clear();
+    channel->packages.clear();
+    // An importer and its modules hold each other.
+    PyGC_Collect();
+    channel->memory->borrowed.detach(*channel->memory);
+    channel->memory->output.detach();
+    ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
+    remains_.push_back(std::move(channel->memory));
+  }
+  channels_.erase(std::remove_if(channels_.begin(), channels_.end(), detached), channels_.end());
+  const auto gone = [&](const std::shared_ptr<ChannelMemory>& memory) {
+    if (!memory->output.empty()) return false;
+    blocks_.remove(memory->output);
+    return true;  // borrowed storages hold it as long as they live
+  };
+  remains_.erase(std::remove_if(remains_.begin(), remains_.end(), gone), remains_.end());
+}
+
+// ---- the supervisor ---------------------------------------------------------------------------
+
+bool CallLoop::readMessages() {
+  bool any = false;
+  seenBell_ = bell_.load(std::memory_order_acquire);
+  try {
+    for (;;) {
+      const ipc::ReceiveResult result = control_.receive();
+      while (auto frame = control_.next()) {
+        obey(*frame);
+        any = true;
+      }
+      if (result == ipc::ReceiveResult::kPeerGone) leave();
+      if (result == ipc::ReceiveResult::kWouldBlock) return any;
+    }
+  } catch (const std::exception& error) {
+    giveUp(error.what());
+  }
+}
+
+bool CallLoop::waitForMessage(int64_t deadline) {
+  for (;;) {
+    if (readMessages()) return true;
+    const int64_t left = deadline - ipc::monotonicNow();
+    if (left <= 0) return false;
+    const ReleasedGil released;
+    control_.waitReadable(std::chrono::milliseconds(left / 1'000'000 + 1));
+  }
+}
+
+void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
+  try {
+    const auto result =
+        control_.send(ipc::RequestOutputSegment{client, bytes}, {}, std::chrono::milliseconds(0));
+    // A frame cut in the middle would spoil all that follow.
+    if (result != ipc::SendResult::kSent) giveUp("the supervisor does not read its messages");
+    ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentRequested);
+  } catch (const std::exception& error) {
+    giveUp(error.what());
+  }
+}
+
+Channel* CallLoop::find(uint64_t client) const noexcept {
+  for (const auto& channel : channels_) {
+    if (channel->memory->client == client && !channel->detached) return channel.get();
+  }
+  return nullptr;
+}
+
+void CallLoop::obey(ipc::Frame& frame) {
+  switch (frame.type) {
+    case ipc::MessageType::kAttachChannel:
+      return attachChannel(frame);
+    case ipc::MessageType::kDetachChannel:
+      if (Channel* channel = find(ipc::decodeMessage<ipc::DetachChannel>(frame).client)) {
+        channel->detached = true;
+      }
+      return;
+    case ipc::MessageType::kMapInputSegment:
+      return mapInputSegment(frame);
+    case ipc::MessageType::kMapPackage:
+      return mapPackage(frame);
+    case ipc::MessageType::kUnmapPackage: {
+      const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
+      if (Channel* channel = find(message.client)) {
+        channel->packages.remove(ipc::PackageId(message.package));
+      }
+      return;
+    }
+    case ipc::MessageType::kAddOutputSegment:
+      return addOutputSegment(frame);
+    case ipc::MessageType::kRefuseOutputSegment:
+      if (Channel* channel = find(ipc::decodeMessage<ipc::RefuseOutputSegment>(frame).client)) {
+        channel->memory->output.segmentRefused();
+      }
+      return;
+    default:
+      giveUp("was sent a message of type " + std::to_string(static_cast<uint32_t>(frame.type)) +
+             ", which is none for a worker");
+  }
+}
+
+void CallLoop::attachChannel(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::AttachChannel>(frame);
+  const ipc::Fd& clientControl = requireObject(frame, 0, ipc::kClientControlBytes,
+                                               ipc::Seal::kSingleWriter, "a client's control segment");
+  const ipc::Fd& ownControl = requireObject(frame, 1, ipc::kWorkerControlBytes,
+                                            ipc::Seal::kFixedSize, "its control segment");
+  requireObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment");
+  ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
+                                    ipc::Access::kReadWrite, ipc::Prefault::kYes);
+  ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
+  ipc::Mapping client = ipc::mapShared(clientControl, 0, ipc::kClientControlBytes,
+                                       ipc::Access::kReadOnly, ipc::Prefault::kYes);
+  auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
+      message.client, epoch_, std::move(own), std::move(client), *this));
+  ChannelMemory& memory = *channel->memory;
+  if (!memory.end.headerValid()) giveUp("was sent a control segment of another layout or epoch");
+  memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]),
+                           message.outputBytes);
+  const auto space = memory.output.arena().addressSpace();
+  if (!blocks_.add(memory.output, space.data(), space.data() + space.size())) {
+    giveUp("has served as many clients as one worker can");
+  }
+  channels_.push_back(std::move(channel));
+  memory.end.attach();
+  control_.send(ipc::ChannelAttached{message.client});
+}
+
+void CallLoop::mapInputSegment(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::MapInputSegment>(frame);
+  Channel* channel = find(message.client);
+  if (channel == nullptr) return;
+  requireObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an input segment");
+  if (message.segment == 0 || message.segment >= kMaxInputSegments) {
+    giveUp("was sent an input segment with an impossible number");
+  }
+  channel->memory->inputs.add(ipc::SegmentId(message.segment), std::move(frame.descriptors[0]),
+                              message.bytes);
+}
+
+void CallLoop::mapPackage(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::MapPackage>(frame);
+  Channel* channel = find(message.client);
+  if (channel == nullptr) return;
+  requireObject(frame, 0, message.bytes, ipc::Seal::kReadOnly, "a package");
+  channel->packages.add(std::make_unique<Package>(ipc::PackageId(message.package), message.name,
+                                                  std::move(frame.descriptors[0]), message.bytes));
+}
+
+void CallLoop::addOutputSegment(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::AddOutputSegment>(frame);
+  Channel* channel = find(message.client);
+  if (channel == nullptr) return;
+  requireObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment");
+  channel->memory->output.addSegment(ipc::SegmentId(message.segment),
+                                     std::move(frame.descriptors[0]), message.bytes);
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ipc/channel/futex.h"
+#include "ipc/channel/spin.h"
+#include "ipc/control/frame.h"
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+#include "worker/call_runner.h"
+#include "worker/channel.h"
+#include "worker/control_plane.h"
+#include "worker/copy_counts.h"
+#include "worker/routed_blocks.h"
+
+namespace isopool::worker {
+
+/// A worker's whole life after its first acts: serves its channels in turn, call by call, sleeps
+/// without a time-out when there is nothing to do, obeys the supervisor. Runs on the worker's main
+/// thread, which holds the GIL except while it sleeps, and the life word of every channel.
+class CallLoop final : public ControlPlane {
+ public:
+  /// `bell` is the supervisor's word, mapped read-only. `blocks` is immortal.
+  CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, RoutedBlocks& blocks);
+
+  /// Returns never: ends the process when the supervisor is gone.
+  [[noreturn]] void run();
+
+  bool waitForMessage(int64_t deadline) override;
+  void requestOutputSegment(uint64_t client, size_t bytes) noexcept override;
+
+ private:
+  bool bellRung() const noexcept;
+  bool anythingToDo() const noexcept;
+  bool readMessages();
+  void obey(ipc::Frame& frame);
+  void attachChannel(ipc::Frame& frame);
+  void mapInputSegment(ipc::Frame& frame);
+  void mapPackage(ipc::Frame& frame);
+  void addOutputSegment(ipc::Frame& frame);
+  Channel* find(uint64_t client) const noexcept;
+
+  void waitForWork();
+  void dropDetachedChannels();
+
+  const ipc::Epoch epoch_;
+  ipc::ControlSocket control_;
+  const ipc::Mapping bellMapping_;
+  const ipc::SharedWord<uint32_t>& bell_;
+  uint32_t seenBell_ = 0;
+  RoutedBlocks& blocks_;
+
+  CopyCounts copies_;
+  CallRunner runner_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  /// Of clients that are gone: some of their tensors live on.
+  std::vector<std::shared_ptr<ChannelMemory>> remains_;
+
+  ipc::SpinBudget spinBudget_;
+  std::vector<ipc::FutexWatch> watches_;
+};
+
+}  // namespace isopool::worker

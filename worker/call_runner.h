@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ipc/channel/worker_end.h"
+#include "ipc/tensor/value_codec.h"
+#include "worker/call_inputs.h"
+#include "worker/channel.h"
+#include "worker/control_plane.h"
+#include "worker/copy_counts.h"
+#include "worker/result_export.h"
+
+namespace isopool::worker {
+
+/// Takes one call from a channel, does what it asks in Python, and answers: the whole life of a call
+/// in this worker. One object serves all channels in turn; its buffers are reused. The call loop's
+/// thread, with the GIL.
+class CallRunner {
+ public:
+  /// `copies` counts for the life of the worker.
+  CallRunner(ControlPlane& control, CopyCounts& copies);
+
+  /// Serves the oldest call; false if there is none.
+  bool serveOne(Channel& channel);
+
+ private:
+  class Arguments;
+
+  void run(Channel& channel);
+  std::span<const std::byte> payload(Channel& channel);
+  void perform(Channel& channel);
+
+  // Operations.
+  void assumeSlot();
+  void findModules(Channel& channel);
+  void extendPath();
+  void defineObject(Channel& channel);
+  void callObject(Channel& channel);
+  void packageHandle(Channel& channel);
+  void global(Channel& channel);
+  void attribute(Channel& channel);
+  void callHandle(Channel& channel);
+
+  PyObject* object(const Channel& channel, size_t index) const;
+  PyObject* handle(const Channel& channel, size_t index) const;
+  Package& package(Channel& channel, size_t index);
+  PyRef argument(const Channel& channel, const msgpack::object& object) const;
+  PyRef text(size_t index) const;
+  PyRef call(Channel& channel, PyObject* callable, size_t argumentsIndex);
+  ipc::HandleId newHandle(size_t index) const { return ipc::HandleId(reader_->integer(index)); }
+
+  // Answers. Each is the last thing of its call.
+  void answerNothing(Channel& channel);
+  void answerTruth(Channel& channel, bool truth);
+  void answerValue(Channel& channel, const at::IValue& value);
+  void answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep);
+  void answerPythonError(Channel& channel, OutputBlocks::Keep keep);
+  void refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason);
+  void finishValue(Channel& channel, OutputBlocks::Keep keep);
+  void publish(Channel& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
+
+  void dropInputs();
+  void settleKept(Channel& channel, OutputBlocks::Keep keep);
+  template <typename Ready>
+  bool awaitSupervisor(Ready ready);
+
+  ControlPlane& control_;
+  CopyCounts& totalCopies_;
+  PageHistory history_;
+
+  ipc::ReceivedCall received_;
+  bool answered_ = false;
+  std::vector<std::byte> blob_;
+  std::optional<ipc::PayloadReader> reader_;
+  CallInputs inputs_;
+  CopyCounts copies_;
+  std::vector<PyObject*> stack_;
+  ipc::PayloadWriter writer_;
+  ResultExport export_;
+};
+
+}  // namespace isopool::worker

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "ipc/ids.h"
+#include "worker/channel_memory.h"
+#include "worker/object_table.h"
+#include "worker/package_store.h"
+
+namespace isopool::worker {
+
+/// All that this worker has of one client. The call loop's thread, with the GIL.
+struct Channel {
+  explicit Channel(std::shared_ptr<ChannelMemory> shared) : memory(std::move(shared)) {}
+
+  std::shared_ptr<ChannelMemory> memory;
+  PackageStore packages;
+  ObjectTable<ipc::ObjectId> objects;
+  ObjectTable<ipc::HandleId> handles;
+
+  /// Answers too long for their slot, each in a block until the client has consumed it.
+  struct Blob {
+    uint32_t completion;  ///< counts as WorkerEnd::completionsConsumed()
+    void* block;
+  };
+  std::deque<Blob> blobs;
+
+  /// The client is gone, or broke the protocol: no call of it is served any more.
+  bool detached = false;
+};
+
+}  // namespace isopool::worker

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "worker/output_blocks.h"
+
+namespace isopool::worker {
+
+/// The supervisor as a running call may need it. The call loop's thread, with the GIL held.
+class ControlPlane : public SegmentRequester {
+ public:
+  /// Waits until at least one message came, and obeys those that did; false if none came before
+  /// `deadline` (monotonicNow()). The GIL is released meanwhile. A channel that is detached by one is
+  /// only marked. Does not return if the supervisor is gone.
+  virtual bool waitForMessage(int64_t deadline) = 0;
+};
+
+}  // namespace isopool::worker

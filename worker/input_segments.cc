@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/input_segments.h"
+
+#include <utility>
+
+namespace isopool::worker {
+
+void InputSegments::add(ipc::SegmentId id, ipc::Fd object, size_t bytes) {
+  if (id.value >= byId_.size()) byId_.resize(id.value + 1);
+  auto segment = std::make_unique<InputSegment>();
+  segment->id = id;
+  segment->mapping =
+      ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
+  segment->object = std::move(object);
+  byId_[id.value] = std::move(segment);
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::worker {
+
+/// One segment of a client's input arena, mapped writable: in-place operations on an input reach the
+/// caller, as they do in one process.
+struct InputSegment {
+  ipc::SegmentId id;
+  ipc::Fd object;
+  ipc::Mapping mapping;
+};
+
+/// The segments of one client's input arena. The call loop's thread.
+class InputSegments {
+ public:
+  /// Throws SystemCallError.
+  void add(ipc::SegmentId id, ipc::Fd object, size_t bytes);
+  /// Null if the segment is not mapped.
+  InputSegment* find(ipc::SegmentId id) const noexcept {
+    return id.value < byId_.size() ? byId_[id.value].get() : nullptr;
+  }
+  const std::vector<std::unique_ptr<InputSegment>>& all() const noexcept { return byId_; }
+
+ private:
+  std::vector<std::unique_ptr<InputSegment>> byId_;  // clients count from 1; unmapped ones are null
+};
+
+/// No client has as many; a larger number is a mistake or malice.
+inline constexpr uint32_t kMaxInputSegments = 1u << 20;
+
+}  // namespace isopool::worker

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/isopool_module.h"
+
+#include <array>
+
+#include "ipc/crash_point.h"
+#include "worker/embedded_modules.h"
+#include "worker/forked_child.h"
+#include "worker/last_words.h"
+#include "worker/package_store.h"
+#include "worker/python_values.h"
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr const char* kPackageCapsule = "isopool.package";
+using MappingOwner = std::shared_ptr<const ipc::Mapping>;
+
+ipc::Epoch workerEpoch;
+const CopyCounts* workerCopies = nullptr;
+
+constexpr std::array<const char*, CopyCounts::kReasons> kReasonNames = [] {
+  std::array<const char*, CopyCounts::kReasons> names{};
+  const auto name = [&](ipc::CopyReason reason, const char* text) {
+    names[static_cast<size_t>(reason)] = text;
+  };
+  name(ipc::CopyReason::kInputOutsideSharedMemory, "input_outside_shared_memory");
+  name(ipc::CopyReason::kInputInline, "input_inline");
+  name(ipc::CopyReason::kInputOfOtherWorker, "input_of_other_worker");
+  name(ipc::CopyReason::kResultOutsideSharedMemory, "result_outside_shared_memory");
+  name(ipc::CopyReason::kResultInline, "result_inline");
+  name(ipc::CopyReason::kKeptByModel, "kept_by_model");
+  name(ipc::CopyReason::kNoLease, "no_lease");
+  name(ipc::CopyReason::kPackageWritten, "package_written");
+  return names;
+}();
+
+// False, with an error set, in a child that user code forked.
+bool alive() {
+  if (!isForkedChild()) return true;
+  PyErr_SetString(PyExc_RuntimeError,
+                  "this process was forked from an isopool worker: the pool can't be used in it");
+  return false;
+}
+
+PyObject* embeddedSources(PyObject*, PyObject*) {
+  PyRef list = PyRef::steal(PyList_New(0));
+  for (const EmbeddedModule& module : embeddedModules()) {
+    const PyRef pair = PyRef::steal(Py_BuildValue("(ss)", module.name, module.text));
+    if (!pair || PyList_Append(list.get(), pair.get()) != 0) return nullptr;
+  }
+  return list.release();
+}
+
+PyObject* sayLastWordsFromPython(PyObject*, PyObject* data) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0) return nullptr;
+  // A forked child's words are not this worker's, but nobody else would tell them.
+  sayLastWords({static_cast<const char*>(view.buf), static_cast<size_t>(view.len)});
+  PyBuffer_Release(&view);
+  Py_RETURN_NONE;
+}
+
+PyObject* epoch(PyObject*, PyObject*) {
+  if (!alive()) return nullptr;
+  return PyLong_FromUnsignedLongLong(workerEpoch.value);
+}
+
+PyObject* copyCounters(PyObject*, PyObject*) {
+  if (!alive()) return nullptr;
+  PyRef counters = PyRef::steal(PyDict_New());
+  for (size_t i = 0; i < kReasonNames.size(); ++i) {
+    const uint64_t bytes = workerCopies == nullptr ? 0 : workerCopies->of(i);
+    const PyRef number = PyRef::steal(PyLong_FromUnsignedLongLong(bytes));
+    if (!number || kReasonNames[i] == nullptr ||
+        PyDict_SetItemString(counters.get(), kReasonNames[i], number.get()) != 0) {
+      return nullptr;
+    }
+  }
+  return counters.release();
+}
+
+PyObject* armCrashPointFromPython(PyObject*, PyObject* arguments) {
+  if (!alive()) return nullptr;
+  const char* name = nullptr;
+  unsigned nth = 1;
+  if (PyArg_ParseTuple(arguments, "s|I", &name, &nth) == 0) return nullptr;
+  const auto point = ipc::crashPointFromName(name);
+  if (!point) return PyErr_Format(PyExc_ValueError, "no crash point is called %s", name);
+  return PyBool_FromLong(ipc::armCrashPoint(*point, nth) ? 1 : 0);
+}
+
+PyObject* packageTensor(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  unsigned long long offset = 0;
+  long long elements = 0;
+  PyObject* dtype = nullptr;
+  if (PyArg_ParseTuple(arguments, "OKLO", &capsule, &offset, &elements, &dtype) == 0) {
+    return nullptr;
+  }
+  const auto* mapping = static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kPackageCapsule));
+  if (mapping == nullptr) return nullptr;
+  const size_t itemBytes = elementBytes(dtype);
+  uint64_t bytes = 0;
+  if (itemBytes == 0 || elements <= 0 ||
+      __builtin_mul_overflow(static_cast<uint64_t>(elements), itemBytes, &bytes) ||
+      offset > (*mapping)->bytes() || bytes > (*mapping)->bytes() - offset) {
+    return PyErr_Format(PyExc_ValueError, "a stored tensor reaches beyond its package");
+  }
+  return tensorOver(packageStorage(*mapping, offset, bytes), dtype, elements).release();
+}
+
+// The package's local header of a record at `offset`: [signature, compression method].
+PyObject* packageHeader(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  unsigned long long offset = 0;
+  if (PyArg_ParseTuple(arguments, "OK", &capsule, &offset) == 0) return nullptr;
+  const auto* mapping = static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kPackageCapsule));
+  if (mapping == nullptr) return nullptr;
+  constexpr size_t kHeaderBytes = 30;
+  if (offset > (*mapping)->bytes() || (*mapping)->bytes() - offset < kHeaderBytes) {
+    return PyErr_Format(PyExc_ValueError, "a record lies beyond its package");
+  }
+  return PyBytes_FromStringAndSize(
+      reinterpret_cast<const char*>((*mapping)->data() + offset), kHeaderBytes);
+}
+
+void releaseCapsule(PyObject* capsule) {
+  delete static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kPackageCapsule));
+}
+
+std::array<PyMethodDef, 8> methods = {{
+    {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
+    {"say_last_words", &sayLastWordsFromPython, METH_O, "Keeps bytes for this worker's obituary."},
+    {"epoch", &epoch, METH_NOARGS, "The number of this worker's life; no other life has it."},
+    {"copy_counters", &copyCounters, METH_NOARGS,
+     "Bytes of tensors that this worker copied, by reason."},
+    {"arm_crash_point", &armCrashPointFromPython, METH_VARARGS,
+     "arm_crash_point(name, nth=1): dies there. False if crash points are not compiled in."},
+    {"package_tensor", &packageTensor, METH_VARARGS,
+     "package_tensor(package, offset, numel, dtype): a tensor over a package's private mapping."},
+    {"package_header", &packageHeader, METH_VARARGS,
+     "package_header(package, offset): 30 bytes, the local header of a record."},
+    {nullptr, nullptr, 0, nullptr},
+}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT,
+                          "_isopool",
+                          "The isopool worker that this Python runs in.",
+                          -1,
+                          methods.data(),
+                          nullptr,
+                          nullptr,
+                          nullptr,
+                          nullptr};
+
+}  // namespace
+
+PyObject* createIsopoolModule() { return PyModule_Create(&definition); }
+
+void setIsopoolModuleWorker(ipc::Epoch epochOfWorker, const CopyCounts& copies) {
+  workerEpoch = epochOfWorker;
+  workerCopies = &copies;
+}
+
+PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping) {
+  auto owner = std::make_unique<MappingOwner>(std::move(mapping));
+  PyRef capsule = PyRef::steal(PyCapsule_New(owner.get(), kPackageCapsule, &releaseCapsule));
+  if (capsule) [[maybe_unused]] auto* taken = owner.release();
+  return capsule;
+}
+
+}  // namespace isopool::worker

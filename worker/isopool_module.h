@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+#include "worker/copy_counts.h"
+#include "worker/py_ref.h"
+
+namespace isopool::worker {
+
+/// Makes the built-in module `_isopool`: what our own Python, tests and curious users may ask of the
+/// runtime. In a child that user code forked every function raises RuntimeError.
+PyObject* createIsopoolModule();
+
+/// From now on the module speaks for this worker. `copies` must live as long as the process.
+void setIsopoolModuleWorker(ipc::Epoch epoch, const CopyCounts& copies);
+
+/// A package's mapping as Python hands it back to package_tensor(); null with an error set.
+PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping);
+
+}  // namespace isopool::worker

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+namespace isopool::worker {
+
+/// Ties this process's group to the holder of a pipe's only write end: when that end is closed, by
+/// whatever death, the kernel sends SIGKILL to the whole group, stopped processes included. If it is
+/// closed already, this call kills the group. `pipe` is the read end and stays open; the setting
+/// belongs to the open file, so no other process may use the same one. Throws SystemCallError.
+void armLifeline(int pipe);
+
+}  // namespace isopool::worker

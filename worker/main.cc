@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// isopool-worker: the process that workers are forked from, and those workers. Started by isopoold,
+// never by hand. Refuses to do anything else.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "worker/zygote.h"
+
+namespace {
+
+constexpr const char* kHelp =
+    "usage: isopool-worker --zygote --control-fd N --lifeline-fd N\n"
+    "\n"
+    "Part of isopool; started by its supervisor (isopoold). Imports torch once and then forks the\n"
+    "workers that models run in.\n"
+    "\n"
+    "  --control-fd N   Unix stream socket to the supervisor\n"
+    "  --lifeline-fd N  read end of a pipe whose write end only the supervisor holds\n"
+    "\n"
+    "environment:\n"
+    "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built for: " ISOPOOL_PYTHON_EXECUTABLE
+    ")\n"
+    "  ISOPOOL_PRELOAD_MODULES    modules to import before the first fork, comma separated\n"
+    "  ISOPOOL_CORE_DUMPS         1: a crashed worker leaves a core dump\n"
+    "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n";
+
+struct Options {
+  bool zygote = false;
+  int controlFd = -1;
+  int lifelineFd = -1;
+};
+
+int descriptorFrom(const char* text) {
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *text == '\0' || *end != '\0' || value < 0 ? -1 : static_cast<int>(value);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const bool hasValue = i + 1 < argc;
+    if (std::strcmp(argv[i], "--help") == 0) {
+      std::fputs(kHelp, stdout);
+      return 0;
+    }
+    if (std::strcmp(argv[i], "--zygote") == 0) {
+      options.zygote = true;
+    } else if (std::strcmp(argv[i], "--control-fd") == 0 && hasValue) {
+      options.controlFd = descriptorFrom(argv[++i]);
+    } else if (std::strcmp(argv[i], "--lifeline-fd") == 0 && hasValue) {
+      options.lifelineFd = descriptorFrom(argv[++i]);
+    } else {
+      std::fprintf(stderr, "isopool-worker: unknown argument %s\n%s", argv[i], kHelp);
+      return 64;
+    }
+  }
+  if (!options.zygote || options.controlFd < 0 || options.lifelineFd < 0) {
+    std::fprintf(stderr, "isopool-worker: isopoold starts this program\n%s", kHelp);
+    return 64;
+  }
+  try {
+    isopool::worker::Zygote zygote{isopool::ipc::Fd(options.controlFd),
+                                   isopool::ipc::Fd(options.lifelineFd)};
+    const int status = zygote.run();
+    std::_Exit(status);  // finalizing an interpreter that has torch in it may crash
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "isopool-worker: %s\n", error.what());
+    std::_Exit(1);
+  }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/output_blocks.h"
+
+#include <algorithm>
+
+#include "ipc/channel/futex.h"
+#include "ipc/crash_point.h"
+#include "worker/forked_child.h"
+#include "worker/privatised_ranges.h"
+
+namespace isopool::worker {
+
+namespace {
+
+// Address space only; memory comes with the segments.
+constexpr size_t kReservedBytes = size_t{64} << 30;
+// After the supervisor refused, a miss asks again only after this long.
+constexpr int64_t kRefusalLasts = 100'000'000;  // ns
+
+}  // namespace
+
+OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns,
+                           SegmentRequester& requester)
+    : client_(client), requester_(requester), arena_(kReservedBytes), leases_(peerReturns) {}
+
+OutputBlocks::~OutputBlocks() = default;
+
+bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes) {
+  requestedBytes_ = 0;
+  ipc::Fd forWindows = object.duplicate();
+  if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) return false;
+  objects_.emplace_back(segment, std::move(forWindows));
+  return true;
+}
+
+void OutputBlocks::segmentRefused() {
+  requestedBytes_ = 0;
+  askAgainAt_ = ipc::monotonicNow() + kRefusalLasts;
+}
+
+void* OutputBlocks::allocateBlock(size_t bytes) noexcept {
+  if (isForkedChild()) return nullptr;
+  void* block = arena_.allocate(bytes);
+  if (block == nullptr) {
+    wantRoom(bytes);
+    return nullptr;
+  }
+  allocatedInCall_.push_back(block);
+  return block;
+}
+
+void* OutputBlocks::allocateUnnoted(size_t bytes) noexcept { return arena_.allocate(bytes); }
+
+void OutputBlocks::wantRoom(size_t bytes) noexcept {
+  if (requestedBytes_ != 0) return;
+  if (askAgainAt_ != 0 && ipc::monotonicNow() < askAgainAt_) return;
+  requestedBytes_ = ipc::roundUpToPages(bytes);
+  requester_.requestOutputSegment(client_, requestedBytes_);
+}
+
+std::optional<ipc::Lease> OutputBlocks::lend(void* block) {
+  const auto lease = leases_.lend(block);
+  if (!lease) return std::nullopt;
+  arena_.addReference(block);
+  lentInCall_.push_back({block, *lease});
+  return lease;
+}
+
+std::optional<ipc::Lease> OutputBlocks::lendOwned(void* block) {
+  const auto lease = leases_.lend(block);
+  if (lease) lentInCall_.push_back({block, *lease});
+  return lease;
+}
+
+void OutputBlocks::cancelLeases() {
+  for (const Lent& lent : lentInCall_) {
+    if (leases_.cancel(lent.lease)) arena_.dropReference(lent.block);
+  }
+  lentInCall_.clear();
+}
+
+void OutputBlocks::collectReturned() noexcept {
+  leases_.collect([this](const void* block) { arena_.dropReference(block); });
+}
+
+uint32_t OutputBlocks::leasesOf(const void* block) const noexcept {
+  // A block of this call can only have leases of this call; one of an earlier call may have more.
+  const bool allocatedNow = std::find(allocatedInCall_.rbegin(), allocatedInCall_.rend(), block) !=
+                            allocatedInCall_.rend();
+  if (!allocatedNow) return leases_.leasesOf(block);
+  uint32_t count = 0;
+  for (const Lent& lent : lentInCall_) count += lent.block == block ? 1 : 0;
+  return count;
+}
+
+bool OutputBlocks::privatiseIfKept(void* block, uint32_t leases) noexcept {
+  std::lock_guard lock(mutex_);
+  if (arena_.references(block) <= leases || privatised_.count(block) != 0) return false;
+  const auto location = arena_.locate(block);
+  if (!location || !privatiseRange(block, location->bytes)) return false;
+  privatised_.insert(block);
+  privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+void OutputBlocks::privatiseKept(Keep keep, CopyCounts& copies) {
+  const auto visit = [&](void* block) {
+    // Most blocks are gone by now: that is seen without a further lock.
+    if (arena_.references(block) == 0) return;
+    if (privatiseIfKept(block, leasesOf(block))) {
+      copies.count(ipc::CopyReason::kKeptByModel, arena_.locate(block)->bytes);
+    }
+  };
+  for (const Lent& lent : lentInCall_) visit(lent.block);
+  if (keep == Keep::kNothing) {
+    for (void* block : allocatedInCall_) visit(block);
+  }
+}
+
+void OutputBlocks::endCall() {
+  allocatedInCall_.clear();
+  lentInCall_.clear();
+}
+
+bool OutputBlocks::isPrivatised(const void* block) const noexcept {
+  if (privatisedCount_.load(std::memory_order_relaxed) == 0) return false;
+  std::lock_guard lock(mutex_);
+  return privatised_.count(block) != 0;
+}
+
+ipc::Mapping OutputBlocks::mapWindow(const ipc::BlockLocation& block) const {
+  for (const auto& [segment, object] : objects_) {
+    if (segment == block.segment) {
+      return ipc::mapShared(object, block.offset, block.bytes, ipc::Access::kReadWrite,
+                            ipc::Prefault::kNo);
+    }
+  }
+  return {};
+}
+
+bool OutputBlocks::privatise(void* block, size_t bytes) noexcept {
+  std::lock_guard lock(mutex_);
+  if (privatised_.count(block) != 0 || !privatiseRange(block, bytes)) return false;
+  privatised_.insert(block);
+  privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+void OutputBlocks::free(void* block) noexcept {
+  if (isForkedChild()) return;
+  std::lock_guard lock(mutex_);
+  if (!privatised_.empty() && privatised_.erase(block) != 0) {
+    privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
+    forgetPrivatisedRange();
+    // Without its shared pages the block could never be used again; a mapping over an existing one
+    // needs no further entry in the kernel's books, so this does not fail.
+    if (!detached_) arena_.restoreSharedPages(block);
+  }
+  arena_.dropReference(block);
+}
+
+void OutputBlocks::detach() noexcept {
+  leases_.collectAll([this](const void* block) { arena_.dropReference(block); });
+  std::lock_guard lock(mutex_);
+  detached_ = true;
+  arena_.leaveSegments();
+  objects_.clear();
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "ipc/channel/lease_table.h"
+#include "ipc/memory/page_arena.h"
+#include "ipc/tensor/routing_allocator.h"
+#include "worker/copy_counts.h"
+
+namespace isopool::worker {
+
+/// Who asks the supervisor for more room. Never waits.
+class SegmentRequester {
+ public:
+  virtual ~SegmentRequester() = default;
+  virtual void requestOutputSegment(uint64_t client, size_t bytes) noexcept = 0;
+};
+
+/// The output arena of one channel and what became of its blocks: allocated by a call, lent to the
+/// client, kept by the model. It hands out blocks to torch on the call loop's thread while a
+/// ScopedBlockSource names it; storages die on any thread (free()).
+///
+/// A block has one reference of the storage that it was allocated for, and one of each lease. If the
+/// worker still has storages of a block when an answer leaves, the block is privatised: the worker
+/// goes on with private pages at the same address, the client gets the shared ones.
+class OutputBlocks final : public ipc::BlockSource {
+ public:
+  /// `peerReturns` must outlive it. Throws SystemCallError.
+  OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns, SegmentRequester& requester);
+  ~OutputBlocks() override;
+
+  /// False if the address space reserved for the arena is full. Throws SystemCallError.
+  bool addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes);
+  void segmentRefused();
+
+  bool contains(const void* address) const noexcept { return arena_.contains(address); }
+  const ipc::PageArena& arena() const { return arena_; }
+
+  // ---- allocation: the call loop's thread
+
+  /// For tensors of the call that runs: noted, so that endCall() finds what the model keeps.
+  void* allocateBlock(size_t bytes) noexcept override;
+  /// For copies and blobs of our own: one reference, not noted.
+  void* allocateUnnoted(size_t bytes) noexcept;
+  /// Asks for room if nothing is asked for yet.
+  void wantRoom(size_t bytes) noexcept;
+
+  // ---- leases: the call loop's thread
+
+  /// Lends a block further, adding a reference; nullopt if all leases are out.
+  std::optional<ipc::Lease> lend(void* block);
+  /// Lends a block that allocateUnnoted() gave; its reference becomes the lease's. If nullopt the
+  /// block is still the caller's.
+  std::optional<ipc::Lease> lendOwned(void* block);
+  /// Ends the leases of a call whose answer can't be sent.
+  void cancelLeases();
+  /// Takes back what the client returned.
+  void collectReturned() noexcept;
+
+  // ---- what the model kept: the call loop's thread
+
+  enum class Keep {
+    kNothing,    ///< a pool call: whatever it allocated and is still alive is made private
+    kUnlent,     ///< a handle's call: only what was lent is
+  };
+  /// To be called when nothing of the call's own refers to its storages any more, before its answer
+  /// leaves. Counts the bytes that it copied.
+  void privatiseKept(Keep keep, CopyCounts& copies);
+  /// The call is over: its notes are forgotten.
+  void endCall();
+
+  /// True if the worker's view of the block is private, so that its shared pages are another tensor's.
+  bool isPrivatised(const void* block) const noexcept;
+  /// A view of the shared pages under a privatised block. Throws SystemCallError.
+  ipc::Mapping mapWindow(const ipc::BlockLocation& block) const;
+  /// Makes private what a borrowed storage over the block sees, unless others refer to it too.
+  bool privatise(void* block, size_t bytes) noexcept;
+
+  // ---- references: any thread
+
+  void addReference(const void* block) noexcept { arena_.addReference(block); }
+  void dropReference(const void* block) noexcept { arena_.dropReference(block); }
+  /// A storage of the block died: shared pages are put back under it and the reference is dropped.
+  void free(void* block) noexcept;
+
+  /// The client is gone: its leases end, and what the worker still refers to becomes private.
+  void detach() noexcept;
+  bool empty() const noexcept { return arena_.bytesInUse() == 0; }
+
+ private:
+  uint32_t leasesOf(const void* block) const noexcept;
+  bool privatiseIfKept(void* block, uint32_t leases) noexcept;
+
+  const uint64_t client_;
+  SegmentRequester& requester_;
+  ipc::PageArena arena_;
+  ipc::LeaseTable leases_;
+  std::vector<std::pair<ipc::SegmentId, ipc::Fd>> objects_;
+
+  struct Lent {
+    void* block;
+    ipc::Lease lease;
+  };
+  std::vector<void*> allocatedInCall_;
+  std::vector<Lent> lentInCall_;
+
+  size_t requestedBytes_ = 0;  // of the request that is on its way; 0: none is
+  int64_t askAgainAt_ = 0;
+
+  mutable std::mutex mutex_;  // guards privatised_ and the decision to privatise
+  std::unordered_set<const void*> privatised_;
+  std::atomic<size_t> privatisedCount_{0};
+  bool detached_ = false;
+};
+
+}  // namespace isopool::worker

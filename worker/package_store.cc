@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/package_store.h"
+
+#include <algorithm>
+
+#include "worker/interpreter.h"
+#include "worker/isopool_module.h"
+
+namespace isopool::worker {
+
+namespace {
+
+using MappingOwner = std::shared_ptr<const ipc::Mapping>;
+
+void releaseMapping(void* context) { delete static_cast<MappingOwner*>(context); }
+
+}  // namespace
+
+c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
+                            uint64_t bytes) {
+  std::byte* data = mapping->data() + offset;
+  auto owner = std::make_unique<MappingOwner>(std::move(mapping));
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+      c10::DataPtr(data, owner.release(), &releaseMapping, c10::Device(c10::DeviceType::CPU)),
+      /*allocator=*/nullptr, /*resizable=*/false));
+}
+
+Package::Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes)
+    : id_(id),
+      name_(std::move(name)),
+      object_(std::move(object)),
+      mapping_(std::make_shared<const ipc::Mapping>(ipc::mapPrivate(object_, bytes))) {}
+
+PyObject* Package::importer() {
+  if (importer_) return importer_.get();
+  const PyRef open = workerFunction("packages", "open_package");
+  if (!open) return nullptr;
+  const std::string path = "/proc/self/fd/" + std::to_string(object_.get());
+  const PyRef pathText = PyRef::steal(PyUnicode_FromString(path.c_str()));
+  const PyRef capsule = makePackageCapsule(mapping_);
+  if (!pathText || !capsule) return nullptr;
+  importer_ = PyRef::steal(
+      PyObject_CallFunctionObjArgs(open.get(), pathText.get(), capsule.get(), nullptr));
+  return importer_.get();
+}
+
+void PackageStore::remove(ipc::PackageId id) {
+  packages_.erase(std::remove_if(packages_.begin(), packages_.end(),
+                                 [&](const auto& package) { return package->id() == id; }),
+                  packages_.end());
+}
+
+Package* PackageStore::find(ipc::PackageId id) const noexcept {
+  for (const auto& package : packages_) {
+    if (package->id() == id) return package.get();
+  }
+  return nullptr;
+}
+
+std::optional<PackagePlace> PackageStore::locate(const void* data, size_t bytes) const noexcept {
+  const auto* begin = static_cast<const std::byte*>(data);
+  for (const auto& package : packages_) {
+    const ipc::Mapping& mapping = *package->mapping();
+    if (mapping.contains(begin) &&
+        bytes <= static_cast<size_t>(mapping.data() + mapping.bytes() - begin)) {
+      return PackagePlace{package->id(), static_cast<uint64_t>(begin - mapping.data())};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/page_history.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::worker {
+
+namespace {
+
+// Documentation/admin-guide/mm/pagemap.rst
+constexpr uint64_t kPresent = uint64_t{1} << 63;
+constexpr uint64_t kSwapped = uint64_t{1} << 62;
+constexpr uint64_t kFilePage = uint64_t{1} << 61;
+
+}  // namespace
+
+PageHistory::PageHistory() : pagemap_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
+
+bool PageHistory::written(const void* data, size_t bytes) const {
+  if (!pagemap_.valid()) return true;
+  const auto begin = reinterpret_cast<uint64_t>(data) / ipc::kPageBytes;
+  const auto end =
+      (reinterpret_cast<uint64_t>(data) + bytes + ipc::kPageBytes - 1) / ipc::kPageBytes;
+  std::array<uint64_t, 512> entries;
+  for (uint64_t page = begin; page < end;) {
+    const size_t count = std::min<uint64_t>(entries.size(), end - page);
+    const auto wanted = static_cast<ssize_t>(count * sizeof(uint64_t));
+    if (::pread(pagemap_.get(), entries.data(), static_cast<size_t>(wanted),
+                static_cast<off_t>(page * sizeof(uint64_t))) != wanted) {
+      return true;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      // A page of the file, or none yet, is clean; an own page is a written one, swapped out or not.
+      const bool own = (entries[i] & kPresent) != 0 && (entries[i] & kFilePage) == 0;
+      if (own || (entries[i] & kSwapped) != 0) return true;
+    }
+    page += count;
+  }
+  return false;
+}
+
+}  // namespace isopool::worker

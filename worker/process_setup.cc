@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/process_setup.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "ipc/system_call.h"
+#include "worker/lifeline.h"
+
+namespace isopool::worker {
+
+namespace {
+
+// Not through close-on-exec: a worker is never exec'd.
+void closeAllBut(std::array<int, 4> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned first = 3;
+  for (const int fd : kept) {
+    const auto current = static_cast<unsigned>(fd);
+    if (current > first) ::close_range(first, current - 1, 0);
+    first = std::max(first, current + 1);
+  }
+  ::close_range(first, ~0U, 0);
+}
+
+void resetSignals() {
+  // Python keeps its handler of SIGINT (KeyboardInterrupt) and ignores SIGPIPE, as it always does.
+  // A group of our own is never the terminal's, so a user's Ctrl-C does not come here.
+  for (const int signal : {SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM}) {
+    ::signal(signal, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+bool coreDumpsWanted() {
+  const char* wanted = std::getenv("ISOPOOL_CORE_DUMPS");
+  return wanted != nullptr && std::strcmp(wanted, "1") == 0;
+}
+
+// Short of memory, the kernel shall take a worker and not the user's program.
+void offerToTheOomKiller() {
+  const int fd = ::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  char text[16] = {};
+  const ssize_t read = ::read(fd, text, sizeof text - 1);
+  const int current = read > 0 ? std::atoi(text) : 0;
+  const std::string wanted = std::to_string(std::min(1000, current + 500));
+  ::lseek(fd, 0, SEEK_SET);
+  [[maybe_unused]] const ssize_t written = ::write(fd, wanted.data(), wanted.size());
+  ::close(fd);
+}
+
+}  // namespace
+
+size_t threadCount() {
+  DIR* tasks = ::opendir("/proc/self/task");
+  if (tasks == nullptr) return 0;
+  size_t count = 0;
+  while (const dirent* entry = ::readdir(tasks)) count += entry->d_name[0] != '.' ? 1 : 0;
+  ::closedir(tasks);
+  return count;
+}
+
+void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
+  ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
+  armLifeline(descriptors.lifeline.get());
+  closeAllBut({descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get(),
+               descriptors.lastWords.get()});
+  resetSignals();
+  ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  if (!coreDumpsWanted()) {
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+  }
+  offerToTheOomKiller();
+}
+
+}  // namespace isopool::worker

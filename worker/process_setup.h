@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+
+#include "ipc/control/frame.h"
+#include "ipc/fd.h"
+
+namespace isopool::worker {
+
+/// What a worker is born with besides 0, 1 and 2.
+struct WorkerDescriptors {
+  ipc::Fd control;
+  ipc::Fd lifeline;
+  ipc::Fd bell;
+  ipc::Fd lastWords;
+};
+
+/// How many threads this process has.
+size_t threadCount();
+
+/// The first acts of a forked worker, before it runs anything of Python: a group of its own, default
+/// signals, no descriptor of the zygote's, an armed lifeline, limits. Throws SystemCallError.
+void setUpWorkerProcess(const WorkerDescriptors& descriptors);
+
+}  // namespace isopool::worker

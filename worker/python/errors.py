@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Exceptions in words."""
+
+import traceback
+from types import TracebackType
+
+# Enough for any message a person reads; a recursion error alone has a thousand frames.
+MAX_BYTES = 64 * 1024
+
+
+def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
+    """Type, message, traceback as Python prints it, and all of it as pybind11 words it."""
+    kind = type(error)
+    name = kind.__qualname__
+    if kind.__module__ not in ("builtins", "__main__"):
+        name = f"{kind.__module__}.{name}"
+    try:
+        message = str(error)
+    except BaseException as unprintable:
+        message = f"(str() of the exception raised {type(unprintable).__name__})"
+    if isinstance(error, SystemExit):
+        code = error.code
+        message = f"exit code {code if isinstance(code, int) else 0 if code is None else repr(code)}"
+    try:
+        lines = "".join(traceback.format_exception(error))
+    except BaseException as unprintable:
+        lines = f"(the traceback could not be formatted: {type(unprintable).__name__})"
+    formatted = f"{kind.__name__}: {message}" + _frames(error.__traceback__)
+    return _bytes(name), _bytes(message), _bytes(lines), _bytes(formatted)
+
+
+def _frames(trace: TracebackType | None) -> str:
+    frames = []
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"  {code.co_filename}({trace.tb_lineno}): {code.co_name}\n")
+        trace = trace.tb_next
+    # pybind11 begins with the innermost frame.
+    return "\n\nAt:\n" + "".join(reversed(frames)) if frames else ""
+
+
+def _bytes(text: str) -> bytes:
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= MAX_BYTES:
+        return data
+    half = MAX_BYTES // 2
+    cut = data[:half] + b"\n[...]\n" + data[-half:]
+    return cut.decode("utf-8", "replace").encode("utf-8")

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Packages whose stored tensors are mapped, not read."""
+
+import struct
+
+import _isopool
+import torch
+from torch.package import PackageImporter
+
+_STORED = 0  # the ZIP method of records that lie in the file as they are
+
+
+class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
+    """Gives out stored tensors as slices of one private mapping of the file.
+
+    Being a PyTorchFileReader it goes wherever torch wants one; nothing of torch is patched.
+    """
+
+    def __init__(self, path: str, mapping: object) -> None:
+        super().__init__(path)
+        self._mapping = mapping
+
+    def get_storage_from_record(self, name: str, numel: int, dtype: torch.dtype) -> torch.Tensor:
+        size = self.get_record_size(name)
+        offset = self.get_record_offset(name)
+        if (
+            numel > 0
+            and numel * dtype.itemsize <= size
+            and offset % dtype.itemsize == 0
+            and self._is_stored(name)
+        ):
+            return _isopool.package_tensor(self._mapping, offset, numel, dtype)
+        return super().get_storage_from_record(name, numel, dtype)
+
+    def _is_stored(self, name: str) -> bool:
+        header = self.get_record_header_offset(name)
+        signature, _, _, method = struct.unpack_from(
+            "<IHHH", _isopool.package_header(self._mapping, header)
+        )
+        return signature == 0x04034B50 and method == _STORED
+
+
+def open_package(path: str, mapping: object) -> PackageImporter:
+    return PackageImporter(MappedReader(path, mapping))

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The first thing that a forked worker does in Python."""
+
+import faulthandler
+import gc
+import sys
+
+import torch
+
+
+def begin(seed: int, last_words: int) -> None:
+    # Forks have equal generators. `random` is reseeded by Python itself.
+    torch.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed & 0xFFFFFFFF)
+    faulthandler.enable(last_words, all_threads=True)
+    gc.enable()

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/python_errors.h"
+
+#include "worker/interpreter.h"
+#include "worker/py_ref.h"
+
+namespace isopool::worker {
+
+namespace {
+
+PyRef takeRaised() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyRef::steal(PyErr_GetRaisedException());
+#else
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (type == nullptr) return {};
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr && value != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return PyRef::steal(value);
+#endif
+}
+
+std::string bytesOf(PyObject* bytes) {
+  if (bytes == nullptr || !PyBytes_Check(bytes)) return {};
+  return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
+}
+
+}  // namespace
+
+PythonError takePythonError() {
+  PythonError error;
+  const PyRef raised = takeRaised();
+  if (!raised) {
+    error.type = "SystemError";
+    error.message = "Python reported an error without an exception";
+    error.formatted = error.type + ": " + error.message;
+    return error;
+  }
+  error.exitAsked = PyErr_GivenExceptionMatches(raised.get(), PyExc_SystemExit) != 0;
+  const PyRef describe = workerFunction("errors", "describe");
+  const PyRef words =
+      describe ? PyRef::steal(PyObject_CallOneArg(describe.get(), raised.get())) : PyRef();
+  if (words && PyTuple_Check(words.get()) && PyTuple_GET_SIZE(words.get()) == 4) {
+    error.type = bytesOf(PyTuple_GET_ITEM(words.get(), 0));
+    error.message = bytesOf(PyTuple_GET_ITEM(words.get(), 1));
+    error.traceback = bytesOf(PyTuple_GET_ITEM(words.get(), 2));
+    error.formatted = bytesOf(PyTuple_GET_ITEM(words.get(), 3));
+  } else {
+    PyErr_Clear();
+    error.type = Py_TYPE(raised.get())->tp_name;
+    error.message = "(an exception that could not be described)";
+    error.formatted = error.type + ": " + error.message;
+  }
+  return error;
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace isopool::worker {
+
+/// A Python exception in words, as it travels to the caller.
+struct PythonError {
+  bool exitAsked = false;  ///< SystemExit: `message` says with which code
+  std::string type;        ///< "ValueError", "package.module.Name"
+  std::string message;     ///< str() of it
+  std::string traceback;   ///< as Python prints it
+  std::string formatted;   ///< as pybind11 words it: "Type: message\n\nAt:\n  file(line): function\n"
+};
+
+/// Describes and clears the current Python error, and with it the frames that it kept alive. Never
+/// fails: an exception that can't be described is described as that. With the GIL held.
+PythonError takePythonError();
+
+}  // namespace isopool::worker

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+
+#include "ipc/tensor/routing_allocator.h"
+#include "worker/output_blocks.h"
+
+namespace isopool::worker {
+
+/// Tells to which channel's arena a tensor's memory belongs when its storage dies, on any thread and
+/// for ever: storages outlive channels. Immortal.
+class RoutedBlocks final : public ipc::BlockOwner {
+ public:
+  bool ownsBlock(const void* data) const noexcept override;
+  void freeBlock(void* data) noexcept override;
+
+  /// False if this worker has served too many clients in its life. The call loop's thread.
+  bool add(OutputBlocks& blocks, const void* begin, const void* end);
+  /// `blocks` is empty and will be destroyed.
+  void remove(OutputBlocks& blocks);
+
+ private:
+  // An entry is never used again, so that a reader can't see half of one arena and half of another.
+  static constexpr size_t kEntries = 1024;
+  struct Entry {
+    std::atomic<const void*> begin{nullptr};
+    std::atomic<const void*> end{nullptr};
+    std::atomic<OutputBlocks*> blocks{nullptr};
+  };
+  const Entry* find(const void* data) const noexcept;
+
+  std::array<Entry, kEntries> entries_;
+  std::atomic<size_t> firstLive_{0};
+  std::atomic<size_t> count_{0};
+};
+
+}  // namespace isopool::worker

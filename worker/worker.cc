@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/worker.h"
+
+#include <Python.h>
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "ipc/crash_point.h"
+#include "worker/call_loop.h"
+#include "worker/forked_child.h"
+#include "worker/interpreter.h"
+#include "worker/last_words.h"
+#include "worker/python_errors.h"
+
+namespace isopool::worker {
+
+namespace {
+
+void beginInPython(uint64_t seed, int lastWords) {
+  const PyRef begin = workerFunction("startup", "begin");
+  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Ki", seed, lastWords))) return;
+  throw std::runtime_error(takePythonError().traceback);
+}
+
+}  // namespace
+
+void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, RoutedBlocks& blocks) {
+  try {
+    // The descriptors first: what dies from here on is told in the last words.
+    setUpWorkerProcess(descriptors);
+    keepLastWords(descriptors.lastWords.get());
+    PyOS_AfterFork_Child();
+    if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
+      complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point of this build\n");
+    }
+    ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
+    watchForForks(std::array{descriptors.control.get(), descriptors.lifeline.get(),
+                             descriptors.bell.get()});
+    beginInPython(order.seed, descriptors.lastWords.get());
+    if (!ipc::memoryObjectHas(descriptors.bell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
+      throw std::runtime_error("the bell is not a memory object of one page");
+    }
+    ipc::Mapping bell = ipc::mapShared(descriptors.bell, 0, ipc::kPageBytes,
+                                       ipc::Access::kReadOnly, ipc::Prefault::kYes);
+    CallLoop loop(ipc::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
+                  std::move(bell), blocks);
+    loop.run();
+  } catch (const std::exception& error) {
+    complain(std::string("isopool worker: ") + error.what() + "\n");
+  }
+  ::_exit(70);
+}
+
+}  // namespace isopool::worker

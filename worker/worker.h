@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "ipc/control/messages.h"
+#include "worker/process_setup.h"
+#include "worker/routed_blocks.h"
+
+namespace isopool::worker {
+
+/// Lives a worker's life in a freshly forked process, between fork() and PyOS_AfterFork_Child().
+/// Never returns.
+[[noreturn]] void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors,
+                            RoutedBlocks& blocks);
+
+}  // namespace isopool::worker

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/zygote.h"
+
+#include <Python.h>
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "ipc/channel/life_word.h"
+#include "ipc/system_call.h"
+#include "worker/interpreter.h"
+#include "worker/lifeline.h"
+#include "worker/python_errors.h"
+#include "worker/worker.h"
+
+namespace isopool::worker {
+
+namespace {
+
+// Tensors remember their allocator and so the owner of their block: never destroyed.
+RoutedBlocks& immortalBlocks() {
+  static auto* blocks = new RoutedBlocks;
+  return *blocks;
+}
+
+const char* pythonExecutable() {
+  const char* chosen = std::getenv("ISOPOOL_PYTHON_EXECUTABLE");
+  return chosen != nullptr && *chosen != '\0' ? chosen : ISOPOOL_PYTHON_EXECUTABLE;
+}
+
+void useOneThread() {
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}) {
+    ::setenv(name, "1", 1);
+  }
+}
+
+PyRef preloadList() {
+  PyRef names = PyRef::steal(PyList_New(0));
+  const char* text = std::getenv("ISOPOOL_PRELOAD_MODULES");
+  std::string_view rest(text == nullptr ? "" : text);
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    std::string_view name = rest.substr(0, comma);
+    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
+    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
+    if (!name.empty()) {
+      const PyRef object = PyRef::steal(
+          PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+      if (object) PyList_Append(names.get(), object.get());
+    }
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return names;
+}
+
+struct Versions {
+  std::string python;
+  std::string torch;
+};
+
+Versions prepareInPython() {
+  const PyRef prepare = workerFunction("zygote", "prepare");
+  const PyRef names = preloadList();
+  const PyRef versions =
+      prepare ? PyRef::steal(PyObject_CallOneArg(prepare.get(), names.get())) : PyRef();
+  const char* python = nullptr;
+  const char* torch = nullptr;
+  if (!versions || PyArg_ParseTuple(versions.get(), "ss", &python, &torch) == 0) {
+    throw std::runtime_error(takePythonError().traceback);
+  }
+  return {python, torch};
+}
+
+void requireOneThread() {
+  const size_t threads = threadCount();
+  if (threads == 1) return;
+  throw std::runtime_error("the zygote has " + std::to_string(threads) +
+                           " threads and a fork copies only one: a module of "
+                           "ISOPOOL_PRELOAD_MODULES (or of sitecustomize) starts threads when it is "
+                           "imported");
+}
+
+}  // namespace
+
+Zygote::Zygote(ipc::Fd control, ipc::Fd lifeline)
+    : control_(std::move(control)), lifeline_(std::move(lifeline)), blocks_(immortalBlocks()) {
+  // The lifeline kills a group, so it has to be ours alone.
+  if (::getpgrp() != ::getpid()) ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
+  armLifeline(lifeline_.get());
+  void* word = ::mmap(nullptr, ipc::kPageBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (word == MAP_FAILED) throw ipc::SystemCallError("mmap", "a page", errno);
+  pidWord_ = ipc::Mapping(word, ipc::kPageBytes);
+}
+
+int Zygote::run() {
+  try {
+    prepare();
+  } catch (const std::exception& error) {
+    control_.send(ipc::ZygoteFailed{error.what()});
+    return 1;
+  }
+  for (;;) {
+    const ipc::ReceiveResult result = control_.receive();
+    while (auto frame = control_.next()) forkWorker(*frame);
+    if (result == ipc::ReceiveResult::kPeerGone) return 0;
+    if (result == ipc::ReceiveResult::kWouldBlock) {
+      control_.waitReadable(std::chrono::milliseconds(-1));
+    }
+  }
+}
+
+void Zygote::prepare() {
+  const bool lifeWordWorks = ipc::lifeWordWorksHere();
+  useOneThread();
+  ipc::installRoutingAllocator(blocks_);
+  startInterpreter(pythonExecutable());
+  const Versions versions = prepareInPython();
+  if (versions.torch.rfind(ISOPOOL_TORCH_VERSION, 0) != 0) {
+    throw std::runtime_error("the Python environment of " + std::string(pythonExecutable()) +
+                             " has torch " + versions.torch +
+                             ", but isopool was built for " ISOPOOL_TORCH_VERSION);
+  }
+  requireOneThread();
+  control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks});
+}
+
+void Zygote::forkWorker(ipc::Frame& frame) {
+  const auto order = ipc::decodeMessage<ipc::ForkWorker>(frame);
+  std::string reason;
+  std::optional<pid_t> pid;
+  if (frame.descriptors.size() != 4) {
+    reason = "a worker needs four descriptors";
+  } else {
+    WorkerDescriptors descriptors{
+        std::move(frame.descriptors[0]), std::move(frame.descriptors[1]),
+        std::move(frame.descriptors[2]), std::move(frame.descriptors[3])};
+    try {
+      requireOneThread();
+      pid = forkTwice(order, descriptors, reason);
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+  }
+  if (pid) {
+    control_.send(ipc::WorkerForked{order.epoch, *pid});
+  } else {
+    control_.send(ipc::ForkFailed{order.epoch, reason});
+  }
+}
+
+std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order,
+                                       WorkerDescriptors& descriptors, std::string& reason) {
+  auto* workerPid = reinterpret_cast<std::atomic<pid_t>*>(pidWord_.data());
+  workerPid->store(0);
+  PyOS_BeforeFork();
+  const pid_t middle = ::fork();
+  if (middle == 0) {
+    // Nothing but a second fork happens here, so that Python need not know of this process.
+    const pid_t worker = ::fork();
+    if (worker == 0) runWorker(order, std::move(descriptors), blocks_);
+    workerPid->store(worker == -1 ? -errno : worker);
+    ::_exit(0);
+  }
+  const int error = errno;
+  PyOS_AfterFork_Parent();
+  if (middle == -1) {
+    reason = std::string("fork failed: ") + std::strerror(error);
+    return std::nullopt;
+  }
+  // Until the middle process is reaped; then the worker is the supervisor's child.
+  while (::waitpid(middle, nullptr, 0) == -1 && errno == EINTR) {
+  }
+  const pid_t worker = workerPid->load();
+  if (worker > 0) return worker;
+  reason = std::string("fork failed: ") + std::strerror(worker < 0 ? -worker : EAGAIN);
+  return std::nullopt;
+}
+
+}  // namespace isopool::worker
