@@ -212,9 +212,10 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
 
 void Client::reportDeath(const ipc::ReportDeath& message) {
   Worker* worker = find(Epoch(message.epoch));
-  if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
+  if (worker == nullptr) return;
+  const bool known = worker->stage() == Worker::Stage::kDying;
   worker->kill();
-  workerLost(*worker, message.reason);
+  if (!known) workerLost(*worker, message.reason);
 }
 
 void Client::sendStatistics(uint64_t token) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "tests/supervisor/private_pool.h"
 
@@ -23,7 +24,7 @@ TEST(WorkerDeath, TheSpareTakesOverBeforeTheBodyIsReaped) {
   pool.begin();
   pool.openPool(1, 1);
   ASSERT_NE(pool.waitForSpare(), 0u);
-  double worst = 0;
+  std::vector<double> takeovers;
   for (int round = 0; round < 20; ++round) {
     const uint64_t spare = pool.waitForSpare();
     const uint64_t victim = pool.serving(1, 0);
@@ -31,13 +32,15 @@ TEST(WorkerDeath, TheSpareTakesOverBeforeTheBodyIsReaped) {
               "a call, so that this death is no barren one");
     const auto killed = pool.killAndReport(victim);
     ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) == spare; }));
-    worst = std::max(worst, millisecondsBetween(killed, pool.assignedAt(1, 0)));
+    takeovers.push_back(millisecondsBetween(killed, pool.assignedAt(1, 0)));
     EXPECT_EQ(pool.call(spare, "mine"), "mine");
     ASSERT_TRUE(pool.waitFor([&] { return pool.worker(victim).died.has_value(); }));
     EXPECT_EQ(pool.worker(victim).died->signal, SIGKILL);
   }
-  RecordProperty("worst_takeover_microseconds", static_cast<int>(worst * 1000));
-  EXPECT_LT(worst, 100);
+  std::sort(takeovers.begin(), takeovers.end());
+  RecordProperty("median_takeover_microseconds", static_cast<int>(takeovers[10] * 1000));
+  RecordProperty("worst_takeover_microseconds", static_cast<int>(takeovers.back() * 1000));
+  EXPECT_LT(takeovers.back(), 100);
   EXPECT_TRUE(pool.quarantines().empty());
   EXPECT_EQ(pool.statistics().restarts, 20u);
 }

@@ -110,7 +110,9 @@ TEST(Pool, GrantsOutputSegmentsToTheClientAndTheWorkerUpToTheLimit) {
   pool.call(epoch, "!want 40000000");
   ASSERT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!segments")->size() > 20; }));
   EXPECT_NE(pool.call(epoch, "!segments")->find("ISOPOOL_OUTPUT_ARENA_LIMIT"), std::string::npos);
-  EXPECT_EQ(pool.statistics().workers[0].outputBytes, 12u << 20);
+  for (const ipc::WorkerStatistics& each : pool.statistics().workers) {
+    EXPECT_EQ(each.outputBytes, each.epoch == epoch ? 12u << 20 : 4u << 20);
+  }
 }
 
 TEST(Pool, AnIdleSupervisorDoesNothing) {
@@ -118,7 +120,6 @@ TEST(Pool, AnIdleSupervisorDoesNothing) {
   pool.begin();
   pool.openPool(1, 2);
   ASSERT_NE(pool.waitForSpare(), 0u);
-  pool.statistics();
   // Voluntary switches stand still while nothing happens: a condition that never comes true.
   const auto switches = [&] {
     std::string text;
@@ -128,8 +129,12 @@ TEST(Pool, AnIdleSupervisorDoesNothing) {
     }
     return text;
   };
-  const std::string before = switches();
-  EXPECT_FALSE(pool.waitFor([&] { return switches() != before; }, milliseconds(500)));
+  bool quiet = false;
+  for (int window = 0; window < 10 && !quiet; ++window) {  // first it fills its stock
+    const std::string before = switches();
+    quiet = !pool.waitFor([&] { return switches() != before; }, milliseconds(500));
+  }
+  EXPECT_TRUE(quiet);
 }
 
 TEST(Pool, CountsItsSharedMemory) {
