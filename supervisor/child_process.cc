@@ -21,8 +21,8 @@ constexpr int kReparentingRetries = 5000;
 constexpr Milliseconds kTimeToEnd(100);
 
 ipc::Fd openPidfd(pid_t pid) {
-  return ipc::Fd(ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)),
-                                      "pidfd_open", pid));
+  return ipc::Fd(
+      ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)), "pidfd_open", pid));
 }
 
 ExitStatus toExitStatus(const siginfo_t& info) {
@@ -59,8 +59,7 @@ void ChildProcess::reap() {
   // Before it is reaped: from then on the number may name another group.
   ::kill(-pid_, SIGKILL);
   siginfo_t info{};
-  const int result =
-      ::waitid(kAnyPidfd, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG);
+  const int result = ::waitid(kAnyPidfd, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG);
   if (result == 0 && info.si_pid != 0) return std::exchange(reaped_, {})(toExitStatus(info));
   if (++retries_ > kReparentingRetries) return std::exchange(reaped_, {})({SIGKILL, 0});
   retry_.setAfter(kReparentingRetry, [this] { reap(); });

@@ -143,10 +143,9 @@ void Client::welcome() {
   welcomed_ = true;
   const ipc::ZygoteReady& zygote = *services_.zygote.readiness();
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  connection_.send(
-      ipc::Welcome{ipc::kProtocolVersion, ::getpid(), services_.zygote.pid(), zygote.pythonVersion,
-                   zygote.torchVersion, zygote.lifeWordWorks},
-      {pidfd.get()});
+  connection_.send(ipc::Welcome{ipc::kProtocolVersion, ::getpid(), services_.zygote.pid(),
+                                zygote.pythonVersion, zygote.torchVersion, zygote.lifeWordWorks},
+                   {pidfd.get()});
 }
 
 void Client::openPool(const ipc::OpenPool& message) {
@@ -284,11 +283,12 @@ void Client::workerAttached(Worker& worker) { roster_.workerUsable(worker.epoch(
 void Client::workerLost(Worker& worker, const std::string& reason) {
   if (over_) return;
   const Death death = worker.deathNow();
-  const bool barrenService = worker.wasIntroduced() && death == Death::kBarren;
-  log(LogLevel::kWarning, describe(worker) + ": " + reason +
-                              (barrenService ? "; it had completed no call" : ""));
+  const bool servedNothing = worker.wasIntroduced() && death == Death::kBarren;
+  const std::string text =
+      describe(worker) + ": " + reason + (servedNothing ? "; it had completed no call" : "");
   ++restarts_;
-  roster_.workerLost(worker.epoch(), death, now());
+  roster_.workerLost(worker.epoch(), death, now());  // first of all, callers wait
+  log(LogLevel::kWarning, text);
   scheduleTick();
   if (services_.zygote.struggling()) zygoteStruggles();
 }
@@ -302,10 +302,9 @@ void Client::workerGone(Worker& worker, const std::optional<ExitStatus>& status)
   }
   // Not now: the worker is calling us.
   const auto found = workers_.find(worker.epoch());
-  boost::asio::post(services_.io,
-                    [leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
+  boost::asio::post(services_.io, [leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
   workers_.erase(found);
-  events_.childrenChanged();
+  events_.reaped();
 }
 
 void Client::segmentWanted(Worker& worker, uint64_t bytes) {

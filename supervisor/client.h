@@ -27,7 +27,8 @@ class Client : private RosterEffects {
   struct Events {
     /// It is no longer served; `reason` is empty if it left by itself. Told once.
     std::function<void(const std::string& reason)> over;
-    std::function<void()> childrenChanged;
+    /// A worker was reaped.
+    std::function<void()> reaped;
   };
 
   Client(Services& services, ClientId id, ipc::Fd socket, Events events);

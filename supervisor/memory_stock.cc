@@ -61,7 +61,8 @@ void MemoryStock::replenish() {
       try {
         made = std::make_shared<ChannelMemory>(makeChannelMemory(bytes));
       } catch (const std::exception& error) {
-        log(LogLevel::kWarning, std::string("no memory in hand for another worker: ") + error.what());
+        log(LogLevel::kWarning,
+            std::string("no memory in hand for another worker: ") + error.what());
       }
       asio::post(io, [made, self] {
         const auto alive = self.lock();
@@ -82,7 +83,8 @@ void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    asio::post(io, [segment, failure, made = std::move(made)] { made(std::move(*segment), failure); });
+    asio::post(io,
+               [segment, failure, made = std::move(made)] { made(std::move(*segment), failure); });
   });
 }
 

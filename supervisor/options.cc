@@ -48,8 +48,9 @@ struct Quantity {
 
 constexpr Quantity kTime{"a TIME like 500ms, 30s or 2m", kTimeUnits, 1000, 1, 86'400'000,
                          "between 1ms and 1440m"};
-constexpr Quantity kSize{"a SIZE like 512KiB, 8MiB or 1GiB", kSizeUnits, 1, 64u << 10,
-                         uint64_t{1} << 44, "between 64KiB and 16384GiB"};
+constexpr Quantity kSize{
+    "a SIZE like 512KiB, 8MiB or 1GiB", kSizeUnits, 1, 64u << 10, uint64_t{1} << 44,
+    "between 64KiB and 16384GiB"};
 
 // Replaces the text by the number that it means, or returns what is wrong with it.
 std::string normalise(std::string& text, const Quantity& quantity) {
@@ -110,9 +111,10 @@ class Parser {
             "How long the zygote may take to fork one worker (default: 5s)");
     addTime("--worker-timeout", "ISOPOOL_WORKER_TIMEOUT", options_.workerTimeout,
             "How long a forked worker may take until it serves (default: 30s)");
-    app_.footer("TIME is a whole number and ms, s or m; without a unit seconds. SIZE is a whole number "
-                "and KiB, MiB or GiB; without a unit bytes.\nISOPOOL_LOG=debug|info|warning|error|off says "
-                "how much isopoold writes to the error stream (default: warning).");
+    app_.footer(
+        "TIME is a whole number and ms, s or m; without a unit seconds. SIZE is a whole number "
+        "and KiB, MiB or GiB; without a unit bytes.\nISOPOOL_LOG=debug|info|warning|error|off says "
+        "how much isopoold writes to the error stream (default: warning).");
   }
 
   std::variant<Options, OptionsRefused> parse(int argc, const char* const* argv) {

@@ -8,8 +8,8 @@ namespace isopool::supervisor {
 
 namespace {
 
-constexpr std::array<Milliseconds, 4> kBackOff{Milliseconds(0), Milliseconds(10),
-                                               Milliseconds(100), Milliseconds(1000)};
+constexpr std::array<Milliseconds, 4> kBackOff{Milliseconds(0), Milliseconds(10), Milliseconds(100),
+                                               Milliseconds(1000)};
 
 }  // namespace
 

@@ -26,7 +26,7 @@ Supervisor::Supervisor(const Options& options, InheritedLimits limits)
                              [this](const std::string&) {
                                for (const auto& [id, client] : clients_) client->zygoteStruggles();
                              },
-                             [this] { childrenChanged(); }}),
+                             [this] { childReaped(); }, [this] { sweepSoon(); }}),
       services_{io_, options_, stock_, zygote_, {}},
       signals_(io_, SIGCHLD, SIGTERM, SIGINT) {}
 
@@ -36,7 +36,7 @@ void Supervisor::addClient(ipc::Fd socket) {
   clients_[id] = std::make_unique<Client>(
       services_, id, std::move(socket),
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); },
-                     [this] { childrenChanged(); }});
+                     [this] { childReaped(); }});
 }
 
 int Supervisor::run() {
@@ -66,10 +66,14 @@ void Supervisor::stop(int exitCode) {
   io_.stop();
 }
 
+void Supervisor::childReaped() {
+  killOrphans_ = true;
+  sweepSoon();
+}
+
 // Orphans are told apart from our own by pid, and of a worker that is being forked we do not know
 // the pid yet: the sweep waits for it.
-void Supervisor::childrenChanged() {
-  killOrphans_ = true;
+void Supervisor::sweepSoon() {
   if (std::exchange(sweepWanted_, true)) return;
   boost::asio::post(io_, [this] { sweepOrphans(); });
 }

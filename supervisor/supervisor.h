@@ -30,7 +30,8 @@ class Supervisor {
  private:
   void zygoteGivenUp(const std::string& text);
   void clientOver(ClientId id, const std::string& reason);
-  void childrenChanged();
+  void childReaped();
+  void sweepSoon();
   void sweepOrphans();
   std::vector<pid_t> ownChildren() const;
   void awaitSignals();

@@ -51,12 +51,12 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
   forkSettled_ = true;
   if (outcome.kind == ForkOutcome::Kind::kForked) {
     try {
-      process_ = std::make_unique<ChildProcess>(
-          services_.io, outcome.pid, [this](const ExitStatus& status) {
-            connection_->readNow();
-            lose("it " + status.describe());
-            events_.gone(status);
-          });
+      process_ = std::make_unique<ChildProcess>(services_.io, outcome.pid,
+                                                [this](const ExitStatus& status) {
+                                                  connection_->readNow();
+                                                  lose("it " + status.describe());
+                                                  events_.gone(status);
+                                                });
     } catch (const ipc::SystemCallError& error) {
       lose(error.what());
       return goneSoon();

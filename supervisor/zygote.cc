@@ -125,7 +125,7 @@ void Zygote::settle(ipc::Epoch epoch, const ForkOutcome& outcome) {
   outstanding_.erase(found);
   awaitAnswer();
   settled(outcome);
-  if (outstanding_.empty()) events_.childrenChanged();
+  if (outstanding_.empty()) events_.forksSettled();
 }
 
 // The zygote forks one worker after the other: the time runs anew with each answer.
@@ -163,7 +163,7 @@ void Zygote::lost(const std::string& text) {
   for (const Outstanding& each : std::exchange(outstanding_, {})) {
     each.settled({ForkOutcome::Kind::kLost, 0, text});
   }
-  events_.childrenChanged();
+  events_.reaped();
   if (decision.verdict == ZygotePolicy::Verdict::kRetryAndReport) events_.struggling(text);
 }
 

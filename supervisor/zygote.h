@@ -54,8 +54,10 @@ class Zygote {
     std::function<void(const std::string& text)> givenUp;
     /// Several in a row came to nothing. It goes on trying.
     std::function<void(const std::string& text)> struggling;
-    /// A child of ours was reaped, or the last outstanding fork was settled.
-    std::function<void()> childrenChanged;
+    /// The zygote was reaped.
+    std::function<void()> reaped;
+    /// No fork is outstanding any more.
+    std::function<void()> forksSettled;
   };
 
   Zygote(boost::asio::io_context& io, const Options& options, InheritedLimits limits,

@@ -61,9 +61,9 @@ pid_t spawnZygote(const std::string& executable, const ipc::Fd& control, const i
                   const InheritedLimits& limits) {
   const ipc::Fd controlSource = outOfTheWay(control);
   const ipc::Fd lifelineSource = outOfTheWay(lifeline);
-  std::vector<std::string> words{executable,      "--zygote", "--control-fd",
-                                 std::to_string(kControlFd), "--lifeline-fd",
-                                 std::to_string(kLifelineFd)};
+  std::vector<std::string> words{executable,      "--zygote",
+                                 "--control-fd",  std::to_string(kControlFd),
+                                 "--lifeline-fd", std::to_string(kLifelineFd)};
   std::vector<std::string> variables = zygoteEnvironment();
   sigset_t none;
   sigset_t all;

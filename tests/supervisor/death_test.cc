@@ -50,9 +50,9 @@ TEST(WorkerDeath, IsSeenWithoutAnyReport) {
   pool.begin();
   pool.openPool(1, 1);
   const uint64_t victim = pool.serving(1, 0);
-  ::kill(pool.worker(victim).introduction.processId, SIGSEGV);
+  ::kill(pool.worker(victim).introduction.processId, SIGUSR1);
   ASSERT_TRUE(pool.waitFor([&] { return pool.worker(victim).died.has_value(); }));
-  EXPECT_EQ(pool.worker(victim).died->signal, SIGSEGV);
+  EXPECT_EQ(pool.worker(victim).died->signal, SIGUSR1);
   EXPECT_TRUE(pool.waitForPool(1, 1));
 }
 
@@ -105,6 +105,8 @@ TEST(WorkerDeath, TakesAlongWhatUserCodeStartedInItsGroupOrInASessionOfItsOwn) {
   const pid_t child = std::stoi(*pool.call(victim, "!child"));
   const pid_t daemon = std::stoi(*pool.call(victim, "!daemon"));
   const pid_t bystander = std::stoi(*pool.call(pool.serving(1, 1), "!child"));
+  pool.openPool(2, 1);
+  EXPECT_EQ(::kill(daemon, 0), 0) << "nobody has died yet";
   pool.killAndReport(victim);
   EXPECT_TRUE(waitUntilDead(child, milliseconds(1000)));
   EXPECT_TRUE(waitUntilDead(daemon, milliseconds(1000)));

@@ -109,8 +109,8 @@ class PlainWorker {
   void attach(Frame& frame) {
     const auto message = decodeMessage<AttachChannel>(frame);
     client_ = message.client;
-    Mapping own = mapShared(frame.descriptors[1], 0, kWorkerControlBytes, Access::kReadWrite,
-                            Prefault::kNo);
+    Mapping own =
+        mapShared(frame.descriptors[1], 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kNo);
     sealMemoryObject(frame.descriptors[1], Seal::kSingleWriter);
     Mapping peer =
         mapShared(frame.descriptors[0], 0, kClientControlBytes, Access::kReadOnly, Prefault::kNo);

@@ -32,6 +32,18 @@ TEST(Pool, TheProgramHasNoChildOfOurs) {
   EXPECT_EQ(errno, ECHILD);
 }
 
+TEST(Pool, NobodyInheritsADescriptorOfTheProgram) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 1);
+  ::close(pipe[1]);
+  char byte;
+  EXPECT_EQ(::read(pipe[0], &byte, 1), 0) << "somebody still holds its write end";
+  ::close(pipe[0]);
+}
+
 TEST(Pool, WorkersHaveOneThreadPerMathLibraryAndAGroupOfTheirOwn) {
   PrivatePool pool;
   pool.begin();

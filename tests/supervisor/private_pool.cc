@@ -53,7 +53,8 @@ void PrivatePool::spawn(std::vector<std::string> flags) {
   std::vector<std::string> words{ISOPOOLD, "--private", "--worker", PLAIN_WORKER};
   words.insert(words.end(), flags.begin(), flags.end());
   std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + modeFile_};
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -134,8 +135,7 @@ ipc::Statistics PrivatePool::statistics() {
 }
 
 void PrivatePool::sendBytes(const std::string& bytes) {
-  ASSERT_EQ(::write(control_.fd(), bytes.data(), bytes.size()),
-            static_cast<ssize_t>(bytes.size()));
+  ASSERT_EQ(::write(control_.fd(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
 }
 
 void PrivatePool::setMode(const std::string& mode) {
@@ -231,8 +231,8 @@ void PrivatePool::introduce(ipc::Frame& frame) {
   made.pidfd = std::move(frame.descriptors[0]);
   made.clientControl = std::move(frame.descriptors[1]);
   made.lastWords = std::move(frame.descriptors[4]);
-  EXPECT_TRUE(ipc::memoryObjectHas(frame.descriptors[3], introduction.outputBytes,
-                                   ipc::Seal::kFixedSize));
+  EXPECT_TRUE(
+      ipc::memoryObjectHas(frame.descriptors[3], introduction.outputBytes, ipc::Seal::kFixedSize));
   ipc::Mapping own = ipc::mapShared(made.clientControl, 0, ipc::kClientControlBytes,
                                     ipc::Access::kReadWrite, ipc::Prefault::kNo);
   ipc::Mapping peer = ipc::mapShared(frame.descriptors[2], 0, ipc::kWorkerControlBytes,

@@ -48,7 +48,8 @@ bool ProcessMark::waitUntilNoneIsLeft(std::chrono::milliseconds patience) const 
   for (;;) {
     const std::vector<pid_t> left = processes();
     if (left.empty()) return true;
-    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    const auto time =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     if (time.count() <= 0 || !waitUntilDead(left.front(), time)) return processes().empty();
   }
 }
