@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "isopool/isopool.h"
-#include "load.h"
-#include "picture_set.h"
+#include "examples/load.h"
+#include "examples/picture_set.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "load.h"
+#include "examples/load.h"
 
 #include <algorithm>
 #include <exception>

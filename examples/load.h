@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "isopool/isopool.h"
-#include "picture_set.h"
+#include "examples/picture_set.h"
 
 namespace examples {
 

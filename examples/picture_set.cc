@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "picture_set.h"
+#include "examples/picture_set.h"
 
 #include <ATen/ATen.h>
 
