@@ -364,7 +364,8 @@ void PayloadWriter::addValue(const at::IValue& value) {
   } else if (value.isInt()) {
     packer_.pack(value.toInt());
   } else if (value.isDouble()) {
-    packer_.pack(value.toDouble());
+    // Not pack(): that writes a whole number as an integer, which it would be on the other side.
+    packer_.pack_double(value.toDouble());
   } else if (value.isString()) {
     const std::string& text = value.toStringRef();
     packer_.pack_str(static_cast<uint32_t>(text.size()));
@@ -534,7 +535,8 @@ at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
   int64_t end = 0;
   fits = fits && !__builtin_add_overflow(last, 1, &last) &&
          !__builtin_mul_overflow(last, itemBytes, &end);
-  if (!fits || (!empty && static_cast<uint64_t>(end) > records_[head.storage].bytes)) {
+  // The storage itself is asked, because the record of an echo has no length.
+  if (!fits || (!empty && static_cast<uint64_t>(end) > storages_[head.storage].nbytes())) {
     refuse("a tensor reaches beyond its storage");
   }
   auto impl = c10::make_intrusive<c10::TensorImpl>(
