@@ -334,6 +334,19 @@ void PayloadWriter::addType(const c10::TypePtr& type) {
   }
 }
 
+// msgpack's own packer writes a whole number as an integer, and it would be one on the other side.
+void PayloadWriter::addDouble(double value) {
+  constexpr char kFloat64 = static_cast<char>(0xcb);
+  uint64_t bits = 0;
+  static_assert(sizeof bits == sizeof value);
+  std::memcpy(&bits, &value, sizeof bits);
+  std::array<char, 1 + sizeof bits> bytes{kFloat64};
+  for (size_t i = 0; i < sizeof bits; ++i) {
+    bytes[1 + i] = static_cast<char>(bits >> (56 - 8 * i));
+  }
+  buffer_.write(bytes.data(), bytes.size());
+}
+
 void PayloadWriter::addList(const at::IValue& value) {
   const c10::List<c10::IValue> list = value.toList();
   packer_.pack_array(static_cast<uint32_t>(list.size() + 2))
@@ -364,8 +377,7 @@ void PayloadWriter::addValue(const at::IValue& value) {
   } else if (value.isInt()) {
     packer_.pack(value.toInt());
   } else if (value.isDouble()) {
-    // Not pack(): that writes a whole number as an integer, which it would be on the other side.
-    packer_.pack_double(value.toDouble());
+    addDouble(value.toDouble());
   } else if (value.isString()) {
     const std::string& text = value.toStringRef();
     packer_.pack_str(static_cast<uint32_t>(text.size()));

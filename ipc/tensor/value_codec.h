@@ -93,6 +93,7 @@ class PayloadWriter {
 
  private:
   void addTensor(const at::Tensor& tensor);
+  void addDouble(double value);
   void addList(const at::IValue& value);
   void addDict(const at::IValue& value);
   void addType(const c10::TypePtr& type);
