@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/ATen.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/channel/client_end.h"
+#include "ipc/channel/copy_reason.h"
+#include "ipc/channel/lease_table.h"
+#include "ipc/control/frame.h"
+#include "ipc/memory/page_arena.h"
+#include "ipc/tensor/value_codec.h"
+
+/// What a test of worker/ needs: a real isopool-worker whose supervisor and client the test plays.
+/// Everything waits on events with a deadline and throws std::runtime_error when it has passed.
+namespace isopool::tests {
+
+using std::chrono::milliseconds;
+inline constexpr milliseconds kPatience{20'000};
+
+void waitUntil(const std::function<bool()>& condition, const char* what,
+               milliseconds patience = kPatience);
+
+struct ProcessEnd {
+  int signal = 0;
+  int exitCode = 0;
+};
+
+/// A forked worker as the supervisor sees it.
+struct WorkerProcess {
+  uint64_t epoch = 0;
+  pid_t pid = 0;
+  ipc::Fd pidfd;
+  ipc::ControlSocket control;
+  ipc::Fd lifeline;  ///< the write end
+  ipc::Fd bellObject;
+  ipc::Mapping bell;
+  ipc::Fd lastWords;
+  std::chrono::microseconds forkToReady{0};
+  std::optional<ProcessEnd> ended;
+
+  ~WorkerProcess();
+  template <typename Message>
+  void send(const Message& message, std::initializer_list<int> descriptors = {}) {
+    control.send(message, descriptors);
+    ring();
+  }
+  void ring();
+  ipc::Frame receive();
+  bool hasMessage(milliseconds patience) { return control.waitReadable(patience); }
+  void kill(int signal = 9);
+  ProcessEnd waitForEnd();
+  bool alive();
+  std::string readLastWords() const;
+};
+
+/// isopool-worker --zygote, started by this test.
+class ZygoteProcess {
+ public:
+  /// `environment`: NAME=VALUE beside the test's own. Its stdout is a pipe that output() reads.
+  explicit ZygoteProcess(std::vector<std::string> environment = {});
+  ~ZygoteProcess();
+
+  /// The first message: ZygoteReady or ZygoteFailed.
+  const ipc::Frame& greeting() const { return greeting_; }
+  std::unique_ptr<WorkerProcess> fork(uint64_t seed);
+  pid_t pid() const { return pid_; }
+  ipc::Fd& lifeline() { return lifeline_; }
+  ipc::ControlSocket& control() { return control_; }
+  /// What was printed since the last time, once it contains `text`.
+  std::string output(const std::string& text);
+  std::chrono::milliseconds startTime() const { return startTime_; }
+
+ private:
+  pid_t pid_ = 0;
+  ipc::ControlSocket control_;
+  ipc::Fd lifeline_;
+  ipc::Fd stdout_;
+  ipc::Frame greeting_;
+  std::chrono::milliseconds startTime_{0};
+};
+
+/// The zygote that most tests share, and the package that holds a Probe (probe.py).
+ZygoteProcess& sharedZygote();
+const std::string& probePackage();
+
+struct Answer {
+  ipc::CompletionStatus status{};
+  at::IValue value;                                          ///< kValue
+  std::map<ipc::CopyReason, uint64_t> copies;                ///< kValue
+  std::vector<std::string> error;                            ///< kPythonError
+  ipc::RefusalKind refusal{};                                ///< kRefused
+  std::string reason;                                        ///< kRefused
+  std::vector<ipc::StorageRecord> storages;
+
+  uint64_t copied() const {
+    uint64_t sum = 0;
+    for (const auto& entry : copies) sum += entry.second;
+    return sum;
+  }
+};
+
+/// A client of one worker: the least that libisopool does.
+class TestClient {
+ public:
+  explicit TestClient(WorkerProcess& worker, uint64_t outputBytes = 8 << 20);
+
+  // ---- memory
+  /// A tensor in the input arena.
+  at::Tensor tensor(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
+  void addInputSegment(uint64_t bytes);
+  void grantOutputSegment(uint64_t bytes);
+  /// Blocks of the input arena that are in use after what was returned has been collected.
+  size_t inputBytesInUse();
+  uint32_t inputLeasesOut();
+  void loadPackage(const std::string& path);
+  void detach();
+
+  // ---- calls
+  using Body = std::function<void(ipc::PayloadWriter&)>;
+  uint64_t publish(ipc::Operation operation, const Body& body,
+                   uint32_t flags = ipc::kGradEnabled);
+  Answer receive(uint64_t sequence);
+  bool answered() { return end_->completionReady(); }
+  Answer ask(ipc::Operation operation, const Body& body, uint32_t flags = ipc::kGradEnabled) {
+    return receive(publish(operation, body, flags));
+  }
+  /// Defines object 1: the Probe.
+  void defineProbe();
+  uint64_t publishProbe(const std::string& name, std::vector<at::IValue> arguments = {},
+                        const std::vector<std::pair<std::string, at::IValue>>& named = {},
+                        uint32_t flags = ipc::kGradEnabled);
+  /// Calls a method of the Probe.
+  Answer probe(const std::string& name, std::vector<at::IValue> arguments = {},
+               const std::vector<std::pair<std::string, at::IValue>>& named = {},
+               uint32_t flags = ipc::kGradEnabled) {
+    return receive(publishProbe(name, std::move(arguments), named, flags));
+  }
+  at::IValue probeValue(const std::string& name, std::vector<at::IValue> arguments = {});
+
+  ipc::ClientEnd& end() { return *end_; }
+
+ private:
+  struct InFlight {
+    std::vector<c10::Storage> inputs;
+    void* blob = nullptr;
+  };
+  Answer decode(const ipc::ReceivedCompletion& completion, InFlight call);
+  std::vector<c10::Storage> storagesOf(const std::vector<ipc::StorageRecord>& records,
+                                       const InFlight& call);
+
+  WorkerProcess& worker_;
+  std::unique_ptr<ipc::ClientEnd> end_;
+  ipc::PageArena inputs_{size_t{4} << 30};
+  uint32_t inputSegments_ = 0;
+  std::unique_ptr<ipc::LeaseTable> leases_;
+  std::map<uint32_t, ipc::Mapping> outputs_;
+  std::map<uint64_t, InFlight> inFlight_;
+  ipc::PayloadWriter writer_;
+};
+
+}  // namespace isopool::tests

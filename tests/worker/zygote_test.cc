@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "ipc/channel/life_word.h"
+#include "tests/worker/harness.h"
+
+namespace isopool::tests {
+
+namespace {
+
+size_t threadsOf(pid_t pid) {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task")) {
+    ++count;
+  }
+  return count;
+}
+
+bool exists(pid_t pid) { return ::kill(pid, 0) == 0; }
+
+std::filesystem::path moduleFolder(const std::string& name, const std::string& text) {
+  const auto folder = std::filesystem::path(probePackage()).parent_path() / name;
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / (name + ".py")) << text;
+  return folder;
+}
+
+}  // namespace
+
+TEST(Zygote, GreetsWithItsVersionsAndHasOneThread) {
+  ZygoteProcess& zygote = sharedZygote();
+  const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(zygote.greeting());
+  EXPECT_FALSE(ready.pythonVersion.empty());
+  EXPECT_FALSE(ready.torchVersion.empty());
+  EXPECT_TRUE(ready.lifeWordWorks);
+  EXPECT_EQ(threadsOf(zygote.pid()), 1u);
+}
+
+TEST(Zygote, RefusesToServeWithAModuleThatStartsThreads) {
+  const auto folder = moduleFolder(
+      "starts_a_thread",
+      "import threading, time\n"
+      "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n");
+  ZygoteProcess zygote({"ISOPOOL_PRELOAD_MODULES=starts_a_thread", "PYTHONPATH=" + folder.string()});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_NE(failed.text.find("2 threads"), std::string::npos) << failed.text;
+}
+
+TEST(Zygote, TellsThePythonErrorOfAPreloadedModule) {
+  ZygoteProcess zygote({"ISOPOOL_PRELOAD_MODULES=no_such_module_at_all"});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_NE(failed.text.find("No module named 'no_such_module_at_all'"), std::string::npos)
+      << failed.text;
+}
+
+TEST(Zygote, LeavesWhenItsSupervisorClosesTheSocket) {
+  ZygoteProcess zygote;
+  zygote.control().close();
+  int status = 0;
+  waitUntil([&] { return ::waitpid(zygote.pid(), &status, WNOHANG) == zygote.pid(); },
+            "the zygote's end");
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST(Zygote, LifelineKillsAStoppedZygote) {
+  ZygoteProcess zygote;
+  ::kill(zygote.pid(), SIGSTOP);
+  zygote.lifeline().close();
+  int status = 0;
+  waitUntil([&] { return ::waitpid(zygote.pid(), &status, WNOHANG) == zygote.pid(); },
+            "the zygote's end");
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+TEST(Worker, IsTheSupervisorsChildInAGroupOfItsOwn) {
+  auto worker = sharedZygote().fork(1);
+  EXPECT_EQ(::getpgid(worker->pid), worker->pid);
+  worker->kill();
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);  // waitpid: it was ours
+}
+
+TEST(Worker, HasOnlyItsOwnDescriptors) {
+  auto worker = sharedZygote().fork(1);
+  // 0, 1, 2, control, lifeline, bell, last words
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& fd :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(worker->pid) + "/fd")) {
+    ++count;
+  }
+  // and /proc/self/pagemap
+  EXPECT_EQ(count, 8u);
+}
+
+TEST(Worker, LeavesWhenTheControlSocketIsClosed) {
+  auto worker = sharedZygote().fork(1);
+  worker->control.close();
+  worker->ring();
+  const ProcessEnd end = worker->waitForEnd();
+  EXPECT_EQ(end.signal, 0);
+  EXPECT_EQ(end.exitCode, 0);
+}
+
+TEST(Worker, LifelineKillsTheWholeGroupEvenStopped) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  const auto sleeper = static_cast<pid_t>(client.probeValue("fork_sleeper").toInt());
+  ASSERT_TRUE(exists(sleeper));
+  ::kill(worker->pid, SIGSTOP);
+  ::kill(sleeper, SIGSTOP);
+  worker->lifeline.close();
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
+  // An orphan of the worker is re-parented to us.
+  waitUntil([&] { return ::waitpid(sleeper, nullptr, WNOHANG) == sleeper; }, "the sleeper's end");
+}
+
+TEST(Worker, KillLeavesTheLifeWordOrphanedAtOnce) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  EXPECT_FALSE(ipc::lifeWordOwnerDied(client.end().peer()));
+  worker->kill();
+  waitUntil([&] { return ipc::lifeWordOwnerDied(client.end().peer()); }, "the life word");
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
+}
+
+TEST(Worker, TwoWorkersDrawDifferentNumbers) {
+  auto one = sharedZygote().fork(11);
+  auto two = sharedZygote().fork(12);
+  auto again = sharedZygote().fork(11);
+  const auto draw = [](WorkerProcess& worker) {
+    TestClient client(worker);
+    client.defineProbe();
+    const auto elements = client.probeValue("draw").toTupleRef().elements().vec();
+    return std::array<double, 3>{elements[0].toDouble(), elements[1].toDouble(),
+                                 elements[2].toDouble()};
+  };
+  const auto first = draw(*one);
+  const auto second = draw(*two);
+  const auto third = draw(*again);
+  for (size_t i = 0; i < 3; ++i) EXPECT_NE(first[i], second[i]) << i;
+  EXPECT_EQ(first[0], third[0]);  // torch and numpy follow the seed
+  EXPECT_EQ(first[1], third[1]);
+}
+
+TEST(Worker, CrashLeavesThePythonStackInItsLastWords) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  ASSERT_TRUE(client.probe("complain", {std::string("I feel unwell")}).value.isNone());
+  client.publishProbe("crash");
+  EXPECT_EQ(worker->waitForEnd().signal, SIGSEGV);
+  const std::string words = worker->readLastWords();
+  EXPECT_NE(words.find("I feel unwell"), std::string::npos) << words;
+  EXPECT_NE(words.find("Segmentation fault"), std::string::npos) << words;
+  EXPECT_NE(words.find("in crash"), std::string::npos) << words;
+}
+
+TEST(Worker, LastWordsKeepTheNewestAndStaySmall) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  for (int i = 0; i < 3000; ++i) client.probeValue("complain_quietly", {std::string(100, 'a')});
+  client.probeValue("complain", {std::string("the end")});
+  const std::string words = worker->readLastWords();
+  EXPECT_EQ(words.substr(words.size() - 8), "the end\n");
+  struct stat status {};
+  ::fstat(worker->lastWords.get(), &status);
+  EXPECT_LE(status.st_blocks * 512, 160 * 1024);
+}
+
+TEST(Worker, DiesAtAnArmedCrashPoint) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  ASSERT_TRUE(client.probeValue("arm", {std::string("resultExported"), 3}).toBool());
+  client.probeValue("nothing");
+  client.publishProbe("nothing");
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
+  EXPECT_FALSE(client.answered());
+}
+
+}  // namespace isopool::tests
