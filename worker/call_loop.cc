@@ -39,13 +39,16 @@ class ReleasedGil {
   ::_exit(70);
 }
 
-const ipc::Fd& requireObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal seal,
-                             const char* what) {
-  if (index >= frame.descriptors.size() ||
-      !ipc::memoryObjectHas(frame.descriptors[index], bytes, seal)) {
-    giveUp(std::string("was sent ") + what + " without the size or the seals that it must have");
+// Asked of every descriptor before it is mapped. A client's mistake is the client's loss alone.
+bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal seal,
+               const char* what) {
+  if (index < frame.descriptors.size() &&
+      ipc::memoryObjectHas(frame.descriptors[index], bytes, seal)) {
+    return true;
   }
-  return frame.descriptors[index];
+  complain(std::string("isopool worker: ") + what +
+           " came without the size or the seals that it must have\n");
+  return false;
 }
 
 }  // namespace
@@ -221,20 +224,26 @@ void CallLoop::obey(ipc::Frame& frame) {
 
 void CallLoop::attachChannel(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::AttachChannel>(frame);
-  const ipc::Fd& clientControl = requireObject(frame, 0, ipc::kClientControlBytes,
-                                               ipc::Seal::kSingleWriter, "a client's control segment");
-  const ipc::Fd& ownControl = requireObject(frame, 1, ipc::kWorkerControlBytes,
-                                            ipc::Seal::kFixedSize, "its control segment");
-  requireObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment");
+  if (!hasObject(frame, 0, ipc::kClientControlBytes, ipc::Seal::kSingleWriter,
+                 "a client's control segment") ||
+      !hasObject(frame, 1, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize,
+                 "a worker's control segment") ||
+      !hasObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment")) {
+    return;
+  }
+  const ipc::Fd& ownControl = frame.descriptors[1];
   ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
                                     ipc::Access::kReadWrite, ipc::Prefault::kYes);
   ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
-  ipc::Mapping client = ipc::mapShared(clientControl, 0, ipc::kClientControlBytes,
+  ipc::Mapping client = ipc::mapShared(frame.descriptors[0], 0, ipc::kClientControlBytes,
                                        ipc::Access::kReadOnly, ipc::Prefault::kYes);
   auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
       message.client, epoch_, std::move(own), std::move(client), *this));
   ChannelMemory& memory = *channel->memory;
-  if (!memory.end.headerValid()) giveUp("was sent a control segment of another layout or epoch");
+  if (!memory.end.headerValid()) {
+    complain("isopool worker: a client's control segment has another layout or epoch\n");
+    return;
+  }
   memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]),
                            message.outputBytes);
   const auto space = memory.output.arena().addressSpace();
@@ -250,9 +259,10 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::MapInputSegment>(frame);
   Channel* channel = find(message.client);
   if (channel == nullptr) return;
-  requireObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an input segment");
-  if (message.segment == 0 || message.segment >= kMaxInputSegments) {
-    giveUp("was sent an input segment with an impossible number");
+  if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an input segment") ||
+      message.segment == 0 || message.segment >= kMaxInputSegments) {
+    channel->detached = true;
+    return;
   }
   channel->memory->inputs.add(ipc::SegmentId(message.segment), std::move(frame.descriptors[0]),
                               message.bytes);
@@ -262,7 +272,10 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::MapPackage>(frame);
   Channel* channel = find(message.client);
   if (channel == nullptr) return;
-  requireObject(frame, 0, message.bytes, ipc::Seal::kReadOnly, "a package");
+  if (!hasObject(frame, 0, message.bytes, ipc::Seal::kReadOnly, "a package")) {
+    channel->detached = true;
+    return;
+  }
   channel->packages.add(std::make_unique<Package>(ipc::PackageId(message.package), message.name,
                                                   std::move(frame.descriptors[0]), message.bytes));
 }
@@ -271,7 +284,7 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::AddOutputSegment>(frame);
   Channel* channel = find(message.client);
   if (channel == nullptr) return;
-  requireObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment");
+  if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment")) return;
   channel->memory->output.addSegment(ipc::SegmentId(message.segment),
                                      std::move(frame.descriptors[0]), message.bytes);
 }

@@ -4,6 +4,7 @@
 import gc
 import importlib
 import platform
+import warnings
 
 from isopool_worker import streams
 
@@ -42,6 +43,8 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         pass
     for name in preload:
         importlib.import_module(name)
+    # Of torch.package about itself, at every first package of a worker.
+    warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning, "torch.package")
 
     _warm_up(torch)
     gc.collect()
