@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -254,6 +255,7 @@ class Program {
   void kill() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
+    std::filesystem::remove(PrivatePool::modeFileOf(mark_));
   }
   pid_t supervisor() const { return supervisor_; }
   const ProcessMark& mark() const { return mark_; }

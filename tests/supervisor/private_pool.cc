@@ -27,9 +27,13 @@ ipc::Fd above(int number, ipc::Fd descriptor) {
 
 }  // namespace
 
+std::string PrivatePool::modeFileOf(const ProcessMark& mark) {
+  return std::filesystem::temp_directory_path() /
+         ("isopool-plain-worker-" + mark.variable().substr(mark.variable().find('=') + 1));
+}
+
 PrivatePool::PrivatePool(std::vector<std::string> flags, const std::string& mode) {
-  modeFile_ = std::filesystem::temp_directory_path() /
-              ("isopool-plain-worker-" + mark_.variable().substr(mark_.variable().find('=') + 1));
+  modeFile_ = modeFileOf(mark_);
   setMode(mode);
   spawn(std::move(flags));
 }

@@ -34,6 +34,10 @@ class PrivatePool {
   };
   using SlotKey = std::pair<uint32_t, uint32_t>;  ///< pool, slot
 
+  /// Where a pool with this mark keeps its plain workers' mode: left behind by a test process that
+  /// was killed.
+  static std::string modeFileOf(const ProcessMark& mark);
+
   explicit PrivatePool(std::vector<std::string> flags = {}, const std::string& mode = "");
   ~PrivatePool();
 
