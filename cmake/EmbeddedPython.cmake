@@ -5,6 +5,7 @@
 #   ISOPOOL_PYTHON_EXECUTABLE  (cache) interpreter with torch; .venv/bin/python when there is one
 #   ISOPOOL_PYTHON_VERSION     e.g. 3.11
 #   ISOPOOL_TORCH_ROOT         (cache) folder of the torch package: include/, lib/, share/cmake/
+#   ISOPOOL_PYTHON_LIBRARY_DIR where a shared libpython lies; unset for a static one
 #   isopool::python            headers and libpython, for a program that embeds the interpreter
 
 set(default_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -47,6 +48,7 @@ if(python_kind STREQUAL "static")
     "LINKER:--whole-archive,${python_library},--no-whole-archive")
 else()
   target_link_libraries(isopool::python INTERFACE ${python_library})
+  cmake_path(GET python_library PARENT_PATH ISOPOOL_PYTHON_LIBRARY_DIR)
 endif()
 target_link_libraries(isopool::python INTERFACE
   ${python_link_libraries} Threads::Threads ${CMAKE_DL_LIBS})
