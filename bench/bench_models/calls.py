@@ -1,0 +1,32 @@
+"""One module for each question of roundtrip, as small as a model can be."""
+
+import torch
+
+
+class Identity(torch.nn.Module):
+    """Gives the input back."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class AddOne(torch.nn.Module):
+    """Makes a result by an operation."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+class Clone(torch.nn.Module):
+    """Makes a result that is a copy."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+
+class Keep(torch.nn.Module):
+    """Makes a result and keeps it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = x + 1
+        return self.kept

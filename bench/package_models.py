@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""Packages the models that the benchmarks call."""
+
+import argparse
+from pathlib import Path
+
+import torch
+from bench_models import calls, weights
+from torch.package import PackageExporter
+
+
+def write(file: Path, objects: dict[str, torch.nn.Module]) -> None:
+    part = file.with_suffix(".part")
+    with PackageExporter(part) as exporter:
+        exporter.intern("bench_models.**")
+        for name, model in objects.items():
+            exporter.save_pickle("model", f"{name}.pkl", model.eval())
+    part.rename(file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--megabytes", type=int, default=500, help="of the large model's weights")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    write(
+        options.out / "calls.pt",
+        {
+            "identity": calls.Identity(),
+            "add_one": calls.AddOne(),
+            "clone": calls.Clone(),
+            "keep": calls.Keep(),
+        },
+    )
+    large = options.out / f"weights-{options.megabytes}.pt"
+    if not large.exists():
+        write(large, {"weights": weights.Weights(options.megabytes)})
+
+
+if __name__ == "__main__":
+    main()
