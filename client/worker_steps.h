@@ -36,9 +36,11 @@ class InterpreterObj {
 /// The body of an InterpreterSession: a user of a slot, bound to the worker that serves it now.
 class SessionImpl {
  public:
-  SessionImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<WorkerSlot> slot,
-              std::shared_ptr<client::Channel> channel)
-      : pool(std::move(pool)), slot(std::move(slot)), channel(std::move(channel)) {}
+  SessionImpl(std::shared_ptr<client::Pool> poolOfSlot, std::shared_ptr<WorkerSlot> usedSlot,
+              std::shared_ptr<client::Channel> channelOfWorker)
+      : pool(std::move(poolOfSlot)),
+        slot(std::move(usedSlot)),
+        channel(std::move(channelOfWorker)) {}
   ~SessionImpl() { pool->releaseUser(*slot); }
   SessionImpl(const SessionImpl&) = delete;
   SessionImpl& operator=(const SessionImpl&) = delete;
