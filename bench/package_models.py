@@ -2,6 +2,7 @@
 """Packages the models that the benchmarks call."""
 
 import argparse
+import warnings
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from torch.package import PackageExporter
 def write(file: Path, objects: dict[str, torch.nn.Module]) -> None:
     part = file.with_suffix(".part")
     with PackageExporter(part) as exporter:
+        exporter.extern("time")
         exporter.intern("bench_models.**")
         for name, model in objects.items():
             exporter.save_pickle("model", f"{name}.pkl", model.eval())
@@ -25,6 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
+    warnings.filterwarnings("ignore", "TypedStorage is deprecated")
     write(
         options.out / "calls.pt",
         {
@@ -32,6 +35,7 @@ def main() -> None:
             "add_one": calls.AddOne(),
             "clone": calls.Clone(),
             "keep": calls.Keep(),
+            "wait": calls.Wait(),
         },
     )
     large = options.out / f"weights-{options.megabytes}.pt"

@@ -38,6 +38,7 @@ constexpr Operation kOperations[] = {{"identity", "identity.pkl", false},
 
 struct Options {
   std::string packages;
+  std::string only;
   bool quick = false;
 };
 
@@ -91,6 +92,7 @@ class Roundtrip {
                const bench::InProcessModel& inProcess, const Size& size, bool shared) const {
     const std::string subject =
         std::string(operation.name) + " " + size.name + (shared ? " shared" : " outside");
+    if (subject.find(options_.only) == std::string::npos) return;
     bench::announce(subject);
     const at::Tensor input = shared ? isopool::empty({size.floats}).fill_(1.5f)
                                     : at::full({size.floats}, 1.5f);
@@ -150,6 +152,7 @@ int main(int argc, char** argv) {
   CLI::App app("One call through isopool beside the same call in-process.");
   Options options;
   app.add_option("--packages", options.packages, "folder with calls.pt")->required();
+  app.add_option("--only", options.only, "only cases whose name contains this text");
   app.add_flag("--quick", options.quick, "fewer repetitions");
   CLI11_PARSE(app, argc, argv);
   try {

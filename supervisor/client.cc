@@ -207,6 +207,14 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
     throw ProtocolError("ChannelMapped before the control segment was sealed");
   }
   worker->attach(id_.value);
+  // After the channel that they belong to: a worker knows a client by its channel.
+  for (const auto& [number, package] : packages_) {
+    worker->send(ipc::MapPackage{id_.value, number, package.bytes, package.name},
+                 {package.object.get()});
+  }
+  for (const auto& [number, segment] : inputSegments_) {
+    worker->send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});
+  }
 }
 
 void Client::reportDeath(const ipc::ReportDeath& message) {
@@ -260,13 +268,6 @@ void Client::workerReady(Worker& worker) {
   } catch (const ipc::SystemCallError& error) {
     worker.kill();
     return workerLost(worker, std::string("there is no shared memory for it: ") + error.what());
-  }
-  for (const auto& [number, package] : packages_) {
-    worker.send(ipc::MapPackage{id_.value, number, package.bytes, package.name},
-                {package.object.get()});
-  }
-  for (const auto& [number, segment] : inputSegments_) {
-    worker.send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});
   }
   const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
   const ChannelMemory& memory = worker.memory();

@@ -68,8 +68,8 @@ class Worker {
 
   ipc::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
-  /// True while it has to hear of packages and segments.
-  bool listening() const { return stage_ >= Stage::kReady && stage_ < Stage::kDying; }
+  /// True while it has to hear of packages and segments: it has a channel that they belong to.
+  bool listening() const { return stage_ >= Stage::kAttaching && stage_ < Stage::kDying; }
   bool wasIntroduced() const { return wasIntroduced_; }
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
   const ipc::Fd& pidfd() const { return process_->pidfd(); }

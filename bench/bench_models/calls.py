@@ -1,5 +1,7 @@
 """One module for each question of roundtrip, as small as a model can be."""
 
+import time
+
 import torch
 
 
@@ -30,3 +32,10 @@ class Keep(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.kept = x + 1
         return self.kept
+
+
+class Wait(torch.nn.Module):
+    """Is running when its worker dies."""
+
+    def forward(self) -> None:
+        time.sleep(60)

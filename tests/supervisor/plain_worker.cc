@@ -84,12 +84,14 @@ class PlainWorker {
           if (how == "worker-dies-attached") ::kill(::getpid(), SIGKILL);
           break;
         case MessageType::kMapPackage:
+          requireChannel();
           known_ += "+" + decodeMessage<MapPackage>(*frame).name;
           break;
         case MessageType::kUnmapPackage:
           known_ += "-" + std::to_string(decodeMessage<UnmapPackage>(*frame).package);
           break;
         case MessageType::kMapInputSegment:
+          requireChannel();
           known_ += "#" + std::to_string(decodeMessage<MapInputSegment>(*frame).segment);
           break;
         case MessageType::kAddOutputSegment: {
@@ -104,6 +106,11 @@ class PlainWorker {
           break;
       }
     }
+  }
+
+  // A worker knows a client by its channel: what comes before it belongs to nobody.
+  void requireChannel() const {
+    if (!end_) ::_exit(3);
   }
 
   void attach(Frame& frame) {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/process_tree.h"
+
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+namespace bench {
+
+namespace {
+
+std::string procFile(pid_t process, const char* name) {
+  return "/proc/" + std::to_string(process) + "/" + name;
+}
+
+}  // namespace
+
+Memory memoryOf(pid_t process) {
+  std::ifstream file(procFile(process, "smaps_rollup"));
+  std::string line, name;
+  std::getline(file, line);  // the range
+  Memory memory;
+  double kibibytes = 0;
+  while (file >> name >> kibibytes && std::getline(file, line)) {
+    const double megabytes = kibibytes * 1024 / 1e6;
+    if (name == "Pss:") memory.proportional = megabytes;
+    if (name == "Private_Clean:" || name == "Private_Dirty:") memory.own += megabytes;
+  }
+  if (memory.proportional == 0) {
+    throw std::runtime_error("the kernel tells nothing about the memory of process " +
+                             std::to_string(process));
+  }
+  return memory;
+}
+
+Memory memoryOf(const std::vector<pid_t>& processes) {
+  Memory sum;
+  for (const pid_t process : processes) {
+    const Memory one = memoryOf(process);
+    sum.proportional += one.proportional;
+    sum.own += one.own;
+  }
+  return sum;
+}
+
+pid_t parentOf(pid_t process) {
+  std::ifstream file(procFile(process, "status"));
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.rfind("PPid:", 0) == 0) return std::stoi(line.substr(5));
+  }
+  throw std::runtime_error("no process " + std::to_string(process));
+}
+
+std::vector<pid_t> childrenOf(pid_t process) {
+  const std::string pid = std::to_string(process);
+  std::ifstream file(procFile(process, ("task/" + pid + "/children").c_str()));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+}  // namespace bench

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace bench {
+
+/// Memory of processes as the kernel accounts for it (/proc/PID/smaps_rollup), in megabytes (10^6).
+struct Memory {
+  double proportional = 0;  ///< PSS: a page that n processes map counts 1/n in each
+  double own = 0;           ///< pages that no other process maps
+};
+Memory memoryOf(pid_t process);
+Memory memoryOf(const std::vector<pid_t>& processes);
+
+pid_t parentOf(pid_t process);
+std::vector<pid_t> childrenOf(pid_t process);
+
+}  // namespace bench
