@@ -87,12 +87,16 @@ SendResult ControlSocket::trySend(OutgoingFrame& frame, const int* descriptors,
 SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t bytes,
                                     const int* descriptors, size_t descriptorCount,
                                     std::chrono::milliseconds patience) {
+  using Clock = std::chrono::steady_clock;
+  const auto giveUpAt = Clock::now() + patience;
   OutgoingFrame frame = encodeFrame(type, body, bytes, descriptorCount);
   for (;;) {
     const SendResult result = trySend(frame, descriptors, descriptorCount);
-    if (result != SendResult::kWouldBlock) return result;
+    // The socket may be writable all the time (ETOOMANYREFS), so the clock is asked and not poll.
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(giveUpAt - Clock::now());
+    if (result != SendResult::kWouldBlock || left.count() <= 0) return result;
     pollfd writable{fd(), POLLOUT, 0};
-    if (::poll(&writable, 1, static_cast<int>(patience.count())) == 0) return result;
+    ::poll(&writable, 1, static_cast<int>(left.count()));
   }
 }
 
@@ -157,6 +161,11 @@ void ControlSocket::parse() {
     begin += whole;
   }
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(begin));
+  // Descriptors come with the first byte of their frame. Others would go to a frame that they do not
+  // belong to, or pile up until this process can open no more.
+  if (descriptors_.size() > (bytes_.empty() ? 0 : kMaxFrameDescriptors)) {
+    throw ProtocolError("descriptors came without their control message");
+  }
 }
 
 std::optional<Frame> ControlSocket::next() {

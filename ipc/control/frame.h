@@ -32,7 +32,9 @@ class ProtocolError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Decodes a frame's body. Throws ProtocolError if it is not exactly a Message.
+/// Decodes a frame's body. Throws ProtocolError if it is no array of a Message's fields. Fields that
+/// are missing at its end keep their defaults and further ones are ignored, so that the Hello of
+/// another version can be read and refused by its number.
 template <typename Message>
 Message decodeMessage(const Frame& frame);
 
