@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/control/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "ipc/control/frame.h"
+
+namespace isopool::ipc {
+namespace {
+
+template <typename Message>
+std::string packed(const Message& message) {
+  msgpack::sbuffer buffer;
+  msgpack::pack(buffer, message);
+  return {buffer.data(), buffer.size()};
+}
+
+/// Sends it through a socket pair, and compares what arrived byte by byte with what left.
+template <typename Message>
+Message crossed(const Message& message) {
+  auto [sender, receiver] = ControlSocket::makePair();
+  ControlSocket from(std::move(sender));
+  ControlSocket to(std::move(receiver));
+  EXPECT_EQ(from.send(message), SendResult::kSent);
+  // A long one is read in several pieces.
+  std::optional<Frame> frame;
+  while (!frame && to.receive() == ReceiveResult::kOk) frame = to.next();
+  if (!frame) throw std::runtime_error("nothing arrived");
+  EXPECT_EQ(frame->type, Message::kType);
+  const Message arrived = decodeMessage<Message>(*frame);
+  EXPECT_EQ(packed(arrived), packed(message));
+  return arrived;
+}
+
+constexpr uint64_t kLarge = std::numeric_limits<uint64_t>::max();
+constexpr uint32_t kLarge32 = std::numeric_limits<uint32_t>::max();
+
+TEST(Messages, CrossWithEveryFieldAtItsLimit) {
+  crossed(Hello{kLarge32, kLarge32, INT32_MIN});
+  crossed(OpenPool{kLarge32, kLarge32});
+  crossed(DeclareInputSegment{kLarge32, kLarge});
+  crossed(ReportDeath{kLarge, std::string("\0\xff\n", 3)});
+  crossed(IntroduceWorker{kLarge, INT32_MAX, kLarge, true});
+  crossed(WorkerDied{kLarge, 64, INT32_MIN});
+  crossed(SlotQuarantined{kLarge32, 1, 2, 3, "text"});
+  crossed(GrantOutputSegment{kLarge, kLarge32, kLarge});
+  crossed(ForkWorker{kLarge, kLarge});
+  crossed(AttachChannel{kLarge, kLarge, kLarge});
+  crossed(MapPackage{kLarge, kLarge32, kLarge, std::string(100'000, 'n')});
+  crossed(RefuseOutputSegment{kLarge, "the limit"});
+  crossed(RequestOutputSegment{kLarge, kLarge});
+}
+
+TEST(Messages, OfAMachineFullOfWorkersCross) {
+  Statistics statistics{1, 2, 3, 4, 5, {}};
+  for (uint32_t slot = 0; slot < 1024; ++slot) {
+    statistics.workers.push_back({slot, 100, 1, slot, slot % 2 == 0, kLarge, kLarge});
+  }
+  const Statistics arrived = crossed(statistics);
+  ASSERT_EQ(arrived.workers.size(), 1024u);
+  EXPECT_EQ(arrived.workers.back().slot, 1023u);
+}
+
+TEST(Messages, OfAnotherVersionShowTheirVersion) {
+  // A newer Hello has more fields; that it is newer must be readable all the same.
+  msgpack::sbuffer buffer;
+  msgpack::packer<msgpack::sbuffer> packer(buffer);
+  packer.pack_array(4).pack(kProtocolVersion + 1).pack(1).pack(2).pack("what this version lacks");
+  Frame frame;
+  frame.type = MessageType::kHello;
+  frame.body.assign(buffer.data(), buffer.data() + buffer.size());
+  EXPECT_EQ(decodeMessage<Hello>(frame).protocolVersion, kProtocolVersion + 1);
+}
+
+}  // namespace
+}  // namespace isopool::ipc

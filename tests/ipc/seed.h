@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <random>
+
+namespace isopool::tests {
+
+/// The randomness of one test. Its seed is new in every run and printed, so that a run that failed can
+/// be had again: ISOPOOL_TEST_SEED=N.
+std::mt19937_64 seededRandom();
+
+/// An integer of [least, most].
+template <typename Integer>
+Integer pick(std::mt19937_64& random, Integer least, Integer most) {
+  return std::uniform_int_distribution<Integer>(least, most)(random);
+}
+
+}  // namespace isopool::tests
