@@ -3,10 +3,17 @@
 
 import gc
 import importlib
+import io
 import platform
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from isopool_worker import streams
+
+
+_held: list[object] = []  # for as long as the zygote lives
 
 
 def prepare(preload: list[str]) -> tuple[str, str]:
@@ -48,6 +55,7 @@ def prepare(preload: list[str]) -> tuple[str, str]:
 
     _warm_up(torch)
     gc.collect()
+    _held.extend(_fill_holes())
     gc.freeze()
     return platform.python_version(), str(torch.__version__)
 
@@ -64,4 +72,45 @@ def _warm_up(torch) -> None:  # type: ignore[no-untyped-def]
         torch.nn.functional.embedding(torch.tensor([0, 1]), torch.ones(2, 4))
         torch.mm(torch.ones(4, 4), torch.ones(4, 4)).sum().item()
         str(torch.ones(2))
+    _warm_up_packages(torch)
     torch.manual_seed(0)
+
+
+def _warm_up_packages(torch) -> None:  # type: ignore[no-untyped-def]
+    """Runs the whole way of a package once, so that a worker shares what it leaves behind: modules,
+    specialised bytecode, caches. Without it each worker has 2 MB more of its own.
+    """
+    file = io.BytesIO()
+    with torch.package.PackageExporter(file) as exporter:
+        exporter.save_source_string("warm_up", "import torch\nfactor = 2.0\n")
+        exporter.save_pickle("model", "model.pkl", torch.nn.Sequential(torch.nn.Linear(4, 4)))
+    file.seek(0)
+    importer = torch.package.PackageImporter(file)
+    importer.import_module("warm_up")
+    model = importer.load_pickle("model", "model.pkl")
+    with torch.no_grad():
+        model(torch.ones(1, 4))
+    model(torch.ones(1, 4)).detach()
+
+
+def _fill_holes() -> Iterator[object]:
+    """Objects for the free places that CPython's small-object allocator has between living objects.
+
+    A worker's new objects would go there first, and each would turn a shared page into a private
+    one. With the places taken they go side by side into fresh pages: a third less private memory.
+    """
+    # One kind of object for each size class of the allocator, 16 to 512 bytes.
+    makers: list[tuple[int, Callable[[], object]]] = [(16, object), (32, lambda: float("1.5"))]
+    empty = sys.getsizeof(b"")
+    makers += [(size, partial(bytes, size - empty)) for size in range(48, 513, 16)]
+    for size, make in makers:
+        # When a whole pool (16 KiB) was filled from its beginning to its end there was no hole left.
+        wanted = (16 << 10) // size - 4
+        row = last = 0
+        for _ in range(20_000):
+            one = make()
+            row = row + 1 if id(one) == last + size else 0
+            last = id(one)
+            yield one
+            if row >= wanted:
+                break
