@@ -13,7 +13,7 @@ from torch.package import PackageExporter
 def write(file: Path, objects: dict[str, torch.nn.Module]) -> None:
     part = file.with_suffix(".part")
     with PackageExporter(part) as exporter:
-        exporter.extern("time")
+        exporter.extern(["os", "signal", "time"])
         exporter.intern("bench_models.**")
         for name, model in objects.items():
             exporter.save_pickle("model", f"{name}.pkl", model.eval())
@@ -36,6 +36,7 @@ def main() -> None:
             "clone": calls.Clone(),
             "keep": calls.Keep(),
             "wait": calls.Wait(),
+            "crash": calls.Crash(),
         },
     )
     large = options.out / f"weights-{options.megabytes}.pt"

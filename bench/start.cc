@@ -70,7 +70,9 @@ class Replacement {
     auto calls = manager_.loadPackage(options_.packages + "/calls.pt");
     identity_ = calls.loadPickle("model", "identity.pkl");
     auto wait = calls.loadPickle("model", "wait.pkl");
+    auto crash = calls.loadPickle("model", "crash.pkl");
 
+    measureCrash(crash);
     measureTold(wait);
     measure("first empty call", [&] { slot().acquireSession().fromIValue(1).toIValue(); });
     measure("first model call", [&] { callModel(identity_, slot()); });
@@ -118,7 +120,25 @@ class Replacement {
     report("kill to " + subject, "latency", times);
   }
 
-  /// From the kill to the exception in the thread whose call was running.
+  /// From the worker's last instruction to the exception in the thread whose call was running.
+  void measureCrash(isopool::ReplicatedObj& crash) {
+    bench::announce("crash to WorkerLost");
+    const at::Tensor died = isopool::empty({1}, at::kDouble);
+    std::vector<double> times;
+    for (int i = 0; i < (options_.quick ? 5 : 20); ++i) {
+      settle();
+      auto session = crash.acquireSession(&slot());
+      try {
+        session.self({at::IValue(died)});
+      } catch (const isopool::WorkerLost&) {
+        const auto now = std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+        times.push_back((now - died.item<double>()) * 1e3);
+      }
+    }
+    report("crash to WorkerLost", "latency", times);
+  }
+
+  /// From a kill to the exception in the thread whose call was running.
   void measureTold(isopool::ReplicatedObj& wait) {
     bench::announce("kill to WorkerLost");
     std::vector<double> times;

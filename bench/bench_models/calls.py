@@ -1,5 +1,7 @@
 """One module for each question of roundtrip, as small as a model can be."""
 
+import os
+import signal
 import time
 
 import torch
@@ -39,3 +41,11 @@ class Wait(torch.nn.Module):
 
     def forward(self) -> None:
         time.sleep(60)
+
+
+class Crash(torch.nn.Module):
+    """Writes into its input, which the caller sees, when it dies: seconds of CLOCK_MONOTONIC."""
+
+    def forward(self, died: torch.Tensor) -> None:
+        died[0] = time.monotonic()
+        os.kill(os.getpid(), signal.SIGKILL)
