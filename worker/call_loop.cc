@@ -128,6 +128,7 @@ void CallLoop::dropDetachedChannels() {
     PyGC_Collect();
     channel->memory->borrowed.detach(*channel->memory);
     channel->memory->output.detach();
+    channel->memory->end.detach();
     ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
     remains_.push_back(std::move(channel->memory));
   }

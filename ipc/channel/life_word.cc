@@ -38,6 +38,15 @@ void holdLifeWord(WorkerControl& control) {
   const_cast<SharedWord<uint32_t>&>(wordOf(control)).fetch_or(FUTEX_WAITERS);
 }
 
+bool leaveLifeWord(WorkerControl& control) noexcept {
+  static_assert(offsetof(WorkerControl, life) + sizeof(pthread_mutex_t) <= kPageBytes);
+  const uint32_t holder = wordOf(control).load(std::memory_order_relaxed) & FUTEX_TID_MASK;
+  if (holder != static_cast<uint32_t>(::gettid())) return false;
+  // The page is made our own first, so that the word is never seen unlocked, and the race of robust
+  // unlocking has nobody to happen with.
+  return privatisePages(&control, kPageBytes) && ::pthread_mutex_unlock(&control.life) == 0;
+}
+
 bool lifeWordOwnerDied(const WorkerControl& control) noexcept {
   return (wordOf(control).load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
 }

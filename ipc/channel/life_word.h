@@ -19,6 +19,11 @@ namespace isopool::ipc {
 /// Initialises and locks the word for the calling thread's life. Throws SystemCallError.
 void holdLifeWord(WorkerControl& control);
 
+/// Ends the hold unseen by others, so that the memory may be unmapped: a thread's robust mutexes are
+/// a list through their memory, which the kernel and the next holdLifeWord() follow. False if this
+/// thread is not the holder, or there is no memory: then `control` must stay mapped.
+bool leaveLifeWord(WorkerControl& control) noexcept;
+
 /// True once the holder is dead.
 bool lifeWordOwnerDied(const WorkerControl& control) noexcept;
 

@@ -22,6 +22,12 @@ WorkerEnd::WorkerEnd(Epoch epoch, Mapping own, Mapping peer)
   reachCrashPoint(CrashPoint::kChannelMapped);
 }
 
+WorkerEnd::~WorkerEnd() {
+  detach();
+  // The holder is another thread, whose list of robust mutexes goes through this memory.
+  if (holdsLifeWord_) ownMapping_.release();
+}
+
 bool WorkerEnd::headerValid() const noexcept {
   const SegmentHeader header = peer_->header;
   return header.magic == kClientControlMagic && header.layoutVersion == kLayoutVersion &&
@@ -30,10 +36,15 @@ bool WorkerEnd::headerValid() const noexcept {
 
 void WorkerEnd::attach() {
   holdLifeWord(*own_);
+  holdsLifeWord_ = true;
   reachCrashPoint(CrashPoint::kLifeWordHeld);
   own_->attached.store(1, std::memory_order_seq_cst);
   futexWake(own_->attached);
   reachCrashPoint(CrashPoint::kChannelAttached);
+}
+
+void WorkerEnd::detach() noexcept {
+  if (holdsLifeWord_ && leaveLifeWord(*own_)) holdsLifeWord_ = false;
 }
 
 bool WorkerEnd::callReady() const noexcept {

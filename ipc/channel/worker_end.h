@@ -24,11 +24,17 @@ class WorkerEnd {
   /// `own` is a writable mapping of kWorkerControlBytes of zeroes, `peer` a read-only one of
   /// kClientControlBytes. Writes the header of `own`.
   WorkerEnd(Epoch epoch, Mapping own, Mapping peer);
+  ~WorkerEnd();
+  WorkerEnd(const WorkerEnd&) = delete;
+  WorkerEnd& operator=(const WorkerEnd&) = delete;
 
   bool headerValid() const noexcept;
   /// Locks the life word for the calling thread's life and lets the client begin. Throws
   /// SystemCallError.
   void attach();
+  /// Lets the life word go, which the client does not learn. By the thread that attached; this may
+  /// then be destroyed by any thread. Nothing is received or published any more.
+  void detach() noexcept;
 
   /// Copies the oldest call without taking it. Its blob stays valid until the call is completed.
   Received peek(ReceivedCall& call) noexcept;
@@ -68,6 +74,7 @@ class WorkerEnd {
   Mapping peerMapping_;
   WorkerControl* own_;
   const ClientControl* peer_;
+  bool holdsLifeWord_ = false;
   uint32_t published_ = 0;
   uint32_t consumed_ = 0;
 };

@@ -29,6 +29,9 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() { unmap(); }
 
+  /// Leaves the memory mapped for ever.
+  void release() { data_ = nullptr; }
+
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   size_t bytes() const { return bytes_; }
   bool valid() const { return data_ != nullptr; }
