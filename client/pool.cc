@@ -66,11 +66,10 @@ void Pool::close() {
   }
   changed_.notify_all();
   if (generation_ != forkGeneration()) return;
+  // The supervisor kills the workers: it knows then that they die on purpose. What was lent to them
+  // comes back when it has reaped them.
   if (connection) connection->closePool(id_);
-  for (const auto& channel : channels) {
-    channel->kill();
-    channel->markDead();
-  }
+  for (const auto& channel : channels) channel->markDead();
 }
 
 void Pool::check() {
