@@ -92,7 +92,8 @@ bool armCrashPointFromEnvironment(const char* variable) {
   uint32_t nth = 1;
   if (colon != std::string_view::npos) {
     const std::string_view digits = request.substr(colon + 1);
-    if (std::from_chars(digits.begin(), digits.end(), nth).ec != std::errc()) return false;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), nth);
+    if (error != std::errc() || end != digits.end()) return false;
   }
   return point.has_value() && armCrashPoint(*point, nth);
 }
