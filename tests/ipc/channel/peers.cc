@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,6 +60,8 @@ Peer::Peer(PeerKind kind, std::function<void()> life) {
   }
   pid_ = ipc::checkSystemCall(::fork(), "fork");
   if (pid_ == 0) {
+    // A test that crashes or is stopped leaves nobody behind.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     life();
     ::_exit(0);
   }
