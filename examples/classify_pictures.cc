@@ -115,20 +115,18 @@ void awaitSuccessor(const isopool::ReplicatedObj& model, const Picture& picture,
                     const isopool::Interpreter& slot, steady_clock::time_point killed,
                     Replacement& replacement) {
   constexpr double kPatience = 30'000;
+  // The slot has a new process as soon as the pool gives calls to it. Asked with a call of our own we
+  // would learn when it is through with those of others.
   for (;;) {
-    try {
-      isopool::InterpreterSession session = model.acquireSession(&slot);
-      replacement.ready = millisecondsSince(killed);
-      session.self({picture.pixels});
-      replacement.firstAnswer = millisecondsSince(killed);
-      replacement.successor = slot.processId().value_or(0);
-      return;
-    } catch (const isopool::WorkerLost&) {
-      // The session was still one with the victim.
-      if (millisecondsSince(killed) > kPatience) throw;
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
+    replacement.successor = slot.processId().value_or(replacement.victim);
+    replacement.ready = millisecondsSince(killed);
+    if (replacement.successor != replacement.victim) break;
+    if (replacement.ready > kPatience) throw std::runtime_error("the worker is not replaced");
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+  isopool::InterpreterSession session = model.acquireSession(&slot);
+  session.self({picture.pixels});
+  replacement.firstAnswer = millisecondsSince(killed);
 }
 
 Replacement killAndWait(isopool::InterpreterManager& manager, const isopool::ReplicatedObj& model,
