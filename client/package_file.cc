@@ -96,7 +96,11 @@ std::shared_ptr<PackageFile> PackageFile::open(const std::string& path) {
   Copy copy = copyIntoMemory(path);
   std::shared_ptr<PackageFile> file(
       new PackageFile(path, std::move(copy.object), copy.bytes));
-  file->readContents();
+  try {
+    file->readContents();
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, path, " can't be opened as a torch.package: ", error.what_without_backtrace());
+  }
 
   Registry& registry = Registry::instance();
   std::lock_guard lock(registry.mutex);
@@ -124,8 +128,7 @@ void PackageFile::readContents() {
       std::make_shared<caffe2::serialize::MemoryReadAdapter>(mapping_.data(),
                                                              static_cast<off_t>(bytes())));
   const std::string externs = ".data/extern_modules";
-  TORCH_CHECK(reader.hasRecord(externs), name_,
-              " is not a torch.package: it has no record ", externs,
+  TORCH_CHECK(reader.hasRecord(externs), "it is not a torch.package, for it has no record ", externs,
               ". Make it with torch.package.PackageExporter");
   std::istringstream lines(recordText(reader, externs));
   for (std::string line; std::getline(lines, line);) {

@@ -57,7 +57,8 @@ class CallerModes {
   std::optional<c10::InferenceMode> inference_;
 };
 
-// print() without a newline would stay in Python's buffer until the next call.
+// print() without a newline would stay in Python's buffer until the next call. Not while a Python
+// error is set, which would be lost.
 void flushOutput() {
   static PyObject* const flush = PyUnicode_InternFromString("flush");
   for (const char* name : {"stdout", "stderr"}) {
@@ -328,10 +329,10 @@ void CallRunner::defineObject(Channel& channel) {
     const PyRef module = text(2);
     const PyRef file = text(3);
     const PyRef load = orRaised(PyRef::steal(PyObject_GetAttrString(importer, "load_pickle")));
-    PyRef loaded = PyRef::steal(
-        PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr));
+    PyRef loaded = orRaised(PyRef::steal(
+        PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr)));
     flushOutput();
-    channel.objects.set(id, orRaised(std::move(loaded)));
+    channel.objects.set(id, std::move(loaded));
   }
   answerNothing(channel);
 }
@@ -351,9 +352,8 @@ void CallRunner::packageHandle(Channel& channel) {
 void CallRunner::global(Channel& channel) {
   const PyRef moduleName = text(0);
   const PyRef name = text(1);
-  const PyRef module = PyRef::steal(PyImport_Import(moduleName.get()));
+  const PyRef module = orRaised(PyRef::steal(PyImport_Import(moduleName.get())));
   flushOutput();
-  if (!module) throw PythonRaised{};
   channel.handles.set(newHandle(2),
                       orRaised(PyRef::steal(PyObject_GetAttr(module.get(), name.get()))));
   answerNothing(channel);
@@ -373,9 +373,10 @@ void CallRunner::attribute(Channel& channel) {
 }
 
 void CallRunner::callHandle(Channel& channel) {
+  const ipc::HandleId made = newHandle(1);
   PyRef result = call(channel, handle(channel, 0), 2);
   dropInputs();
-  channel.handles.set(newHandle(1), std::move(result));
+  channel.handles.set(made, std::move(result));
   answerNothing(channel);
 }
 
