@@ -28,6 +28,8 @@ using std::chrono::nanoseconds;
 constexpr milliseconds kLongestSleep(100);
 // How long a payload may wait for room in an arena, or a result for its segment's announcement.
 constexpr milliseconds kPatience(5000);
+// So long no healthy worker leaves a call lying while it sleeps, however loaded the machine is.
+constexpr int64_t kDeafAfter = 1'000'000'000;  // ns
 constexpr size_t kReleaseBatch = 128;
 constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
 
@@ -76,6 +78,7 @@ struct Exchange {
   std::atomic<Fate> fate{Fate::kPending};
   ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
   uint64_t sequence = 0;
+  int64_t publishedAt = 0;  // on ipc::monotonicNow()'s clock, if it has a deadline
   std::vector<ExportedStorage> exports;
   void* requestBlob = nullptr;
   ipc::ReceivedCompletion completion;
@@ -404,6 +407,8 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
   }
   if (published.exchange == nullptr) {
     cancelExports(draft.exports);
+    // Nobody waits here who would find the death: until it is settled the pool would send us back.
+    if (published.fate == Fate::kNeverStarted) markDead();
     return {shared_from_this(), nullptr, published.fate};
   }
   const Fate fate = wait(*published.exchange, deadline, spinner);
@@ -474,6 +479,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
   exchange.exports.swap(draft.exports);
   exchange.requestBlob = blob;
   exchange.answerBlob.clear();
+  exchange.publishedAt = deadline ? ipc::monotonicNow() : 0;
   exchange.fate.store(Fate::kPending, std::memory_order_relaxed);
   exchange.use.store(Exchange::Use::kWaiting, std::memory_order_release);
   pending_.fetch_add(1, std::memory_order_relaxed);
@@ -622,6 +628,7 @@ bool Channel::deliver(Exchange& exchange) {
   if (withdrawn) cancelExports(exchange.exports);
   exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
   pending_.fetch_sub(1, std::memory_order_relaxed);
+  if (deafSince_.load(std::memory_order_relaxed) != 0) deafSince_.store(0);
   if (wanted) {
     exchange.use.store(Exchange::Use::kDelivered, std::memory_order_release);
     exchange.wake();
@@ -691,15 +698,28 @@ void Channel::settleAll() {
 // The deadline has passed. Nothing if the answer came in the same moment.
 std::optional<Fate> Channel::giveUp(Exchange& exchange) {
   const uint64_t sequence = exchange.sequence;
+  const int64_t publishedAt = exchange.publishedAt;
   auto waiting = Exchange::Use::kWaiting;
   // A completion that is being delivered right now wins. From here on the exchange is not ours.
   if (!exchange.use.compare_exchange_strong(waiting, Exchange::Use::kAbandoned,
                                             std::memory_order_acq_rel)) {
     return std::nullopt;
   }
-  if (memory_->end().recall(sequence)) return Fate::kWithdrawn;
+  if (memory_->end().recall(sequence)) {
+    killIfDeaf(publishedAt);
+    return Fate::kWithdrawn;
+  }
   kill();
   return Fate::kOverdue;
+}
+
+// A worker that still says that it sleeps, long after it was woken for a call, is stopped: it would
+// cost every caller a deadline.
+void Channel::killIfDeaf(int64_t calledAt) {
+  if (memory_->end().peer().sleeping.load(std::memory_order_seq_cst) == 0) return;
+  int64_t since = 0;
+  if (deafSince_.compare_exchange_strong(since, calledAt)) since = calledAt;
+  if (ipc::monotonicNow() - since >= kDeafAfter) kill();
 }
 
 void Channel::release(Exchange& exchange) {

@@ -166,6 +166,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void passLead();
   void settleAll();
   std::optional<Fate> giveUp(Exchange& exchange);
+  void killIfDeaf(int64_t calledAt);
   void release(Exchange& exchange);
   void poison(const std::string& reason);
   bool workerDied() const;
@@ -194,6 +195,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::ReceivedCompletion received_;  // guarded by leadMutex_
   std::atomic<uint32_t> pending_{0};
   std::atomic<bool> poisoned_{false};
+  std::atomic<int64_t> deafSince_{0};  // a call of then found the worker asleep, and still does
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all calls
   std::atomic<bool> dead_{false};   // that is done

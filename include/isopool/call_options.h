@@ -8,9 +8,9 @@ namespace isopool {
 
 /// How one call is to be made.
 struct CallOptions {
-  /// From now. When it passes, a call that has not started is withdrawn; a running one is abandoned
-  /// and its worker killed. The caller gets DeadlineExceeded at once. None: waits as long as the
-  /// worker lives.
+  /// From now. When it passes the caller gets DeadlineExceeded at once: a call that has not started
+  /// is withdrawn, a running one is abandoned and its worker killed. So is an idle worker that let
+  /// calls lie for a second, because it must be stopped. None: waits as long as the worker lives.
   std::optional<std::chrono::nanoseconds> deadline;
   /// The call may run twice: if its worker dies after it started, it runs again elsewhere.
   bool idempotent = false;
