@@ -117,7 +117,7 @@ uint32_t unsigned32Of(const msgpack::object& object) {
 c10::TypePtr typeOf(const msgpack::object& object, int depth) {
   if (depth > kMaxNesting) refuse("a payload has types nested too deeply");
   if (object.type != msgpack::type::ARRAY) {
-    switch (static_cast<TypeCode>(unsignedOf(object))) {
+    switch (static_cast<TypeCode>(unsigned32Of(object))) {
       case TypeCode::kTensor:
         return c10::TensorType::get();
       case TypeCode::kInt:
@@ -140,7 +140,7 @@ c10::TypePtr typeOf(const msgpack::object& object, int depth) {
         return c10::AnyType::get();
     }
   }
-  const auto code = static_cast<TypeCode>(unsignedOf(itemOf(object, 0)));
+  const auto code = static_cast<TypeCode>(unsigned32Of(itemOf(object, 0)));
   switch (code) {
     case TypeCode::kList:
       return c10::ListType::create(typeOf(itemOf(object, 1), depth + 1));
@@ -161,11 +161,12 @@ c10::TypePtr typeOf(const msgpack::object& object, int depth) {
   }
 }
 
-// What a list of a simple type holds is checked, because typed accessors trust it.
-void checkKind(const c10::IValue& value, const c10::Type& type) {
+// What a container holds is checked, because typed accessors trust it.
+void checkKind(c10::IValue& value, const c10::Type& type) {
   bool right = true;
   switch (type.kind()) {
     case c10::TypeKind::TensorType:
+      if (value.isNone()) value = at::Tensor();  // undefined ones cross as nil
       right = value.isTensor();
       break;
     case c10::TypeKind::IntType:
@@ -183,6 +184,27 @@ void checkKind(const c10::IValue& value, const c10::Type& type) {
     case c10::TypeKind::ComplexType:
       right = value.isComplexDouble();
       break;
+    case c10::TypeKind::NumberType:
+      right = value.isScalar();
+      break;
+    case c10::TypeKind::NoneType:
+      right = value.isNone();
+      break;
+    case c10::TypeKind::DeviceObjType:
+      right = value.isDevice();
+      break;
+    case c10::TypeKind::ListType:
+      right = value.isList();
+      break;
+    case c10::TypeKind::TupleType:
+      right = value.isTuple();
+      break;
+    case c10::TypeKind::DictType:
+      right = value.isGenericDict();
+      break;
+    case c10::TypeKind::OptionalType:
+      if (!value.isNone()) checkKind(value, *type.expectRef<c10::OptionalType>().getElementType());
+      return;
     default:
       break;
   }
@@ -232,22 +254,34 @@ void PayloadWriter::addHandle(uint64_t handle) {
   packer_.pack_ext_body(reinterpret_cast<const char*>(&handle), sizeof handle);
 }
 
-void PayloadWriter::noteUse(StorageUse& use, const at::Tensor& tensor) {
+StorageExtent PayloadWriter::extentOf(const at::Tensor& tensor) {
   constexpr uint64_t kAlignment = 64;
   const auto itemBytes = static_cast<uint64_t>(tensor.element_size());
-  const uint64_t begin =
-      static_cast<uint64_t>(tensor.storage_offset()) * itemBytes / kAlignment * kAlignment;
-  uint64_t end = begin;
-  if (tensor.numel() > 0) {
-    int64_t last = tensor.storage_offset();
-    for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
-    end = static_cast<uint64_t>(last + 1) * itemBytes;
+  const auto first = static_cast<uint64_t>(tensor.storage_offset());
+  const uint64_t storageBytes = tensor.storage().nbytes();
+  if (tensor.numel() == 0) {
+    // It reaches nothing, and nobody has checked where it begins.
+    const uint64_t begin =
+        std::min(first, storageBytes / itemBytes) * itemBytes / kAlignment * kAlignment;
+    return {begin, begin};
   }
+  uint64_t last = first;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    last += static_cast<uint64_t>((tensor.size(i) - 1) * tensor.stride(i));
+  }
+  const uint64_t end = (last + 1) * itemBytes;
+  if (end > storageBytes) {
+    refuse("a tensor whose storage was made smaller than it is can't cross between processes");
+  }
+  return {first * itemBytes / kAlignment * kAlignment, end};
+}
+
+void PayloadWriter::noteUse(StorageUse& use, StorageExtent extent) {
   if (use.tensors == 0) {
-    use.extent = {begin, end};
+    use.extent = extent;
   } else {
-    use.extent.begin = std::min(use.extent.begin, begin);
-    use.extent.end = std::max(use.extent.end, end);
+    use.extent.begin = std::min(use.extent.begin, extent.begin);
+    use.extent.end = std::max(use.extent.end, extent.end);
   }
   ++use.tensors;
 }
@@ -258,6 +292,7 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
     return;
   }
   checkTensorCanCross(tensor);
+  const StorageExtent extent = extentOf(tensor);
   const c10::Storage& storage = tensor.storage();
   uint32_t index = 0;
   // Few storages are the rule: a walk beats a hash.
@@ -287,7 +322,7 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
     storageUses_.emplace_back();
     if (!indexOfStorage_.empty()) indexOfStorage_.emplace(storage.unsafeGetStorageImpl(), index);
   }
-  noteUse(storageUses_[index], tensor);
+  noteUse(storageUses_[index], extent);
 
   const auto rank = static_cast<uint8_t>(tensor.dim());
   TensorHead head{};
@@ -457,7 +492,11 @@ PayloadReader::PayloadReader(std::span<const std::byte> bytes) {
   for (uint32_t i = 0; i < table.via.array.size; ++i) {
     const msgpack::object& entry = table.via.array.ptr[i];
     StorageRecord record;
-    record.kind = static_cast<StorageKind>(unsignedOf(itemOf(entry, 0)));
+    const uint64_t kind = unsignedOf(itemOf(entry, 0));
+    if (kind > static_cast<uint64_t>(StorageKind::kPackage)) {
+      refuse("a payload has a storage of an unknown kind");
+    }
+    record.kind = static_cast<StorageKind>(kind);
     switch (record.kind) {
       case StorageKind::kInline: {
         const msgpack::object& bin = itemOf(entry, 1);
@@ -480,8 +519,6 @@ PayloadReader::PayloadReader(std::span<const std::byte> bytes) {
       case StorageKind::kEcho:
         record.offset = unsignedOf(itemOf(entry, 1));
         break;
-      default:
-        refuse("a payload has a storage of an unknown kind");
     }
     records_.push_back(record);
   }
@@ -559,7 +596,7 @@ at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
                               c10::IntArrayRef(strides.data(), rank));
   at::Tensor result(std::move(impl));
   if ((head.flags & kConjugate) != 0 && result.is_complex()) result._set_conj(true);
-  if ((head.flags & kNegative) != 0) result._set_neg(true);
+  if ((head.flags & kNegative) != 0 && scalarType != c10::ScalarType::Bool) result._set_neg(true);
   if ((head.flags & kRequiresGrad) != 0 &&
       (c10::isFloatingType(scalarType) || c10::isComplexType(scalarType)) &&
       !result.is_inference()) {
@@ -606,7 +643,7 @@ at::IValue PayloadReader::valueAt(const msgpack::object& object, int depth) cons
 
 at::IValue PayloadReader::tagged(const msgpack::object& object, int depth) const {
   const uint32_t size = object.via.array.size;
-  switch (static_cast<ValueTag>(unsignedOf(itemOf(object, 0)))) {
+  switch (static_cast<ValueTag>(unsigned32Of(itemOf(object, 0)))) {
     case ValueTag::kTuple: {
       std::vector<c10::IValue> elements;
       elements.reserve(size - 1);

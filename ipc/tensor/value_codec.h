@@ -110,7 +110,8 @@ class PayloadWriter {
     uint32_t storage;
     uint32_t itemBytes;
   };
-  static void noteUse(StorageUse& use, const at::Tensor& tensor);
+  static StorageExtent extentOf(const at::Tensor& tensor);
+  static void noteUse(StorageUse& use, StorageExtent extent);
 
   std::vector<StorageUse> storageUses_;
   std::vector<HeadPlace> heads_;
