@@ -18,9 +18,9 @@
 #include <thread>
 #include <vector>
 
-#include "isopool/isopool.h"
 #include "examples/load.h"
 #include "examples/picture_set.h"
+#include "isopool/isopool.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "isopool/isopool.h"
 #include "examples/picture_set.h"
+#include "isopool/isopool.h"
 
 namespace examples {
 

@@ -40,9 +40,9 @@ uint64_t ClientEnd::publish(const OutgoingCall& call) noexcept {
   slot.operation = static_cast<uint32_t>(call.operation);
   slot.flags = call.flags;
   slot.traceId = call.traceId;
-  slot.payload = PayloadPlace{static_cast<uint32_t>(call.payload.inlineBytes.size()),
-                              call.payload.blobSegment.value, call.payload.blobOffset,
-                              call.payload.blobBytes};
+  slot.payload =
+      PayloadPlace{static_cast<uint32_t>(call.payload.inlineBytes.size()),
+                   call.payload.blobSegment.value, call.payload.blobOffset, call.payload.blobBytes};
   if (!call.payload.inlineBytes.empty()) {
     std::memcpy(slot.bytes.data(), call.payload.inlineBytes.data(),
                 call.payload.inlineBytes.size());

@@ -57,7 +57,8 @@ class ClientEnd {
   bool attached() const noexcept;
   bool headerValid() const noexcept;
 
-  /// True if the ring can take another call.
+  /// True if the ring can take another call. The caller sees to it that the calls that await an answer
+  /// lie within kRingSlots sequence numbers: completions and recalls have that many places.
   bool canPublish() const noexcept;
   /// Publishes and wakes the worker if it sleeps; returns the call's sequence number. canPublish()
   /// must be true.

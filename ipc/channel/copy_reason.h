@@ -12,11 +12,11 @@ enum class CopyReason : uint32_t {
   kInputOutsideSharedMemory = 1,  ///< copied once into the client's input arena
   kInputInline,                   ///< small, travelled inside the call
   kInputOfOtherWorker,            ///< lay in another worker's output arena
-  kResultOutsideSharedMemory,     ///< made on the worker's heap, or memory of numpy or another channel
-  kResultInline,                  ///< small, travelled inside the answer
-  kKeptByModel,                   ///< the worker still refers to it, so each side has its own
-  kNoLease,                       ///< all leases were out: travelled inside the answer
-  kPackageWritten,                ///< a stored tensor that the worker has written to
+  kResultOutsideSharedMemory,  ///< made on the worker's heap, or memory of numpy or another channel
+  kResultInline,               ///< small, travelled inside the answer
+  kKeptByModel,                ///< the worker still refers to it, so each side has its own
+  kNoLease,                    ///< all leases were out: travelled inside the answer
+  kPackageWritten,             ///< a stored tensor that the worker has written to
   kCount,
 };
 

@@ -9,23 +9,23 @@
 namespace isopool::ipc {
 
 enum class Operation : uint32_t {
-  kPing = 1,          ///< [] -> nil
-  kAssumeSlot,        ///< [slot] -> nil: which interpreter of its pool this worker is now
-  kFindModules,       ///< [name...] -> value: list of the names that cannot be imported
-  kDefineObject,      ///< [object, package, module, file] -> nil; unpickled now
-  kForgetObject,      ///< [object] -> nil
-  kCallObject,        ///< [object, [argument...], {name: argument}] -> value
-  kObjectHasAttribute,///< [object, name] -> value: bool
-  kObjectHandle,      ///< [object, newHandle] -> nil
-  kPackageHandle,     ///< [package, newHandle] -> nil: the package's importer
-  kGlobal,            ///< [module, name, newHandle] -> nil
-  kFromValue,         ///< [value, newHandle] -> nil
-  kAttribute,         ///< [handle, name, newHandle] -> nil
-  kHasAttribute,      ///< [handle, name] -> value: bool
-  kCallHandle,        ///< [handle, newHandle, [argument...], {name: argument}] -> nil
-  kToValue,           ///< [handle] -> value
-  kReleaseHandles,    ///< [handle...] -> nil
-  kExtendPath,        ///< [folder...] -> nil: appended to sys.path unless already there
+  kPing = 1,            ///< [] -> nil
+  kAssumeSlot,          ///< [slot] -> nil: which interpreter of its pool this worker is now
+  kFindModules,         ///< [name...] -> value: list of the names that cannot be imported
+  kDefineObject,        ///< [object, package, module, file] -> nil; unpickled now
+  kForgetObject,        ///< [object] -> nil
+  kCallObject,          ///< [object, [argument...], {name: argument}] -> value
+  kObjectHasAttribute,  ///< [object, name] -> value: bool
+  kObjectHandle,        ///< [object, newHandle] -> nil
+  kPackageHandle,       ///< [package, newHandle] -> nil: the package's importer
+  kGlobal,              ///< [module, name, newHandle] -> nil
+  kFromValue,           ///< [value, newHandle] -> nil
+  kAttribute,           ///< [handle, name, newHandle] -> nil
+  kHasAttribute,        ///< [handle, name] -> value: bool
+  kCallHandle,          ///< [handle, newHandle, [argument...], {name: argument}] -> nil
+  kToValue,             ///< [handle] -> value
+  kReleaseHandles,      ///< [handle...] -> nil
+  kExtendPath,          ///< [folder...] -> nil: appended to sys.path unless already there
 };
 
 enum SubmissionFlag : uint32_t {
@@ -35,17 +35,17 @@ enum SubmissionFlag : uint32_t {
 };
 
 enum class CompletionStatus : uint32_t {
-  kValue = 1,      ///< [value, [[CopyReason, bytes]...]]
-  kPythonError,    ///< [type, message, traceback, formatted]
-  kRefused,        ///< [RefusalKind, text]: isopool itself could not do it
-  kWithdrawn,      ///< []: it was recalled before it started and did not run
+  kValue = 1,    ///< [value, [[CopyReason, bytes]...]]
+  kPythonError,  ///< [type, message, traceback, formatted]
+  kRefused,      ///< [RefusalKind, text]: isopool itself could not do it
+  kWithdrawn,    ///< []: it was recalled before it started and did not run
 };
 
 enum class RefusalKind : uint32_t {
-  kBadRequest = 1,     ///< malformed, or names what does not exist
-  kUnsupportedValue,   ///< a kind of value that can't cross
-  kArenaFull,          ///< no room for the result; the text names the knob
-  kPythonExit,         ///< user code raised SystemExit; the text has the code
+  kBadRequest = 1,    ///< malformed, or names what does not exist
+  kUnsupportedValue,  ///< a kind of value that can't cross
+  kArenaFull,         ///< no room for the result; the text names the knob
+  kPythonExit,        ///< user code raised SystemExit; the text has the code
 };
 
 }  // namespace isopool::ipc

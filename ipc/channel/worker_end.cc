@@ -78,8 +78,7 @@ Start WorkerEnd::start(uint64_t sequence) noexcept {
   // that it did not run.
   own_->startedSequence.exchange(sequence, std::memory_order_seq_cst);
   reachCrashPoint(CrashPoint::kStartedStored);
-  const uint64_t recalled =
-      peer_->recalled[sequence % kRingSlots].load(std::memory_order_seq_cst);
+  const uint64_t recalled = peer_->recalled[sequence % kRingSlots].load(std::memory_order_seq_cst);
   return recalled == sequence ? Start::kRecalled : Start::kRun;
 }
 
@@ -128,8 +127,7 @@ void WorkerEnd::withdrawSleep() noexcept {
 }
 
 int64_t WorkerEnd::spinAllowance() const noexcept {
-  const int64_t allowance =
-      int64_t{peer_->spinAllowance.load(std::memory_order_relaxed)} * 1000;
+  const int64_t allowance = int64_t{peer_->spinAllowance.load(std::memory_order_relaxed)} * 1000;
   if (peer_->processor.load(std::memory_order_relaxed) == currentProcessor()) return 0;
   return std::min(allowance, kLongestSpin);
 }

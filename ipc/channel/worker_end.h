@@ -43,7 +43,8 @@ class WorkerEnd {
   /// Announces that user code of `sequence` runs now, unless the client took the call back.
   Start start(uint64_t sequence) noexcept;
   /// Publishes the answer to `sequence` and wakes the client if it sleeps.
-  void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload) noexcept;
+  void complete(uint64_t sequence, CompletionStatus status,
+                const OutgoingPayload& payload) noexcept;
   /// Counts a call that asked for no answer.
   void finishedWithoutReply() noexcept;
 

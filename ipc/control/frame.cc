@@ -189,7 +189,8 @@ msgpack::object_handle unpackBody(const Frame& frame) {
                                       /*bin=*/kMaxBodyBytes, /*ext=*/0, /*depth=*/8);
     msgpack::object_handle body =
         msgpack::unpack(frame.body.data(), frame.body.size(), used, nullptr, nullptr, limit);
-    if (used != frame.body.size()) throw ProtocolError("a control message has bytes behind its end");
+    if (used != frame.body.size())
+      throw ProtocolError("a control message has bytes behind its end");
     return body;
   } catch (const msgpack::unpack_error& error) {
     throw ProtocolError(std::string("a control message is no msgpack: ") + error.what());

@@ -51,8 +51,7 @@ struct OutgoingFrame {
 };
 
 /// Throws ProtocolError if the message is larger than a frame may be.
-OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes,
-                          size_t descriptorCount);
+OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes, size_t descriptorCount);
 template <typename Message>
 OutgoingFrame encodeMessage(const Message& message, size_t descriptorCount) {
   msgpack::sbuffer body;

@@ -171,7 +171,7 @@ struct AssignWorker {
 struct WorkerDied {
   static constexpr MessageType kType = MessageType::kWorkerDied;
   uint64_t epoch = 0;
-  int32_t signal = 0;    ///< 0 if it exited by itself
+  int32_t signal = 0;  ///< 0 if it exited by itself
   int32_t exitCode = 0;
   MSGPACK_DEFINE_ARRAY(epoch, signal, exitCode)
 };

@@ -95,8 +95,7 @@ bool memoryObjectHas(const Fd& object, size_t bytes, Seal seal) {
   return seals != -1 && (seals & wanted) == wanted;
 }
 
-Mapping mapShared(const Fd& object, size_t offset, size_t bytes, Access access,
-                  Prefault prefault) {
+Mapping mapShared(const Fd& object, size_t offset, size_t bytes, Access access, Prefault prefault) {
   const int flags = MAP_SHARED | (prefault == Prefault::kYes ? MAP_POPULATE : 0);
   return Mapping(mapChecked(nullptr, bytes, protectionBits(access), flags, object.get(), offset),
                  bytes);
@@ -109,9 +108,9 @@ void mapSharedAt(void* address, const Fd& object, size_t offset, size_t bytes, A
 }
 
 Mapping mapPrivate(const Fd& object, size_t bytes) {
-  return Mapping(
-      mapChecked(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, object.get(), 0),
-      bytes);
+  return Mapping(mapChecked(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                            object.get(), 0),
+                 bytes);
 }
 
 Mapping reserveAddressSpace(size_t bytes) {

@@ -62,8 +62,9 @@ void checkTensorCanCross(const at::Tensor& tensor) {
     refuse("a quantised tensor can't cross between processes: call .dequantize() on it first");
   }
   if (tensor.is_nested() || !tensor.has_storage()) {
-    refuse("a tensor without a plain storage (nested, meta, functional) can't cross between "
-           "processes");
+    refuse(
+        "a tensor without a plain storage (nested, meta, functional) can't cross between "
+        "processes");
   }
   if (static_cast<size_t>(tensor.dim()) > kMaxTensorRank) {
     refuse("a tensor with more than " + std::to_string(kMaxTensorRank) +
@@ -328,9 +329,9 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
   TensorHead head{};
   head.storage = index;
   head.scalarType = static_cast<uint8_t>(tensor.scalar_type());
-  head.flags = static_cast<uint8_t>((tensor.requires_grad() ? kRequiresGrad : 0) |
-                                    (tensor.is_conj() ? kConjugate : 0) |
-                                    (tensor.is_neg() ? kNegative : 0));
+  head.flags =
+      static_cast<uint8_t>((tensor.requires_grad() ? kRequiresGrad : 0) |
+                           (tensor.is_conj() ? kConjugate : 0) | (tensor.is_neg() ? kNegative : 0));
   head.rank = rank;
   head.storageOffset = tensor.storage_offset();
   const auto sizes = tensor.sizes();
@@ -588,9 +589,9 @@ at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
   if (!fits || (!empty && static_cast<uint64_t>(end) > storages_[head.storage].nbytes())) {
     refuse("a tensor reaches beyond its storage");
   }
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::Storage(storages_[head.storage]), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(scalarType));
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storages_[head.storage]),
+                                                   c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                   c10::scalarTypeToTypeMeta(scalarType));
   impl->set_storage_offset(head.storageOffset);
   impl->set_sizes_and_strides(c10::IntArrayRef(sizes.data(), rank),
                               c10::IntArrayRef(strides.data(), rank));

@@ -36,10 +36,10 @@ inline constexpr size_t kMaxStorages = 65536;
 inline constexpr size_t kMaxTensorRank = 64;
 
 enum class StorageKind : uint8_t {
-  kInline = 0,   ///< [0, bytes]: a copy
-  kLent = 1,     ///< [1, segment, offset, bytes, lease, generation]: the sender's arena
-  kHome = 2,     ///< [2, segment, offset, bytes]: the receiver's own arena, lent to the sender before
-  kEcho = 3,     ///< [3, index]: in an answer, storage `index` of the call that it answers
+  kInline = 0,  ///< [0, bytes]: a copy
+  kLent = 1,    ///< [1, segment, offset, bytes, lease, generation]: the sender's arena
+  kHome = 2,  ///< [2, segment, offset, bytes]: the receiver's own arena, lent to the sender before
+  kEcho = 3,  ///< [3, index]: in an answer, storage `index` of the call that it answers
   kPackage = 4,  ///< [4, package, offset, bytes]: stored bytes of a package
 };
 
