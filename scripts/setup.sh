@@ -1,9 +1,9 @@
 # Sourced by the other scripts: brings a Debian 12 machine from its base system to a built isopool,
 # step by step, and does again only what is missing.
 #
-#   prepare SET...      apt packages, Python, virtual environment with torch and the named sets of
-#                       requirements/SET.txt (and SET-files.txt, which goes without dependencies)
-#   build PRESET        configures and builds a preset of CMakePresets.json
+#   prepare SET...            apt packages, Python, virtual environment with torch and the named sets of
+#                             requirements/SET.txt (and SET-files.txt, which goes without dependencies)
+#   build PRESET [TARGET...]  configures a preset of CMakePresets.json and builds all or these targets
 #
 # A second Python or torch is chosen by a variable, and gets folders of its own:
 #   ISOPOOL_PYTHON=/usr/bin/python3   the interpreter that workers embed, 3.11 or newer
@@ -166,13 +166,15 @@ install_requirements() {
 }
 
 build() {
-  local preset=$1
+  local preset=$1 targets=()
+  shift
+  [ $# -eq 0 ] || targets=(--target "$@")
   build_folder=build/$preset$variant
   say "configuring $build_folder"
   logged "CMake could not configure $build_folder" \
     cmake --preset "$preset" -B "$build_folder" "-DISOPOOL_PYTHON_EXECUTABLE=$python"
   say "building $build_folder"
-  cmake --build "$build_folder" --parallel "$(build_jobs)" </dev/null ||
+  cmake --build "$build_folder" --parallel "$(build_jobs)" "${targets[@]}" </dev/null ||
     fail "the build of $build_folder failed"
 }
 
