@@ -16,7 +16,7 @@ template <typename... Message>
   std::ostringstream text;
   text << kind << ": (" << condition << "), function " << function << ", file " << file << ", line "
        << line << "." << advice << "\n";
-  (text << ... << message);
+  (static_cast<void>(text << message), ...);
   if (sizeof...(Message) > 0) text << "\n";
   throw std::runtime_error(text.str());
 }
@@ -24,21 +24,20 @@ template <typename... Message>
 }  // namespace isopool::compat
 
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): the names are multipy's.
-#define MULTIPY_CHECK(condition, ...)                                                            \
-  do {                                                                                           \
-    if (!(condition)) {                                                                          \
-      ::isopool::compat::throwCheckFailed("Check failed", #condition, __FUNCTION__, __FILE__,    \
-                                          __LINE__, "" __VA_OPT__(, ) __VA_ARGS__);              \
-    }                                                                                            \
+#define MULTIPY_CHECK(condition, ...)                                                         \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
+      ::isopool::compat::throwCheckFailed("Check failed", #condition, __FUNCTION__, __FILE__, \
+                                          __LINE__, "" __VA_OPT__(, ) __VA_ARGS__);           \
+    }                                                                                         \
   } while (false)
 
-#define MULTIPY_INTERNAL_ASSERT(condition, ...)                                                    \
-  do {                                                                                             \
-    if (!(condition)) {                                                                            \
-      ::isopool::compat::throwCheckFailed("Internal Assertion failed", #condition, __FUNCTION__,   \
-                                          __FILE__, __LINE__,                                      \
-                                          " Please report bug to isopool." __VA_OPT__(, )          \
-                                              __VA_ARGS__);                                        \
-    }                                                                                              \
+#define MULTIPY_INTERNAL_ASSERT(condition, ...)                                      \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      ::isopool::compat::throwCheckFailed(                                           \
+          "Internal Assertion failed", #condition, __FUNCTION__, __FILE__, __LINE__, \
+          " Please report bug to isopool." __VA_OPT__(, ) __VA_ARGS__);              \
+    }                                                                                \
   } while (false)
 // NOLINTEND(cppcoreguidelines-macro-usage)
