@@ -68,6 +68,21 @@ void flushOutput() {
   }
 }
 
+// What a client asks of every worker before it uses it: a worker that dies of its first call has
+// done this much.
+bool isPreparation(ipc::Operation operation) {
+  switch (operation) {
+    case ipc::Operation::kPing:
+    case ipc::Operation::kAssumeSlot:
+    case ipc::Operation::kExtendPath:
+    case ipc::Operation::kFindModules:
+    case ipc::Operation::kDefineObject:
+      return true;
+    default:
+      return false;
+  }
+}
+
 const msgpack::object& arrayOf(const msgpack::object& object) {
   if (object.type != msgpack::type::ARRAY) badRequest("a call has no array of arguments");
   return object;
@@ -111,9 +126,8 @@ class CallRunner::Arguments {
   ~Arguments() { drop(); }
 
   PyRef passTo(PyObject* callable) {
-    return PyRef::steal(PyObject_Vectorcall(callable, stack_.data() + 1,
-                                            positionals_ | PY_VECTORCALL_ARGUMENTS_OFFSET,
-                                            names_.get()));
+    return PyRef::steal(PyObject_Vectorcall(
+        callable, stack_.data() + 1, positionals_ | PY_VECTORCALL_ARGUMENTS_OFFSET, names_.get()));
   }
 
  private:
@@ -168,8 +182,9 @@ void CallRunner::run(Channel& channel) {
     channel.memory->end.taken();
     reader_.emplace(bytes);
     if (!awaitSupervisor([&] { return CallInputs::resolvable(channel, reader_->storages()); })) {
-      badRequest("the call names shared memory or a package that the supervisor has not sent within "
-                 "5 seconds");
+      badRequest(
+          "the call names shared memory or a package that the supervisor has not sent within "
+          "5 seconds");
     }
     inputs_.resolve(channel, *reader_);
     if (channel.memory->end.start(received_.sequence) == ipc::Start::kRecalled) {
@@ -329,8 +344,8 @@ void CallRunner::defineObject(Channel& channel) {
     const PyRef module = text(2);
     const PyRef file = text(3);
     const PyRef load = orRaised(PyRef::steal(PyObject_GetAttrString(importer, "load_pickle")));
-    PyRef loaded = orRaised(PyRef::steal(
-        PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr)));
+    PyRef loaded = orRaised(
+        PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr)));
     flushOutput();
     channel.objects.set(id, std::move(loaded));
   }
@@ -432,7 +447,8 @@ PyRef CallRunner::call(Channel& channel, PyObject* callable, size_t argumentsInd
   }
   if (isForkedChild()) {
     // User code forked and came back: what follows belongs to the parent alone.
-    complain("isopool worker: a process that user code forked returned from its call; it ends here\n");
+    complain(
+        "isopool worker: a process that user code forked returned from its call; it ends here\n");
     ::_exit(1);
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kCallReturned);
@@ -497,7 +513,8 @@ void CallRunner::answerPythonError(Channel& channel, OutputBlocks::Keep keep) {
   writer_.clear();
   auto& packer = writer_.packer();
   packer.pack_array(4);
-  for (const std::string* field : {&error.type, &error.message, &error.traceback, &error.formatted}) {
+  for (const std::string* field :
+       {&error.type, &error.message, &error.traceback, &error.formatted}) {
     packer.pack(*field);
   }
   try {
@@ -524,7 +541,6 @@ void CallRunner::publish(Channel& channel, ipc::CompletionStatus status,
   ipc::WorkerEnd& end = channel.memory->end;
   if ((received_.flags & ipc::kNoReply) != 0) {
     channel.memory->output.cancelLeases();
-    end.finishedWithoutReply();
     answered_ = true;
     return;
   }
@@ -541,7 +557,10 @@ void CallRunner::publish(Channel& channel, ipc::CompletionStatus status,
     channel.blobs.push_back({end.completionsPublished() + 1, block});
   }
   answered_ = true;
-  end.complete(received_.sequence, status, payload);
+  end.complete(received_.sequence, status, payload,
+               isPreparation(static_cast<ipc::Operation>(received_.operation))
+                   ? ipc::Work::kPreparation
+                   : ipc::Work::kCall);
 }
 
 void CallRunner::dropInputs() {

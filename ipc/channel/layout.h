@@ -116,7 +116,8 @@ struct WorkerControl {
   /// 1 while the worker sleeps, or is about to sleep.
   alignas(kCacheLinePair) SharedWord<uint32_t> sleeping;
   SharedWord<uint32_t> processor;
-  /// Calls completed in this life. For statistics and the restart policy, never for correctness.
+  /// Calls completed in this life, preparations left out (Work). For statistics and the restart
+  /// policy, never for correctness.
   SharedWord<uint64_t> completedCalls;
   LeaseReturns inputReturns;
   alignas(kCacheLinePair) std::array<CompletionSlot, kRingSlots> slots;

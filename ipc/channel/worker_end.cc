@@ -82,8 +82,8 @@ Start WorkerEnd::start(uint64_t sequence) noexcept {
   return recalled == sequence ? Start::kRecalled : Start::kRun;
 }
 
-void WorkerEnd::complete(uint64_t sequence, CompletionStatus status,
-                         const OutgoingPayload& payload) noexcept {
+void WorkerEnd::complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
+                         Work work) noexcept {
   CompletionSlot& slot = own_->slots[published_ % kRingSlots];
   slot.sequence = sequence;
   slot.epoch = epoch_.value;
@@ -97,19 +97,16 @@ void WorkerEnd::complete(uint64_t sequence, CompletionStatus status,
   if (own_->processor.load(std::memory_order_relaxed) != processor) {
     own_->processor.store(processor, std::memory_order_relaxed);
   }
-  own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
-                             std::memory_order_relaxed);
+  if (work == Work::kCall) {
+    own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
+                               std::memory_order_relaxed);
+  }
   reachCrashPoint(CrashPoint::kCompletionSlotWritten);
   // Partner: ClientEnd::announceSleep.
   own_->completionTail.exchange(++published_, std::memory_order_seq_cst);
   reachCrashPoint(CrashPoint::kCompletionTailStored);
   if (peer_->sleeping.load(std::memory_order_seq_cst) != 0) futexWake(own_->completionTail);
   reachCrashPoint(CrashPoint::kCompletionWoken);
-}
-
-void WorkerEnd::finishedWithoutReply() noexcept {
-  own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
-                             std::memory_order_relaxed);
 }
 
 uint32_t WorkerEnd::completionsConsumed() const noexcept {

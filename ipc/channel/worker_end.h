@@ -17,6 +17,10 @@ struct ReceivedCall {
 
 enum class Start { kRun, kRecalled };
 
+/// What a completion answers. Preparing a worker says nothing about whether it can serve, so it is
+/// not counted where the restart policy looks.
+enum class Work { kCall, kPreparation };
+
 /// The worker's end of a channel, the mirror of ClientEnd. One thread uses it, the one that holds
 /// the life word.
 class WorkerEnd {
@@ -43,10 +47,8 @@ class WorkerEnd {
   /// Announces that user code of `sequence` runs now, unless the client took the call back.
   Start start(uint64_t sequence) noexcept;
   /// Publishes the answer to `sequence` and wakes the client if it sleeps.
-  void complete(uint64_t sequence, CompletionStatus status,
-                const OutgoingPayload& payload) noexcept;
-  /// Counts a call that asked for no answer.
-  void finishedWithoutReply() noexcept;
+  void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
+                Work work = Work::kCall) noexcept;
 
   bool callReady() const noexcept;
   /// Completions that the client has consumed so far, free-running: blobs of earlier ones are free.

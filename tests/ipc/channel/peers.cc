@@ -167,9 +167,7 @@ void serve(ipc::WorkerEnd& end,
       continue;
     }
     const std::vector<std::byte> answer = run(call);
-    if ((call.flags & ipc::kNoReply) != 0) {
-      end.finishedWithoutReply();
-    } else {
+    if ((call.flags & ipc::kNoReply) == 0) {
       end.complete(call.sequence, ipc::CompletionStatus::kValue, payloadWith(answer));
     }
     if (call.traceId == kFarewell) return;

@@ -151,15 +151,13 @@ TEST_F(RingTest, AsManyAnswersAsSlotsMayLieUnread) {
   EXPECT_EQ(client_.peek(completion_), Received::kNothing);
 }
 
-TEST_F(RingTest, ACallWithoutAnswerIsCountedAndPublishesNothing) {
-  OutgoingCall call = callWith(contentOf(1));
-  call.flags = kNoReply;
-  client_.publish(call);
+TEST_F(RingTest, APreparationIsAnsweredAndNotCounted) {
+  const uint64_t sequence = publish(1);
   ASSERT_EQ(worker_.peek(call_), Received::kOne);
   worker_.taken();
-  worker_.finishedWithoutReply();
-  EXPECT_FALSE(client_.completionReady());
-  EXPECT_EQ(client_.peer().completedCalls.load(), 1u);
+  worker_.complete(sequence, CompletionStatus::kValue, {}, Work::kPreparation);
+  EXPECT_TRUE(client_.completionReady());
+  EXPECT_EQ(client_.peer().completedCalls.load(), 0u);
 }
 
 TEST_F(RingTest, ACallRecalledBeforeItsStartNeverRuns) {
