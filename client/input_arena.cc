@@ -2,7 +2,9 @@
 #include "client/input_arena.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <memory>
 
 #include "client/environment_setting.h"
 #include "client/process_fork.h"
@@ -33,8 +35,12 @@ void freeArenaBlock(void* data) { InputArena::instance().freeBlock(data); }
 }  // namespace
 
 InputArena& InputArena::instance() {
-  static auto* arena = new InputArena;
-  return *arena;
+  static std::atomic<InputArena*> current{nullptr};
+  InputArena* known = current.load(std::memory_order_acquire);
+  if (known != nullptr && known->generation_ == forkGeneration()) return *known;
+  std::unique_ptr<InputArena> made(new InputArena);
+  if (current.compare_exchange_strong(known, made.get())) return *made.release();
+  return *known;  // another thread was first
 }
 
 InputArena::InputArena()
@@ -58,8 +64,9 @@ void* InputArena::allocateBlock(size_t bytes) noexcept {
 void InputArena::freeBlock(void* data) noexcept { dropReference(data); }
 
 void InputArena::dropReference(const void* block) noexcept {
-  // In a forked child the books are a copy, and their lock may be held by a thread that is not here.
-  if (generation_ == forkGeneration()) arena_.dropReference(block);
+  // In a forked child the parent's books are a copy, and their lock may be held by a thread that is
+  // not here.
+  if (generation_ == forkGeneration() && arena_.contains(block)) arena_.dropReference(block);
 }
 
 std::optional<c10::Storage> InputArena::makeStorage(size_t bytes) {

@@ -27,7 +27,8 @@ class SegmentAudience {
 /// worker that the process may call, so that a tensor made before a worker was chosen crosses without
 /// a copy. Grows by segments of its own making, up to ISOPOOL_INPUT_ARENA_LIMIT; never shrinks.
 ///
-/// Lives for ever, because storages do. Any thread. In a forked child it neither allocates nor frees.
+/// Lives for ever, because storages do. Any thread. A forked child has one of its own; its parent's
+/// neither allocates nor frees there.
 class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
  public:
   static InputArena& instance();

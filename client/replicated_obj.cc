@@ -48,13 +48,13 @@ at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
         }
         throw WorkerLost(channel.death(), /*started=*/true);
       case Fate::kWithdrawn:
-        throw DeadlineExceeded("the deadline passed before " + channel.name() +
-                                   " started the call; it will not run",
-                               /*started=*/false);
+        throw DeadlineExceeded(
+            "the deadline passed before " + channel.name() + " started the call; it will not run",
+            /*started=*/false);
       default:
-        throw DeadlineExceeded("the deadline passed while " + channel.name() +
-                                   " ran the call; that worker was killed",
-                               /*started=*/true);
+        throw DeadlineExceeded(
+            "the deadline passed while " + channel.name() + " ran the call; that worker was killed",
+            /*started=*/true);
     }
   }
 }
@@ -74,7 +74,8 @@ ReplicatedObjImpl::~ReplicatedObjImpl() {
   for (const auto& slot : package->pool->slots()) {
     const auto channel = package->pool->currentChannel(*slot);
     if (!channel) continue;
-    client::RequestDraft& draft = client::requestDraft();
+    // Not the thread's own draft: in a static object's destructor that is gone already.
+    client::RequestDraft draft;
     draft.writer.packer().pack_array(1).pack(definition.object);
     channel->notify(ipc::Operation::kForgetObject, draft);
   }

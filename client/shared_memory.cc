@@ -4,6 +4,8 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/Functions.h>
 
+#include <atomic>
+
 #include "client/input_arena.h"
 #include "client/worker_memory.h"
 #include "ipc/tensor/routing_allocator.h"
@@ -12,13 +14,14 @@ namespace isopool {
 
 namespace {
 
-// From the first guard on tensors may be made through the routing allocator; it stays for ever.
+// From the first guard on tensors may be made through the routing allocator; it stays for ever. A
+// forked child adds its own arena.
 void installOnce() {
-  static const bool installed = [] {
-    ipc::installRoutingAllocator(client::InputArena::instance());
-    return true;
-  }();
-  (void)installed;
+  static std::atomic<const client::InputArena*> installed{nullptr};
+  client::InputArena& arena = client::InputArena::instance();
+  if (installed.load(std::memory_order_acquire) == &arena) return;
+  ipc::installRoutingAllocator(arena);
+  installed.store(&arena, std::memory_order_release);
 }
 
 }  // namespace
@@ -35,8 +38,8 @@ SharedMemoryGuard::SharedMemoryGuard() {
 SharedMemoryGuard::~SharedMemoryGuard() = default;
 
 at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  TORCH_CHECK(options.device().is_cpu(), "isopool::empty makes CPU tensors, not ",
-              options.device(), " ones");
+  TORCH_CHECK(options.device().is_cpu(), "isopool::empty makes CPU tensors, not ", options.device(),
+              " ones");
   TORCH_CHECK(options.layout() == c10::kStrided, "isopool::empty makes strided tensors only");
   installOnce();
   // Smaller than what the routing allocator takes from the arena, but the user asked for it.

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -116,6 +117,8 @@ SupervisorConnection::~SupervisorConnection() {
     thread_.join();
   }
   writer_->close();
+  // Closing alone would not end it while a process that the program forked has a copy.
+  ::shutdown(socket_.fd(), SHUT_RDWR);
   socket_.close();
   waitUntilGone(supervisor_, kEndPatience);
   lose("its manager is gone");
@@ -157,8 +160,8 @@ void SupervisorConnection::greet() {
                              " ended before it could serve: its error output says why");
       }
     } catch (const ipc::ProtocolError& error) {
-      throw SupervisorLost("the supervisor " + supervisorPath() + " is not one of ours: " +
-                           error.what());
+      throw SupervisorLost("the supervisor " + supervisorPath() +
+                           " is not one of ours: " + error.what());
     }
   }
 }
@@ -209,9 +212,9 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       if (!ipc::memoryObjectHas(object, message.bytes, ipc::Seal::kFixedSize)) {
         throw ipc::ProtocolError("an output segment that can change its size");
       }
-      channel->memory().addSegment(ipc::SegmentId(message.segment),
-                                   ipc::mapShared(object, 0, message.bytes,
-                                                  ipc::Access::kReadWrite, ipc::Prefault::kYes));
+      channel->memory().addSegment(
+          ipc::SegmentId(message.segment),
+          ipc::mapShared(object, 0, message.bytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
       return;
     }
     case ipc::MessageType::kFailure:
@@ -235,20 +238,19 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize)) {
     throw ipc::ProtocolError("a worker with memory of another size");
   }
-  auto memory = std::make_shared<WorkerMemory>(
-      ipc::Epoch(message.epoch),
-      ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite,
-                     ipc::Prefault::kYes),
-      ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
-                     ipc::Prefault::kYes));
+  auto memory =
+      std::make_shared<WorkerMemory>(ipc::Epoch(message.epoch),
+                                     ipc::mapShared(own, 0, ipc::kClientControlBytes,
+                                                    ipc::Access::kReadWrite, ipc::Prefault::kYes),
+                                     ipc::mapShared(peer, 0, ipc::kWorkerControlBytes,
+                                                    ipc::Access::kReadOnly, ipc::Prefault::kYes));
   // Ours is now the only writable mapping of our control segment that there will ever be.
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
-  memory->addSegment(ipc::SegmentId(1),
-                     ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite,
-                                    ipc::Prefault::kYes));
-  auto channel =
-      std::make_shared<Channel>(std::move(memory), message.processId, std::move(pidfd),
-                                std::move(lastWords), welcome_.lifeWordWorks);
+  memory->addSegment(
+      ipc::SegmentId(1),
+      ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
+  auto channel = std::make_shared<Channel>(std::move(memory), message.processId, std::move(pidfd),
+                                           std::move(lastWords), welcome_.lifeWordWorks);
   channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
     writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
   });
@@ -350,7 +352,7 @@ void SupervisorConnection::loadPackage(const std::shared_ptr<PackageFile>& packa
     if (packageUses_[package->id().value]++ > 0) return;
   }
   writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
-       {package->object().get()});
+                {package->object().get()});
 }
 
 void SupervisorConnection::unloadPackage(ipc::PackageId package) {
