@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -111,7 +112,7 @@ std::vector<std::byte> contentOf(uint64_t number) {
 
 bool isContentOf(uint64_t number, const std::byte* bytes, uint32_t count) {
   const std::vector<std::byte> expected = contentOf(number);
-  return expected.size() == count && std::memcmp(expected.data(), bytes, count) == 0;
+  return std::equal(expected.begin(), expected.end(), bytes, bytes + count);
 }
 
 ipc::OutgoingCall callWith(const std::vector<std::byte>& content) {

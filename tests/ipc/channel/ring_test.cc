@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <optional>
 #include <thread>
 
@@ -99,7 +99,7 @@ TEST_F(RingTest, ASlotHoldsFromNothingToItsWholeLength) {
     client_.consumed();
     EXPECT_EQ(completion_.status, static_cast<uint32_t>(CompletionStatus::kPythonError));
     ASSERT_EQ(completion_.payload.inlineBytes, bytes);
-    EXPECT_EQ(std::memcmp(completion_.bytes, content.data(), bytes), 0);
+    EXPECT_TRUE(std::equal(content.begin(), content.end(), completion_.bytes));
   }
 }
 
