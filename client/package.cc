@@ -28,6 +28,7 @@ ReplicatedObj Package::loadPickle(const std::string& module, const std::string& 
     client::Pool::Turn turn = pool.acquireTurn(std::nullopt);
     pool.define(turn.channel(), definition, std::nullopt);
     if (!turn.channel().dead()) break;
+    pool.checkAfterDeath();
     throw WorkerLost(turn.channel().death(), /*started=*/true);
   }
   return ReplicatedObj(std::make_shared<ReplicatedObjImpl>(impl_, definition));

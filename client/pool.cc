@@ -77,6 +77,11 @@ void Pool::check() {
   checkLocked();
 }
 
+void Pool::checkAfterDeath() {
+  check();
+  if (const auto supervisor = connection()) supervisor->checkSupervisorLives();
+}
+
 void Pool::checkLocked() {
   checkNotForked(generation_);
   if (closed_) throw Error("the InterpreterManager that this belongs to is gone");

@@ -89,6 +89,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<SupervisorConnection> connection();
   /// Throws Error if the pool can't serve this process any more.
   void check();
+  /// The same where a worker's death was seen, which may be that of its supervisor.
+  void checkAfterDeath();
 
   void countRerun() { callsRerun_.fetch_add(1, std::memory_order_relaxed); }
   void noteServiceTime(std::chrono::nanoseconds time);

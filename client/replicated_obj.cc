@@ -41,7 +41,7 @@ at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
         pool.countRerun();
         continue;
       case Fate::kLost:
-        pool.check();
+        pool.checkAfterDeath();
         if (options.idempotent) {
           pool.countRerun();
           continue;

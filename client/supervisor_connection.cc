@@ -9,9 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "client/process_fork.h"
 #include "ipc/channel/layout.h"
@@ -30,6 +34,9 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills what it has and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
+
+constexpr const char* kSupervisorGone =
+    "the supervisor is gone, and its workers with it: make a new manager";
 
 struct Registry {
   std::mutex mutex;
@@ -176,7 +183,7 @@ void SupervisorConnection::run() {
       const auto received = socket_.receive();
       while (auto frame = socket_.next()) handle(*frame);
       if (received == ipc::ReceiveResult::kPeerGone) {
-        return lose("the supervisor is gone, and its workers with it: make a new manager");
+        return lose(kSupervisorGone);
       }
     } catch (const std::exception& error) {
       return lose(std::string("the supervisor sent what is no message of ours: ") + error.what());
@@ -373,6 +380,21 @@ void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
 void SupervisorConnection::removeDefinition(uint64_t object) {
   std::lock_guard lock(mutex_);
   definitions_.erase(object);
+}
+
+void SupervisorConnection::checkSupervisorLives() const {
+  if (waitUntilGone(supervisor_, milliseconds(0))) throw SupervisorLost(kSupervisorGone);
+  // The kernel kills the workers while the supervisor exits, before its pidfd tells. Its flags do
+  // from the beginning: field 9 of its stat line, the seventh behind the name (proc(5)).
+  constexpr unsigned kExiting = 0x4;
+  std::ifstream file("/proc/" + std::to_string(welcome_.processId) + "/stat");
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string skipped;
+  for (int i = 3; i < 9; ++i) fields >> skipped;
+  unsigned flags = 0;
+  fields >> flags;
+  if (!fields || (flags & kExiting) != 0) throw SupervisorLost(kSupervisorGone);
 }
 
 std::string SupervisorConnection::lostReason() const {

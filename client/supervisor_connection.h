@@ -88,6 +88,9 @@ class SupervisorConnection final : public SegmentAudience {
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Not empty once the supervisor is gone: why nothing works any more.
   std::string lostReason() const;
+  /// Throws SupervisorLost if the supervisor is dead or dying. For whoever has just seen a worker die:
+  /// workers die with their supervisor, and the control thread may learn of it later.
+  void checkSupervisorLives() const;
   uint32_t forkGeneration() const { return generation_; }
 
   void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) override;

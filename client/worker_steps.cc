@@ -8,7 +8,7 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
   try {
     Answer answer = channel.exchange(operation, draft, std::nullopt);
     if (answer.fate() == Fate::kAnswered) return answer.take();
-    pool.check();
+    pool.checkAfterDeath();
     throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
