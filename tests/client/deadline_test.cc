@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <signal.h>
+
+#include <future>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+// What a deadline may be overrun by on a busy machine.
+constexpr milliseconds kSlack(300);
+
+CallOptions within(milliseconds time) {
+  CallOptions options;
+  options.deadline = time;
+  return options;
+}
+
+struct Overdue {
+  bool thrown = false;
+  bool started = false;
+  std::string text;
+  milliseconds took{};
+};
+
+Overdue overdue(const Subject& subject, const std::string& method,
+                std::vector<at::IValue> arguments, milliseconds deadline) {
+  Overdue result;
+  const auto began = Clock::now();
+  try {
+    subject.ask(method, std::move(arguments), within(deadline));
+  } catch (const DeadlineExceeded& error) {
+    result = {true, error.started(), error.what(), {}};
+  }
+  result.took = std::chrono::duration_cast<milliseconds>(Clock::now() - began);
+  return result;
+}
+
+class Deadline : public ::testing::Test {
+ protected:
+  Deadline() { sharedManager(); }
+
+  pid_t process() { return manager_.allInstances()[0].processId().value_or(-1); }
+  /// Occupies the worker by a step, of which the pool knows nothing, until the gate opens.
+  std::future<void> occupy(const Gate& gate) {
+    return std::async(std::launch::async, [this, arguments = gate.arguments()] {
+      InterpreterSession session = subject_.object().acquireSession();
+      session.self({at::IValue("wait_at"), arguments[0], arguments[1]});
+    });
+  }
+
+  InterpreterManager manager_{1};
+  Subject subject_{manager_};
+};
+
+TEST_F(Deadline, ThatIsFarAwayChangesNothing) {
+  EXPECT_EQ(subject_.ask("pid", {}, within(milliseconds(10'000))).toInt(), process());
+}
+
+TEST_F(Deadline, OfARunningCallEndsItAndItsWorker) {
+  const pid_t victim = process();
+  const Gate gate;
+  const Overdue result = overdue(subject_, "wait_at", gate.arguments(), milliseconds(200));
+  EXPECT_TRUE(result.thrown);
+  EXPECT_TRUE(result.started);
+  EXPECT_GE(result.took, milliseconds(200));
+  EXPECT_LT(result.took, milliseconds(200) + kSlack);
+  EXPECT_NE(result.text.find(std::to_string(victim)), std::string::npos) << result.text;
+  EXPECT_TRUE(waitUntilDead(victim, milliseconds(1000)));
+  EXPECT_NE(subject_.number("pid"), victim);
+  EXPECT_TRUE(waitUntil([&] { return manager_.workersReplaced() == 1; }));
+}
+
+TEST_F(Deadline, OfACallToAStoppedWorkerHolds) {
+  const pid_t victim = process();
+  ASSERT_EQ(::kill(victim, SIGSTOP), 0);
+  const Overdue result = overdue(subject_, "pid", {}, milliseconds(200));
+  EXPECT_TRUE(result.thrown);
+  EXPECT_LT(result.took, milliseconds(200) + kSlack);
+  EXPECT_FALSE(result.started) << "a stopped worker starts nothing";
+  ASSERT_EQ(::kill(victim, SIGCONT), 0);
+  EXPECT_EQ(subject_.number("pid"), victim);
+}
+
+TEST_F(Deadline, OfACallWhoseWorkerIsStoppedInTheMiddleKillsItAndAReplacementServes) {
+  const pid_t victim = process();
+  const Gate gate;
+  auto call = std::async(std::launch::async, [&] {
+    return overdue(subject_, "wait_at", gate.arguments(), milliseconds(500));
+  });
+  ASSERT_EQ(gate.arrival(), victim);
+  ASSERT_EQ(::kill(victim, SIGSTOP), 0);
+  gate.open();
+  const Overdue result = call.get();
+  EXPECT_TRUE(result.thrown);
+  EXPECT_TRUE(result.started);
+  EXPECT_TRUE(waitUntilDead(victim, milliseconds(1000)));
+  EXPECT_NE(subject_.number("pid"), victim);
+}
+
+TEST_F(Deadline, OfACallThatWaitsInLineWithdrawsItAndNobodyIsKilled) {
+  const pid_t worker = process();
+  const Gate gate;
+  auto running =
+      std::async(std::launch::async, [&] { return subject_.number("wait_at", gate.arguments()); });
+  ASSERT_EQ(gate.arrival(), worker);
+  const std::string log = testFolder() / "withdrawn";
+  std::vector<std::future<Overdue>> waiting;
+  for (int i = 0; i < 3; ++i) {
+    waiting.push_back(std::async(std::launch::async, [&] {
+      return overdue(subject_, "log", {log, "it ran"}, milliseconds(200));
+    }));
+  }
+  for (auto& each : waiting) {
+    const Overdue result = each.get();
+    EXPECT_TRUE(result.thrown);
+    EXPECT_FALSE(result.started);
+    EXPECT_LT(result.took, milliseconds(200) + kSlack);
+  }
+  gate.open();
+  EXPECT_EQ(running.get(), worker);
+  EXPECT_EQ(subject_.number("pid"), worker);
+  EXPECT_FALSE(std::filesystem::exists(log));
+  EXPECT_EQ(manager_.workersReplaced(), 0u);
+}
+
+TEST_F(Deadline, OfACallInTheRingOfABusyWorkerWithdrawsItAndNobodyIsKilled) {
+  const Gate gate;
+  auto step = occupy(gate);
+  const pid_t worker = gate.arrival();
+  at::Tensor x = empty({1000}).fill_(1);
+  const Overdue result = overdue(subject_, "add_in_place", {x}, milliseconds(200));
+  EXPECT_TRUE(result.thrown);
+  EXPECT_FALSE(result.started);
+  gate.open();
+  step.get();
+  EXPECT_EQ(subject_.number("pid"), worker);
+  EXPECT_TRUE(x.eq(1).all().item<bool>()) << "it ran after all";
+  EXPECT_EQ(manager_.workersReplaced(), 0u);
+}
+
+TEST_F(Deadline, ThatHasPassedAlreadyStartsNothing) {
+  const std::string log = testFolder() / "too-late";
+  const Overdue result = overdue(subject_, "log", {log, "it ran"}, milliseconds(-1));
+  EXPECT_TRUE(result.thrown);
+  EXPECT_FALSE(result.started);
+  EXPECT_GT(subject_.number("pid"), 0);
+  EXPECT_FALSE(std::filesystem::exists(log));
+}
+
+TEST_F(Deadline, OfManyCallsAtOnceLeavesAWorkingPool) {
+  for (int round = 0; round < 3; ++round) {
+    const Gate gate;
+    std::vector<std::future<Overdue>> calls;
+    for (int i = 0; i < 8; ++i) {
+      calls.push_back(std::async(std::launch::async, [&] {
+        return overdue(subject_, "wait_at", gate.arguments(), milliseconds(150));
+      }));
+    }
+    for (auto& each : calls) EXPECT_TRUE(each.get().thrown);
+    EXPECT_GT(subject_.number("pid"), 0);
+  }
+}
+
+TEST_F(Deadline, MoreWithdrawnCallsThanARingHoldsLeaveAWorkingPool) {
+  const Gate gate;
+  auto step = occupy(gate);
+  const pid_t worker = gate.arrival();
+  std::vector<std::future<Overdue>> calls;
+  for (int i = 0; i < 100; ++i) {
+    calls.push_back(std::async(std::launch::async,
+                               [&] { return overdue(subject_, "pid", {}, milliseconds(100)); }));
+  }
+  for (auto& each : calls) {
+    const Overdue result = each.get();
+    EXPECT_TRUE(result.thrown);
+    EXPECT_FALSE(result.started);
+  }
+  gate.open();
+  step.get();
+  EXPECT_EQ(subject_.number("pid"), worker);
+}
+
+}  // namespace
+}  // namespace isopool::tests

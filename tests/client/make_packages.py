@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""make_packages.py FOLDER: the packages of these tests, good and bad."""
+
+import sys
+import zipfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "worker"))
+
+import subject
+import torch
+from torch.package import PackageExporter
+
+folder = Path(sys.argv[1])
+torch.manual_seed(0)
+
+
+def export(name: str, fill) -> Path:  # type: ignore[no-untyped-def]
+    path = folder / name
+    with PackageExporter(str(path)) as exporter:
+        exporter.extern(["sys", "numpy", "numpy.**"])
+        fill(exporter)
+    return path
+
+
+def subject_package(exporter: PackageExporter) -> None:
+    exporter.intern(["probe", "subject"])
+    exporter.save_pickle("model", "model.pkl", subject.Subject())
+    exporter.save_pickle("model", "refusing.pkl", subject.Refusing())
+
+
+def answering(answer: int):  # type: ignore[no-untyped-def]
+    """A module of the same name in every package, with another content in each."""
+
+    def fill(exporter: PackageExporter) -> None:
+        source = f"def answer():\n    return {answer}\n"
+        exporter.save_source_string("answers", source)
+        exporter.save_source_string("entry", "import answers\nanswer = answers.answer\n")
+        exporter.save_pickle("model", "model.pkl", torch.nn.Linear(2, 2))
+
+    return fill
+
+
+def with_extern(exporter: PackageExporter) -> None:
+    """Needs a module that is here now, and nowhere else."""
+    (folder / "isopool_no_such_module.py").touch()
+    sys.path.append(str(folder))
+    exporter.extern("isopool_no_such_module")
+    exporter.save_source_string("entry", "import isopool_no_such_module as other\n")
+
+
+def rewritten(source: Path, name: str, record: str, text: str) -> None:
+    """A copy of a package, one of whose records says something else."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(folder / name, "w") as new:
+        for entry in old.infolist():
+            data = old.read(entry)
+            new.writestr(entry.filename, text if entry.filename.endswith(record) else data)
+
+
+made = export("subject.pt", subject_package)
+export("one.pt", answering(1))
+export("two.pt", answering(2))
+export("extern.pt", with_extern)
+(folder / "isopool_no_such_module.py").unlink()
+rewritten(folder / "one.pt", "other_python.pt", ".data/python_version", "3.3.7\n")
+torch.save({"weight": torch.ones(3)}, folder / "saved.pt")
+(folder / "truncated.pt").write_bytes(made.read_bytes()[: made.stat().st_size // 2])
+(folder / "empty.pt").touch()
+(folder / "text.pt").write_text("this is no zip file, however long one looks at it\n" * 100)
+with zipfile.ZipFile(folder / "plain.zip", "w") as archive:
+    archive.writestr("readme.txt", "no package")

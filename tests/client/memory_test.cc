@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <signal.h>
+
+#include <thread>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+/// What was copied since it was made.
+class Copied {
+ public:
+  CopyCounters since() const { return copyCounters() - before_; }
+  uint64_t total() const { return since().total(); }
+
+ private:
+  const CopyCounters before_ = copyCounters();
+};
+
+bool isAll(const at::Tensor& x, double value) { return x.eq(value).all().item<bool>(); }
+
+/// Makes sure that what follows finds its blocks: memory that is short is asked for in the
+/// background, and meanwhile results are copied.
+void warmUp(const Subject& subject, int64_t elements) {
+  const at::Tensor x = empty({elements});
+  const auto quiet = [&] {
+    const Copied copied;
+    subject.tensor("add_one", {x});
+    return copied.total() == 0;
+  };
+  EXPECT_TRUE(waitUntil(quiet));
+}
+
+// ---- towards the worker and back -------------------------------------------------------------
+
+TEST(Copies, NoneForASharedTensorThatComesBack) {
+  const at::Tensor x = empty({100'000}).fill_(3);
+  const Copied copied;
+  const at::Tensor y = sharedSubject().tensor("identity", {x});
+  EXPECT_EQ(copied.total(), 0u);
+  EXPECT_EQ(y.data_ptr(), x.data_ptr());
+  EXPECT_EQ(y.storage().unsafeGetStorageImpl(), x.storage().unsafeGetStorageImpl());
+}
+
+TEST(Copies, NoneForAResultThatTheCallMakes) {
+  warmUp(sharedSubject(), 100'000);
+  const at::Tensor x = empty({100'000}).fill_(3);
+  const Copied copied;
+  const at::Tensor y = sharedSubject().tensor("add_one", {x});
+  EXPECT_EQ(copied.total(), 0u);
+  EXPECT_TRUE(isAll(y, 4));
+  EXPECT_TRUE(isShared(y));
+  EXPECT_NE(y.data_ptr(), x.data_ptr());
+}
+
+TEST(Copies, NoneForAResultThatGoesBackToItsWorker) {
+  warmUp(sharedSubject(), 100'000);
+  at::Tensor x = empty({100'000}).fill_(0);
+  const Copied copied;
+  for (int i = 0; i < 20; ++i) x = sharedSubject().tensor("add_one", {x});
+  EXPECT_EQ(copied.total(), 0u);
+  EXPECT_TRUE(isAll(x, 20));
+}
+
+TEST(Copies, OneOfAnOrdinaryInputCountedToTheByte) {
+  const at::Tensor x = at::full({100'000}, 3.0f);
+  ASSERT_FALSE(isShared(x));
+  warmUp(sharedSubject(), 100'000);
+  const Copied copied;
+  const at::Tensor y = sharedSubject().tensor("add_one", {x});
+  EXPECT_EQ(copied.since().inputOutsideSharedMemory, 400'000u);
+  EXPECT_EQ(copied.total(), 400'000u);
+  EXPECT_TRUE(isAll(y, 4));
+}
+
+TEST(Copies, OnlyThePartOfAnOrdinaryInputThatIsPassed) {
+  const at::Tensor x = at::full({10'000'000}, 3.0f);
+  const Copied copied;
+  const at::Tensor y = sharedSubject().tensor("add_one", {x.slice(0, 5'000'000, 5'001'600)});
+  EXPECT_TRUE(isAll(y, 4));
+  EXPECT_EQ(copied.since().inputOutsideSharedMemory, 6400u);
+}
+
+TEST(Copies, OneOfAResultFromElsewhereCountedToTheByte) {
+  warmUp(sharedSubject(), 100'000);
+  const Copied copied;
+  const at::Tensor y = sharedSubject().tensor("from_numpy", {100'000});
+  EXPECT_EQ(copied.since().resultOutsideSharedMemory, 400'000u);
+  EXPECT_EQ(copied.total(), 400'000u);
+  EXPECT_EQ(y[99'999].item<float>(), 99'999);
+}
+
+TEST(Copies, SmallOrdinaryTensorsTravelInline) {
+  const at::Tensor x = at::ones({100});
+  const Copied copied;
+  EXPECT_EQ(sharedSubject().ask("sums", {x}).toDouble(), 100);
+  EXPECT_EQ(copied.since().inputInline, 400u);
+  EXPECT_EQ(copied.total(), 400u);
+}
+
+TEST(Copies, NoneForASmallTensorOfEmpty) {
+  const at::Tensor x = empty({3}).fill_(1);
+  EXPECT_TRUE(isShared(x));
+  const Copied copied;
+  EXPECT_EQ(sharedSubject().tensor("identity", {x}).data_ptr(), x.data_ptr());
+  EXPECT_EQ(copied.total(), 0u);
+}
+
+TEST(Copies, OneOfAResultThatGoesToAnotherWorker) {
+  const auto workers = sharedManager().allInstances();
+  InterpreterSession one = sharedSubject().object().acquireSession(&workers[0]);
+  InterpreterSession two = sharedSubject().object().acquireSession(&workers[1]);
+  const at::Tensor x = one.self({"matrix", 100}).toIValue().toTensor();
+  const Copied copied;
+  EXPECT_EQ(two.self({"sums", x}).toIValue().toDouble(), 9999 * 5000.0);
+  EXPECT_EQ(copied.since().inputOfOtherWorker, 40'000u);
+  EXPECT_EQ(copied.total(), 40'000u);
+}
+
+TEST(Copies, TooManyLeasesAreCountedAndTheResultsRight) {
+  std::vector<at::Tensor> held;
+  const Copied copied;
+  for (int i = 0; i < 5000; ++i) held.push_back(sharedSubject().tensor("matrix", {16}));
+  EXPECT_GT(copied.since().resultNoLease + copied.since().resultOutsideSharedMemory, 0u);
+  const at::Tensor expected = at::arange(256, at::kFloat).view({16, 16});
+  for (const at::Tensor& each : held) ASSERT_TRUE(each.equal(expected));
+  held.clear();
+  warmUp(sharedSubject(), 100'000);
+}
+
+TEST(Copies, NoneUnderASharedMemoryGuard) {
+  warmUp(sharedSubject(), 100'000);
+  at::Tensor x;
+  {
+    const SharedMemoryGuard guard;
+    x = at::ones({50'000}) + 1;
+    {
+      const SharedMemoryGuard inner;
+      EXPECT_TRUE(isShared(at::rand({1000})));
+    }
+    EXPECT_TRUE(isShared(at::rand({1000})));
+    bool elsewhere = true;
+    std::thread([&] { elsewhere = isShared(at::rand({1000})); }).join();
+    EXPECT_FALSE(elsewhere) << "a guard is for its thread";
+  }
+  EXPECT_FALSE(isShared(at::rand({1000})));
+  ASSERT_TRUE(isShared(x));
+  const Copied copied;
+  EXPECT_TRUE(isAll(sharedSubject().tensor("add_one", {x}), 3));
+  EXPECT_EQ(copied.total(), 0u);
+}
+
+TEST(Copies, IsSharedTellsAboutEveryKindOfTensor) {
+  EXPECT_TRUE(isShared(empty({10, 10})));
+  EXPECT_TRUE(isShared(empty({10, 10}).slice(0, 3)));
+  EXPECT_TRUE(isShared(sharedSubject().tensor("matrix", {100})));
+  EXPECT_FALSE(isShared(at::ones({10})));
+  EXPECT_FALSE(isShared(at::Tensor()));
+  EXPECT_FALSE(isShared(at::eye(3).to_sparse()));
+}
+
+TEST(Copies, EmptyMakesWhatItWasAskedFor) {
+  const at::Tensor x = empty({2, 3}, at::TensorOptions().dtype(at::kLong).requires_grad(false));
+  EXPECT_EQ(x.scalar_type(), at::kLong);
+  EXPECT_EQ(x.sizes(), at::IntArrayRef({2, 3}));
+  EXPECT_TRUE(x.is_contiguous());
+  EXPECT_TRUE(empty({4}, at::TensorOptions().requires_grad(true)).requires_grad());
+  EXPECT_EQ(empty({0}).numel(), 0);
+  EXPECT_EQ(empty({}).dim(), 0);
+  EXPECT_ANY_THROW(empty({3}, at::kMeta));
+  EXPECT_ANY_THROW(empty({-3}));
+}
+
+TEST(Copies, AliasesAmongInputsAndResultsAreKept) {
+  for (const bool isInSharedMemory : {true, false}) {
+    at::Tensor x = isInSharedMemory ? empty({1000}) : at::empty({1000});
+    x.fill_(1);
+    const at::IValue answer = sharedSubject().ask("pair", {x, x.slice(0, 500)});
+    const at::Tensor one = answer.toTupleRef().elements()[0].toTensor();
+    const at::Tensor two = answer.toTupleRef().elements()[1].toTensor();
+    EXPECT_TRUE(one.is_alias_of(two));
+    one[500].fill_(9);
+    EXPECT_EQ(two[0].item<float>(), 9);
+    EXPECT_EQ(one.is_alias_of(x), isInSharedMemory);
+  }
+  const at::IValue made = sharedSubject().ask("twice", {at::ones({1000})});
+  const auto& elements = made.toTupleRef().elements();
+  EXPECT_TRUE(elements[0].toTensor().is_alias_of(elements[1].toTensor()));
+  EXPECT_TRUE(
+      elements[0].toTensor().is_alias_of(elements[2].toGenericDict().at("same").toTensor()));
+}
+
+// ---- what is kept ----------------------------------------------------------------------------
+
+class Result : public ::testing::Test {
+ protected:
+  void TearDown() override { session_.self({"forget"}); }
+
+  at::IValue ask(const char* method, std::vector<at::IValue> arguments = {}) {
+    arguments.insert(arguments.begin(), method);
+    return session_.self(at::ArrayRef<at::IValue>(arguments)).toIValue();
+  }
+  /// A call of the pool that runs in the session's worker, because this thread's last one did.
+  at::IValue call(const char* method, std::vector<at::IValue> arguments = {}) {
+    EXPECT_EQ(sharedSubject().number("pid"), ask("pid").toInt());
+    return sharedSubject().ask(method, std::move(arguments));
+  }
+
+  InterpreterSession session_ = sharedSubject().object().acquireSession();
+};
+
+TEST_F(Result, ThatTheModelKeepsIsTheCallersAlone) {
+  const Copied copied;
+  const at::Tensor mine = call("make_kept", {100'000}).toTensor();
+  EXPECT_GE(copied.total(), 400'000u);
+  call("write_kept", {5});
+  EXPECT_TRUE(isAll(mine, 0));
+  mine.fill_(7);
+  EXPECT_EQ(call("kept_sum").toDoubleVector()[0], 500'000);
+}
+
+TEST_F(Result, ThatANumpyArrayRefersToIsTheCallersAlone) {
+  const at::Tensor mine = call("make_with_numpy_view", {100'000}).toTensor();
+  call("write_array", {5});
+  EXPECT_TRUE(isAll(mine, 0));
+}
+
+TEST_F(Result, ThatIsAPartOfWhatTheModelKeepsIsTheCallersAlone) {
+  call("make_and_hide", {100'000});
+  const at::Tensor mine = call("view_of_kept").toTensor();
+  EXPECT_TRUE(isAll(mine, 3));
+  call("write_kept", {5});
+  EXPECT_TRUE(isAll(mine, 3));
+}
+
+TEST_F(Result, InputThatTheModelKeepsIsTheModelsAlone) {
+  at::Tensor x = empty({100'000}).fill_(2);
+  const Copied copied;
+  call("keep", {x});
+  EXPECT_EQ(copied.since().keptByModel, 400'000u);
+  x.fill_(9);
+  EXPECT_EQ(call("kept_sum").toDoubleVector()[0], 200'000);
+  call("write_kept", {4});
+  EXPECT_TRUE(isAll(x, 9));
+}
+
+TEST_F(Result, InputThatIsKeptAndReturnedIsStillTheCallersOwn) {
+  at::Tensor x = empty({100'000}).fill_(2);
+  const at::Tensor y = call("keep_and_return", {x}).toTensor();
+  EXPECT_EQ(y.data_ptr(), x.data_ptr());
+  call("write_kept", {4});
+  EXPECT_TRUE(isAll(y, 2));
+}
+
+TEST_F(Result, InputOfACallThatFailsAfterKeepingItIsTheModelsAlone) {
+  at::Tensor x = empty({100'000}).fill_(2);
+  EXPECT_THROW(call("keep_and_fail", {x}), RemoteError);
+  x.fill_(9);
+  EXPECT_EQ(call("kept_sum").toDoubleVector()[0], 200'000);
+}
+
+TEST_F(Result, MemoryIsUsedAgainWhenItIsLetGo) {
+  warmUp(sharedSubject(), 1'000'000);
+  const at::Tensor x = empty({1'000'000}).fill_(1);
+  const Copied copied;
+  for (int i = 0; i < 300; ++i) {  // 1.2 GB in all
+    ASSERT_TRUE(isAll(sharedSubject().tensor("add_one", {x}), 2));
+  }
+  EXPECT_EQ(copied.total(), 0u);
+}
+
+TEST_F(Result, IsNotOverwrittenWhileItIsHeld) {
+  std::vector<at::Tensor> held;
+  for (int i = 0; i < 50; ++i) {
+    held.push_back(sharedSubject().tensor("add_one", {at::full({10'000}, i)}));
+  }
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(isAll(held[static_cast<size_t>(i)], i + 1));
+}
+
+TEST_F(Result, OutlivesSessionManagerAndWorkers) {
+  at::Tensor made;
+  at::Tensor inlined;
+  at::Tensor weight;
+  at::Tensor echoed;
+  {
+    OwnPool pool(1);
+    const at::Tensor x = empty({100'000}).fill_(4);
+    made = pool.subject().tensor("add_one", {x});
+    inlined = pool.subject().tensor("add_one", {at::ones({3})});
+    weight = pool.subject().tensor("return_weight");
+    echoed = pool.subject().tensor("identity", {x});
+    pool.endManager();
+  }
+  EXPECT_TRUE(isAll(made, 5));
+  made.fill_(6);
+  EXPECT_TRUE(isAll(made, 6));
+  EXPECT_TRUE(isAll(inlined, 2));
+  EXPECT_TRUE(weight.equal(at::arange(65536, at::kFloat)));
+  EXPECT_TRUE(isAll(echoed, 4));
+  // It may even go to another pool.
+  EXPECT_TRUE(isAll(sharedSubject().tensor("add_one", {made}), 7));
+  EXPECT_TRUE(sharedSubject().tensor("clone", {weight}).equal(weight));
+}
+
+TEST_F(Result, OutlivesAKilledSupervisor) {
+  OwnPool pool(1);
+  const at::Tensor made = pool.subject().tensor("add_one", {empty({100'000}).fill_(4)});
+  ::kill(pool.tree().supervisor(), SIGKILL);
+  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(isAll(made, 5));
+  made.fill_(6);
+  EXPECT_TRUE(isAll(made, 6));
+}
+
+// ---- weights ---------------------------------------------------------------------------------
+
+TEST(Weight, ThatNobodyHasWrittenComesAsAnAlias) {
+  const Copied copied;
+  const at::Tensor one = sharedSubject().tensor("return_weight");
+  const at::Tensor two = sharedSubject().tensor("return_weight");
+  EXPECT_EQ(copied.total(), 0u);
+  EXPECT_EQ(one.data_ptr(), two.data_ptr());
+  EXPECT_TRUE(one.equal(at::arange(65536, at::kFloat)));
+}
+
+TEST(Weight, WrittenInOneWorkerIsUnchangedInTheOthers) {
+  const auto pool = std::make_unique<OwnPool>(2);
+  const ReplicatedObj& object = pool->subject().object();
+  const auto workers = pool->manager().allInstances();
+  InterpreterSession one = object.acquireSession(&workers[0]);
+  InterpreterSession two = object.acquireSession(&workers[1]);
+  const double sum = two.self({"weight_sum"}).toIValue().toDouble();
+  EXPECT_EQ(sum, 65536.0 * 65535 / 2);
+  const at::Tensor before = one.self({"return_weight"}).toIValue().toTensor();
+  one.self({"write_weight"});
+  EXPECT_EQ(one.self({"weight_sum"}).toIValue().toDouble(), 0);
+  EXPECT_EQ(two.self({"weight_sum"}).toIValue().toDouble(), sum);
+  EXPECT_EQ(before.sum().item<double>(), sum) << "what a caller has got does not change";
+  const Copied copied;
+  const at::Tensor written = one.self({"return_weight"}).toIValue().toTensor();
+  EXPECT_TRUE(isAll(written, 0));
+  EXPECT_EQ(copied.since().resultWeightWritten, 65536u * 4);
+  EXPECT_EQ(two.self({"return_weight"}).toIValue().toTensor().sum().item<double>(), sum);
+}
+
+TEST(Weight, WrittenByTheCallerIsUnchangedInTheWorkers) {
+  // The package's pages in this process are private to it.
+  const auto pool = std::make_unique<OwnPool>(1);
+  pool->subject().tensor("return_weight").fill_(-1);
+  EXPECT_EQ(pool->subject().ask("weight_sum").toDouble(), 65536.0 * 65535 / 2);
+}
+
+// ---- a limit ---------------------------------------------------------------------------------
+
+TEST(InputArena, AtItsLimitUsesTheHeapAndThenSaysWhichKnob) {
+  Program program({PROGRAM, "limit", packagePath()}, {"ISOPOOL_INPUT_ARENA_LIMIT=16MiB"});
+  EXPECT_EQ(program.readLine(), "some are shared: 1");
+  EXPECT_EQ(program.readLine(), "the last one is: 0");
+  const auto text = program.readLine();
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->find("ArenaFull"), 0u) << *text;
+  EXPECT_NE(text->find("ISOPOOL_INPUT_ARENA_LIMIT"), std::string::npos) << *text;
+  EXPECT_EQ(program.readLine(), "after letting go: 2");
+  EXPECT_EQ(program.readLine(), "ready");
+  program.closeInput();
+  EXPECT_EQ(program.waitForEnd(), 0);
+}
+
+TEST(InputArena, ASettingThatIsNoSizeIsNamed) {
+  Program program({PROGRAM, "empty"}, {"ISOPOOL_INPUT_ARENA_LIMIT=a lot"});
+  const auto text = program.readLine();
+  ASSERT_TRUE(text);
+  EXPECT_NE(text->find("ISOPOOL_INPUT_ARENA_LIMIT=a lot"), std::string::npos) << *text;
+}
+
+}  // namespace
+}  // namespace isopool::tests

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <c10/util/Exception.h>
+
+#include <fstream>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What loadPackage says about a file.
+std::string refusalOf(const std::string& path) {
+  try {
+    sharedManager().loadPackage(path);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  ADD_FAILURE() << path << " was accepted";
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(Package, ThatIsNotThereIsRefusedAtOnce) {
+  const std::string text = refusalOf("/no/such/package.pt");
+  EXPECT_TRUE(contains(text, "/no/such/package.pt")) << text;
+  EXPECT_TRUE(contains(text, "No such file")) << text;
+}
+
+TEST(Package, ThatIsADirectoryIsRefused) {
+  const std::string text = refusalOf(testFolder());
+  EXPECT_TRUE(contains(text, testFolder())) << text;
+  EXPECT_TRUE(contains(text, "directory")) << text;
+}
+
+class NotAPackage : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(NotAPackage, IsRefusedByName) {
+  const std::string text = refusalOf(packagePath(GetParam()));
+  EXPECT_TRUE(contains(text, GetParam())) << text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Package, NotAPackage,
+                         ::testing::Values("empty.pt", "text.pt", "truncated.pt", "plain.zip",
+                                           "saved.pt"));
+
+TEST(Package, OfTorchSaveIsToldApartFromAPackage) {
+  const std::string text = refusalOf(packagePath("saved.pt"));
+  EXPECT_TRUE(contains(text, "not a torch.package")) << text;
+  EXPECT_TRUE(contains(text, "PackageExporter")) << text;
+}
+
+TEST(Package, ThatNeedsAMissingModuleIsRefusedWithItsName) {
+  const std::string text = refusalOf(packagePath("extern.pt"));
+  EXPECT_TRUE(contains(text, "isopool_no_such_module")) << text;
+}
+
+TEST(Package, OfAnotherPythonIsRefusedWithBothVersions) {
+  const std::string text = refusalOf(packagePath("other_python.pt"));
+  EXPECT_TRUE(contains(text, "3.3.7")) << text;
+  EXPECT_TRUE(contains(text, "ISOPOOL_ALLOW_OTHER_PYTHON")) << text;
+  const ScopedVariable allowed("ISOPOOL_ALLOW_OTHER_PYTHON=1");
+  Package package = sharedManager().loadPackage(packagePath("other_python.pt"));
+  package.loadPickle("model", "model.pkl");
+}
+
+TEST(Package, IsFoundByARelativePath) {
+  const fs::path before = fs::current_path();
+  fs::current_path(fs::path(packagePath()).parent_path());
+  std::optional<Package> package;
+  EXPECT_NO_THROW(package = sharedManager().loadPackage("subject.pt"));
+  fs::current_path(before);
+  ASSERT_TRUE(package);
+  EXPECT_GT(package->loadPickle("model", "model.pkl")({"pid"}).toInt(), 0);
+}
+
+/// The package's bytes in a file that a test may spoil.
+fs::path copyOfPackage(const std::string& name) {
+  const fs::path copy = testFolder() / ("copy-of-" + name);
+  fs::copy_file(packagePath(name), copy, fs::copy_options::overwrite_existing);
+  return copy;
+}
+
+/// What a module of the package answers, in both workers.
+int64_t answerOf(Package& package) {
+  InterpreterSession one = package.acquireSession();
+  InterpreterSession two = package.acquireSession();
+  const auto ask = [](InterpreterSession& session) {
+    const Obj module = session.self.attr("import_module")({"entry"});
+    return module.attr("answer")(at::ArrayRef<Obj>()).toIValue().toInt();
+  };
+  const auto process = [](InterpreterSession& session) {
+    return session.global("os", "getpid")(at::ArrayRef<Obj>()).toIValue().toInt();
+  };
+  EXPECT_NE(process(one), process(two));
+  EXPECT_EQ(ask(one), ask(two));
+  return ask(one);
+}
+
+TEST(Package, LivesOnWhenItsFileIsDeleted) {
+  const fs::path file = copyOfPackage("one.pt");
+  Package package = sharedManager().loadPackage(file);
+  fs::remove(file);
+  EXPECT_EQ(answerOf(package), 1);
+  package.loadPickle("model", "model.pkl");
+}
+
+TEST(Package, DoesNotChangeWhenItsFileIsOverwritten) {
+  const fs::path file = copyOfPackage("subject.pt");
+  // Nobody else may have these bytes open, or this would be that package.
+  std::ofstream(file, std::ios::app | std::ios::binary);
+  Package package = sharedManager().loadPackage(file);
+  const Subject subject(package.loadPickle("model", "model.pkl"));
+  const double sum = subject.ask("weight_sum").toDouble();
+  // In place: whoever has mapped the file sees it.
+  const auto size = fs::file_size(file);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      << std::string(static_cast<size_t>(size), '\xff');
+  EXPECT_EQ(subject.ask("weight_sum").toDouble(), sum);
+  fs::resize_file(file, 10);
+  EXPECT_EQ(subject.ask("weight_sum").toDouble(), sum);
+  // Workers that have not seen it yet read the old bytes too.
+  for (const Interpreter& worker : sharedManager().allInstances()) {
+    InterpreterSession session = subject.object().acquireSession(&worker);
+    EXPECT_EQ(session.self({"weight_sum"}).toIValue().toDouble(), sum);
+  }
+}
+
+TEST(Package, HasModulesOfItsOwn) {
+  Package one = sharedManager().loadPackage(packagePath("one.pt"));
+  Package two = sharedManager().loadPackage(packagePath("two.pt"));
+  EXPECT_EQ(answerOf(one), 1);
+  EXPECT_EQ(answerOf(two), 2);
+  EXPECT_EQ(answerOf(one), 1);
+}
+
+TEST(Package, OpenedTwiceIsTheSameAndOutlivesTheFirst) {
+  std::optional<Package> first = sharedManager().loadPackage(packagePath("one.pt"));
+  Package second = sharedManager().loadPackage(packagePath("one.pt"));
+  EXPECT_EQ(answerOf(second), 1);
+  first.reset();
+  EXPECT_EQ(answerOf(second), 1);
+}
+
+TEST(Package, ComesAndGoesWithoutAnEnd) {
+  for (int i = 0; i < 50; ++i) {
+    Package package = sharedManager().loadPackage(packagePath(i % 2 == 0 ? "one.pt" : "two.pt"));
+    const ReplicatedObj object = package.loadPickle("model", "model.pkl");
+    EXPECT_EQ(object({at::ones({1, 2})}).toTensor().numel(), 2);
+  }
+}
+
+}  // namespace
+}  // namespace isopool::tests

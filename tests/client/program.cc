@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// client_test_program MODE PACKAGE: a user's program. It says "ready" when its pool has answered, and
+// ends when its standard input does.
+#include <ATen/ATen.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "isopool/isopool.h"
+
+namespace {
+
+struct Pool {
+  explicit Pool(const char* package)
+      : manager(2), object(manager.loadPackage(package).loadPickle("model", "model.pkl")) {}
+  isopool::InterpreterManager manager;
+  isopool::ReplicatedObj object;
+};
+
+std::unique_ptr<Pool> pool;
+at::Tensor result;
+
+void say(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
+void waitForEndOfInput() {
+  char byte = 0;
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+}
+
+void begin(const char* package) {
+  pool = std::make_unique<Pool>(package);
+  pool->object({"pid"});
+}
+
+// Says that it is ready, then ends in order.
+int serve() {
+  say("ready");
+  waitForEndOfInput();
+  pool.reset();
+  return 0;
+}
+
+int rest(const char* package) {
+  begin(package);
+  return serve();
+}
+
+int load(const char* package) {
+  begin(package);
+  std::atomic<bool> stop{false};
+  std::atomic<int> answers{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const at::Tensor x = isopool::empty({100'000}).fill_(1);
+      while (!stop) {
+        pool->object({"add_one", x});
+        if (++answers == 20) say("ready");
+      }
+    });
+  }
+  waitForEndOfInput();
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  pool.reset();
+  return 0;
+}
+
+// The manager is destroyed by nobody.
+int leave(const char* package, void (*way)(int)) {
+  begin(package);
+  say("ready");
+  waitForEndOfInput();
+  static Pool* const forgotten = pool.release();
+  (void)forgotten;
+  way(0);
+  return 1;
+}
+
+// It is destroyed with the static objects.
+int staticManager(const char* package) {
+  begin(package);
+  say("ready");
+  waitForEndOfInput();
+  return 0;
+}
+
+int resultOutlivesMain(const char* package) {
+  begin(package);
+  result = pool->object({"add_one", at::ones({100'000})}).toTensor();
+  return serve();
+}
+
+int sayInTheModel(const char* package) {
+  begin(package);
+  pool->object({"say", "printed by the model"});
+  return serve();
+}
+
+// A thread reaps whatever child there is, as some servers have it.
+int reaping(const char* package) {
+  std::atomic<bool> stop{false};
+  std::thread reaper([&] {
+    while (!stop) {
+      if (::waitpid(-1, nullptr, WNOHANG) < 0) std::this_thread::yield();
+    }
+  });
+  begin(package);
+  stop = true;
+  reaper.join();
+  return serve();
+}
+
+int children(const char* package) {
+  begin(package);
+  const bool none = ::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD;
+  say(none ? "no child" : "a child");
+  return serve();
+}
+
+int threads(const char* package) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> busy{0};
+  std::vector<std::thread> workers;
+  for (int i = 0; i < 16; ++i) {
+    workers.emplace_back([&] {
+      ++busy;
+      while (!stop) {
+        at::rand({1000});
+        ::usleep(1000);
+      }
+    });
+  }
+  while (busy < 16) std::this_thread::yield();
+  begin(package);
+  stop = true;
+  for (std::thread& worker : workers) worker.join();
+  return serve();
+}
+
+// Descriptors 0, 1 and 2 are closed, as a daemon may have it, so ours may get these numbers.
+int noStreams(const char* package) {
+  for (int fd = 0; fd <= 2; ++fd) ::close(fd);
+  begin(package);
+  const at::Tensor y = pool->object({"add_one", at::ones({100'000})}).toTensor();
+  pool->object({"say", "into nowhere"});
+  pool.reset();
+  return y.eq(2).all().item<bool>() ? 0 : 1;
+}
+
+int forking(const char* package) {
+  begin(package);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  say("ready");
+  say(std::to_string(child));
+  waitForEndOfInput();
+  return 0;
+}
+
+// Under ISOPOOL_INPUT_ARENA_LIMIT=16MiB.
+int limit(const char* package) {
+  begin(package);
+  std::vector<at::Tensor> held;
+  int shared = 0;
+  for (int i = 0; i < 40; ++i) {
+    held.push_back(isopool::empty({1 << 20}, at::kByte).fill_(1));
+    if (isopool::isShared(held.back())) ++shared;
+  }
+  say("some are shared: " + std::to_string(shared > 0 && shared <= 16));
+  say("the last one is: " + std::to_string(isopool::isShared(held.back())));
+  try {
+    pool->object({"identity", at::ones({1 << 20})});
+    say("it was accepted");
+  } catch (const isopool::ArenaFull& error) {
+    say(std::string("ArenaFull: ") + error.what());
+  }
+  held.clear();
+  const at::Tensor y = pool->object({"add_one", at::ones({1 << 20})}).toTensor();
+  say("after letting go: " + std::to_string(y[5].item<int>()));
+  return serve();
+}
+
+int makeEmpty() {
+  try {
+    isopool::empty({1000});
+    say("no error");
+  } catch (const std::exception& error) {
+    say(error.what());
+  }
+  waitForEndOfInput();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  const char* package = argc > 2 ? argv[2] : "";
+  const std::map<std::string, std::function<int()>> modes = {
+      {"rest", [&] { return rest(package); }},
+      {"load", [&] { return load(package); }},
+      {"exit", [&] { return leave(package, &std::exit); }},
+      {"quick_exit", [&] { return leave(package, &std::quick_exit); }},
+      {"static_manager", [&] { return staticManager(package); }},
+      {"result_outlives_main", [&] { return resultOutlivesMain(package); }},
+      {"say", [&] { return sayInTheModel(package); }},
+      {"reaping", [&] { return reaping(package); }},
+      {"children", [&] { return children(package); }},
+      {"threads", [&] { return threads(package); }},
+      {"no_streams", [&] { return noStreams(package); }},
+      {"fork", [&] { return forking(package); }},
+      {"limit", [&] { return limit(package); }},
+      {"empty", [&] { return makeEmpty(); }},
+  };
+  const auto found = modes.find(mode);
+  return found == modes.end() ? 2 : found->second();
+}

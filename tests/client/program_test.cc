@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that use isopool, from outside: how they end, and what they have that tests have not.
+#include <ATen/Parallel.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+// ---- ends ------------------------------------------------------------------------------------
+
+/// A program with a pool, at rest or with calls in all of its threads.
+class Ending : public ::testing::TestWithParam<const char*> {
+ protected:
+  Ending() {
+    EXPECT_EQ(program_.readLine(), "ready");
+    EXPECT_GE(program_.tree().all().size(), 6u);  // it, guardian, supervisor, zygote, two workers
+  }
+
+  void expectNothingIsLeft() {
+    EXPECT_TRUE(program_.waitForEnd());
+    EXPECT_TRUE(program_.tree().goneWithin(milliseconds(1000)));
+  }
+
+  Program program_{{PROGRAM, GetParam(), packagePath()}};
+};
+
+TEST_P(Ending, KilledLeavesNothing) {
+  program_.kill(SIGKILL);
+  expectNothingIsLeft();
+}
+
+TEST_P(Ending, StoppedAndKilledLeavesNothing) {
+  program_.kill(SIGSTOP);
+  program_.kill(SIGKILL);
+  expectNothingIsLeft();
+}
+
+TEST_P(Ending, InterruptedLeavesNothing) {
+  program_.kill(SIGINT);
+  expectNothingIsLeft();
+}
+
+TEST_P(Ending, KilledWhileSupervisorAndWorkersAreStoppedLeavesNothing) {
+  const pid_t guardian = program_.tree().guardian();
+  for (const pid_t pid : program_.tree().all()) {
+    if (pid != program_.pid() && pid != guardian) ::kill(pid, SIGSTOP);
+  }
+  program_.kill(SIGKILL);
+  expectNothingIsLeft();
+}
+
+TEST_P(Ending, InOrderLeavesNothing) {
+  program_.closeInput();
+  EXPECT_EQ(program_.waitForEnd(), 0);
+  EXPECT_TRUE(program_.tree().goneWithin(milliseconds(1000)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, Ending, ::testing::Values("rest", "load"),
+                         [](const auto& test) { return std::string(test.param); });
+
+class WayOut : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WayOut, EndsTheProgramAndLeavesNothing) {
+  Program program({PROGRAM, GetParam(), packagePath()});
+  EXPECT_EQ(program.readLine(), "ready");
+  program.closeInput();
+  EXPECT_EQ(program.waitForEnd(), 0);
+  EXPECT_TRUE(program.tree().goneWithin(milliseconds(1000)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Program, WayOut,
+                         ::testing::Values("exit", "quick_exit", "static_manager",
+                                           "result_outlives_main"),
+                         [](const auto& test) { return std::string(test.param); });
+
+// ---- what programs do ------------------------------------------------------------------------
+
+/// Runs a mode of the program that says one line before it waits for its end.
+void expectSays(const char* mode, const char* line) {
+  Program program({PROGRAM, mode, packagePath()});
+  EXPECT_EQ(program.readLine(), line);
+  program.closeInput();
+  EXPECT_EQ(program.waitForEnd(), 0);
+}
+
+TEST(Program, GetsWhatItsModelsPrintOnItsStandardOutput) {
+  expectSays("say", "printed by the model");
+}
+
+TEST(Program, ThatReapsEveryChildHasAPoolLikeAnyOther) { expectSays("reaping", "ready"); }
+
+TEST(Program, HasNoChildProcessFromUs) { expectSays("children", "no child"); }
+
+TEST(Program, WithManyThreadsMakesAManagerLate) { expectSays("threads", "ready"); }
+
+TEST(Program, WithoutStandardStreamsHasAPoolLikeAnyOther) {
+  Program program({PROGRAM, "no_streams", packagePath()});
+  EXPECT_EQ(program.waitForEnd(milliseconds(30'000)), 0);
+}
+
+TEST(Program, InPythonUsesALibraryThatUsesUs) {
+  Program program({PYTHON, TEST_SOURCE_DIR "/host_program.py", BRIDGE, packagePath()});
+  EXPECT_EQ(program.readLine(), "in another process: True");
+  EXPECT_EQ(program.readLine(), "sum: 10.0");
+  EXPECT_EQ(program.readLine(), "error: ValueError");
+  EXPECT_EQ(program.readLine(), "from a thread: 10.0");
+  program.closeInput();
+  EXPECT_EQ(program.waitForEnd(), 0);
+  EXPECT_TRUE(program.tree().goneWithin(milliseconds(1000)));
+}
+
+// ---- forks -----------------------------------------------------------------------------------
+
+/// Runs `inChild` in a fork of this process; what it returns is the child's exit status.
+int exitStatusOfFork(const std::function<int()>& inChild) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // OpenMP's threads are not here, and it would wait for them.
+    at::set_num_threads(1);
+    int status = 99;
+    try {
+      status = inChild();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "in the fork: %s\n", error.what());
+    }
+    ::_exit(status);
+  }
+  int status = -1;
+  if (!waitUntilDead(child, milliseconds(30'000))) {
+    ::kill(child, SIGKILL);
+    ADD_FAILURE() << "the fork hangs";
+  }
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/// True if it throws an Error that speaks of the fork.
+bool refusesForFork(const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    return std::string(error.what()).find("forked") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
+  OwnPool pool;
+  const pid_t worker = pool.processOf(0);
+  const ReplicatedObj& object = pool.subject().object();
+  InterpreterSession session = object.acquireSession(&pool.manager().allInstances()[0]);
+  const Obj value = session.fromIValue(3);
+  const at::Tensor result = pool.subject().tensor("add_one", {at::ones({100'000})});
+  const std::string package = packagePath();
+  const int failed = exitStatusOfFork([&] {
+    int accepted = 0;
+    accepted |= refusesForFork([&] { pool.subject().ask("pid"); }) ? 0 : 1;
+    accepted |= refusesForFork([&] { (void)object.hasattr("x"); }) ? 0 : 2;
+    accepted |= refusesForFork([&] { session.global("math", "pi"); }) ? 0 : 4;
+    accepted |= refusesForFork([&] { value.toIValue(); }) ? 0 : 8;
+    accepted |= refusesForFork([&] { pool.manager().loadPackage(package); }) ? 0 : 16;
+    accepted |= refusesForFork([&] { pool.manager().acquireOne(); }) ? 0 : 32;
+    return accepted;
+  });
+  EXPECT_EQ(failed, 0) << "a bit for each use that was not refused";
+  EXPECT_EQ(session.self({"pid"}).toIValue().toInt(), worker);
+  EXPECT_EQ(value.toIValue().toInt(), 3);
+  EXPECT_TRUE(result.eq(2).all().item<bool>());
+}
+
+TEST(Fork, ThatEndsItsCopiesOfEverythingDoesTheParentNoHarm) {
+  OwnPool pool;
+  auto subject = std::make_unique<Subject>(pool.subject());
+  auto session = std::make_unique<InterpreterSession>(
+      subject->object().acquireSession(&pool.manager().allInstances()[0]));
+  auto value = std::make_unique<Obj>(session->fromIValue(3));
+  at::Tensor result = subject->tensor("add_one", {at::ones({100'000})});
+  at::Tensor input = empty({100'000}).fill_(1);
+  const pid_t worker = pool.processOf(0);
+  EXPECT_EQ(exitStatusOfFork([&] {
+              value.reset();
+              session.reset();
+              subject.reset();
+              result.reset();
+              input.reset();
+              pool.endManager();
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(session->self({"pid"}).toIValue().toInt(), worker);
+  EXPECT_EQ(value->toIValue().toInt(), 3);
+  // Neither block was given away: what is made now lies elsewhere.
+  for (int i = 0; i < 10; ++i) {
+    const at::Tensor other = subject->tensor("add_one", {empty({100'000}).fill_(4)});
+    EXPECT_TRUE(other.eq(5).all().item<bool>());
+  }
+  EXPECT_TRUE(result.eq(2).all().item<bool>());
+  EXPECT_TRUE(input.eq(1).all().item<bool>());
+}
+
+TEST(Fork, ReadsResultsOfItsParent) {
+  const at::Tensor result = sharedSubject().tensor("add_one", {at::ones({100'000})});
+  EXPECT_EQ(exitStatusOfFork([&] { return result.eq(2).all().item<bool>() ? 0 : 1; }), 0);
+}
+
+TEST(Fork, ThatLivesOnDoesNotKeepTheParentsProcessesAlive) {
+  auto pool = std::make_unique<OwnPool>(1);
+  int held[2];
+  ASSERT_EQ(::pipe(held), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(held[1]);
+    char byte = 0;
+    [[maybe_unused]] const ssize_t got = ::read(held[0], &byte, 1);
+    ::_exit(0);
+  }
+  ::close(held[0]);
+  // The fork has copies of all descriptors.
+  pool->endManager();
+  EXPECT_TRUE(pool->tree().goneWithin(milliseconds(1000)));
+  ::close(held[1]);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(Fork, OfAProgramThatIsKilledDoesNotKeepItsPoolAlive) {
+  Program program({PROGRAM, "fork", packagePath()});
+  EXPECT_EQ(program.readLine(), "ready");
+  const auto line = program.readLine();
+  ASSERT_TRUE(line);
+  const pid_t fork = std::stoi(*line);
+  program.kill(SIGKILL);
+  EXPECT_TRUE(program.waitForEnd());
+  EXPECT_TRUE(waitUntil([&] { return program.tree().all() == std::vector<pid_t>{fork}; },
+                        milliseconds(1000)));
+  ::kill(fork, SIGKILL);
+}
+
+TEST(Fork, MakesAManagerOfItsOwn) {
+  sharedManager();
+  packagePath();
+  EXPECT_EQ(exitStatusOfFork([] {
+              InterpreterManager manager(1);
+              const Subject subject(manager);
+              if (subject.number("pid") <= 0) return 1;
+              const at::Tensor x = at::ones({100'000});
+              if (!subject.tensor("add_one", {x}).eq(2).all().item<bool>()) return 2;
+              const at::Tensor y = empty({100'000}).fill_(1);
+              if (!isShared(y)) return 3;
+              return subject.tensor("identity", {y}).data_ptr() == y.data_ptr() ? 0 : 4;
+            }),
+            0);
+  EXPECT_GT(sharedSubject().number("pid"), 0);
+}
+
+}  // namespace
+}  // namespace isopool::tests

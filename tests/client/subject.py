@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The model of these tests: the workers' probe, and what only a whole pool can show."""
+
+import os
+import signal
+import time
+
+import probe
+import torch
+
+
+class Tracked:
+    alive = 0
+
+    def __init__(self):
+        Tracked.alive += 1
+
+    def __del__(self):
+        Tracked.alive -= 1
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+class Refusing:
+    """Can be pickled, not unpickled."""
+
+    def __reduce__(self):
+        return (_refuse, ())
+
+
+def _refuse():
+    raise LookupError("this object does not want to exist")
+
+
+class Subject(probe.Probe):
+    def __init__(self) -> None:
+        super().__init__()
+        self.small = torch.nn.Parameter(torch.arange(8, dtype=torch.float32))
+
+    # ---- values
+    def describe(self, x):
+        return f"{type(x).__name__} {x!r}"
+
+    def facts(self, x):
+        """Everything about a tensor but its data."""
+        return (
+            f"{x.dtype} {list(x.shape)} {list(x.stride())} offset {x.storage_offset()} "
+            f"grad {x.requires_grad} conj {x.is_conj()} neg {x.is_neg()} leaf {x.is_leaf}"
+        )
+
+    def clone(self, x):
+        return x.clone()
+
+    def resolve(self, x):
+        return x.resolve_conj().resolve_neg().clone()
+
+    def same_storage(self, x, y):
+        return x.untyped_storage().data_ptr() == y.untyped_storage().data_ptr()
+
+    def fill(self, x, value):
+        x.fill_(value)
+
+    def first_two(self, x):
+        return x[:2]
+
+    def pair(self, x, y):
+        return x, y
+
+    def result_of_kind(self, kind):
+        return {
+            "empty list": [],
+            "empty dict": {},
+            "mixed list": [1, 2.0],
+            "set": {1},
+            "function": os.getpid,
+            "module": self,
+            "huge integer": 2**70,
+            "surrogate": "\ud800",
+            "sparse": torch.eye(3).to_sparse(),
+            "sparse in a list": [torch.eye(3).to_sparse()],
+            "meta": torch.empty(3, device="meta"),
+            "generator": torch.Generator(),
+        }[kind]
+
+    def matrix(self, size):
+        return torch.arange(size * size, dtype=torch.float32).reshape(size, size)
+
+    def view_of_kept(self):
+        """A part of what the model keeps."""
+        return self.kept[-1][10:20]
+
+    # ---- attributes
+    @property
+    def sour(self):
+        raise KeyError("sour")
+
+    def tracked(self):
+        return Tracked()
+
+    def tracked_alive(self):
+        return Tracked.alive
+
+    # ---- errors
+    def unprintable(self):
+        raise Unprintable
+
+    def surrogate_error(self):
+        raise ValueError("lone \ud800")
+
+    def long_error(self):
+        raise ValueError("x" * 200_000)
+
+    def chained(self):
+        try:
+            raise KeyError("first")
+        except KeyError as error:
+            raise RuntimeError("second") from error
+
+    # ---- this process
+    def pid(self):
+        return os.getpid()
+
+    def slot(self):
+        return torch.version.interp
+
+    def environment(self, name):
+        return os.environ.get(name, "")
+
+    def die(self, number):
+        os.kill(os.getpid(), number)
+
+    def keep_and_die(self, x):
+        self.kept.append(x)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def exit_now(self, code):
+        os._exit(code)
+
+    def log(self, path, text):
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(descriptor, f"{text}\n".encode())
+        os.close(descriptor)
+        return text
+
+    def wait_at(self, arrived, gate):
+        """Says who has come, then waits for the gate to open."""
+        with open(arrived + ".new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(arrived + ".new", arrived)
+        self.wait_for(gate)
+        return os.getpid()
+
+    def die_once(self, path):
+        """Kills its worker unless that has happened before."""
+        if not os.path.exists(path):
+            self.log(path, os.getpid())
+            os.kill(os.getpid(), signal.SIGKILL)
+        return os.getpid()
+
+    def work(self, milliseconds):
+        end = time.monotonic() + milliseconds / 1000
+        while time.monotonic() < end:
+            pass
+        return os.getpid()

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The processes behind the workers die.
+#include <signal.h>
+
+#include <future>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+/// What becomes of a use: "answered", the name of the error, or its text.
+std::string outcomeOf(const std::function<void()>& use) {
+  try {
+    use();
+    return "answered";
+  } catch (const SupervisorLost&) {
+    return "SupervisorLost";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+// ---- zygote ----------------------------------------------------------------------------------
+
+TEST(ZygoteDeath, IsNotSeenAndTheNextDeadWorkersAreReplaced) {
+  OwnPool pool;
+  const pid_t zygote = pool.tree().zygote();
+  const pid_t worker = pool.processOf(0);
+  ASSERT_NE(zygote, worker);
+  ASSERT_NE(zygote, pool.processOf(1));
+  ASSERT_EQ(::kill(zygote, SIGKILL), 0);
+  for (int i = 0; i < 20; ++i) EXPECT_GT(pool.subject().number("pid"), 0);
+  EXPECT_EQ(pool.processOf(0), worker);
+  // More than there are spares, so that a new zygote has to fork.
+  for (int round = 0; round < 4; ++round) {
+    const auto slot = static_cast<size_t>(round % 2);
+    const pid_t victim = pool.processOf(slot);
+    ASSERT_EQ(::kill(victim, SIGKILL), 0);
+    EXPECT_TRUE(waitUntil([&] {
+      const pid_t now = pool.processOf(slot);
+      return now != -1 && now != victim;
+    }));
+    InterpreterSession session =
+        pool.subject().object().acquireSession(&pool.manager().allInstances()[slot]);
+    EXPECT_EQ(session.self({"pid"}).toIValue().toInt(), pool.processOf(slot));
+  }
+}
+
+TEST(ZygoteDeath, BySilenceIsNotSeenEither) {
+  OwnPool pool(1, {"ISOPOOL_FORK_TIMEOUT=500ms"});
+  ASSERT_EQ(::kill(pool.tree().zygote(), SIGSTOP), 0);
+  for (int round = 0; round < 3; ++round) {
+    const int64_t victim = pool.subject().number("pid");
+    ASSERT_EQ(::kill(static_cast<pid_t>(victim), SIGKILL), 0);
+    EXPECT_NE(pool.subject().number("pid"), victim);
+  }
+}
+
+// ---- supervisor ------------------------------------------------------------------------------
+
+TEST(SupervisorDeath, EndsEveryCallAndEveryProcess) {
+  OwnPool pool;
+  const Gate gates[2];
+  std::vector<std::future<std::string>> calls;
+  for (const Gate& gate : gates) {
+    calls.push_back(std::async(std::launch::async, [&] {
+      return outcomeOf([&] { pool.subject().ask("wait_at", gate.arguments()); });
+    }));
+    gate.arrival();
+  }
+  for (int i = 0; i < 4; ++i) {  // these wait behind the others
+    calls.push_back(std::async(std::launch::async,
+                               [&] { return outcomeOf([&] { pool.subject().ask("pid"); }); }));
+  }
+  EXPECT_EQ(calls.back().wait_for(milliseconds(20)), std::future_status::timeout);
+  ASSERT_EQ(::kill(pool.tree().supervisor(), SIGKILL), 0);
+  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  for (auto& call : calls) {
+    ASSERT_EQ(call.wait_for(milliseconds(1000)), std::future_status::ready);
+    EXPECT_EQ(call.get(), "SupervisorLost");
+  }
+  EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
+  EXPECT_EQ(outcomeOf([&] { pool.manager().acquireOne(); }), "SupervisorLost");
+  EXPECT_EQ(outcomeOf([&] { pool.manager().loadPackage(packagePath()); }), "SupervisorLost");
+}
+
+TEST(SupervisorDeath, EndsStepsOfSessionsTheSameWay) {
+  OwnPool pool(1);
+  const Gate gate;
+  InterpreterSession session = pool.subject().object().acquireSession();
+  auto step = std::async(std::launch::async, [&, arguments = gate.arguments()] {
+    return outcomeOf([&] { session.self({at::IValue("wait_at"), arguments[0], arguments[1]}); });
+  });
+  gate.arrival();
+  ASSERT_EQ(::kill(pool.tree().supervisor(), SIGKILL), 0);
+  ASSERT_EQ(step.wait_for(milliseconds(1000)), std::future_status::ready);
+  EXPECT_EQ(step.get(), "SupervisorLost");
+  EXPECT_EQ(outcomeOf([&] { session.global("math", "pi"); }), "SupervisorLost");
+}
+
+TEST(SupervisorDeath, LeavesTheWayFreeForANewManager) {
+  // In the very same environment, so that the dead supervisor is the one that it would share.
+  const ProcessMark mark;
+  const ScopedVariable variable(mark.variable());
+  const ProcessTree tree(mark);
+  {
+    InterpreterManager first(1);
+    ASSERT_EQ(::kill(tree.supervisor(), SIGKILL), 0);
+    ASSERT_TRUE(tree.goneWithin(milliseconds(1000)));
+    EXPECT_EQ(outcomeOf([&] { first.acquireOne().global("math", "pi"); }), "SupervisorLost");
+    InterpreterManager second(1);
+    EXPECT_GT(Subject(second).number("pid"), 0);
+    EXPECT_EQ(outcomeOf([&] { first.acquireOne(); }), "SupervisorLost");
+  }
+  EXPECT_TRUE(tree.goneWithin(milliseconds(1000)));
+}
+
+TEST(SupervisorDeath, OfOneDoesNotTouchAnother) {
+  OwnPool one(1);
+  OwnPool other(1);
+  const int64_t process = other.subject().number("pid");
+  ASSERT_EQ(::kill(one.tree().supervisor(), SIGKILL), 0);
+  EXPECT_TRUE(one.tree().goneWithin(milliseconds(1000)));
+  EXPECT_EQ(other.subject().number("pid"), process);
+}
+
+TEST(SupervisorDeath, ByATermSignalIsInOrder) {
+  OwnPool pool(1);
+  ASSERT_EQ(::kill(pool.tree().supervisor(), SIGTERM), 0);
+  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
+}
+
+TEST(SupervisorDeath, WhileItIsOnlyStoppedCallsGoOnAndDeadlinesHold) {
+  OwnPool pool(2);
+  const pid_t supervisor = pool.tree().supervisor();
+  ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
+  for (int i = 0; i < 20; ++i) EXPECT_GT(pool.subject().number("pid"), 0);
+  // A worker dies and nobody replaces it: its call is lost at once, the other worker serves.
+  EXPECT_THROW(pool.subject().ask("die", {SIGKILL}), WorkerLost);
+  EXPECT_GT(pool.subject().number("pid"), 0);
+  EXPECT_THROW(pool.subject().ask("die", {SIGKILL}), WorkerLost);
+  // None is left.
+  CallOptions options;
+  options.deadline = milliseconds(200);
+  const auto began = Clock::now();
+  EXPECT_THROW(pool.subject().ask("pid", {}, options), DeadlineExceeded);
+  EXPECT_LT(Clock::now() - began, milliseconds(500));
+  // It goes on, and so do the workers.
+  ASSERT_EQ(::kill(supervisor, SIGCONT), 0);
+  EXPECT_GT(pool.subject().number("pid"), 0);
+}
+
+TEST(SupervisorDeath, WhileItIsStoppedEndsEverythingToo) {
+  OwnPool pool(1);
+  const pid_t supervisor = pool.tree().supervisor();
+  ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
+  ASSERT_EQ(::kill(supervisor, SIGKILL), 0);
+  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
+}
+
+TEST(SupervisorDeath, IsBroughtAboutByAManagerThatEndsWhileItIsStopped) {
+  OwnPool pool(1);
+  ASSERT_EQ(::kill(pool.tree().supervisor(), SIGSTOP), 0);
+  const auto began = Clock::now();
+  pool.endManager();
+  EXPECT_LT(Clock::now() - began, milliseconds(2000));
+  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+}
+
+}  // namespace
+}  // namespace isopool::tests

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+void inThreads(int count, const std::function<void(int)>& work) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < count; ++i) threads.emplace_back(work, i);
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Threads, SixteenOnOneObjectWithTwoWorkersEachGetTheirOwnAnswers) {
+  std::atomic<int> right{0};
+  sharedSubject();
+  inThreads(16, [&](int thread) {
+    for (int i = 0; i < 100; ++i) {
+      const double value = thread * 1000 + i;
+      const bool isInSharedMemory = i % 2 == 0;
+      at::Tensor x = isInSharedMemory ? empty({2000}) : at::empty({2000});
+      x.fill_(value);
+      if (sharedSubject().tensor("add_one", {x}).eq(value + 1).all().item<bool>()) ++right;
+    }
+  });
+  EXPECT_EQ(right, 1600);
+}
+
+TEST(Threads, AllCanGetErrorsAtOnce) {
+  std::atomic<int> right{0};
+  sharedSubject();
+  inThreads(8, [&](int thread) {
+    const bool fails = thread % 2 == 0;
+    for (int i = 0; i < 50; ++i) {
+      try {
+        sharedSubject().ask(fails ? "fail" : "leave", {1});
+      } catch (const RemoteError& error) {
+        if (error.pythonType() == (fails ? "ValueError" : "SystemExit")) ++right;
+      }
+    }
+  });
+  EXPECT_EQ(right, 400);
+}
+
+TEST(Threads, AllGetATurnWhenCallsAreLong) {
+  std::atomic<int> served{0};
+  sharedSubject();
+  inThreads(16, [&](int) {
+    if (sharedSubject().number("work", {5}) > 0) ++served;
+  });
+  EXPECT_EQ(served, 16);
+}
+
+TEST(Threads, ResultsAreReadAndLetGoOnOtherThreads) {
+  std::vector<at::Tensor> results(64);
+  sharedSubject();
+  inThreads(8, [&](int thread) {
+    for (int i = 0; i < 8; ++i) {
+      results[static_cast<size_t>(thread * 8 + i)] = sharedSubject().tensor("matrix", {100});
+    }
+  });
+  const at::Tensor expected = at::arange(10'000, at::kFloat).view({100, 100});
+  std::atomic<int> right{0};
+  inThreads(8, [&](int thread) {
+    for (int i = 0; i < 8; ++i) {
+      at::Tensor& result = results[static_cast<size_t>(((thread + 3) % 8) * 8 + i)];
+      if (result.equal(expected)) ++right;
+      result.reset();
+    }
+  });
+  EXPECT_EQ(right, 64);
+}
+
+TEST(Threads, ManagersComeAndGoBesideEachOther) {
+  sharedManager();
+  std::atomic<int> right{0};
+  inThreads(4, [&](int) {
+    for (int i = 0; i < 5; ++i) {
+      InterpreterManager manager(1);
+      if (Subject(manager).number("pid") > 0) ++right;
+    }
+  });
+  EXPECT_EQ(right, 20);
+}
+
+TEST(Threads, PackagesAndObjectsComeAndGoBesideCalls) {
+  sharedSubject();
+  std::atomic<bool> stop{false};
+  std::thread caller([&] {
+    while (!stop) EXPECT_GT(sharedSubject().number("pid"), 0);
+  });
+  const std::string files[] = {packagePath("one.pt"), packagePath("two.pt")};
+  inThreads(4, [&](int thread) {
+    for (int i = 0; i < 10; ++i) {
+      Package package = sharedManager().loadPackage(files[(thread + i) % 2]);
+      EXPECT_EQ(package.loadPickle("model", "model.pkl")({at::ones({1, 2})}).toTensor().numel(), 2);
+    }
+  });
+  stop = true;
+  caller.join();
+}
+
+TEST(Threads, AManagerThatEndsUnderCallsEndsThemWithAnError) {
+  sharedManager();
+  auto manager = std::make_unique<InterpreterManager>(2);
+  const Subject subject(*manager);
+  std::atomic<int> answered{0};
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([&] {
+      try {
+        for (;;) {
+          subject.ask("add_one", {at::ones({1000})});
+          ++answered;
+        }
+      } catch (const Error&) {
+        ++ended;
+      }
+    });
+  }
+  EXPECT_TRUE(waitUntil([&] { return answered > 100; }));
+  manager.reset();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ended, 6);
+}
+
+// ---- several managers ------------------------------------------------------------------------
+
+TEST(Manager, ASecondOneSharesTheSupervisorAndHasWorkersOfItsOwn) {
+  const ProcessMark mark;
+  const ScopedVariable variable(mark.variable());
+  const ProcessTree tree(mark);
+  {
+    InterpreterManager one(2);
+    const pid_t supervisor = tree.supervisor();
+    InterpreterManager other(2);
+    std::set<int> processes;
+    for (InterpreterManager* manager : {&one, &other}) {
+      for (const Interpreter& each : manager->allInstances()) {
+        processes.insert(each.processId().value_or(-1));
+      }
+    }
+    EXPECT_EQ(processes.size(), 4u);
+    EXPECT_EQ(processes.count(-1), 0u);
+    EXPECT_EQ(tree.supervisors(), std::vector<pid_t>{supervisor});
+  }
+  EXPECT_TRUE(tree.goneWithin(milliseconds(1000)));
+}
+
+TEST(Manager, EndsItsOwnWorkersOnly) {
+  sharedManager();
+  InterpreterManager stays(1);
+  auto leaves = std::make_unique<InterpreterManager>(1);
+  const Subject subject(stays);
+  const int64_t process = subject.number("pid");
+  const pid_t leaving = leaves->allInstances()[0].processId().value_or(-1);
+  ASSERT_GT(leaving, 0);
+  leaves.reset();
+  EXPECT_TRUE(waitUntilDead(leaving, milliseconds(1000)));
+  EXPECT_EQ(subject.number("pid"), process);
+}
+
+size_t entriesOf(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+/// Mappings of ours in this process. The input arena stays for ever, so a first round comes before.
+size_t ownMappings() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("memfd:isopool") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(Manager, ThatComesAndGoesLeavesNoDescriptorMappingOrThread) {
+  sharedManager();
+  const auto round = [] {
+    InterpreterManager manager(2);
+    const Subject subject(manager);
+    subject.tensor("add_one", {at::ones({100'000})});
+    subject.tensor("add_one", {empty({100'000}).fill_(1)});
+  };
+  for (int i = 0; i < 3; ++i) round();
+  const auto descriptors = [] { return openDescriptors(::getpid()); };
+  // The workers' deaths are told of a moment later.
+  size_t before = SIZE_MAX;
+  EXPECT_TRUE(waitUntil([&] { return std::exchange(before, descriptors()) == before; }));
+  const size_t threads = entriesOf("/proc/self/task");
+  const size_t mappings = ownMappings();
+  for (int i = 0; i < 15; ++i) round();
+  EXPECT_TRUE(waitUntil([&] { return descriptors() <= before; }))
+      << descriptors() << " descriptors, before " << before;
+  EXPECT_TRUE(waitUntil([&] { return ownMappings() <= mappings; }))
+      << ownMappings() << " mappings, before " << mappings;
+  EXPECT_LE(entriesOf("/proc/self/task"), threads);
+}
+
+TEST(Manager, TheLastOfASupervisorLeavesNothingOfItHere) {
+  const auto round = [] {
+    OwnPool pool(2);
+    pool.subject().tensor("add_one", {empty({100'000}).fill_(1)});
+  };
+  round();
+  const size_t descriptors = openDescriptors(::getpid());
+  const size_t mappings = ownMappings();
+  const size_t threads = entriesOf("/proc/self/task");
+  round();
+  EXPECT_EQ(openDescriptors(::getpid()), descriptors);
+  EXPECT_EQ(ownMappings(), mappings);
+  EXPECT_EQ(entriesOf("/proc/self/task"), threads);
+}
+
+}  // namespace
+}  // namespace isopool::tests
