@@ -5,6 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -56,7 +57,8 @@ class Crossing {
     std::vector<c10::Storage> storages;
     for (const StorageRecord& record : reader.storages()) {
       at::Tensor copy = at::empty({static_cast<int64_t>(record.inlineBytes.size())}, at::kByte);
-      std::memcpy(copy.data_ptr(), record.inlineBytes.data(), record.inlineBytes.size());
+      std::copy(record.inlineBytes.begin(), record.inlineBytes.end(),
+                static_cast<std::byte*>(copy.data_ptr()));
       storages.push_back(copy.storage());
     }
     reader.setStorages(std::move(storages));
