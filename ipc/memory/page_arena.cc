@@ -213,8 +213,9 @@ void PageArena::leaveSegments() noexcept {
       if (run.state == RunState::kUsed) {
         privatisePages(data, bytes);
       } else {
-        ::mmap(data, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-               0);
+        // If it fails the pages stay the segment's until this process ends.
+        static_cast<void>(::mmap(data, bytes, PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
       }
       page += run.pages;
     }

@@ -36,7 +36,7 @@ struct Death {
   uint32_t nth;
 };
 
-void PrintTo(const Death& death, std::ostream* out) {
+void PrintTo(const Death& death, std::ostream* out) {  // NOLINT: as GoogleTest looks for it
   *out << crashPointName(death.point) << ":" << death.nth;
 }
 

@@ -67,11 +67,11 @@ TEST_P(FutexWithoutWaitVector, ASleepOnTwoWordsEndsSoonSoThatTheSecondIsLookedAt
 TEST_P(FutexWithoutWaitVector, AWakeOfTheFirstWordEndsTheSleepAtOnce) {
   const int result = inSandbox([] {
     SharedWord<uint32_t> turn{0};
-    static const SharedWord<uint32_t> never{0};
+    static const SharedWord<uint32_t> kNever{0};
     constexpr uint32_t kRounds = 200;
     const auto waitFor = [&](uint32_t parity) {
       for (uint32_t now = turn; now % 2 != parity; now = turn) {
-        const std::array watches{FutexWatch{&turn, now}, FutexWatch{&never, 0}};
+        const std::array watches{FutexWatch{&turn, now}, FutexWatch{&kNever, 0}};
         futexWait(watches, std::nullopt);
       }
     };

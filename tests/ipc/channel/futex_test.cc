@@ -56,12 +56,12 @@ TEST(Futex, NothingToWatchIsNoSleep) { futexWait({}, std::nullopt); }
 /// wake-up that is lost once ends the test by its own time-out.
 void handToAndFro(Words& words, const Words& readWords, size_t watchedWords) {
   constexpr uint32_t kRounds = 10'000;
-  static const SharedWord<uint32_t> never{0};
+  static const SharedWord<uint32_t> kNever{0};
   const auto waitFor = [&](size_t word, uint32_t value) {
     for (;;) {
       const uint32_t now = readWords[word].load();
       if (now >= value) return;
-      const std::array watches{FutexWatch{&readWords[word], now}, FutexWatch{&never, 0}};
+      const std::array watches{FutexWatch{&readWords[word], now}, FutexWatch{&kNever, 0}};
       futexWait({watches.data(), watchedWords}, std::nullopt);
     }
   };
