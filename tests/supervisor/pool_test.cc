@@ -86,6 +86,8 @@ TEST(Pool, SeveralPoolsShareTheSpareAndCloseOneByOne) {
   pool.openPool(1, 2);
   pool.openPool(2, 1);
   EXPECT_TRUE(pool.waitFor([&] { return pool.statistics().workers.size() == 4; }));
+  // A death is told of whom the client was told of.
+  ASSERT_NE(pool.waitForSpare(), 0u);
   const pid_t gone = pool.worker(pool.serving(1, 0)).introduction.processId;
   pool.send(ipc::ClosePool{1});
   EXPECT_TRUE(waitUntilDead(gone, milliseconds(1000)));
