@@ -45,7 +45,8 @@ void reportOwn(const char* subject, const std::vector<pid_t>& workers) {
   std::vector<double> own;
   for (const pid_t worker : workers) own.push_back(bench::memoryOf(worker).own);
   const bench::Summary summary = bench::summarize(own);
-  bench::print({"memory", "isopool", subject, "private", "MB", summary.median, summary.spread, "", {}});
+  bench::print(
+      {"memory", "isopool", subject, "private", "MB", summary.median, summary.spread, "", {}});
 }
 
 void measure(const Options& options) {
@@ -77,11 +78,24 @@ void measure(const Options& options) {
   const double size = static_cast<double>(options.megabytes);
   const std::string held = ", " + std::to_string(options.megabytes) + " MB model";
   bench::print({"memory", "isopool", pool + held, "pss", "MB", with, {}, "", {}});
-  bench::print({"memory", "isopool", pool + held, "pss_of_model", "MB", with - without, {},
-                "weights", (with - without) / size});
+  bench::print({"memory",
+                "isopool",
+                pool + held,
+                "pss_of_model",
+                "MB",
+                with - without,
+                {},
+                "weights",
+                (with - without) / size});
   // What the program maps of the package counts in none of the above.
-  bench::print({"memory", "isopool", pool + held + ", with the program itself", "pss_of_model",
-                "MB", with - without + clientWith - client, {}, "weights",
+  bench::print({"memory",
+                "isopool",
+                pool + held + ", with the program itself",
+                "pss_of_model",
+                "MB",
+                with - without + clientWith - client,
+                {},
+                "weights",
                 (with - without + clientWith - client) / size});
   reportOwn("extra worker with a large model", workersOf(manager));
 }

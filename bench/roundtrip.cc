@@ -94,8 +94,8 @@ class Roundtrip {
         std::string(operation.name) + " " + size.name + (shared ? " shared" : " outside");
     if (subject.find(options_.only) == std::string::npos) return;
     bench::announce(subject);
-    const at::Tensor input = shared ? isopool::empty({size.floats}).fill_(1.5f)
-                                    : at::full({size.floats}, 1.5f);
+    const at::Tensor input =
+        shared ? isopool::empty({size.floats}).fill_(1.5f) : at::full({size.floats}, 1.5f);
     // With one copy outside shared memory even an identity call takes as long as its data.
     const size_t calls = callsPerRound(size, operation.touchesData || !shared, options_.quick);
     const size_t rounds = options_.quick ? 5 : 15;
@@ -133,7 +133,8 @@ class Roundtrip {
   static void report(const char* route, const std::string& subject, const char* metric,
                      const std::vector<double>& values, const std::vector<double>& yardstick) {
     const bench::Summary summary = bench::summarize(values);
-    bench::Row row{"roundtrip", route, subject, metric, "us", summary.median, summary.spread, "", {}};
+    bench::Row row{"roundtrip",    route,          subject, metric, "us",
+                   summary.median, summary.spread, "",      {}};
     if (!yardstick.empty()) {
       row.ratioTo = "in-process";
       row.ratio = summary.median / bench::summarize(yardstick).median;

@@ -76,9 +76,10 @@ class Replacement {
     measureTold(wait);
     measure("first empty call", [&] { slot().acquireSession().fromIValue(1).toIValue(); });
     measure("first model call", [&] { callModel(identity_, slot()); });
-    auto weights =
-        manager_.loadPackage(options_.packages + "/weights-" + std::to_string(options_.megabytes) + ".pt")
-            .loadPickle("model", "weights.pkl");
+    auto weights = manager_
+                       .loadPackage(options_.packages + "/weights-" +
+                                    std::to_string(options_.megabytes) + ".pt")
+                       .loadPickle("model", "weights.pkl");
     for (const auto& interpreter : manager_.allInstances()) callModel(weights, interpreter);
     measure("first call of a " + std::to_string(options_.megabytes) + " MB model",
             [&] { callModel(weights, slot()); });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/channel.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/CPUAllocator.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -30,6 +30,8 @@ constexpr milliseconds kLongestSleep(100);
 constexpr milliseconds kPatience(5000);
 // So long no healthy worker leaves a call lying while it sleeps, however loaded the machine is.
 constexpr int64_t kDeafAfter = 1'000'000'000;  // ns
+// How long the supervisor may take to tell how a worker died. It reaps within milliseconds.
+constexpr milliseconds kPatienceForCause(500);
 constexpr size_t kReleaseBatch = 128;
 constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
 
@@ -126,7 +128,8 @@ at::IValue Answer::take() {
         const msgpack::object& copies = reader.element(1);
         if (copies.type == msgpack::type::ARRAY) {
           for (uint32_t i = 0; i < copies.via.array.size; ++i) {
-            const auto [reason, count] = copies.via.array.ptr[i].as<std::pair<uint32_t, uint64_t>>();
+            const auto [reason, count] =
+                copies.via.array.ptr[i].as<std::pair<uint32_t, uint64_t>>();
             countCopied(static_cast<ipc::CopyReason>(reason), count);
           }
         }
@@ -143,6 +146,7 @@ at::IValue Answer::take() {
         const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));
         const std::string text = channel_->name() + ": " + std::string(reader.text(1));
         if (kind == ipc::RefusalKind::kArenaFull) throw ArenaFull(text);
+        if (kind == ipc::RefusalKind::kObjectUnloaded) throw ObjectUnloaded(text);
         if (kind == ipc::RefusalKind::kPythonExit) {
           throw RemoteError(text, "SystemExit", std::string(reader.text(1)), "", channel_->name());
         }
@@ -233,13 +237,16 @@ void Channel::reaped(int signal, int exitCode) {
     death_.exitCode = exitCode;
     death_.causeKnown = true;
   }
+  causeTold_.notify_all();
   markDead();
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
 WorkerLost::Death Channel::death() {
   readDeath();
-  std::lock_guard lock(deathMutex_);
+  std::unique_lock lock(deathMutex_);
+  // An exit code of 0, or one that was reaped before it was read: the supervisor is about to tell.
+  causeTold_.wait_for(lock, kPatienceForCause, [this] { return death_.causeKnown; });
   return death_;
 }
 
@@ -302,8 +309,9 @@ std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
   ipc::StorageRecord record;
   record.kind = ipc::StorageKind::kLent;
   record.segment = location->segment.value;
-  record.offset = location->offset + static_cast<uint64_t>(
-      static_cast<const std::byte*>(storage.data()) - static_cast<const std::byte*>(block));
+  record.offset =
+      location->offset + static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
+                                               static_cast<const std::byte*>(block));
   record.bytes = storage.nbytes();
   record.lease = lease->index;
   record.generation = lease->generation;
@@ -351,8 +359,7 @@ ipc::StorageRecord Channel::exportCopy(const c10::Storage& storage, ipc::Storage
   return record;
 }
 
-c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes,
-                                  const Deadline& deadline) {
+c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline) {
   const auto giveUpAt = Clock::now() + kPatience;
   for (;;) {
     if (auto storage = InputArena::instance().makeStorage(bytes)) {
@@ -375,8 +382,8 @@ void Channel::exportStorages(RequestDraft& draft, const Deadline& deadline) {
   draft.exports.resize(storages.size());
   draft.records.resize(storages.size());
   for (size_t i = 0; i < storages.size(); ++i) {
-    draft.records[i] = exportStorage(storages[i], draft.writer.extentOfStorage(i),
-                                     draft.exports[i], deadline);
+    draft.records[i] =
+        exportStorage(storages[i], draft.writer.extentOfStorage(i), draft.exports[i], deadline);
   }
 }
 
@@ -522,7 +529,8 @@ void Channel::flushReleases() {
   {
     std::lock_guard lock(releasesMutex_);
     // Handles count up from 1, so five bytes each are the rule; nine never overflow half a batch.
-    const size_t count = std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
+    const size_t count =
+        std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
     writer.packer().pack_array(static_cast<uint32_t>(count));
     for (size_t i = 0; i < count; ++i) writer.packer().pack(releases_[releases_.size() - 1 - i]);
     releases_.resize(releases_.size() - count);
@@ -619,12 +627,13 @@ bool Channel::deliver(Exchange& exchange) {
   bool whole = true;
   if (completion.payload.blobBytes != 0) {
     const auto blob =
-        memory_->find(ipc::SegmentId(completion.payload.blobSegment),
-                      completion.payload.blobOffset, completion.payload.blobBytes, kPatience);
+        memory_->find(ipc::SegmentId(completion.payload.blobSegment), completion.payload.blobOffset,
+                      completion.payload.blobBytes, kPatience);
     whole = blob.has_value();
     if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
   }
-  const bool withdrawn = completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
+  const bool withdrawn =
+      completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
   if (withdrawn) cancelExports(exchange.exports);
   exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
   pending_.fetch_sub(1, std::memory_order_relaxed);
@@ -680,8 +689,7 @@ void Channel::settleAll() {
       if (use == Exchange::Use::kFree || exchange.fate.load() != Fate::kPending) continue;
       const Fate fate = end.hasStarted(exchange.sequence) ? Fate::kLost : Fate::kNeverStarted;
       auto waiting = Exchange::Use::kWaiting;
-      const bool wanted =
-          exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
+      const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
       exchange.fate.store(fate, std::memory_order_release);
       pending_.fetch_sub(1, std::memory_order_relaxed);
       if (wanted) {
@@ -745,8 +753,8 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         storages.push_back(heapStorage(record.inlineBytes));
         break;
       case ipc::StorageKind::kLent: {
-        const auto block = memory_->find(ipc::SegmentId(record.segment), record.offset,
-                                         record.bytes, kPatience);
+        const auto block =
+            memory_->find(ipc::SegmentId(record.segment), record.offset, record.bytes, kPatience);
         if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
           throw ipc::ValueError("a result lies outside the worker's memory");
         }
@@ -755,8 +763,7 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         break;
       }
       case ipc::StorageKind::kEcho: {
-        if (record.offset >= exchange.exports.size() ||
-            !exchange.exports[record.offset].storage) {
+        if (record.offset >= exchange.exports.size() || !exchange.exports[record.offset].storage) {
           throw ipc::ValueError("a result echoes no argument");
         }
         storages.push_back(exchange.exports[record.offset].storage);

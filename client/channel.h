@@ -57,6 +57,13 @@ enum class Fate : uint32_t {
   kOverdue,       ///< its deadline passed while it ran; the worker was killed
 };
 
+/// The worker does not have an object any more that this process believed to be there: another
+/// thread unloaded it. Caught inside the library, which defines the object again.
+class ObjectUnloaded : public Error {
+ public:
+  using Error::Error;
+};
+
 class Channel;
 struct Exchange;
 
@@ -70,8 +77,8 @@ class Answer {
   ~Answer();
 
   Fate fate() const { return fate_; }
-  /// The answer's value (nil for most operations). Throws RemoteError for a Python exception and
-  /// Error for a refusal. Only if fate() is kAnswered.
+  /// The answer's value (nil for most operations). Throws RemoteError for a Python exception,
+  /// ObjectUnloaded, and Error for any other refusal. Only if fate() is kAnswered.
   at::IValue take();
 
  private:
@@ -201,6 +208,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<bool> dead_{false};   // that is done
   std::atomic<uint64_t> nextHandle_{1};
   std::mutex deathMutex_;
+  std::condition_variable causeTold_;
   WorkerLost::Death death_;
   bool deathRead_ = false;
   std::string name_;

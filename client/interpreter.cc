@@ -26,7 +26,7 @@ Obj InterpreterSession::global(const char* module, const char* name) {
   draft.writer.packer().pack_array(3).pack(std::string(module)).pack(std::string(name));
   draft.writer.packer().pack(handle.value);
   client::step(*session.pool, *session.channel, ipc::Operation::kGlobal, draft);
-  return Obj(std::make_shared<InterpreterObj>(session.pool, session.channel, handle));
+  return Obj(std::make_shared<InterpreterObj>(session, handle));
 }
 
 Obj InterpreterSession::fromIValue(at::IValue ivalue) {
@@ -41,7 +41,11 @@ Obj InterpreterSession::fromIValue(at::IValue ivalue) {
   }
   draft.writer.packer().pack(handle.value);
   client::step(*session.pool, *session.channel, ipc::Operation::kFromValue, draft);
-  return Obj(std::make_shared<InterpreterObj>(session.pool, session.channel, handle));
+  return Obj(std::make_shared<InterpreterObj>(session, handle));
+}
+
+bool InterpreterSession::isOwner(const Obj& obj) const {
+  return obj.baseObj_ && obj.baseObj_->owner() == bodyOf(impl_).number;
 }
 
 Interpreter::Interpreter(std::shared_ptr<WorkerSlot> slot) : slot_(std::move(slot)) {}

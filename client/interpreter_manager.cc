@@ -90,8 +90,9 @@ void checkRequirements(client::Pool& pool, client::PackageFile& file,
   for (const at::IValue& name : missing.toListRef()) {
     names += (names.empty() ? "" : ", ") + name.toStringRef();
   }
-  TORCH_CHECK(names.empty(), file.name(), " needs modules that the workers' Python does not have: ",
-              names, ". Install them there, or give their folder to a PathEnvironment");
+  TORCH_CHECK(names.empty(), file.name(),
+              " needs modules that the workers' Python does not have: ", names,
+              ". Install them there, or give their folder to a PathEnvironment");
 }
 
 }  // namespace
@@ -112,6 +113,21 @@ Package InterpreterManager::loadPackage(const std::string& uri) {
   auto file = client::PackageFile::open(uri);
   checkRequirements(*impl_->pool, *file, impl_->pool);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
+}
+
+Package InterpreterManager::loadPackage(
+    std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader) {
+  impl_->pool->check();
+  TORCH_CHECK(reader != nullptr, "loadPackage was given no reader");
+  auto file = client::PackageFile::read(*reader);
+  checkRequirements(*impl_->pool, *file, impl_->pool);
+  return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
+}
+
+void InterpreterManager::debugLimitInterpreters(size_t N) {
+  TORCH_CHECK(N > 0 && N <= impl_->interpreters.size(), "debugLimitInterpreters(", N,
+              "): the manager has 1 to ", impl_->interpreters.size(), " interpreters to use");
+  impl_->pool->limitSlots(N);
 }
 
 uint64_t InterpreterManager::workersReplaced() const { return impl_->pool->workersReplaced(); }

@@ -13,7 +13,7 @@ InterpreterObj& bodyOf(const std::shared_ptr<InterpreterObj>& body) {
 }
 
 Obj newObj(const InterpreterObj& body, ipc::HandleId handle) {
-  return Obj(std::make_shared<InterpreterObj>(body.pool(), body.channel(), handle));
+  return Obj(std::make_shared<InterpreterObj>(body, handle));
 }
 
 Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
@@ -49,8 +49,9 @@ Obj Obj::operator()(at::ArrayRef<Obj> args) const {
   for (const Obj& each : args) {
     const InterpreterObj& argument = bodyOf(each.baseObj_);
     if (argument.channel() != body.channel()) {
-      throw Error("an Obj was passed to an object of another worker: only values cross between "
-                  "workers, see toIValue()");
+      throw Error(
+          "an Obj was passed to an object of another worker: only values cross between "
+          "workers, see toIValue()");
     }
     draft.writer.addHandle(argument.handle().value);
   }

@@ -41,7 +41,7 @@ InterpreterSession Package::acquireSession() {
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2).pack(impl_->file->id().value).pack(handle.value);
   client::step(*impl_->pool, channel, ipc::Operation::kPackageHandle, draft);
-  session.self = Obj(std::make_shared<InterpreterObj>(impl_->pool, session.impl_->channel, handle));
+  session.self = Obj(std::make_shared<InterpreterObj>(*session.impl_, handle));
   return session;
 }
 

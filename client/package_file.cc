@@ -8,12 +8,15 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 namespace isopool::client {
 
@@ -21,47 +24,7 @@ namespace {
 
 using Digest = std::pair<uint64_t, uint64_t>;
 
-struct Copy {
-  ipc::Fd object;
-  uint64_t bytes = 0;
-  Digest digest;
-};
-
 constexpr size_t kChunkBytes = size_t{4} << 20;
-
-// One pass over the file: copied and hashed while the bytes are warm.
-Copy copyIntoMemory(const std::string& path) {
-  const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
-              std::strerror(errno));
-  Copy copy;
-  copy.object = ipc::createGrowingMemoryObject("isopool:package");
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(),
-                                                                     &XXH3_freeState);
-  XXH3_128bits_reset(hash.get());
-  std::vector<char> chunk(kChunkBytes);
-  for (;;) {
-    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) continue;
-    TORCH_CHECK(got >= 0, "reading ", path, " failed: ", std::strerror(errno));
-    if (got == 0) break;
-    XXH3_128bits_update(hash.get(), chunk.data(), static_cast<size_t>(got));
-    for (ssize_t written = 0; written < got;) {
-      const ssize_t result = ::write(copy.object.get(), chunk.data() + written,
-                                     static_cast<size_t>(got - written));
-      if (result < 0 && errno == EINTR) continue;
-      TORCH_CHECK(result >= 0, "no memory to hold ", path, ": ", std::strerror(errno));
-      written += result;
-    }
-    copy.bytes += static_cast<uint64_t>(got);
-  }
-  TORCH_CHECK(copy.bytes > 0, path, " is empty: not a torch.package");
-  const XXH128_hash_t digest = XXH3_128bits_digest(hash.get());
-  copy.digest = {digest.low64, digest.high64};
-  ipc::sealMemoryObject(copy.object, ipc::Seal::kFixedSize);
-  ipc::sealMemoryObject(copy.object, ipc::Seal::kReadOnly);
-  return copy;
-}
 
 void forgetSlice(void* context) { delete static_cast<PackageSlice*>(context); }
 
@@ -71,6 +34,48 @@ std::string recordText(caffe2::serialize::PyTorchStreamReader& reader, const std
 }
 
 }  // namespace
+
+// A memory object in the making: its bytes are hashed as they come, while they are warm.
+class PackageFile::Copy {
+ public:
+  explicit Copy(const std::string& name)
+      : name_(name),
+        object_(ipc::createGrowingMemoryObject("isopool:package")),
+        hash_(XXH3_createState(), &XXH3_freeState) {
+    XXH3_128bits_reset(hash_.get());
+  }
+
+  void append(const char* data, size_t size) {
+    XXH3_128bits_update(hash_.get(), data, size);
+    for (size_t written = 0; written < size;) {
+      const ssize_t result = ::write(object_.get(), data + written, size - written);
+      if (result < 0 && errno == EINTR) continue;
+      TORCH_CHECK(result >= 0, "no memory to hold ", name_, ": ", std::strerror(errno));
+      written += static_cast<size_t>(result);
+    }
+    bytes_ += size;
+  }
+
+  /// Nothing can be written to it from here on, by anybody.
+  void seal() {
+    TORCH_CHECK(bytes_ > 0, name_, " is empty: not a torch.package");
+    ipc::sealMemoryObject(object_, ipc::Seal::kFixedSize);
+    ipc::sealMemoryObject(object_, ipc::Seal::kReadOnly);
+  }
+
+  ipc::Fd takeObject() { return std::move(object_); }
+  uint64_t bytes() const { return bytes_; }
+  Digest digest() const {
+    const XXH128_hash_t digest = XXH3_128bits_digest(hash_.get());
+    return {digest.low64, digest.high64};
+  }
+
+ private:
+  const std::string name_;
+  ipc::Fd object_;
+  uint64_t bytes_ = 0;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+};
 
 // The packages of this process, by content and by number. Never destroyed: results may still ask.
 struct PackageFile::Registry {
@@ -93,18 +98,50 @@ std::shared_ptr<PackageFile> PackageFile::find(ipc::PackageId id) {
 }
 
 std::shared_ptr<PackageFile> PackageFile::open(const std::string& path) {
-  Copy copy = copyIntoMemory(path);
-  std::shared_ptr<PackageFile> file(
-      new PackageFile(path, std::move(copy.object), copy.bytes));
+  const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
+              std::strerror(errno));
+  Copy copy(path);
+  std::vector<char> chunk(kChunkBytes);
+  for (;;) {
+    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    TORCH_CHECK(got >= 0, "reading ", path, " failed: ", std::strerror(errno));
+    if (got == 0) break;
+    copy.append(chunk.data(), static_cast<size_t>(got));
+  }
+  return keep(path, copy);
+}
+
+std::shared_ptr<PackageFile> PackageFile::read(caffe2::serialize::ReadAdapterInterface& reader) {
+  const std::string name = "the package given by a reader";
+  Copy copy(name);
+  std::vector<char> chunk(kChunkBytes);
+  const size_t size = reader.size();
+  for (size_t offset = 0; offset < size;) {
+    const size_t wanted = std::min(chunk.size(), size - offset);
+    const size_t got = reader.read(offset, chunk.data(), wanted, "reading a package");
+    TORCH_CHECK(got > 0 && got <= wanted, "reading ", name, " ended after ", offset, " of ", size,
+                " bytes");
+    copy.append(chunk.data(), got);
+    offset += got;
+  }
+  return keep(name, copy);
+}
+
+std::shared_ptr<PackageFile> PackageFile::keep(const std::string& name, Copy& copy) {
+  copy.seal();
+  std::shared_ptr<PackageFile> file(new PackageFile(name, copy.takeObject(), copy.bytes()));
   try {
     file->readContents();
   } catch (const c10::Error& error) {
-    TORCH_CHECK(false, path, " can't be opened as a torch.package: ", error.what_without_backtrace());
+    TORCH_CHECK(false, name,
+                " can't be opened as a torch.package: ", error.what_without_backtrace());
   }
 
   Registry& registry = Registry::instance();
   std::lock_guard lock(registry.mutex);
-  std::weak_ptr<PackageFile>& entry = registry.byDigest[copy.digest];
+  std::weak_ptr<PackageFile>& entry = registry.byDigest[copy.digest()];
   if (auto same = entry.lock()) {
     // A digest can collide; bytes can't.
     if (same->bytes() == file->bytes() &&
@@ -128,16 +165,16 @@ void PackageFile::readContents() {
       std::make_shared<caffe2::serialize::MemoryReadAdapter>(mapping_.data(),
                                                              static_cast<off_t>(bytes())));
   const std::string externs = ".data/extern_modules";
-  TORCH_CHECK(reader.hasRecord(externs), "it is not a torch.package, for it has no record ", externs,
-              ". Make it with torch.package.PackageExporter");
+  TORCH_CHECK(reader.hasRecord(externs), "it is not a torch.package, for it has no record ",
+              externs, ". Make it with torch.package.PackageExporter");
   std::istringstream lines(recordText(reader, externs));
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) externModules_.push_back(line);
   }
   if (reader.hasRecord(".data/python_version")) {
     pythonVersion_ = recordText(reader, ".data/python_version");
-    while (!pythonVersion_.empty() && std::isspace(static_cast<unsigned char>(
-                                          pythonVersion_.back())) != 0) {
+    while (!pythonVersion_.empty() &&
+           std::isspace(static_cast<unsigned char>(pythonVersion_.back())) != 0) {
       pythonVersion_.pop_back();
     }
   }

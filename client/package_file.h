@@ -11,6 +11,10 @@
 #include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 
+namespace caffe2::serialize {
+class ReadAdapterInterface;
+}
+
 namespace isopool::client {
 
 /// The bytes of a torch.package, copied once from its file into a sealed memory object that all
@@ -20,6 +24,8 @@ class PackageFile : public std::enable_shared_from_this<PackageFile> {
  public:
   /// Throws c10::Error if the file can't be read or is no torch.package.
   static std::shared_ptr<PackageFile> open(const std::string& path);
+  /// The same from a reader of its bytes, which is not kept.
+  static std::shared_ptr<PackageFile> read(caffe2::serialize::ReadAdapterInterface& reader);
 
   /// The package with this number, if it is still open somewhere.
   static std::shared_ptr<PackageFile> find(ipc::PackageId id);
@@ -39,6 +45,8 @@ class PackageFile : public std::enable_shared_from_this<PackageFile> {
 
  private:
   struct Registry;
+  class Copy;
+  static std::shared_ptr<PackageFile> keep(const std::string& name, Copy& copy);
 
   PackageFile(std::string name, ipc::Fd object, uint64_t bytes);
   void readContents();

@@ -44,6 +44,7 @@ void Pool::open(uint32_t workers) {
     slot->index = i;
     slots_.push_back(std::move(slot));
   }
+  usedSlots_ = slots_.size();
   id_ = connection_->openPool(workers, weak_from_this());
   const Deadline deadline = Clock::now() + kOpenPatience;
   for (const auto& slot : slots_) {
@@ -104,13 +105,14 @@ Pool::Turn::~Turn() {
 }
 
 std::shared_ptr<WorkerSlot> Pool::pickLocked() {
-  if (lastPool == this && lastSlot < slots_.size()) {
+  if (lastPool == this && lastSlot < usedSlots_) {
     const auto& slot = slots_[lastSlot];
     if (slot->inFlight == 0 && serves(*slot)) return slot;
   }
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
   const std::shared_ptr<WorkerSlot>* best = nullptr;
-  for (const auto& slot : slots_) {
+  for (size_t i = 0; i < usedSlots_; ++i) {
+    const auto& slot = slots_[i];
     if (!serves(*slot) || slot->inFlight >= (callsAreShort ? kCallsPerWorker : 1)) continue;
     if (best == nullptr || slot->inFlight < (*best)->inFlight ||
         (slot->inFlight == (*best)->inFlight && slot->users < (*best)->users)) {
@@ -140,7 +142,7 @@ Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
     };
     serveWaitersLocked();
     while (!waiter.slot) {
-      if (std::all_of(slots_.begin(), slots_.end(),
+      if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
                       [](const auto& each) { return !each->quarantine.empty(); })) {
         leave();
         throw PoolUnavailable(slots_.front()->quarantine);
@@ -200,8 +202,9 @@ std::shared_ptr<WorkerSlot> Pool::acquireUser() {
   checkLocked();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
-  if (lastPool == this && lastSlot < slots_.size()) best = slots_[lastSlot];
-  for (const auto& slot : slots_) {
+  if (lastPool == this && lastSlot < usedSlots_) best = slots_[lastSlot];
+  for (size_t i = 0; i < usedSlots_; ++i) {
+    const auto& slot = slots_[i];
     if (!best || slot->users < best->users || (!serves(*best) && serves(*slot))) best = slot;
   }
   ++best->users;
@@ -228,9 +231,9 @@ std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& dea
     if (serves(slot)) return slot.channel;
     if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
     if (deadline && Clock::now() >= *deadline) {
-      throw DeadlineExceeded("the deadline passed while worker " + std::to_string(slot.index) +
-                                 " was being started",
-                             /*started=*/false);
+      throw DeadlineExceeded(
+          "the deadline passed while worker " + std::to_string(slot.index) + " was being started",
+          /*started=*/false);
     }
     changed_.wait_for(lock, kLongestSleep);
   }
@@ -272,8 +275,7 @@ void Pool::configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel) 
   channel->configured = true;
 }
 
-void Pool::define(Channel& channel, const ObjectDefinition& definition,
-                  const Deadline& deadline) {
+void Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline) {
   std::lock_guard lock(channel.preparation());
   if (!channel.configured) configure(channel);
   if (channel.definedObjects().count(definition.object) != 0) return;
@@ -284,6 +286,36 @@ void Pool::define(Channel& channel, const ObjectDefinition& definition,
   if (answer.fate() != Fate::kAnswered) return;
   answer.take();
   channel.definedObjects().insert(definition.object);
+}
+
+void Pool::forget(Channel& channel, uint64_t object) {
+  std::lock_guard lock(channel.preparation());
+  channel.definedObjects().erase(object);
+}
+
+void Pool::unload(Channel& channel, uint64_t object) {
+  std::lock_guard lock(channel.preparation());
+  channel.definedObjects().erase(object);
+  // Also where it was never called: a spare unpickles every object of the pool before it serves.
+  const auto draftIt = [&]() -> RequestDraft& {
+    RequestDraft& draft = requestDraft();
+    draft.writer.packer().pack_array(1).pack(object);
+    return draft;
+  };
+  if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;
+  // The ring is full: then in turn, after the calls that fill it.
+  Answer answer = channel.exchange(ipc::Operation::kForgetObject, draftIt(), std::nullopt);
+  if (answer.fate() == Fate::kAnswered) answer.take();
+}
+
+void Pool::limitSlots(size_t count) {
+  {
+    std::lock_guard lock(mutex_);
+    checkLocked();
+    usedSlots_ = count;
+    serveWaitersLocked();
+  }
+  changed_.notify_all();
 }
 
 // ---- Events ----------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ class WorkerSlot {
   std::weak_ptr<client::Pool> pool;
   uint32_t index = 0;
   std::shared_ptr<client::Channel> channel;  ///< null or dead while a replacement is on its way
-  uint32_t users = 0;     ///< sessions and calls
+  uint32_t users = 0;                        ///< sessions and calls
   uint32_t inFlight = 0;  ///< calls of the pool: at most two, one running and one waiting behind it
   std::string quarantine;  ///< why it stays empty; cleared by the next worker
 };
@@ -83,6 +83,14 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void configure(Channel& channel);
   /// Makes the worker unpickle the object if it has not. Throws RemoteError.
   void define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline);
+  /// Notes that the worker has unloaded the object, so that define() defines it again.
+  void forget(Channel& channel, uint64_t object);
+  /// Has the worker let the object go. Objs that refer to it keep it there.
+  void unload(Channel& channel, uint64_t object);
+
+  /// Only the first `count` slots take calls and new sessions from now on; the others end what they
+  /// have.
+  void limitSlots(size_t count);
 
   const std::vector<std::shared_ptr<WorkerSlot>>& slots() const { return slots_; }
   /// Null once the manager is gone.
@@ -122,7 +130,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   bool closed_ = false;
   std::string lost_;
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
-  
+  size_t usedSlots_ = 0;  // the balancer gives work to the first ones only
+
   std::list<Waiter*> waiters_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};

@@ -25,8 +25,9 @@ uint32_t forkGeneration() noexcept {
 
 void checkNotForked(uint32_t created) {
   if (created != forkGeneration()) {
-    throw Error("this process was forked from the one that made the manager, and pools do not "
-                "survive a fork: make a new InterpreterManager in the child");
+    throw Error(
+        "this process was forked from the one that made the manager, and pools do not "
+        "survive a fork: make a new InterpreterManager in the child");
   }
 }
 

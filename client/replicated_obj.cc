@@ -12,6 +12,7 @@ namespace {
 using client::Clock;
 using client::Deadline;
 using client::Fate;
+using client::ObjectUnloaded;
 
 Deadline deadlineOf(const CallOptions& options) {
   if (!options.deadline) return std::nullopt;
@@ -35,7 +36,13 @@ at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
     switch (answer.fate()) {
       case Fate::kAnswered:
         pool.noteServiceTime(Clock::now() - began);
-        return answer.take();
+        try {
+          return answer.take();
+        } catch (const ObjectUnloaded&) {
+          // Between our definition and our call: it did not run, and is tried again from the start.
+          pool.forget(channel, object.definition.object);
+          continue;
+        }
       case Fate::kNeverStarted:
         pool.check();
         pool.countRerun();
@@ -57,6 +64,33 @@ at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
             /*started=*/true);
     }
   }
+}
+
+// The object in a session's worker, made there if need be.
+Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
+  client::Pool& pool = *session.pool;
+  client::Channel& channel = *session.channel;
+  const ipc::HandleId handle = channel.nextHandle();
+  for (;;) {
+    pool.define(channel, object.definition, std::nullopt);
+    client::RequestDraft& draft = client::requestDraft();
+    draft.writer.packer().pack_array(2).pack(object.definition.object).pack(handle.value);
+    try {
+      client::step(pool, channel, ipc::Operation::kObjectHandle, draft);
+      return Obj(std::make_shared<InterpreterObj>(session, handle));
+    } catch (const ObjectUnloaded&) {
+      pool.forget(channel, object.definition.object);
+    }
+  }
+}
+
+// The slot behind an Interpreter, which must be one of the object's manager.
+std::shared_ptr<WorkerSlot> slotOf(const Interpreter& interpreter, const client::Pool& pool) {
+  auto slot = InterpreterAccess::slot(interpreter);
+  if (slot->pool.lock().get() != &pool) {
+    throw Error("the Interpreter belongs to another manager than the object");
+  }
+  return slot;
 }
 
 }  // namespace
@@ -138,21 +172,32 @@ InterpreterSession ReplicatedObj::acquireSession(const Interpreter* onThisInterp
   const ReplicatedObjImpl& object = impl();
   const std::shared_ptr<client::Pool>& pool = object.package->pool;
   std::shared_ptr<WorkerSlot> slot;
-  if (onThisInterpreter != nullptr) {
-    slot = InterpreterAccess::slot(*onThisInterpreter);
-    if (slot->pool.lock() != pool) {
-      throw Error("the Interpreter belongs to another manager than the object");
-    }
-  }
+  if (onThisInterpreter != nullptr) slot = slotOf(*onThisInterpreter, *pool);
   InterpreterSession session(client::openSession(pool, std::move(slot)));
-  client::Channel& channel = *session.impl_->channel;
-  pool->define(channel, object.definition, std::nullopt);
-  const ipc::HandleId handle = channel.nextHandle();
-  client::RequestDraft& draft = client::requestDraft();
-  draft.writer.packer().pack_array(2).pack(object.definition.object).pack(handle.value);
-  client::step(*pool, channel, ipc::Operation::kObjectHandle, draft);
-  session.self = Obj(std::make_shared<InterpreterObj>(pool, session.impl_->channel, handle));
+  session.self = objectIn(*session.impl_, object);
   return session;
+}
+
+Obj ReplicatedObj::toObj(InterpreterSession* I) const {
+  const ReplicatedObjImpl& object = impl();
+  if (I == nullptr || !I->impl_) throw Error("toObj() needs a session");
+  if (I->impl_->pool != object.package->pool) {
+    throw Error("the session belongs to another manager than the object");
+  }
+  return objectIn(*I->impl_, object);
+}
+
+void ReplicatedObj::unload(const Interpreter* onThisInterpreter) {
+  const ReplicatedObjImpl& object = impl();
+  client::Pool& pool = *object.package->pool;
+  pool.check();
+  const auto unloadFrom = [&](const WorkerSlot& slot) {
+    const auto channel = pool.currentChannel(slot);
+    // A worker that is being replaced has nothing to unload.
+    if (channel) pool.unload(*channel, object.definition.object);
+  };
+  if (onThisInterpreter != nullptr) return unloadFrom(*slotOf(*onThisInterpreter, pool));
+  for (const auto& slot : pool.slots()) unloadFrom(*slot);
 }
 
 }  // namespace isopool

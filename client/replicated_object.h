@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "client/pool.h"
 #include "client/package_file.h"
+#include "client/pool.h"
 
 namespace isopool {
 

@@ -31,9 +31,8 @@ constexpr int kAboveTheStandardOnes = 10;
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 ipc::Fd moveUp(ipc::Fd fd) {
-  return ipc::Fd(ipc::checkSystemCall(
-      ::fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveTheStandardOnes), "fcntl(F_DUPFD_CLOEXEC)",
-      fd.get()));
+  return ipc::Fd(ipc::checkSystemCall(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveTheStandardOnes),
+                                      "fcntl(F_DUPFD_CLOEXEC)", fd.get()));
 }
 
 /// What posix_spawn is told, freed at the end.
@@ -106,8 +105,12 @@ SupervisorProcess startPrivateSupervisor() {
     theirs = moveUp(std::move(theirs));
     lifelineRead = moveUp(std::move(lifelineRead));
 
-    std::string words[] = {path, "--private", "--control-fd", std::to_string(kControlFd),
-                           "--lifeline-fd", std::to_string(kLifelineFd)};
+    std::string words[] = {path,
+                           "--private",
+                           "--control-fd",
+                           std::to_string(kControlFd),
+                           "--lifeline-fd",
+                           std::to_string(kLifelineFd)};
     char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
                          words[4].data(), words[5].data(), nullptr};
     pid_t child = -1;

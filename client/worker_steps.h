@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -13,12 +14,15 @@
 
 namespace isopool {
 
+class SessionImpl;
+
 /// The body of an Obj: an object in one life of one worker.
 class InterpreterObj {
  public:
-  InterpreterObj(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::Channel> channel,
-                 ipc::HandleId handle)
-      : pool_(std::move(pool)), channel_(std::move(channel)), handle_(handle) {}
+  InterpreterObj(const SessionImpl& owner, ipc::HandleId handle);
+  /// One that an operation on `origin` made: it has the same owner.
+  InterpreterObj(const InterpreterObj& origin, ipc::HandleId handle)
+      : pool_(origin.pool_), channel_(origin.channel_), owner_(origin.owner_), handle_(handle) {}
   ~InterpreterObj() { channel_->releaseHandle(handle_); }
   InterpreterObj(const InterpreterObj&) = delete;
   InterpreterObj& operator=(const InterpreterObj&) = delete;
@@ -26,10 +30,13 @@ class InterpreterObj {
   const std::shared_ptr<client::Pool>& pool() const { return pool_; }
   const std::shared_ptr<client::Channel>& channel() const { return channel_; }
   ipc::HandleId handle() const { return handle_; }
+  /// The number of the session that made it, which may be gone.
+  uint64_t owner() const { return owner_; }
 
  private:
   std::shared_ptr<client::Pool> pool_;
   std::shared_ptr<client::Channel> channel_;
+  uint64_t owner_;
   ipc::HandleId handle_;
 };
 
@@ -40,7 +47,8 @@ class SessionImpl {
               std::shared_ptr<client::Channel> channelOfWorker)
       : pool(std::move(poolOfSlot)),
         slot(std::move(usedSlot)),
-        channel(std::move(channelOfWorker)) {}
+        channel(std::move(channelOfWorker)),
+        number(nextNumber()) {}
   ~SessionImpl() { pool->releaseUser(*slot); }
   SessionImpl(const SessionImpl&) = delete;
   SessionImpl& operator=(const SessionImpl&) = delete;
@@ -48,7 +56,17 @@ class SessionImpl {
   const std::shared_ptr<client::Pool> pool;
   const std::shared_ptr<WorkerSlot> slot;
   const std::shared_ptr<client::Channel> channel;
+  const uint64_t number;  ///< no other session of this process has it
+
+ private:
+  static uint64_t nextNumber() {
+    static std::atomic<uint64_t> next{1};
+    return next.fetch_add(1, std::memory_order_relaxed);
+  }
 };
+
+inline InterpreterObj::InterpreterObj(const SessionImpl& owner, ipc::HandleId handle)
+    : pool_(owner.pool), channel_(owner.channel), owner_(owner.number), handle_(handle) {}
 
 namespace client {
 

@@ -245,8 +245,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
     complain("isopool worker: a client's control segment has another layout or epoch\n");
     return;
   }
-  memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]),
-                           message.outputBytes);
+  memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]), message.outputBytes);
   const auto space = memory.output.arena().addressSpace();
   if (!blocks_.add(memory.output, space.data(), space.data() + space.size())) {
     giveUp("has served as many clients as one worker can");

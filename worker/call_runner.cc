@@ -398,7 +398,10 @@ void CallRunner::callHandle(Channel& channel) {
 PyObject* CallRunner::object(const Channel& channel, size_t index) const {
   const ipc::ObjectId id(reader_->integer(index));
   PyObject* found = channel.objects.find(id);
-  if (found == nullptr) badRequest("object " + std::to_string(id.value) + " is not on this worker");
+  if (found == nullptr) {
+    throw Refusal(ipc::RefusalKind::kObjectUnloaded,
+                  "object " + std::to_string(id.value) + " is not on this worker");
+  }
   return found;
 }
 

@@ -9,8 +9,7 @@ void InputSegments::add(ipc::SegmentId id, ipc::Fd object, size_t bytes) {
   if (id.value >= byId_.size()) byId_.resize(id.value + 1);
   auto segment = std::make_unique<InputSegment>();
   segment->id = id;
-  segment->mapping =
-      ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
+  segment->mapping = ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
   segment->object = std::move(object);
   byId_[id.value] = std::move(segment);
 }

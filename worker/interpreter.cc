@@ -29,8 +29,7 @@ bool importPackage() {
   const PyRef code =
       PyRef::steal(Py_CompileString(text, "<isopool>/isopool_worker/__init__.py", Py_file_input));
   if (!code) return false;
-  return static_cast<bool>(
-      PyRef::steal(PyImport_ExecCodeModule("isopool_worker", code.get())));
+  return static_cast<bool>(PyRef::steal(PyImport_ExecCodeModule("isopool_worker", code.get())));
 }
 
 }  // namespace

@@ -122,8 +122,8 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
   if (offset > (*mapping)->bytes() || (*mapping)->bytes() - offset < kHeaderBytes) {
     return PyErr_Format(PyExc_ValueError, "a record lies beyond its package");
   }
-  return PyBytes_FromStringAndSize(
-      reinterpret_cast<const char*>((*mapping)->data() + offset), kHeaderBytes);
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>((*mapping)->data() + offset),
+                                   kHeaderBytes);
 }
 
 void releaseCapsule(PyObject* capsule) {
@@ -167,7 +167,8 @@ void setIsopoolModuleWorker(ipc::Epoch epochOfWorker, const CopyCounts& copies) 
 PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping) {
   auto owner = std::make_unique<MappingOwner>(std::move(mapping));
   PyRef capsule = PyRef::steal(PyCapsule_New(owner.get(), kPackageCapsule, &releaseCapsule));
-  if (capsule) [[maybe_unused]] auto* taken = owner.release();
+  if (capsule) [[maybe_unused]]
+    auto* taken = owner.release();
   return capsule;
 }
 

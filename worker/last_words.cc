@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cxxabi.h>
+#include <cstdlib>
 #include <exception>
-#include <typeinfo>
 #include <string>
+#include <typeinfo>
 
 #include "ipc/memory/memory_object.h"
 

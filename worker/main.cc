@@ -20,7 +20,8 @@ constexpr const char* kHelp =
     "  --lifeline-fd N  read end of a pipe whose write end only the supervisor holds\n"
     "\n"
     "environment:\n"
-    "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built for: " ISOPOOL_PYTHON_EXECUTABLE
+    "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built "
+    "for: " ISOPOOL_PYTHON_EXECUTABLE
     ")\n"
     "  ISOPOOL_PRELOAD_MODULES    modules to import before the first fork, comma separated\n"
     "  ISOPOOL_CORE_DUMPS         1: a crashed worker leaves a core dump\n"

@@ -68,8 +68,8 @@ class OutputBlocks final : public ipc::BlockSource {
   // ---- what the model kept: the call loop's thread
 
   enum class Keep {
-    kNothing,    ///< a pool call: whatever it allocated and is still alive is made private
-    kUnlent,     ///< a handle's call: only what was lent is
+    kNothing,  ///< a pool call: whatever it allocated and is still alive is made private
+    kUnlent,   ///< a handle's call: only what was lent is
   };
   /// To be called when nothing of the call's own refers to its storages any more, before its answer
   /// leaves. Counts the bytes that it copied.

@@ -11,7 +11,8 @@ struct PythonError {
   std::string type;        ///< "ValueError", "package.module.Name"
   std::string message;     ///< str() of it
   std::string traceback;   ///< as Python prints it
-  std::string formatted;   ///< as pybind11 words it: "Type: message\n\nAt:\n  file(line): function\n"
+  std::string
+      formatted;  ///< as pybind11 words it: "Type: message\n\nAt:\n  file(line): function\n"
 };
 
 /// Describes and clears the current Python error, and with it the frames that it kept alive. Never

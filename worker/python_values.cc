@@ -87,7 +87,8 @@ c10::TypePtr unified(const c10::TypePtr& known, const c10::TypePtr& next) {
   return both ? *both : nullptr;
 }
 
-std::string disagreement(const char* container, const c10::TypePtr& one, const c10::TypePtr& other) {
+std::string disagreement(const char* container, const c10::TypePtr& one,
+                         const c10::TypePtr& other) {
   return std::string(container) + one->repr_str() + " and " + other->repr_str();
 }
 
@@ -106,9 +107,9 @@ TypedValue inferList(PyObject* list, int depth) {
     }
     const c10::TypePtr both = unified(type, element.type);
     if (!both) {
-      throw NotInferable(disagreement(
-          "List inputs to traced functions must have consistent element type. Found ", type,
-          element.type));
+      throw NotInferable(
+          disagreement("List inputs to traced functions must have consistent element type. Found ",
+                       type, element.type));
     }
     type = both;
     values.push_back(std::move(element.value));
@@ -151,8 +152,9 @@ TypedValue inferDict(PyObject* dict, int depth) {
     case c10::TypeKind::DeviceObjType:
       break;
     default:
-      throw NotInferable("Cannot create dict for key type '" + keyType->repr_str() +
-                         "', only int, float, complex, Tensor, device and string keys are supported");
+      throw NotInferable(
+          "Cannot create dict for key type '" + keyType->repr_str() +
+          "', only int, float, complex, Tensor, device and string keys are supported");
   }
   c10::impl::GenericDict result(keyType, valueType);
   result.reserve(entries.size());

@@ -143,7 +143,8 @@ void ResultExport::copyInline(const std::byte* data, ipc::StorageExtent extent,
   record.offset = inlineBytes_.size();
   record.bytes = extent.end - extent.begin;
   record.rebase = extent.begin;
-  if (record.bytes > 0) inlineBytes_.insert(inlineBytes_.end(), data + extent.begin, data + extent.end);
+  if (record.bytes > 0)
+    inlineBytes_.insert(inlineBytes_.end(), data + extent.begin, data + extent.end);
   copies.count(reason, record.bytes);
   records_.push_back(record);
 }

@@ -38,14 +38,14 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
       complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point of this build\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
-    watchForForks(std::array{descriptors.control.get(), descriptors.lifeline.get(),
-                             descriptors.bell.get()});
+    watchForForks(
+        std::array{descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get()});
     beginInPython(order.seed, descriptors.lastWords.get());
     if (!ipc::memoryObjectHas(descriptors.bell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the bell is not a memory object of one page");
     }
-    ipc::Mapping bell = ipc::mapShared(descriptors.bell, 0, ipc::kPageBytes,
-                                       ipc::Access::kReadOnly, ipc::Prefault::kYes);
+    ipc::Mapping bell = ipc::mapShared(descriptors.bell, 0, ipc::kPageBytes, ipc::Access::kReadOnly,
+                                       ipc::Prefault::kYes);
     CallLoop loop(ipc::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
                   std::move(bell), blocks);
     loop.run();

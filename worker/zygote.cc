@@ -81,10 +81,11 @@ Versions prepareInPython() {
 void requireOneThread() {
   const size_t threads = threadCount();
   if (threads == 1) return;
-  throw std::runtime_error("the zygote has " + std::to_string(threads) +
-                           " threads and a fork copies only one: a module of "
-                           "ISOPOOL_PRELOAD_MODULES (or of sitecustomize) starts threads when it is "
-                           "imported");
+  throw std::runtime_error(
+      "the zygote has " + std::to_string(threads) +
+      " threads and a fork copies only one: a module of "
+      "ISOPOOL_PRELOAD_MODULES (or of sitecustomize) starts threads when it is "
+      "imported");
 }
 
 }  // namespace
@@ -94,8 +95,8 @@ Zygote::Zygote(ipc::Fd control, ipc::Fd lifeline)
   // The lifeline kills a group, so it has to be ours alone.
   if (::getpgrp() != ::getpid()) ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(lifeline_.get());
-  void* word = ::mmap(nullptr, ipc::kPageBytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* word =
+      ::mmap(nullptr, ipc::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (word == MAP_FAILED) throw ipc::SystemCallError("mmap", "a page", errno);
   pidWord_ = ipc::Mapping(word, ipc::kPageBytes);
 }
@@ -139,9 +140,8 @@ void Zygote::forkWorker(ipc::Frame& frame) {
   if (frame.descriptors.size() != 4) {
     reason = "a worker needs four descriptors";
   } else {
-    WorkerDescriptors descriptors{
-        std::move(frame.descriptors[0]), std::move(frame.descriptors[1]),
-        std::move(frame.descriptors[2]), std::move(frame.descriptors[3])};
+    WorkerDescriptors descriptors{std::move(frame.descriptors[0]), std::move(frame.descriptors[1]),
+                                  std::move(frame.descriptors[2]), std::move(frame.descriptors[3])};
     try {
       requireOneThread();
       pid = forkTwice(order, descriptors, reason);
@@ -156,8 +156,8 @@ void Zygote::forkWorker(ipc::Frame& frame) {
   }
 }
 
-std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order,
-                                       WorkerDescriptors& descriptors, std::string& reason) {
+std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescriptors& descriptors,
+                                       std::string& reason) {
   auto* workerPid = reinterpret_cast<std::atomic<pid_t>*>(pidWord_.data());
   workerPid->store(0);
   PyOS_BeforeFork();

@@ -40,9 +40,9 @@ class RemoteError : public Error {
 class WorkerLost : public Error {
  public:
   struct Death {
-    std::string worker;       ///< "worker 1 (pid 4711)"
+    std::string worker;  ///< "worker 1 (pid 4711)"
     int processId = 0;
-    int signal = 0;           ///< 0 if it exited by itself
+    int signal = 0;  ///< 0 if it exited by itself
     int exitCode = 0;
     bool causeKnown = false;  ///< false: signal and exitCode could not be read
     std::string lastWords;    ///< the last lines of its error stream and its last Python stack

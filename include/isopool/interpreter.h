@@ -31,6 +31,9 @@ class InterpreterSession {
   Obj global(const char* module, const char* name);
   /// A value as an object in the worker.
   Obj fromIValue(at::IValue ivalue);
+  /// True if the object came out of this very session: by global(), fromIValue(), self, or from one
+  /// that did. One of another session of the same worker can be used here but is not owned.
+  bool isOwner(const Obj& obj) const;
 
  private:
   friend class Interpreter;

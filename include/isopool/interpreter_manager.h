@@ -11,6 +11,10 @@
 #include "isopool/noop_environment.h"
 #include "isopool/package.h"
 
+namespace caffe2::serialize {
+class ReadAdapterInterface;
+}
+
 namespace isopool {
 
 class ManagerImpl;
@@ -40,9 +44,15 @@ class InterpreterManager {
   /// The workers' slots. Addresses are stable as long as the manager lives.
   at::ArrayRef<Interpreter> allInstances();
 
+  /// Only the first N workers take calls and new sessions from now on; the others end what they have
+  /// and stay ready. Throws c10::Error if there are not so many, or N is 0.
+  void debugLimitInterpreters(size_t N);
+
   /// Opens a package. Throws c10::Error at once, here, if the file can't be read, is no torch.package,
   /// was made by another Python version or needs modules that the workers' Python lacks.
   Package loadPackage(const std::string& uri);
+  /// The same from a reader, which is read to its end now and not kept.
+  Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader);
 
   /// Workers that were replaced after a death, since the manager began.
   uint64_t workersReplaced() const;

@@ -42,6 +42,13 @@ class ReplicatedObj {
   /// A session on a free worker, or on the given one, whose `self` is this object there.
   InterpreterSession acquireSession(const Interpreter* onThisInterpreter = nullptr) const;
 
+  /// The object in the session's worker: each time the same Python object, until it is unloaded.
+  Obj toObj(InterpreterSession* I) const;
+  /// Has all workers, or the given one, let the object go; the next use unpickles it anew, without the
+  /// state that calls left in it. Objs that refer to the old one keep it. Does not wait for running
+  /// calls.
+  void unload(const Interpreter* onThisInterpreter = nullptr);
+
  private:
   friend class Package;
   explicit ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl);

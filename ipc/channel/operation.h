@@ -46,6 +46,7 @@ enum class RefusalKind : uint32_t {
   kUnsupportedValue,  ///< a kind of value that can't cross
   kArenaFull,         ///< no room for the result; the text names the knob
   kPythonExit,        ///< user code raised SystemExit; the text has the code
+  kObjectUnloaded,    ///< the object was unloaded from this worker since the client defined it
 };
 
 }  // namespace isopool::ipc

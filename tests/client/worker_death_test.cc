@@ -98,10 +98,11 @@ TEST_F(WorkerDeath, ByExitCarriesTheExitCode) {
   EXPECT_EQ(lost.signal(), 0);
   EXPECT_TRUE(lost.causeKnown());
   EXPECT_TRUE(contains(lost.what(), "exit code 3")) << lost.what();
-  // Zero is also what a living process has.
+  // Zero is also what a living process has: this one only the supervisor can tell.
   const WorkerLost silent = lossOf([&] { subject_.ask("exit_now", {0}); });
   EXPECT_EQ(silent.exitCode(), 0);
   EXPECT_EQ(silent.signal(), 0);
+  EXPECT_TRUE(silent.causeKnown());
 }
 
 TEST_F(WorkerDeath, OfAnIdleWorkerGoesUnseen) {
