@@ -215,7 +215,7 @@ TEST_F(Call, UnknownObjectsAreRefused) {
     writer.packer().pack_map(0);
   });
   ASSERT_EQ(answer.status, Status::kRefused);
-  EXPECT_EQ(answer.refusal, ipc::RefusalKind::kBadRequest);
+  EXPECT_EQ(answer.refusal, ipc::RefusalKind::kObjectUnloaded);
 }
 
 TEST_F(Call, GarbageIsRefused) {
