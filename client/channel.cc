@@ -79,6 +79,7 @@ struct Exchange {
   std::atomic<Use> use{Use::kFree};
   std::atomic<Fate> fate{Fate::kPending};
   ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
+  std::atomic<bool> asleep{false};      // its thread sleeps, or is about to, on signal
   uint64_t sequence = 0;
   int64_t publishedAt = 0;  // on ipc::monotonicNow()'s clock, if it has a deadline
   std::vector<ExportedStorage> exports;
@@ -90,9 +91,17 @@ struct Exchange {
     if (!answerBlob.empty()) return answerBlob;
     return {completion.bytes, completion.payload.inlineBytes};
   }
+  // Most answers are delivered by the very thread that waits for them: it needs no system call.
   void wake() {
-    signal.fetch_add(1, std::memory_order_release);
-    ipc::futexWake(signal);
+    // Partner: sleep(). Either it sees the new signal or we see that it sleeps.
+    signal.fetch_add(1, std::memory_order_seq_cst);
+    if (asleep.load(std::memory_order_seq_cst)) ipc::futexWake(signal);
+  }
+  void sleep(uint32_t seen, nanoseconds timeout) {
+    asleep.store(true, std::memory_order_seq_cst);
+    const ipc::FutexWatch watch{&signal, seen};
+    if (signal.load(std::memory_order_seq_cst) == seen) ipc::futexWait({&watch, 1}, timeout);
+    asleep.store(false, std::memory_order_relaxed);
   }
 };
 
@@ -563,8 +572,7 @@ Fate Channel::wait(Exchange& exchange, const Deadline& deadline,
       continue;
     }
     spinner.reset();
-    const ipc::FutexWatch watch{&exchange.signal, signal};
-    ipc::futexWait({&watch, 1}, untilDeadline(deadline));
+    exchange.sleep(signal, untilDeadline(deadline));
   }
 }
 
