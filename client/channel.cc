@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/channel.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <poll.h>
@@ -13,7 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client/copy_counter.h"
+#include "client/exchange.h"
 #include "client/input_arena.h"
 #include "ipc/channel/life_word.h"
 
@@ -26,8 +25,6 @@ using std::chrono::nanoseconds;
 
 // The longest sleep without looking around: covers a peer that was stopped between store and wake.
 constexpr milliseconds kLongestSleep(100);
-// How long a payload may wait for room in an arena, or a result for its segment's announcement.
-constexpr milliseconds kPatience(5000);
 // So long no healthy worker leaves a call lying while it sleeps, however loaded the machine is.
 constexpr int64_t kDeafAfter = 1'000'000'000;  // ns
 // How long the supervisor may take to tell how a worker died. It reaps within milliseconds.
@@ -41,14 +38,6 @@ nanoseconds untilDeadline(const Deadline& deadline) {
   return std::clamp<nanoseconds>(left, nanoseconds(0), kLongestSleep);
 }
 
-bool isPast(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
-
-void nap() {
-  static const ipc::SharedWord<uint32_t> never{0};
-  const ipc::FutexWatch watch{&never, 0};
-  ipc::futexWait({&watch, 1}, milliseconds(1));
-}
-
 uint32_t modeFlags() {
   uint32_t flags = 0;
   if (c10::GradMode::is_enabled()) flags |= ipc::kGradEnabled;
@@ -56,54 +45,7 @@ uint32_t modeFlags() {
   return flags;
 }
 
-c10::Storage heapStorage(std::span<const std::byte> bytes) {
-  c10::Allocator* allocator = c10::GetDefaultCPUAllocator();
-  c10::DataPtr data = allocator->allocate(bytes.size());
-  if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
-                                                            bytes.size(), std::move(data),
-                                                            allocator, /*resizable=*/true));
-}
-
 }  // namespace
-
-/// One request in flight, in the channel's slot of its sequence number.
-struct Exchange {
-  enum class Use : uint8_t {
-    kFree,
-    kWaiting,     ///< its thread waits
-    kDelivering,  ///< the leader writes into it
-    kDelivered,   ///< its thread reads the answer
-    kAbandoned,   ///< its thread has left; whoever finds it settled frees it
-  };
-  std::atomic<Use> use{Use::kFree};
-  std::atomic<Fate> fate{Fate::kPending};
-  ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
-  std::atomic<bool> asleep{false};      // its thread sleeps, or is about to, on signal
-  uint64_t sequence = 0;
-  int64_t publishedAt = 0;  // on ipc::monotonicNow()'s clock, if it has a deadline
-  std::vector<ExportedStorage> exports;
-  void* requestBlob = nullptr;
-  ipc::ReceivedCompletion completion;
-  std::vector<std::byte> answerBlob;
-
-  std::span<const std::byte> answerBytes() const {
-    if (!answerBlob.empty()) return answerBlob;
-    return {completion.bytes, completion.payload.inlineBytes};
-  }
-  // Most answers are delivered by the very thread that waits for them: it needs no system call.
-  void wake() {
-    // Partner: sleep(). Either it sees the new signal or we see that it sleeps.
-    signal.fetch_add(1, std::memory_order_seq_cst);
-    if (asleep.load(std::memory_order_seq_cst)) ipc::futexWake(signal);
-  }
-  void sleep(uint32_t seen, nanoseconds timeout) {
-    asleep.store(true, std::memory_order_seq_cst);
-    const ipc::FutexWatch watch{&signal, seen};
-    if (signal.load(std::memory_order_seq_cst) == seen) ipc::futexWait({&watch, 1}, timeout);
-    asleep.store(false, std::memory_order_relaxed);
-  }
-};
 
 RequestDraft& requestDraft() {
   thread_local RequestDraft draft;
@@ -111,66 +53,6 @@ RequestDraft& requestDraft() {
   draft.records.clear();
   draft.exports.clear();
   return draft;
-}
-
-// ---- Answer ----------------------------------------------------------------------------------
-
-Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, Fate fate)
-    : channel_(std::move(channel)), exchange_(exchange), fate_(fate) {}
-
-Answer::Answer(Answer&& other) noexcept
-    : channel_(std::move(other.channel_)),
-      exchange_(std::exchange(other.exchange_, nullptr)),
-      fate_(other.fate_) {}
-
-Answer::~Answer() {
-  if (exchange_ != nullptr) channel_->release(*exchange_);
-}
-
-at::IValue Answer::take() {
-  const std::span<const std::byte> bytes = exchange_->answerBytes();
-  try {
-    ipc::PayloadReader reader(bytes);
-    switch (static_cast<ipc::CompletionStatus>(exchange_->completion.status)) {
-      case ipc::CompletionStatus::kValue: {
-        reader.setStorages(channel_->importStorages(*exchange_, reader));
-        const msgpack::object& copies = reader.element(1);
-        if (copies.type == msgpack::type::ARRAY) {
-          for (uint32_t i = 0; i < copies.via.array.size; ++i) {
-            const auto [reason, count] =
-                copies.via.array.ptr[i].as<std::pair<uint32_t, uint64_t>>();
-            countCopied(static_cast<ipc::CopyReason>(reason), count);
-          }
-        }
-        return reader.value(reader.element(0));
-      }
-      case ipc::CompletionStatus::kPythonError: {
-        const std::string worker = channel_->name();
-        throw RemoteError(worker + ": Exception Caught inside torch::deploy embedded library: \n" +
-                              std::string(reader.text(3)),
-                          std::string(reader.text(0)), std::string(reader.text(1)),
-                          std::string(reader.text(2)), worker);
-      }
-      case ipc::CompletionStatus::kRefused: {
-        const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));
-        const std::string text = channel_->name() + ": " + std::string(reader.text(1));
-        if (kind == ipc::RefusalKind::kArenaFull) throw ArenaFull(text);
-        if (kind == ipc::RefusalKind::kObjectUnloaded) throw ObjectUnloaded(text);
-        if (kind == ipc::RefusalKind::kPythonExit) {
-          throw RemoteError(text, "SystemExit", std::string(reader.text(1)), "", channel_->name());
-        }
-        throw Error(text);
-      }
-      default:
-        throw ipc::ValueError("an answer of an unknown kind");
-    }
-  } catch (const ipc::ValueError& error) {
-    channel_->poison(error.what());
-    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
-  } catch (const msgpack::type_error& error) {
-    channel_->poison(error.what());
-    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
-  }
 }
 
 // ---- Life ------------------------------------------------------------------------------------
@@ -299,111 +181,6 @@ void Channel::readDeath() {
   }
 }
 
-// ---- Storages towards the worker -------------------------------------------------------------
-
-void Channel::collectReturnedLeases() {
-  loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
-}
-
-std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
-                                                ExportedStorage& exported) {
-  InputArena& arena = InputArena::instance();
-  const auto location = arena.locate(storage.data());
-  if (!location) return std::nullopt;
-  const void* block = arena.blockAt(*location);
-  const auto lease = loans_.lend(block);
-  if (!lease) return std::nullopt;
-  arena.addReference(block);
-  exported = {storage, block, *lease};
-  ipc::StorageRecord record;
-  record.kind = ipc::StorageKind::kLent;
-  record.segment = location->segment.value;
-  record.offset =
-      location->offset + static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
-                                               static_cast<const std::byte*>(block));
-  record.bytes = storage.nbytes();
-  record.lease = lease->index;
-  record.generation = lease->generation;
-  return record;
-}
-
-ipc::StorageRecord Channel::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
-                                          ExportedStorage& exported, const Deadline& deadline) {
-  if (InputArena::instance().ownsBlock(storage.data())) {
-    if (auto record = lend(storage, exported)) return *record;
-  }
-  auto reason = ipc::CopyReason::kInputOutsideSharedMemory;
-  if (const LentBlock* block = lentBlockOf(storage)) {
-    if (block->memory == memory_) {
-      exported.storage = storage;
-      ipc::StorageRecord record;
-      record.kind = ipc::StorageKind::kHome;
-      record.segment = block->segment.value;
-      record.offset = block->offset;
-      record.bytes = storage.nbytes();
-      return record;
-    }
-    reason = ipc::CopyReason::kInputOfOtherWorker;
-  }
-  return exportCopy(storage, extent, reason, exported, deadline);
-}
-
-ipc::StorageRecord Channel::exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
-                                       ipc::CopyReason reason, ExportedStorage& exported,
-                                       const Deadline& deadline) {
-  const auto* bytes = static_cast<const std::byte*>(storage.data()) + extent.begin;
-  const uint64_t count = extent.end - extent.begin;
-  if (count > ipc::kInlineStorageBytes) {
-    const c10::Storage copy = copyToArena(bytes, count, deadline);
-    if (auto record = lend(copy, exported)) {
-      countCopied(reason, count);
-      record->rebase = extent.begin;
-      return *record;
-    }
-  }
-  ipc::StorageRecord record;
-  record.rebase = extent.begin;
-  record.inlineBytes = {bytes, count};
-  countCopied(ipc::CopyReason::kInputInline, count);
-  return record;
-}
-
-c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline) {
-  const auto giveUpAt = Clock::now() + kPatience;
-  for (;;) {
-    if (auto storage = InputArena::instance().makeStorage(bytes)) {
-      std::memcpy(storage->mutable_data(), data, bytes);
-      return *storage;
-    }
-    if (Clock::now() >= giveUpAt || isPast(deadline)) {
-      throw ArenaFull("no room for " + std::to_string(bytes) +
-                      " bytes in the memory shared with workers, which is limited to " +
-                      std::to_string(InputArena::instance().limitBytes()) +
-                      " bytes: let tensors of isopool::empty go, or raise "
-                      "ISOPOOL_INPUT_ARENA_LIMIT");
-    }
-    nap();
-  }
-}
-
-void Channel::exportStorages(RequestDraft& draft, const Deadline& deadline) {
-  const auto& storages = draft.writer.storages();
-  draft.exports.resize(storages.size());
-  draft.records.resize(storages.size());
-  for (size_t i = 0; i < storages.size(); ++i) {
-    draft.records[i] =
-        exportStorage(storages[i], draft.writer.extentOfStorage(i), draft.exports[i], deadline);
-  }
-}
-
-void Channel::cancelExports(std::vector<ExportedStorage>& exports) {
-  for (ExportedStorage& exported : exports) {
-    if (exported.block == nullptr) continue;
-    if (loans_.cancel(exported.lease)) InputArena::instance().dropReference(exported.block);
-    exported.block = nullptr;
-  }
-}
-
 // ---- Publishing ------------------------------------------------------------------------------
 
 Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline) {
@@ -430,29 +207,6 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
   const Fate fate = wait(*published.exchange, deadline, spinner);
   const bool left = fate == Fate::kWithdrawn || fate == Fate::kOverdue;
   return {shared_from_this(), left ? nullptr : published.exchange, fate};
-}
-
-bool Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
-                           void*& blob, const Deadline& deadline) {
-  if (payload.size() <= ipc::kInlineBytes) {
-    place.inlineBytes = payload;
-    return true;
-  }
-  const auto giveUpAt = Clock::now() + kPatience;
-  InputArena& arena = InputArena::instance();
-  while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
-    if (Clock::now() >= giveUpAt || isPast(deadline)) {
-      throw ArenaFull("no room for the arguments of a call (" + std::to_string(payload.size()) +
-                      " bytes) in the memory shared with workers: raise ISOPOOL_INPUT_ARENA_LIMIT");
-    }
-    nap();
-  }
-  std::memcpy(blob, payload.data(), payload.size());
-  const auto location = arena.locate(blob);
-  place.blobSegment = location->segment;
-  place.blobOffset = location->offset;
-  place.blobBytes = payload.size();
-  return true;
 }
 
 Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
@@ -636,7 +390,7 @@ bool Channel::deliver(Exchange& exchange) {
   if (completion.payload.blobBytes != 0) {
     const auto blob =
         memory_->find(ipc::SegmentId(completion.payload.blobSegment), completion.payload.blobOffset,
-                      completion.payload.blobBytes, kPatience);
+                      completion.payload.blobBytes, kPayloadPatience);
     whole = blob.has_value();
     if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
   }
@@ -747,48 +501,6 @@ void Channel::release(Exchange& exchange) {
   }
   exchange.use.store(Exchange::Use::kFree, std::memory_order_release);
   slotFreed_.notify_one();
-}
-
-// ---- Storages from the worker ----------------------------------------------------------------
-
-std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
-                                                  const ipc::PayloadReader& reader) {
-  std::vector<c10::Storage> storages;
-  storages.reserve(reader.storages().size());
-  for (const ipc::StorageRecord& record : reader.storages()) {
-    switch (record.kind) {
-      case ipc::StorageKind::kInline:
-        storages.push_back(heapStorage(record.inlineBytes));
-        break;
-      case ipc::StorageKind::kLent: {
-        const auto block =
-            memory_->find(ipc::SegmentId(record.segment), record.offset, record.bytes, kPatience);
-        if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
-          throw ipc::ValueError("a result lies outside the worker's memory");
-        }
-        storages.push_back(memory_->adopt(*block, ipc::SegmentId(record.segment), record.offset,
-                                          {record.lease, record.generation}));
-        break;
-      }
-      case ipc::StorageKind::kEcho: {
-        if (record.offset >= exchange.exports.size() || !exchange.exports[record.offset].storage) {
-          throw ipc::ValueError("a result echoes no argument");
-        }
-        storages.push_back(exchange.exports[record.offset].storage);
-        break;
-      }
-      case ipc::StorageKind::kPackage: {
-        const auto file = PackageFile::find(ipc::PackageId(record.segment));
-        c10::Storage slice = file ? file->slice(record.offset, record.bytes) : c10::Storage();
-        if (!slice) throw ipc::ValueError("a result names stored bytes that are not there");
-        storages.push_back(std::move(slice));
-        break;
-      }
-      case ipc::StorageKind::kHome:
-        throw ipc::ValueError("a result claims to lie in the client's memory");
-    }
-  }
-  return storages;
 }
 
 }  // namespace isopool::client

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/call_runner.h"
 
-#include <ATen/core/grad_mode.h>
-#include <c10/core/InferenceMode.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,12 +10,11 @@
 
 #include "ipc/channel/futex.h"
 #include "ipc/crash_point.h"
-#include "worker/forked_child.h"
+#include "worker/call_failures.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
 #include "worker/python_errors.h"
 #include "worker/python_values.h"
-#include "worker/refusal.h"
 
 namespace isopool::worker {
 
@@ -31,42 +28,6 @@ constexpr size_t kMaxInlineReason = 1024;
 constexpr std::array<std::byte, 2> kNoBody = {std::byte{0x90}, std::byte{0x90}};
 constexpr std::array<std::byte, 4> kNilBody = {std::byte{0x92}, std::byte{0xc0}, std::byte{0x90},
                                                std::byte{0x90}};
-
-// A Python error is set and is the call's answer.
-struct PythonRaised {};
-
-template <typename Reference>
-Reference orRaised(Reference reference) {
-  if (!reference) throw PythonRaised{};
-  return reference;
-}
-
-[[noreturn]] void badRequest(const std::string& text) {
-  throw Refusal(ipc::RefusalKind::kBadRequest, text);
-}
-
-/// The caller's modes, in force while user code runs for it.
-class CallerModes {
- public:
-  explicit CallerModes(uint32_t flags) : grad_((flags & ipc::kGradEnabled) != 0) {
-    if ((flags & ipc::kInferenceMode) != 0) inference_.emplace(true);
-  }
-
- private:
-  at::AutoGradMode grad_;
-  std::optional<c10::InferenceMode> inference_;
-};
-
-// print() without a newline would stay in Python's buffer until the next call. Not while a Python
-// error is set, which would be lost.
-void flushOutput() {
-  static PyObject* const flush = PyUnicode_InternFromString("flush");
-  for (const char* name : {"stdout", "stderr"}) {
-    PyObject* stream = PySys_GetObject(name);
-    if (stream == nullptr || stream == Py_None) continue;
-    if (!PyRef::steal(PyObject_CallMethodNoArgs(stream, flush))) PyErr_Clear();
-  }
-}
 
 // What a client asks of every worker before it uses it: a worker that dies of its first call has
 // done this much.
@@ -83,63 +44,7 @@ bool isPreparation(ipc::Operation operation) {
   }
 }
 
-const msgpack::object& arrayOf(const msgpack::object& object) {
-  if (object.type != msgpack::type::ARRAY) badRequest("a call has no array of arguments");
-  return object;
-}
-
 }  // namespace
-
-/// The arguments of one call as Python wants them: positional ones, then those by name. Owns them.
-class CallRunner::Arguments {
- public:
-  Arguments(CallRunner& runner, const Channel& channel, const msgpack::object& positional,
-            const msgpack::object& named)
-      : stack_(runner.stack_) {
-    stack_.clear();
-    stack_.push_back(nullptr);  // for the callee's use: PY_VECTORCALL_ARGUMENTS_OFFSET
-    try {
-      const auto& array = arrayOf(positional).via.array;
-      for (uint32_t i = 0; i < array.size; ++i) {
-        stack_.push_back(runner.argument(channel, array.ptr[i]).release());
-      }
-      positionals_ = array.size;
-      if (named.type != msgpack::type::MAP) badRequest("a call has no map of named arguments");
-      const auto& map = named.via.map;
-      if (map.size == 0) return;
-      names_ = PyRef::steal(PyTuple_New(map.size));
-      for (uint32_t i = 0; i < map.size; ++i) {
-        const msgpack::object& key = map.ptr[i].key;
-        if (key.type != msgpack::type::STR) badRequest("an argument's name is no string");
-        PyObject* name = PyUnicode_DecodeUTF8(key.via.str.ptr, key.via.str.size, nullptr);
-        if (name == nullptr) throw PythonRaised{};
-        PyTuple_SET_ITEM(names_.get(), i, name);
-        stack_.push_back(runner.argument(channel, map.ptr[i].val).release());
-      }
-    } catch (...) {
-      drop();
-      throw;
-    }
-  }
-  Arguments(const Arguments&) = delete;
-  Arguments& operator=(const Arguments&) = delete;
-  ~Arguments() { drop(); }
-
-  PyRef passTo(PyObject* callable) {
-    return PyRef::steal(PyObject_Vectorcall(
-        callable, stack_.data() + 1, positionals_ | PY_VECTORCALL_ARGUMENTS_OFFSET, names_.get()));
-  }
-
- private:
-  void drop() {
-    for (size_t i = 1; i < stack_.size(); ++i) Py_XDECREF(stack_[i]);
-    stack_.clear();
-  }
-
-  std::vector<PyObject*>& stack_;
-  size_t positionals_ = 0;
-  PyRef names_;
-};
 
 CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies)
     : control_(control), totalCopies_(copies), export_(history_, control) {}
@@ -236,228 +141,13 @@ std::span<const std::byte> CallRunner::payload(Channel& channel) {
   return blob_;
 }
 
-template <typename Ready>
-bool CallRunner::awaitSupervisor(Ready ready) {
+bool CallRunner::awaitSupervisor(const std::function<bool()>& ready) {
   if (ready()) return true;
   const int64_t deadline = ipc::monotonicNow() + kWaitForSupervisor;
   while (control_.waitForMessage(deadline)) {
     if (ready()) return true;
   }
   return ready();
-}
-
-void CallRunner::perform(Channel& channel) {
-  switch (static_cast<ipc::Operation>(received_.operation)) {
-    case ipc::Operation::kPing:
-      return answerNothing(channel);
-    case ipc::Operation::kAssumeSlot:
-      assumeSlot();
-      return answerNothing(channel);
-    case ipc::Operation::kFindModules:
-      return findModules(channel);
-    case ipc::Operation::kExtendPath:
-      extendPath();
-      return answerNothing(channel);
-    case ipc::Operation::kDefineObject:
-      return defineObject(channel);
-    case ipc::Operation::kForgetObject:
-      channel.objects.forget(ipc::ObjectId(reader_->integer(0)));
-      return answerNothing(channel);
-    case ipc::Operation::kCallObject:
-      return callObject(channel);
-    case ipc::Operation::kObjectHasAttribute:
-    case ipc::Operation::kHasAttribute: {
-      const bool ofObject =
-          static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kObjectHasAttribute;
-      PyObject* owner = ofObject ? object(channel, 0) : handle(channel, 0);
-      const PyRef name = text(1);
-      const CallerModes modes(received_.flags);
-      // Every exception of the attribute means "no", as it did in torch::deploy.
-      const PyRef value = PyRef::steal(PyObject_GetAttr(owner, name.get()));
-      PyErr_Clear();
-      return answerTruth(channel, static_cast<bool>(value));
-    }
-    case ipc::Operation::kObjectHandle:
-      channel.handles.set(newHandle(1), PyRef::share(object(channel, 0)));
-      return answerNothing(channel);
-    case ipc::Operation::kPackageHandle:
-      return packageHandle(channel);
-    case ipc::Operation::kGlobal:
-      return global(channel);
-    case ipc::Operation::kFromValue:
-      channel.handles.set(newHandle(1), argument(channel, reader_->element(0)));
-      return answerNothing(channel);
-    case ipc::Operation::kAttribute:
-      return attribute(channel);
-    case ipc::Operation::kCallHandle:
-      return callHandle(channel);
-    case ipc::Operation::kToValue:
-      return answerResult(channel, PyRef::share(handle(channel, 0)), OutputBlocks::Keep::kUnlent);
-    case ipc::Operation::kReleaseHandles:
-      for (size_t i = 0; i < reader_->elements(); ++i) {
-        channel.handles.forget(ipc::HandleId(reader_->integer(i)));
-      }
-      return answerNothing(channel);
-  }
-  badRequest("the call asks for an unknown operation");
-}
-
-// ---- operations -------------------------------------------------------------------------------
-
-void CallRunner::assumeSlot() {
-  const PyRef version = orRaised(PyRef::steal(PyImport_ImportModule("torch.version")));
-  const PyRef slot = PyRef::steal(PyLong_FromUnsignedLongLong(reader_->integer(0)));
-  if (PyObject_SetAttrString(version.get(), "interp", slot.get()) != 0) throw PythonRaised{};
-}
-
-void CallRunner::findModules(Channel& channel) {
-  PyRef names = PyRef::steal(PyList_New(0));
-  for (size_t i = 0; i < reader_->elements(); ++i) PyList_Append(names.get(), text(i).get());
-  const PyRef find = orRaised(workerFunction("modules", "find_missing"));
-  const PyRef missing = orRaised(PyRef::steal(PyObject_CallOneArg(find.get(), names.get())));
-  // Not inferred: an empty list is the good answer here.
-  c10::List<std::string> answer;
-  for (Py_ssize_t i = 0; i < PyList_Size(missing.get()); ++i) {
-    const char* name = PyUnicode_AsUTF8(PyList_GetItem(missing.get(), i));
-    if (name == nullptr) throw PythonRaised{};
-    answer.push_back(name);
-  }
-  flushOutput();
-  answerValue(channel, answer);
-}
-
-void CallRunner::extendPath() {
-  PyObject* path = PySys_GetObject("path");
-  if (path == nullptr || !PyList_Check(path)) badRequest("sys.path is not a list");
-  for (size_t i = 0; i < reader_->elements(); ++i) {
-    const PyRef folder = text(i);
-    const int known = PySequence_Contains(path, folder.get());
-    if (known < 0 || (known == 0 && PyList_Append(path, folder.get()) != 0)) throw PythonRaised{};
-  }
-}
-
-void CallRunner::defineObject(Channel& channel) {
-  const ipc::ObjectId id(reader_->integer(0));
-  if (channel.objects.find(id) == nullptr) {
-    PyObject* importer = package(channel, 1).importer();
-    if (importer == nullptr) throw PythonRaised{};
-    const PyRef module = text(2);
-    const PyRef file = text(3);
-    const PyRef load = orRaised(PyRef::steal(PyObject_GetAttrString(importer, "load_pickle")));
-    PyRef loaded = orRaised(
-        PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr)));
-    flushOutput();
-    channel.objects.set(id, std::move(loaded));
-  }
-  answerNothing(channel);
-}
-
-void CallRunner::callObject(Channel& channel) {
-  PyRef result = call(channel, object(channel, 0), 1);
-  answerResult(channel, std::move(result), OutputBlocks::Keep::kNothing);
-}
-
-void CallRunner::packageHandle(Channel& channel) {
-  PyObject* importer = package(channel, 0).importer();
-  if (importer == nullptr) throw PythonRaised{};
-  channel.handles.set(newHandle(1), PyRef::share(importer));
-  answerNothing(channel);
-}
-
-void CallRunner::global(Channel& channel) {
-  const PyRef moduleName = text(0);
-  const PyRef name = text(1);
-  const PyRef module = orRaised(PyRef::steal(PyImport_Import(moduleName.get())));
-  flushOutput();
-  channel.handles.set(newHandle(2),
-                      orRaised(PyRef::steal(PyObject_GetAttr(module.get(), name.get()))));
-  answerNothing(channel);
-}
-
-void CallRunner::attribute(Channel& channel) {
-  PyObject* owner = handle(channel, 0);
-  const PyRef name = text(1);
-  PyRef value;
-  {
-    const CallerModes modes(received_.flags);
-    const ipc::ScopedBlockSource source(&channel.memory->output);
-    value = PyRef::steal(PyObject_GetAttr(owner, name.get()));
-  }
-  channel.handles.set(newHandle(2), orRaised(std::move(value)));
-  answerNothing(channel);
-}
-
-void CallRunner::callHandle(Channel& channel) {
-  const ipc::HandleId made = newHandle(1);
-  PyRef result = call(channel, handle(channel, 0), 2);
-  dropInputs();
-  channel.handles.set(made, std::move(result));
-  answerNothing(channel);
-}
-
-PyObject* CallRunner::object(const Channel& channel, size_t index) const {
-  const ipc::ObjectId id(reader_->integer(index));
-  PyObject* found = channel.objects.find(id);
-  if (found == nullptr) {
-    throw Refusal(ipc::RefusalKind::kObjectUnloaded,
-                  "object " + std::to_string(id.value) + " is not on this worker");
-  }
-  return found;
-}
-
-PyObject* CallRunner::handle(const Channel& channel, size_t index) const {
-  const ipc::HandleId id(reader_->integer(index));
-  PyObject* found = channel.handles.find(id);
-  if (found == nullptr) badRequest("handle " + std::to_string(id.value) + " is not on this worker");
-  return found;
-}
-
-Package& CallRunner::package(Channel& channel, size_t index) {
-  const ipc::PackageId id(static_cast<uint32_t>(reader_->integer(index)));
-  if (!awaitSupervisor([&] { return channel.packages.find(id) != nullptr; })) {
-    badRequest("package " + std::to_string(id.value) + " was not sent within 5 seconds");
-  }
-  return *channel.packages.find(id);
-}
-
-PyRef CallRunner::argument(const Channel& channel, const msgpack::object& object) const {
-  if (object.type == msgpack::type::EXT) {
-    if (const auto id = ipc::PayloadReader::handle(object)) {
-      PyObject* found = channel.handles.find(ipc::HandleId(*id));
-      if (found == nullptr) badRequest("handle " + std::to_string(*id) + " is not on this worker");
-      return PyRef::share(found);
-    }
-  }
-  return toPython(reader_->value(object));
-}
-
-PyRef CallRunner::text(size_t index) const {
-  const std::string_view bytes = reader_->text(index);
-  return orRaised(PyRef::steal(
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr)));
-}
-
-PyRef CallRunner::call(Channel& channel, PyObject* callable, size_t argumentsIndex) {
-  // The callee may make the client's tables forget it, and itself be running.
-  const PyRef callee = PyRef::share(callable);
-  PyRef result;
-  {
-    Arguments arguments(*this, channel, reader_->element(argumentsIndex),
-                        reader_->element(argumentsIndex + 1));
-    const CallerModes modes(received_.flags);
-    const ipc::ScopedBlockSource source(&channel.memory->output);
-    result = arguments.passTo(callee.get());
-  }
-  if (isForkedChild()) {
-    // User code forked and came back: what follows belongs to the parent alone.
-    complain(
-        "isopool worker: a process that user code forked returned from its call; it ends here\n");
-    ::_exit(1);
-  }
-  ipc::reachCrashPoint(ipc::CrashPoint::kCallReturned);
-  if (!result) throw PythonRaised{};
-  flushOutput();
-  return result;
 }
 
 // ---- answers ----------------------------------------------------------------------------------

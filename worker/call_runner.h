@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -69,8 +70,8 @@ class CallRunner {
 
   void dropInputs();
   void settleKept(Channel& channel, OutputBlocks::Keep keep);
-  template <typename Ready>
-  bool awaitSupervisor(Ready ready);
+  /// True when `ready`, which what the supervisor has yet to send may change; waits a while for it.
+  bool awaitSupervisor(const std::function<bool()>& ready);
 
   ControlPlane& control_;
   CopyCounts& totalCopies_;

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What of a channel's requests and answers lies in memory: storages lent, copied, taken back.
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+
+#include "client/channel.h"
+#include "client/copy_counter.h"
+#include "client/exchange.h"
+#include "client/input_arena.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+void nap() {
+  static const ipc::SharedWord<uint32_t> never{0};
+  const ipc::FutexWatch watch{&never, 0};
+  ipc::futexWait({&watch, 1}, milliseconds(1));
+}
+
+c10::Storage heapStorage(std::span<const std::byte> bytes) {
+  c10::Allocator* allocator = c10::GetDefaultCPUAllocator();
+  c10::DataPtr data = allocator->allocate(bytes.size());
+  if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes.size(), std::move(data),
+                                                            allocator, /*resizable=*/true));
+}
+
+}  // namespace
+
+// ---- Answer ----------------------------------------------------------------------------------
+
+Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, Fate fate)
+    : channel_(std::move(channel)), exchange_(exchange), fate_(fate) {}
+
+Answer::Answer(Answer&& other) noexcept
+    : channel_(std::move(other.channel_)),
+      exchange_(std::exchange(other.exchange_, nullptr)),
+      fate_(other.fate_) {}
+
+Answer::~Answer() {
+  if (exchange_ != nullptr) channel_->release(*exchange_);
+}
+
+at::IValue Answer::take() {
+  const std::span<const std::byte> bytes = exchange_->answerBytes();
+  try {
+    ipc::PayloadReader reader(bytes);
+    switch (static_cast<ipc::CompletionStatus>(exchange_->completion.status)) {
+      case ipc::CompletionStatus::kValue: {
+        reader.setStorages(channel_->importStorages(*exchange_, reader));
+        const msgpack::object& copies = reader.element(1);
+        if (copies.type == msgpack::type::ARRAY) {
+          for (uint32_t i = 0; i < copies.via.array.size; ++i) {
+            const auto [reason, count] =
+                copies.via.array.ptr[i].as<std::pair<uint32_t, uint64_t>>();
+            countCopied(static_cast<ipc::CopyReason>(reason), count);
+          }
+        }
+        return reader.value(reader.element(0));
+      }
+      case ipc::CompletionStatus::kPythonError: {
+        const std::string worker = channel_->name();
+        throw RemoteError(worker + ": Exception Caught inside torch::deploy embedded library: \n" +
+                              std::string(reader.text(3)),
+                          std::string(reader.text(0)), std::string(reader.text(1)),
+                          std::string(reader.text(2)), worker);
+      }
+      case ipc::CompletionStatus::kRefused: {
+        const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));
+        const std::string text = channel_->name() + ": " + std::string(reader.text(1));
+        if (kind == ipc::RefusalKind::kArenaFull) throw ArenaFull(text);
+        if (kind == ipc::RefusalKind::kObjectUnloaded) throw ObjectUnloaded(text);
+        if (kind == ipc::RefusalKind::kPythonExit) {
+          throw RemoteError(text, "SystemExit", std::string(reader.text(1)), "", channel_->name());
+        }
+        throw Error(text);
+      }
+      default:
+        throw ipc::ValueError("an answer of an unknown kind");
+    }
+  } catch (const ipc::ValueError& error) {
+    channel_->poison(error.what());
+    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
+  } catch (const msgpack::type_error& error) {
+    channel_->poison(error.what());
+    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
+  }
+}
+
+// ---- Towards the worker -------------------------------------------------------------
+
+void Channel::collectReturnedLeases() {
+  loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
+                                                ExportedStorage& exported) {
+  InputArena& arena = InputArena::instance();
+  const auto location = arena.locate(storage.data());
+  if (!location) return std::nullopt;
+  const void* block = arena.blockAt(*location);
+  const auto lease = loans_.lend(block);
+  if (!lease) return std::nullopt;
+  arena.addReference(block);
+  exported = {storage, block, *lease};
+  ipc::StorageRecord record;
+  record.kind = ipc::StorageKind::kLent;
+  record.segment = location->segment.value;
+  record.offset =
+      location->offset + static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
+                                               static_cast<const std::byte*>(block));
+  record.bytes = storage.nbytes();
+  record.lease = lease->index;
+  record.generation = lease->generation;
+  return record;
+}
+
+ipc::StorageRecord Channel::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
+                                          ExportedStorage& exported, const Deadline& deadline) {
+  if (InputArena::instance().ownsBlock(storage.data())) {
+    if (auto record = lend(storage, exported)) return *record;
+  }
+  auto reason = ipc::CopyReason::kInputOutsideSharedMemory;
+  if (const LentBlock* block = lentBlockOf(storage)) {
+    if (block->memory == memory_) {
+      exported.storage = storage;
+      ipc::StorageRecord record;
+      record.kind = ipc::StorageKind::kHome;
+      record.segment = block->segment.value;
+      record.offset = block->offset;
+      record.bytes = storage.nbytes();
+      return record;
+    }
+    reason = ipc::CopyReason::kInputOfOtherWorker;
+  }
+  return exportCopy(storage, extent, reason, exported, deadline);
+}
+
+ipc::StorageRecord Channel::exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
+                                       ipc::CopyReason reason, ExportedStorage& exported,
+                                       const Deadline& deadline) {
+  const auto* bytes = static_cast<const std::byte*>(storage.data()) + extent.begin;
+  const uint64_t count = extent.end - extent.begin;
+  if (count > ipc::kInlineStorageBytes) {
+    const c10::Storage copy = copyToArena(bytes, count, deadline);
+    if (auto record = lend(copy, exported)) {
+      countCopied(reason, count);
+      record->rebase = extent.begin;
+      return *record;
+    }
+  }
+  ipc::StorageRecord record;
+  record.rebase = extent.begin;
+  record.inlineBytes = {bytes, count};
+  countCopied(ipc::CopyReason::kInputInline, count);
+  return record;
+}
+
+c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline) {
+  const auto giveUpAt = Clock::now() + kPayloadPatience;
+  for (;;) {
+    if (auto storage = InputArena::instance().makeStorage(bytes)) {
+      std::memcpy(storage->mutable_data(), data, bytes);
+      return *storage;
+    }
+    if (Clock::now() >= giveUpAt || isPast(deadline)) {
+      throw ArenaFull("no room for " + std::to_string(bytes) +
+                      " bytes in the memory shared with workers, which is limited to " +
+                      std::to_string(InputArena::instance().limitBytes()) +
+                      " bytes: let tensors of isopool::empty go, or raise "
+                      "ISOPOOL_INPUT_ARENA_LIMIT");
+    }
+    nap();
+  }
+}
+
+void Channel::exportStorages(RequestDraft& draft, const Deadline& deadline) {
+  const auto& storages = draft.writer.storages();
+  draft.exports.resize(storages.size());
+  draft.records.resize(storages.size());
+  for (size_t i = 0; i < storages.size(); ++i) {
+    draft.records[i] =
+        exportStorage(storages[i], draft.writer.extentOfStorage(i), draft.exports[i], deadline);
+  }
+}
+
+void Channel::cancelExports(std::vector<ExportedStorage>& exports) {
+  for (ExportedStorage& exported : exports) {
+    if (exported.block == nullptr) continue;
+    if (loans_.cancel(exported.lease)) InputArena::instance().dropReference(exported.block);
+    exported.block = nullptr;
+  }
+}
+
+bool Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
+                           void*& blob, const Deadline& deadline) {
+  if (payload.size() <= ipc::kInlineBytes) {
+    place.inlineBytes = payload;
+    return true;
+  }
+  const auto giveUpAt = Clock::now() + kPayloadPatience;
+  InputArena& arena = InputArena::instance();
+  while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
+    if (Clock::now() >= giveUpAt || isPast(deadline)) {
+      throw ArenaFull("no room for the arguments of a call (" + std::to_string(payload.size()) +
+                      " bytes) in the memory shared with workers: raise ISOPOOL_INPUT_ARENA_LIMIT");
+    }
+    nap();
+  }
+  std::memcpy(blob, payload.data(), payload.size());
+  const auto location = arena.locate(blob);
+  place.blobSegment = location->segment;
+  place.blobOffset = location->offset;
+  place.blobBytes = payload.size();
+  return true;
+}
+
+// ---- From the worker ----------------------------------------------------------------
+
+std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
+                                                  const ipc::PayloadReader& reader) {
+  std::vector<c10::Storage> storages;
+  storages.reserve(reader.storages().size());
+  for (const ipc::StorageRecord& record : reader.storages()) {
+    switch (record.kind) {
+      case ipc::StorageKind::kInline:
+        storages.push_back(heapStorage(record.inlineBytes));
+        break;
+      case ipc::StorageKind::kLent: {
+        const auto block = memory_->find(ipc::SegmentId(record.segment), record.offset,
+                                         record.bytes, kPayloadPatience);
+        if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
+          throw ipc::ValueError("a result lies outside the worker's memory");
+        }
+        storages.push_back(memory_->adopt(*block, ipc::SegmentId(record.segment), record.offset,
+                                          {record.lease, record.generation}));
+        break;
+      }
+      case ipc::StorageKind::kEcho: {
+        if (record.offset >= exchange.exports.size() || !exchange.exports[record.offset].storage) {
+          throw ipc::ValueError("a result echoes no argument");
+        }
+        storages.push_back(exchange.exports[record.offset].storage);
+        break;
+      }
+      case ipc::StorageKind::kPackage: {
+        const auto file = PackageFile::find(ipc::PackageId(record.segment));
+        c10::Storage slice = file ? file->slice(record.offset, record.bytes) : c10::Storage();
+        if (!slice) throw ipc::ValueError("a result names stored bytes that are not there");
+        storages.push_back(std::move(slice));
+        break;
+      }
+      case ipc::StorageKind::kHome:
+        throw ipc::ValueError("a result claims to lie in the client's memory");
+    }
+  }
+  return storages;
+}
+
+}  // namespace isopool::client
