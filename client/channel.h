@@ -14,7 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "client/package_file.h"
+#include "client/archive_file.h"
 #include "client/processor_load.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/copy_reason.h"

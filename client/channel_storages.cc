@@ -249,7 +249,7 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         break;
       }
       case ipc::StorageKind::kPackage: {
-        const auto file = PackageFile::find(ipc::PackageId(record.segment));
+        const auto file = ArchiveFile::find(ipc::PackageId(record.segment));
         c10::Storage slice = file ? file->slice(record.offset, record.bytes) : c10::Storage();
         if (!slice) throw ipc::ValueError("a result names stored bytes that are not there");
         storages.push_back(std::move(slice));

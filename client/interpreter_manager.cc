@@ -6,6 +6,7 @@
 
 #include "client/environment_setting.h"
 #include "client/interpreter_access.h"
+#include "client/package_contents.h"
 #include "client/pool.h"
 #include "client/replicated_object.h"
 #include "client/worker_steps.h"
@@ -67,23 +68,24 @@ std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environ
 }
 
 // What a worker would only find out when it runs the package.
-void checkRequirements(client::Pool& pool, client::PackageFile& file,
+void checkRequirements(client::Pool& pool, const client::ArchiveFile& file,
                        const std::shared_ptr<client::Pool>& shared) {
   const auto connection = pool.connection();
   if (!connection) throw Error("the InterpreterManager that this belongs to is gone");
-  const std::string& made = file.pythonVersion();
+  const client::PackageContents contents = client::readPackage(file);
+  const std::string& made = contents.pythonVersion;
   const std::string& ours = connection->pythonVersion();
   TORCH_CHECK(made.empty() || majorMinor(made) == majorMinor(ours) ||
                   client::switchSetting("ISOPOOL_ALLOW_OTHER_PYTHON", false),
               file.name(), " was made by Python ", made, ", the workers run Python ", ours,
               ": make it again with Python ", majorMinor(ours),
               ", or set ISOPOOL_ALLOW_OTHER_PYTHON=1 to try it anyway");
-  if (file.externModules().empty()) return;
+  if (contents.externModules.empty()) return;
   const auto session = client::openSession(shared);
   client::RequestDraft& draft = client::requestDraft();
   auto& packer = draft.writer.packer();
-  packer.pack_array(static_cast<uint32_t>(file.externModules().size()));
-  for (const std::string& module : file.externModules()) packer.pack(module);
+  packer.pack_array(static_cast<uint32_t>(contents.externModules.size()));
+  for (const std::string& module : contents.externModules) packer.pack(module);
   const at::IValue missing =
       client::step(pool, *session->channel, ipc::Operation::kFindModules, draft);
   std::string names;
@@ -110,7 +112,7 @@ at::ArrayRef<Interpreter> InterpreterManager::allInstances() { return impl_->int
 
 Package InterpreterManager::loadPackage(const std::string& uri) {
   impl_->pool->check();
-  auto file = client::PackageFile::open(uri);
+  auto file = client::ArchiveFile::open(uri);
   checkRequirements(*impl_->pool, *file, impl_->pool);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
@@ -119,7 +121,7 @@ Package InterpreterManager::loadPackage(
     std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader) {
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadPackage was given no reader");
-  auto file = client::PackageFile::read(*reader);
+  auto file = client::ArchiveFile::read(*reader);
   checkRequirements(*impl_->pool, *file, impl_->pool);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }

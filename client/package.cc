@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/package.h"
 
-#include <atomic>
-
 #include "client/replicated_object.h"
 #include "client/worker_steps.h"
 
 namespace isopool {
 
 PackageImpl::PackageImpl(std::shared_ptr<client::Pool> poolOfManager,
-                         std::shared_ptr<client::PackageFile> packageFile)
+                         std::shared_ptr<client::ArchiveFile> packageFile)
     : pool(std::move(poolOfManager)), file(std::move(packageFile)) {
   if (const auto connection = pool->connection()) connection->loadPackage(file);
 }
@@ -19,11 +17,10 @@ PackageImpl::~PackageImpl() {
 }
 
 ReplicatedObj Package::loadPickle(const std::string& module, const std::string& file) {
-  static std::atomic<uint64_t> nextObject{1};
   client::Pool& pool = *impl_->pool;
   pool.check();
-  const client::ObjectDefinition definition{nextObject.fetch_add(1), impl_->file->id(), module,
-                                            file};
+  const client::ObjectDefinition definition =
+      client::packagedObject(impl_->file->id(), module, file);
   for (;;) {
     client::Pool::Turn turn = pool.acquireTurn(std::nullopt);
     pool.define(turn.channel(), definition, std::nullopt);
@@ -31,7 +28,7 @@ ReplicatedObj Package::loadPickle(const std::string& module, const std::string& 
     pool.checkAfterDeath();
     throw WorkerLost(turn.channel().death(), /*started=*/true);
   }
-  return ReplicatedObj(std::make_shared<ReplicatedObjImpl>(impl_, definition));
+  return ReplicatedObj(std::make_shared<ReplicatedObjImpl>(impl_->pool, definition, impl_));
 }
 
 InterpreterSession Package::acquireSession() {

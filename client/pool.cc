@@ -281,7 +281,7 @@ void Pool::define(Channel& channel, const ObjectDefinition& definition, const De
   if (channel.definedObjects().count(definition.object) != 0) return;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);
-  Answer answer = channel.exchange(ipc::Operation::kDefineObject, draft, deadline);
+  Answer answer = channel.exchange(definition.operation, draft, deadline);
   // A death here is found again by the call that follows.
   if (answer.fate() != Fate::kAnswered) return;
   answer.take();

@@ -23,7 +23,7 @@ Deadline deadlineOf(const CallOptions& options) {
 at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
                       const CallOptions& options,
                       const std::function<void(client::RequestDraft&)>& fill) {
-  client::Pool& pool = *object.package->pool;
+  client::Pool& pool = *object.pool;
   const Deadline deadline = deadlineOf(options);
   for (;;) {
     client::Pool::Turn turn = pool.acquireTurn(deadline);
@@ -95,18 +95,21 @@ std::shared_ptr<WorkerSlot> slotOf(const Interpreter& interpreter, const client:
 
 }  // namespace
 
-ReplicatedObjImpl::ReplicatedObjImpl(std::shared_ptr<PackageImpl> packageImpl,
-                                     client::ObjectDefinition objectDefinition)
-    : package(std::move(packageImpl)), definition(std::move(objectDefinition)) {
-  if (const auto connection = package->pool->connection()) connection->addDefinition(definition);
+ReplicatedObjImpl::ReplicatedObjImpl(std::shared_ptr<client::Pool> poolOfManager,
+                                     client::ObjectDefinition objectDefinition,
+                                     std::shared_ptr<const void> source)
+    : pool(std::move(poolOfManager)),
+      definition(std::move(objectDefinition)),
+      source_(std::move(source)) {
+  if (const auto connection = pool->connection()) connection->addDefinition(definition);
 }
 
 ReplicatedObjImpl::~ReplicatedObjImpl() {
-  const auto connection = package->pool->connection();
+  const auto connection = pool->connection();
   if (!connection) return;
   connection->removeDefinition(definition.object);
-  for (const auto& slot : package->pool->slots()) {
-    const auto channel = package->pool->currentChannel(*slot);
+  for (const auto& slot : pool->slots()) {
+    const auto channel = pool->currentChannel(*slot);
     if (!channel) continue;
     // Not the thread's own draft: in a static object's destructor that is gone already.
     client::RequestDraft draft;
@@ -170,7 +173,7 @@ bool ReplicatedObj::hasattr(const char* attr) const {
 
 InterpreterSession ReplicatedObj::acquireSession(const Interpreter* onThisInterpreter) const {
   const ReplicatedObjImpl& object = impl();
-  const std::shared_ptr<client::Pool>& pool = object.package->pool;
+  const std::shared_ptr<client::Pool>& pool = object.pool;
   std::shared_ptr<WorkerSlot> slot;
   if (onThisInterpreter != nullptr) slot = slotOf(*onThisInterpreter, *pool);
   InterpreterSession session(client::openSession(pool, std::move(slot)));
@@ -181,7 +184,7 @@ InterpreterSession ReplicatedObj::acquireSession(const Interpreter* onThisInterp
 Obj ReplicatedObj::toObj(InterpreterSession* I) const {
   const ReplicatedObjImpl& object = impl();
   if (I == nullptr || !I->impl_) throw Error("toObj() needs a session");
-  if (I->impl_->pool != object.package->pool) {
+  if (I->impl_->pool != object.pool) {
     throw Error("the session belongs to another manager than the object");
   }
   return objectIn(*I->impl_, object);
@@ -189,7 +192,7 @@ Obj ReplicatedObj::toObj(InterpreterSession* I) const {
 
 void ReplicatedObj::unload(const Interpreter* onThisInterpreter) {
   const ReplicatedObjImpl& object = impl();
-  client::Pool& pool = *object.package->pool;
+  client::Pool& pool = *object.pool;
   pool.check();
   const auto unloadFrom = [&](const WorkerSlot& slot) {
     const auto channel = pool.currentChannel(slot);

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "client/package_file.h"
+#include "client/archive_file.h"
 #include "client/pool.h"
 
 namespace isopool {
@@ -11,25 +11,30 @@ namespace isopool {
 /// The body of a Package: its bytes, known to all workers of the manager until the last owner is gone.
 class PackageImpl {
  public:
-  PackageImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::PackageFile> file);
+  PackageImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::ArchiveFile> file);
   ~PackageImpl();
   PackageImpl(const PackageImpl&) = delete;
   PackageImpl& operator=(const PackageImpl&) = delete;
 
   const std::shared_ptr<client::Pool> pool;
-  const std::shared_ptr<client::PackageFile> file;
+  const std::shared_ptr<client::ArchiveFile> file;
 };
 
-/// The body of a ReplicatedObj: where each worker finds it.
+/// The body of a ReplicatedObj: how each worker of the pool comes by it.
 class ReplicatedObjImpl {
  public:
-  ReplicatedObjImpl(std::shared_ptr<PackageImpl> package, client::ObjectDefinition definition);
+  /// `source` is what the definition refers to; it lives as long as this.
+  ReplicatedObjImpl(std::shared_ptr<client::Pool> pool, client::ObjectDefinition definition,
+                    std::shared_ptr<const void> source);
   ~ReplicatedObjImpl();
   ReplicatedObjImpl(const ReplicatedObjImpl&) = delete;
   ReplicatedObjImpl& operator=(const ReplicatedObjImpl&) = delete;
 
-  const std::shared_ptr<PackageImpl> package;
+  const std::shared_ptr<client::Pool> pool;
   const client::ObjectDefinition definition;
+
+ private:
+  const std::shared_ptr<const void> source_;
 };
 
 }  // namespace isopool

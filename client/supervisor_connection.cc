@@ -70,11 +70,6 @@ bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
 
 }  // namespace
 
-void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition) {
-  draft.writer.packer().pack_array(4).pack(definition.object).pack(definition.package.value);
-  draft.writer.packer().pack(definition.module).pack(definition.file);
-}
-
 std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
     const std::vector<std::string>& pythonPaths, const std::string& identity) {
   const std::string key = environmentKey(pythonPaths, identity);
@@ -279,7 +274,7 @@ void SupervisorConnection::prepareSpare(const std::shared_ptr<Channel>& channel)
   for (const auto& [object, definition] : definitions_) {
     RequestDraft& draft = requestDraft();
     draftDefinition(draft, definition);
-    channel->notify(ipc::Operation::kDefineObject, draft);
+    channel->notify(definition.operation, draft);
   }
 }
 
@@ -353,7 +348,7 @@ void SupervisorConnection::closePool(ipc::PoolId pool) {
   writer_->send(ipc::ClosePool{pool.value});
 }
 
-void SupervisorConnection::loadPackage(const std::shared_ptr<PackageFile>& package) {
+void SupervisorConnection::loadPackage(const std::shared_ptr<ArchiveFile>& package) {
   {
     std::lock_guard lock(mutex_);
     if (packageUses_[package->id().value]++ > 0) return;

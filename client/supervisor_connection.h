@@ -11,9 +11,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/archive_file.h"
 #include "client/channel.h"
 #include "client/input_arena.h"
-#include "client/package_file.h"
+#include "client/object_definition.h"
 #include "client/supervisor_process.h"
 #include "ipc/control/frame.h"
 
@@ -49,16 +50,6 @@ class ControlWriter {
   ipc::ControlSocket* socket_;
 };
 
-/// An object that every worker is to unpickle, see Operation::kDefineObject.
-struct ObjectDefinition {
-  uint64_t object = 0;
-  ipc::PackageId package;
-  std::string module;
-  std::string file;
-};
-/// Fills a draft with the definition as a request.
-void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);
-
 /// This process's connection to one supervisor, shared by all managers with the same environment.
 /// A thread of its own reads what the supervisor tells and keeps the channels; writers send from any
 /// thread. Ends with its last owner: the supervisor then kills its workers and exits.
@@ -78,10 +69,10 @@ class SupervisorConnection final : public SegmentAudience {
   void closePool(ipc::PoolId pool);
 
   /// Makes the package known to all workers, present and future; once per connection.
-  void loadPackage(const std::shared_ptr<PackageFile>& package);
+  void loadPackage(const std::shared_ptr<ArchiveFile>& package);
   void unloadPackage(ipc::PackageId package);
 
-  /// Objects that a spare worker unpickles ahead of time.
+  /// Objects that a spare worker makes ahead of time.
   void addDefinition(const ObjectDefinition& definition);
   void removeDefinition(uint64_t object);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/package_file.h"
+#include "client/archive_file.h"
 
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/in_memory_adapter.h>
@@ -14,7 +14,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -26,21 +25,16 @@ using Digest = std::pair<uint64_t, uint64_t>;
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
 
-void forgetSlice(void* context) { delete static_cast<PackageSlice*>(context); }
-
-std::string recordText(caffe2::serialize::PyTorchStreamReader& reader, const std::string& name) {
-  const auto [data, size] = reader.getRecord(name);
-  return {static_cast<const char*>(data.get()), size};
-}
+void forgetSlice(void* context) { delete static_cast<ArchiveSlice*>(context); }
 
 }  // namespace
 
 // A memory object in the making: its bytes are hashed as they come, while they are warm.
-class PackageFile::Copy {
+class ArchiveFile::Copy {
  public:
   explicit Copy(const std::string& name)
       : name_(name),
-        object_(ipc::createGrowingMemoryObject("isopool:package")),
+        object_(ipc::createGrowingMemoryObject("isopool:archive")),
         hash_(XXH3_createState(), &XXH3_freeState) {
     XXH3_128bits_reset(hash_.get());
   }
@@ -58,7 +52,7 @@ class PackageFile::Copy {
 
   /// Nothing can be written to it from here on, by anybody.
   void seal() {
-    TORCH_CHECK(bytes_ > 0, name_, " is empty: not a torch.package");
+    TORCH_CHECK(bytes_ > 0, name_, " is empty");
     ipc::sealMemoryObject(object_, ipc::Seal::kFixedSize);
     ipc::sealMemoryObject(object_, ipc::Seal::kReadOnly);
   }
@@ -77,11 +71,11 @@ class PackageFile::Copy {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
 };
 
-// The packages of this process, by content and by number. Never destroyed: results may still ask.
-struct PackageFile::Registry {
+// The files of this process, by content and by number. Never destroyed: results may still ask.
+struct ArchiveFile::Registry {
   std::mutex mutex;
-  std::map<Digest, std::weak_ptr<PackageFile>> byDigest;
-  std::map<uint32_t, std::weak_ptr<PackageFile>> byId;
+  std::map<Digest, std::weak_ptr<ArchiveFile>> byDigest;
+  std::map<uint32_t, std::weak_ptr<ArchiveFile>> byId;
   uint32_t nextId = 1;
 
   static Registry& instance() {
@@ -90,14 +84,14 @@ struct PackageFile::Registry {
   }
 };
 
-std::shared_ptr<PackageFile> PackageFile::find(ipc::PackageId id) {
+std::shared_ptr<ArchiveFile> ArchiveFile::find(ipc::PackageId id) {
   Registry& registry = Registry::instance();
   std::lock_guard lock(registry.mutex);
   const auto entry = registry.byId.find(id.value);
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
 
-std::shared_ptr<PackageFile> PackageFile::open(const std::string& path) {
+std::shared_ptr<ArchiveFile> ArchiveFile::open(const std::string& path) {
   const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
               std::strerror(errno));
@@ -113,14 +107,14 @@ std::shared_ptr<PackageFile> PackageFile::open(const std::string& path) {
   return keep(path, copy);
 }
 
-std::shared_ptr<PackageFile> PackageFile::read(caffe2::serialize::ReadAdapterInterface& reader) {
-  const std::string name = "the package given by a reader";
+std::shared_ptr<ArchiveFile> ArchiveFile::read(caffe2::serialize::ReadAdapterInterface& reader) {
+  const std::string name = "the archive given by a reader";
   Copy copy(name);
   std::vector<char> chunk(kChunkBytes);
   const size_t size = reader.size();
   for (size_t offset = 0; offset < size;) {
     const size_t wanted = std::min(chunk.size(), size - offset);
-    const size_t got = reader.read(offset, chunk.data(), wanted, "reading a package");
+    const size_t got = reader.read(offset, chunk.data(), wanted, "reading an archive");
     TORCH_CHECK(got > 0 && got <= wanted, "reading ", name, " ended after ", offset, " of ", size,
                 " bytes");
     copy.append(chunk.data(), got);
@@ -129,19 +123,19 @@ std::shared_ptr<PackageFile> PackageFile::read(caffe2::serialize::ReadAdapterInt
   return keep(name, copy);
 }
 
-std::shared_ptr<PackageFile> PackageFile::keep(const std::string& name, Copy& copy) {
-  copy.seal();
-  std::shared_ptr<PackageFile> file(new PackageFile(name, copy.takeObject(), copy.bytes()));
-  try {
-    file->readContents();
-  } catch (const c10::Error& error) {
-    TORCH_CHECK(false, name,
-                " can't be opened as a torch.package: ", error.what_without_backtrace());
-  }
+std::shared_ptr<ArchiveFile> ArchiveFile::copyOf(const std::string& name, const void* data,
+                                                 size_t bytes) {
+  Copy copy(name);
+  copy.append(static_cast<const char*>(data), bytes);
+  return keep(name, copy);
+}
 
+std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& copy) {
+  copy.seal();
+  std::shared_ptr<ArchiveFile> file(new ArchiveFile(name, copy.takeObject(), copy.bytes()));
   Registry& registry = Registry::instance();
   std::lock_guard lock(registry.mutex);
-  std::weak_ptr<PackageFile>& entry = registry.byDigest[copy.digest()];
+  std::weak_ptr<ArchiveFile>& entry = registry.byDigest[copy.digest()];
   if (auto same = entry.lock()) {
     // A digest can collide; bytes can't.
     if (same->bytes() == file->bytes() &&
@@ -155,34 +149,20 @@ std::shared_ptr<PackageFile> PackageFile::keep(const std::string& name, Copy& co
   return file;
 }
 
-PackageFile::PackageFile(std::string name, ipc::Fd object, uint64_t bytes)
+ArchiveFile::ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes)
     : name_(std::move(name)),
       object_(std::move(object)),
       mapping_(ipc::mapPrivate(object_, bytes)) {}
 
-void PackageFile::readContents() {
-  caffe2::serialize::PyTorchStreamReader reader(
+std::unique_ptr<caffe2::serialize::PyTorchStreamReader> ArchiveFile::records() const {
+  return std::make_unique<caffe2::serialize::PyTorchStreamReader>(
       std::make_shared<caffe2::serialize::MemoryReadAdapter>(mapping_.data(),
                                                              static_cast<off_t>(bytes())));
-  const std::string externs = ".data/extern_modules";
-  TORCH_CHECK(reader.hasRecord(externs), "it is not a torch.package, for it has no record ",
-              externs, ". Make it with torch.package.PackageExporter");
-  std::istringstream lines(recordText(reader, externs));
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty()) externModules_.push_back(line);
-  }
-  if (reader.hasRecord(".data/python_version")) {
-    pythonVersion_ = recordText(reader, ".data/python_version");
-    while (!pythonVersion_.empty() &&
-           std::isspace(static_cast<unsigned char>(pythonVersion_.back())) != 0) {
-      pythonVersion_.pop_back();
-    }
-  }
 }
 
-c10::Storage PackageFile::slice(uint64_t offset, uint64_t bytes) {
+c10::Storage ArchiveFile::slice(uint64_t offset, uint64_t bytes) {
   if (offset > this->bytes() || bytes > this->bytes() - offset) return {};
-  auto* context = new PackageSlice{shared_from_this(), offset};
+  auto* context = new ArchiveSlice{shared_from_this(), offset};
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), bytes,
       c10::DataPtr(mapping_.data() + offset, context, &forgetSlice,
@@ -190,9 +170,9 @@ c10::Storage PackageFile::slice(uint64_t offset, uint64_t bytes) {
       /*allocator=*/nullptr, /*resizable=*/false));
 }
 
-const PackageSlice* packageSliceOf(const c10::Storage& storage) noexcept {
+const ArchiveSlice* archiveSliceOf(const c10::Storage& storage) noexcept {
   const c10::DataPtr& data = storage.data_ptr();
-  return data.get_deleter() == &forgetSlice ? static_cast<const PackageSlice*>(data.get_context())
+  return data.get_deleter() == &forgetSlice ? static_cast<const ArchiveSlice*>(data.get_context())
                                             : nullptr;
 }
 

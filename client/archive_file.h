@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Storage.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+
+namespace caffe2::serialize {
+class PyTorchStreamReader;
+class ReadAdapterInterface;
+}  // namespace caffe2::serialize
+
+namespace isopool::client {
+
+/// The bytes of a package or a stored model, copied once from its file into a sealed memory object
+/// that all workers map. Files with the same bytes are one ArchiveFile in this process. Knows nothing
+/// of what they mean. Immutable; any thread.
+class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
+ public:
+  /// Throws c10::Error if the file can't be read or is empty.
+  static std::shared_ptr<ArchiveFile> open(const std::string& path);
+  /// The same from a reader of its bytes, which is not kept.
+  static std::shared_ptr<ArchiveFile> read(caffe2::serialize::ReadAdapterInterface& reader);
+  /// The same from bytes in memory, which are copied.
+  static std::shared_ptr<ArchiveFile> copyOf(const std::string& name, const void* data,
+                                             size_t bytes);
+
+  /// The file with this number, if it is still open somewhere.
+  static std::shared_ptr<ArchiveFile> find(ipc::PackageId id);
+
+  ipc::PackageId id() const { return id_; }
+  const std::string& name() const { return name_; }  ///< the path as it was given first
+  uint64_t bytes() const { return mapping_.bytes(); }
+  const ipc::Fd& object() const { return object_; }
+
+  /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
+  std::unique_ptr<caffe2::serialize::PyTorchStreamReader> records() const;
+
+  /// Stored bytes as a storage; a write to it stays in this process. Null if they are not in it.
+  c10::Storage slice(uint64_t offset, uint64_t bytes);
+
+ private:
+  struct Registry;
+  class Copy;
+  static std::shared_ptr<ArchiveFile> keep(const std::string& name, Copy& copy);
+
+  ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes);
+
+  ipc::PackageId id_;
+  std::string name_;
+  ipc::Fd object_;
+  ipc::Mapping mapping_;
+};
+
+/// What a storage made by ArchiveFile::slice points to.
+struct ArchiveSlice {
+  std::shared_ptr<ArchiveFile> file;
+  uint64_t offset = 0;
+};
+
+/// The slice behind a storage that ArchiveFile::slice made, else nullptr.
+const ArchiveSlice* archiveSliceOf(const c10::Storage& storage) noexcept;
+
+}  // namespace isopool::client

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/object_definition.h"
+
+#include <atomic>
+#include <msgpack.hpp>
+
+namespace isopool::client {
+
+uint64_t newObjectNumber() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+ObjectDefinition packagedObject(ipc::PackageId package, const std::string& module,
+                                const std::string& file) {
+  const uint64_t object = newObjectNumber();
+  msgpack::sbuffer body;
+  msgpack::packer(body).pack_array(4).pack(object).pack(package.value).pack(module).pack(file);
+  return {object, ipc::Operation::kDefineObject, std::string(body.data(), body.size())};
+}
+
+void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition) {
+  // Appends the bytes as they are: they are msgpack already.
+  draft.writer.packer().pack_bin_body(definition.request.data(),
+                                      static_cast<uint32_t>(definition.request.size()));
+}
+
+}  // namespace isopool::client

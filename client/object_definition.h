@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "client/channel.h"
+#include "ipc/channel/operation.h"
+#include "ipc/ids.h"
+
+namespace isopool::client {
+
+/// How any worker comes by a replicated object: the request that makes it there, see ipc::Operation.
+struct ObjectDefinition {
+  uint64_t object = 0;
+  ipc::Operation operation = ipc::Operation::kDefineObject;
+  std::string request;  ///< its body, a msgpack array that begins with `object`; no tensors in it
+};
+
+/// The number of a new object: the first in this process to have it. Any thread.
+uint64_t newObjectNumber();
+
+/// An object pickled as `file` in `module` of a package.
+ObjectDefinition packagedObject(ipc::PackageId package, const std::string& module,
+                                const std::string& file);
+
+/// Fills an empty draft with the definition's request.
+void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);
+
+}  // namespace isopool::client
