@@ -26,6 +26,7 @@ ALLOWED = {
     "batch": ["include/isopool"],
     "cli": ["include/isopool"],
     "python": ["include/isopool"],
+    "tools": ["include/isopool"],
     "examples": ["include/isopool", "include/compat"],
     # The programs that measure one mechanism by itself include ipc/.
     "bench": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs a script, or a prompt's statements, as __main__ of a worker.
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "isopool/isopool.h"
+#include "tools/line_reader.h"
+#include "tools/script_worker.h"
+
+namespace {
+
+using tools::LineReader;
+using tools::ScriptWorker;
+
+constexpr int kFailed = 1;
+constexpr int kSignalled = 128;  // plus the signal's number, as shells report it
+
+struct Options {
+  std::string pythonPath;
+  std::string script;
+  std::vector<std::string> arguments;
+};
+
+constexpr const char* kDescription =
+    "Runs Python in an isopool worker, as its __main__: a script, a program from stdin, or, on a "
+    "terminal, a prompt.\n\n"
+    "The worker has the modules that models in a pool have, so this answers questions like: which "
+    "torch do they see, can they import this module, does this script survive there? What the "
+    "script prints appears here. A crash ends the worker and not this program; the prompt goes on "
+    "in a fresh worker, whose names are gone.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  interactive_embedded_interpreter --pyscript train.py -- --epochs 3\n"
+    "  interactive_embedded_interpreter --python_path /opt/models:/opt/more\n"
+    "  echo 'import torch; print(torch.__version__)' | interactive_embedded_interpreter\n\n"
+    "Exit code: the script's (sys.exit), 1 after an uncaught exception, 128 + signal if the worker "
+    "was killed, 2 for wrong arguments. Ctrl-D ends the prompt, Ctrl-C interrupts a statement.";
+
+/// Folders at the end of sys.path, relative ones being relative to where the program was started.
+class FoldersEnvironment : public isopool::Environment {
+ public:
+  explicit FoldersEnvironment(const std::string& folders) {
+    std::istringstream words(folders);
+    for (std::string folder; std::getline(words, folder, ':');) {
+      if (!folder.empty()) {
+        extraPythonPaths_.push_back(std::filesystem::absolute(folder).string());
+      }
+    }
+  }
+  void configureInterpreter(isopool::Interpreter* /*interp*/) override {}
+};
+
+/// Ctrl-C during a statement goes to the worker, which a terminal does not reach; at the prompt it
+/// only interrupts the wait for a line.
+class Interruption {
+ public:
+  static void install() {
+    struct sigaction action {};
+    action.sa_handler = [](int) {
+      if (worker != 0) ::kill(worker, SIGINT);
+    };
+    ::sigaction(SIGINT, &action, nullptr);  // without SA_RESTART: read() is to return
+  }
+  explicit Interruption(int processId) { worker = processId; }
+  ~Interruption() { worker = 0; }
+  Interruption(const Interruption&) = delete;
+  Interruption& operator=(const Interruption&) = delete;
+
+ private:
+  static volatile sig_atomic_t worker;
+};
+volatile sig_atomic_t Interruption::worker = 0;
+
+int statusOf(const isopool::WorkerLost& death) {
+  if (!death.causeKnown()) return kFailed;
+  return death.signal() != 0 ? kSignalled + death.signal() : death.exitCode();
+}
+
+int runProgram(isopool::InterpreterManager& manager, const Options& options) {
+  std::vector<std::string> argv{options.script.empty() ? "-" : options.script};
+  argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
+  const std::string text = options.script.empty() ? tools::readAll(STDIN_FILENO) : "";
+  try {
+    ScriptWorker worker(manager, argv);
+    return options.script.empty() ? worker.runText(text) : worker.runFile(options.script);
+  } catch (const isopool::WorkerLost& death) {
+    std::cerr << death.what() << std::endl;
+    return statusOf(death);
+  }
+}
+
+class Prompt {
+ public:
+  Prompt(isopool::InterpreterManager& manager, const Options& options) : manager_(manager) {
+    argv_.emplace_back();
+    argv_.insert(argv_.end(), options.arguments.begin(), options.arguments.end());
+  }
+
+  int run() {
+    Interruption::install();
+    LineReader lines(STDIN_FILENO);
+    for (;;) {
+      if (!worker_) begin();
+      std::cout << (unfinished_ ? "... " : ">>> ") << std::flush;
+      std::string line;
+      switch (lines.next(line)) {
+        case LineReader::Got::kEnd:
+          std::cout << std::endl;
+          return end(0);
+        case LineReader::Got::kInterrupted:
+          std::cout << "\nKeyboardInterrupt" << std::endl;
+          forget();
+          break;
+        case LineReader::Got::kLine:
+          if (const auto code = take(line)) return end(*code);
+          break;
+      }
+    }
+  }
+
+ private:
+  void begin() {
+    worker_ = std::make_unique<ScriptWorker>(manager_, argv_);
+    unfinished_ = false;
+    std::cout << "Python in worker process " << worker_->processId() << ". Ctrl-D ends."
+              << std::endl;
+  }
+
+  std::optional<int> take(const std::string& line) {
+    return guarded([&]() -> std::optional<int> {
+      const Interruption passedOn(worker_->processId());
+      const ScriptWorker::Taken taken = worker_->take(line);
+      unfinished_ = taken.unfinished;
+      return taken.exitCode;
+    });
+  }
+
+  void forget() {
+    unfinished_ = false;
+    guarded([&]() -> std::optional<int> {
+      worker_->forget();
+      return std::nullopt;
+    });
+  }
+
+  int end(int code) {
+    guarded([&]() -> std::optional<int> {
+      const Interruption passedOn(worker_->processId());
+      worker_->end();
+      return std::nullopt;
+    });
+    return code;
+  }
+
+  /// Says what went wrong; a dead worker is given up.
+  template <typename Step>
+  std::optional<int> guarded(const Step& step) {
+    try {
+      return step();
+    } catch (const isopool::WorkerLost& death) {
+      std::cerr << death.what() << "\nWhat it had defined is gone." << std::endl;
+      worker_.reset();
+    } catch (const isopool::SupervisorLost&) {
+      throw;
+    } catch (const isopool::Error& error) {
+      // An interrupt that came too late for its statement, a line that is no UTF-8.
+      std::cerr << error.what() << std::endl;
+      unfinished_ = false;
+    }
+    return std::nullopt;
+  }
+
+  isopool::InterpreterManager& manager_;
+  std::vector<std::string> argv_;
+  std::unique_ptr<ScriptWorker> worker_;
+  bool unfinished_ = false;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(kDescription, "interactive_embedded_interpreter");
+  app.footer(kFooter);
+  Options options;
+  app.add_option("--python_path", options.pythonPath,
+                 "Folders for the end of sys.path, separated by colons");
+  app.add_option("--pyscript", options.script,
+                 "The script to run; also a folder or zip file with a __main__.py")
+      ->check(CLI::ExistingPath);
+  app.add_option("arguments", options.arguments,
+                 "sys.argv[1:] of the script; after -- if they "
+                 "begin with a dash");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    isopool::InterpreterManager manager(1,
+                                        std::make_shared<FoldersEnvironment>(options.pythonPath));
+    if (options.script.empty() && ::isatty(STDIN_FILENO) == 1) {
+      return Prompt(manager, options).run();
+    }
+    return runProgram(manager, options);
+  } catch (const std::exception& error) {
+    std::cerr << "interactive_embedded_interpreter: " << error.what() << std::endl;
+    return kFailed;
+  }
+}
