@@ -45,6 +45,21 @@ if(TARGET isopool)
     ${PROJECT_SOURCE_DIR}/cmake/isopool-torch.cmake
     DESTINATION ${package_dir})
 
+  # Projects with multipy's CMake take this folder for multipy's. Libraries are in lib/ of the build
+  # tree and may be elsewhere below a prefix.
+  set(multipy_folder share/isopool/multipy/multipy/runtime)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/multipy/utils.cmake
+                 ${PROJECT_BINARY_DIR}/${multipy_folder}/utils.cmake COPYONLY)
+  set(library_folder lib)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/multipy/libtorch_deploy.a.in
+                 ${PROJECT_BINARY_DIR}/${multipy_folder}/build/libtorch_deploy.a @ONLY)
+  set(library_folder ${CMAKE_INSTALL_LIBDIR})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/multipy/libtorch_deploy.a.in
+                 ${PROJECT_BINARY_DIR}/CMakeFiles/installed/libtorch_deploy.a @ONLY)
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/multipy/utils.cmake DESTINATION ${multipy_folder})
+  install(FILES ${PROJECT_BINARY_DIR}/CMakeFiles/installed/libtorch_deploy.a
+          DESTINATION ${multipy_folder}/build)
+
   # The build tree answers find_package too (-Disopool_DIR=build/release).
   export(EXPORT isopool-targets NAMESPACE isopool:: FILE isopool-targets.cmake)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/isopool-torch.cmake isopool-torch.cmake COPYONLY)

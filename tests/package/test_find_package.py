@@ -1,29 +1,12 @@
 """A user's program finds isopool by find_package, links it, and runs it: from the build tree, and
 from an install tree that knows nothing of the build tree."""
 
-import os
 import pathlib
-import subprocess
 
 import pytest
+from package_tree import BUILD_FOLDER, CMAKE, needed_libraries, run
 
 CONSUMER = pathlib.Path(__file__).parent / "consumer"
-BUILD_FOLDER = pathlib.Path(os.environ["ISOPOOL_BUILD_FOLDER"])
-CMAKE = os.environ["ISOPOOL_CMAKE"]
-
-
-def run(*command: str | pathlib.Path) -> str:
-    # The programs must find supervisor and worker by themselves.
-    environment = {name: value for name, value in os.environ.items() if name != "ISOPOOL_SUPERVISOR"}
-    finished = subprocess.run(
-        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-    )
-    assert finished.returncode == 0, f"{command} ended with {finished.returncode}:\n{finished.stdout}"
-    return finished.stdout
-
-
-def needed_libraries(program: pathlib.Path) -> str:
-    return "\n".join(line for line in run("readelf", "-d", program).splitlines() if "NEEDED" in line)
 
 
 @pytest.fixture(params=["build tree", "install tree"])
