@@ -4,6 +4,7 @@
 #
 #   ISOPOOL_PYTHON_EXECUTABLE  (cache) interpreter with torch; .venv/bin/python when there is one
 #   ISOPOOL_PYTHON_VERSION     e.g. 3.11
+#   ISOPOOL_PYTHON_EXTENSION_SUFFIX  how that Python's extension modules are named
 #   ISOPOOL_TORCH_ROOT         (cache) folder of the torch package: include/, lib/, share/cmake/
 #   ISOPOOL_PYTHON_LIBRARY_DIR where a shared libpython lies; unset for a static one
 #   isopool::python            headers and libpython, for a program that embeds the interpreter
@@ -28,10 +29,11 @@ endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
              ${CMAKE_CURRENT_LIST_DIR}/describe_python.py)
 
-foreach(field IN ITEMS version include_dir library kind link_libraries torch_root)
+foreach(field IN ITEMS version extension_suffix include_dir library kind link_libraries torch_root)
   string(JSON python_${field} GET "${python_description}" ${field})
 endforeach()
 set(ISOPOOL_PYTHON_VERSION ${python_version})
+set(ISOPOOL_PYTHON_EXTENSION_SUFFIX ${python_extension_suffix})
 
 # The torch found last time is forgotten when the interpreter changes.
 if(NOT ISOPOOL_PYTHON_EXECUTABLE STREQUAL ISOPOOL_TORCH_ROOT_OF)

@@ -48,6 +48,7 @@ link_flags = f"{sysconfig.get_config_var('LIBS') or ''} {sysconfig.get_config_va
 print(
     json.dumps(
         {
+            "extension_suffix": sysconfig.get_config_var("EXT_SUFFIX"),
             "version": sysconfig.get_python_version(),
             "include_dir": include_dir(),
             "library": str(library),

@@ -2,6 +2,7 @@
 from an install tree that knows nothing of the build tree."""
 
 import pathlib
+import sys
 
 import pytest
 from package_tree import BUILD_FOLDER, CMAKE, needed_libraries, run
@@ -37,6 +38,27 @@ def test_a_program_builds_against_the_package_and_runs(
         run(build / name)
         assert "libisopool.so" in needed_libraries(build / name)
         assert "libpython" not in needed_libraries(build / name)
+
+
+def test_tools_and_python_packages_work_from_an_install_tree(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(CMAKE, "--install", BUILD_FOLDER, "--prefix", tmp_path)
+    assert "max_threads" in run(tmp_path / "bin" / "deploy_benchmark", "--help")
+    script = tmp_path / "script.py"
+    script.write_text("import torch; print(torch.ones(2).sum().item())\n")
+    interpreter = tmp_path / "bin" / "interactive_embedded_interpreter"
+    assert run(interpreter, "--pyscript", script) == "2.0\n"
+
+    (site_packages,) = tmp_path.glob("lib/python3.*/site-packages")
+    monkeypatch.setenv("PYTHONPATH", str(site_packages))
+    program = (
+        "import isopool, multipy.runtime\n"
+        "pool = multipy.runtime.InterpreterManager(1)\n"
+        "print(isopool.__file__, pool[0].global_('math', 'sqrt')(81.0).deref())"
+    )
+    said = run(sys.executable, "-c", program).split()
+    assert said == [str(site_packages / "isopool" / "__init__.py"), "9.0"]
 
 
 def test_the_library_needs_torch_and_no_python() -> None:

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What isopool raises: the family of isopool/errors.h."""
+
+
+class Error(RuntimeError):
+    """The base of the family. Raised itself for misuse: a closed session, a manager that is gone."""
+
+    def __init__(self, text: str, **facts: object) -> None:
+        super().__init__(text)
+        self.__dict__.update(facts)
+
+
+class RemoteError(Error):
+    """An exception that Python code in a worker did not catch. The worker lives on."""
+
+    python_type: str
+    message: str
+    traceback: str
+    worker: str
+
+    def __init__(self, text: str, **facts: object) -> None:
+        super().__init__(text, **facts)
+        if facts.get("traceback"):
+            self.add_note(f"In {self.worker}:\n{self.traceback}")
+
+
+class WorkerLost(Error):
+    """The worker that had the call died."""
+
+    worker: str
+    process_id: int
+    signal: int
+    exit_code: int
+    cause_known: bool
+    last_words: str
+    started: bool
+
+
+class DeadlineExceeded(Error):
+    """The call's deadline passed."""
+
+    started: bool
+
+
+class PoolUnavailable(Error):
+    """No worker could take the call, because they keep dying."""
+
+
+class SupervisorLost(Error):
+    """The supervisor is gone, or could not start, and its workers with it."""
+
+
+class ArenaFull(Error):
+    """Shared memory has no room for a payload; the text names the knob."""

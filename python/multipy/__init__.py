@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package that Python programs for multipy import, over isopool."""
+
+from isopool import __version__
+
+__all__ = ["__version__"]

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "python/native/errors.h"
+
+#include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "isopool/errors.h"
+
+namespace isopool::python {
+
+namespace py = pybind11;
+
+namespace {
+
+// What workers say is UTF-8 as far as they can help it; last words may be anything.
+py::str text(const std::string& bytes) {
+  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
+      bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
+}
+
+void raise(const char* name, const Error& error, const py::dict& facts = {}) {
+  const py::object kind = py::module_::import("isopool.errors").attr(name);
+  PyErr_SetObject(kind.ptr(), kind(text(error.what()), **facts).ptr());
+}
+
+void translate(std::exception_ptr thrown) {
+  using namespace py::literals;
+  try {
+    std::rethrow_exception(std::move(thrown));
+  } catch (const RemoteError& error) {
+    raise("RemoteError", error,
+          py::dict("python_type"_a = text(error.pythonType()), "message"_a = text(error.message()),
+                   "traceback"_a = text(error.traceback()), "worker"_a = error.worker()));
+  } catch (const WorkerLost& error) {
+    raise("WorkerLost", error,
+          py::dict("worker"_a = error.worker(), "process_id"_a = error.processId(),
+                   "signal"_a = error.signal(), "exit_code"_a = error.exitCode(),
+                   "cause_known"_a = error.causeKnown(), "last_words"_a = text(error.lastWords()),
+                   "started"_a = error.started()));
+  } catch (const DeadlineExceeded& error) {
+    raise("DeadlineExceeded", error, py::dict("started"_a = error.started()));
+  } catch (const PoolUnavailable& error) {
+    raise("PoolUnavailable", error);
+  } catch (const SupervisorLost& error) {
+    raise("SupervisorLost", error);
+  } catch (const ArenaFull& error) {
+    raise("ArenaFull", error);
+  } catch (const Error& error) {
+    raise("Error", error);
+  } catch (const c10::Error& error) {
+    // Without C++'s stack, which says nothing to a Python user.
+    PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
+  }
+}
+
+}  // namespace
+
+void translateErrors() { py::register_local_exception_translator(&translate); }
+
+}  // namespace isopool::python

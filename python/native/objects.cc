@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "python/native/objects.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "python/native/values.h"
+
+namespace isopool::python {
+
+namespace py = pybind11;
+
+namespace {
+
+bool isRemote(py::handle object) { return py::isinstance<RemoteObject>(object); }
+
+/// What waits for a worker, or ends one, without the GIL.
+template <typename Step>
+auto unlocked(const Step& step) {
+  const py::gil_scoped_release released;
+  return step();
+}
+
+/// The last owner may be the garbage collector: workers are waited for without the GIL all the same.
+template <typename T, typename... Arguments>
+std::shared_ptr<T> makeShared(Arguments&&... arguments) {
+  return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* object) {
+    const py::gil_scoped_release released;
+    delete object;
+  });
+}
+
+std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count) {
+  if (count < 0) throw py::value_error("an InterpreterManager needs at least one interpreter");
+  return unlocked([&] { return makeShared<InterpreterManager>(static_cast<size_t>(count)); });
+}
+
+std::shared_ptr<Session> acquireOne(InterpreterManager& manager) {
+  return unlocked([&] { return makeShared<Session>(manager.acquireOne()); });
+}
+
+std::shared_ptr<Session> sessionOf(InterpreterManager& manager, py::ssize_t index) {
+  const auto instances = manager.allInstances();
+  const auto count = static_cast<py::ssize_t>(instances.size());
+  if (index < -count || index >= count) {
+    throw py::index_error("there are " + std::to_string(count) + " interpreters");
+  }
+  const auto& chosen = instances[static_cast<size_t>(index < 0 ? index + count : index)];
+  return unlocked([&] { return makeShared<Session>(chosen.acquireSession()); });
+}
+
+std::shared_ptr<RemoteObject> global(const Session& session, const std::string& module,
+                                     const std::string& name) {
+  return unlocked([&] {
+    auto opened = session.get();
+    auto object = opened->global(module.c_str(), name.c_str());
+    return makeShared<RemoteObject>(std::move(opened), std::move(object));
+  });
+}
+
+template <typename Made>
+std::shared_ptr<RemoteObject> shared(Made object) {
+  return makeShared<RemoteObject>(std::move(object));
+}
+
+}  // namespace
+
+std::shared_ptr<InterpreterSession> Session::get() const {
+  const std::lock_guard lock(mutex_);
+  if (!session_) throw Error("the session is closed: acquire another one");
+  return session_;
+}
+
+void Session::close() {
+  const std::lock_guard lock(mutex_);
+  session_.reset();
+}
+
+RemoteObject RemoteObject::call(const py::args& args, const py::kwargs& kwargs) const {
+  std::vector<std::optional<Obj>> objects;
+  std::vector<at::IValue> values;
+  bool anyObject = false;
+  for (const py::handle each : args) {
+    const bool remote = isRemote(each);
+    anyObject = anyObject || remote;
+    objects.push_back(remote ? std::optional(each.cast<const RemoteObject&>().object_)
+                             : std::nullopt);
+    values.push_back(remote ? at::IValue() : toValue(each));
+  }
+  std::unordered_map<std::string, c10::IValue> named;
+  for (const auto& [name, each] : kwargs) {
+    if (isRemote(each)) {
+      throw py::type_error("an object of a worker can be a positional argument only, not " +
+                           name.cast<std::string>() + "=");
+    }
+    named.emplace(name.cast<std::string>(), toValue(each));
+  }
+  if (anyObject && !named.empty()) {
+    throw py::type_error("objects of a worker can't be passed beside named arguments");
+  }
+  const py::gil_scoped_release released;
+  if (!anyObject) return {session_, object_.callKwargs(std::move(values), std::move(named))};
+  std::vector<Obj> all;
+  for (size_t i = 0; i < objects.size(); ++i) {
+    all.push_back(objects[i] ? *objects[i] : session_->fromIValue(values[i]));
+  }
+  return {session_, object_(all)};
+}
+
+RemoteObject RemoteObject::attribute(const std::string& name) const {
+  try {
+    return unlocked([&] { return RemoteObject(session_, object_.attr(name.c_str())); });
+  } catch (const RemoteError& error) {
+    // hasattr() and getattr() with a default count on it.
+    if (error.pythonType() == "AttributeError") throw py::attribute_error(error.message());
+    throw;
+  }
+}
+
+py::object RemoteObject::value() const {
+  return toObject(unlocked([&] { return object_.toIValue(); }));
+}
+
+void defineObjects(py::module_& module) {
+  py::class_<RemoteObject, std::shared_ptr<RemoteObject>>(
+      module, "Obj", "An object that lives in a worker: call it, read attributes, deref() it.")
+      .def("__call__", [](const RemoteObject& self, const py::args& args,
+                          const py::kwargs& kwargs) { return shared(self.call(args, kwargs)); })
+      .def("__getattr__", [](const RemoteObject& self,
+                             const std::string& name) { return shared(self.attribute(name)); })
+      .def("deref", &RemoteObject::value, "The object as a value of this process.");
+
+  py::class_<Session, std::shared_ptr<Session>>(
+      module, "InterpreterSession", "The right to use one worker's interpreter step by step.")
+      .def("global_", &global, py::arg("module"), py::arg("name"),
+           "An attribute of a module, which is imported in the worker if need be.")
+      .def("close", [](Session& self) { unlocked([&] { self.close(); }); })
+      .def("__enter__", [](std::shared_ptr<Session> self) { return self; })
+      .def("__exit__", [](Session& self, const py::args&) { unlocked([&] { self.close(); }); });
+
+  py::class_<InterpreterManager, std::shared_ptr<InterpreterManager>>(
+      module, "InterpreterManager",
+      "A pool of worker processes, each with a Python interpreter of its own.")
+      .def(py::init(&makeManager), py::arg("n") = 2)
+      .def("acquire_one", &acquireOne, "A session on a free worker, or on the least used one.")
+      .def("__len__", [](InterpreterManager& self) { return self.allInstances().size(); })
+      .def("__getitem__", &sessionOf, py::arg("index"), "A session on this very worker.");
+}
+
+}  // namespace isopool::python
