@@ -96,7 +96,6 @@ class PayloadWriter {
   void addDouble(double value);
   void addList(const at::IValue& value);
   void addDict(const at::IValue& value);
-  void addType(const c10::TypePtr& type);
 
   msgpack::sbuffer buffer_;
   Packer packer_{buffer_};

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <msgpack.hpp>
+#include <string>
+
+#include "ipc/tensor/value_codec.h"
+
+/// The numbers and structures of a payload that its writer and its reader share.
+namespace isopool::ipc {
+
+enum class ValueTag : uint32_t { kTuple = 0, kList = 1, kDict = 2, kDevice = 3 };
+
+enum TensorFlag : uint8_t { kRequiresGrad = 1, kConjugate = 2, kNegative = 4 };
+
+struct TensorHead {
+  uint32_t storage;
+  uint8_t scalarType;
+  uint8_t flags;
+  uint8_t rank;
+  uint8_t unused;
+  int64_t storageOffset;
+};
+static_assert(sizeof(TensorHead) == 16);
+
+inline constexpr int kMaxNesting = 64;
+
+[[noreturn]] inline void refuse(const std::string& what) { throw ValueError(what); }
+
+inline const msgpack::object& itemOf(const msgpack::object& array, size_t index) {
+  if (array.type != msgpack::type::ARRAY || index >= array.via.array.size) {
+    refuse("a payload lacks an element");
+  }
+  return array.via.array.ptr[index];
+}
+
+inline uint64_t unsignedOf(const msgpack::object& object) {
+  if (object.type != msgpack::type::POSITIVE_INTEGER) refuse("a payload lacks an integer");
+  return object.via.u64;
+}
+
+inline uint32_t unsigned32Of(const msgpack::object& object) {
+  const uint64_t value = unsignedOf(object);
+  if (value > std::numeric_limits<uint32_t>::max()) refuse("a payload has a too large integer");
+  return static_cast<uint32_t>(value);
+}
+
+}  // namespace isopool::ipc

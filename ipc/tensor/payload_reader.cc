@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Dict.h>
+#include <ATen/core/ivalue_inl.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "ipc/tensor/payload_format.h"
+#include "ipc/tensor/payload_types.h"
+#include "ipc/tensor/value_codec.h"
+
+namespace isopool::ipc {
+
+namespace {
+
+msgpack::object_handle unpackOne(std::span<const std::byte> bytes, size_t& offset) {
+  const auto* data = reinterpret_cast<const char*>(bytes.data());
+  const size_t all = bytes.size();
+  // An element takes at least a byte, so these bounds keep a lie about sizes from costing memory.
+  const msgpack::unpack_limit limit(all, all, all, all, all, 2 * kMaxNesting);
+  const auto reference = [](msgpack::type::object_type, std::size_t, void*) { return true; };
+  try {
+    return msgpack::unpack(data, all, offset, reference, nullptr, limit);
+  } catch (const msgpack::unpack_error& error) {
+    refuse(std::string("a payload is no msgpack: ") + error.what());
+  }
+}
+
+}  // namespace
+
+PayloadReader::PayloadReader(std::span<const std::byte> bytes) {
+  size_t offset = 0;
+  bodyHandle_ = unpackOne(bytes, offset);
+  storagesHandle_ = unpackOne(bytes, offset);
+  if (offset != bytes.size()) refuse("a payload has bytes behind its end");
+  body_ = bodyHandle_.get();
+  const msgpack::object& table = storagesHandle_.get();
+  if (body_.type != msgpack::type::ARRAY || table.type != msgpack::type::ARRAY ||
+      table.via.array.size > kMaxStorages) {
+    refuse("a payload is not an array with a storage table");
+  }
+  records_.reserve(table.via.array.size);
+  for (uint32_t i = 0; i < table.via.array.size; ++i) {
+    const msgpack::object& entry = table.via.array.ptr[i];
+    StorageRecord record;
+    const uint64_t kind = unsignedOf(itemOf(entry, 0));
+    if (kind > static_cast<uint64_t>(StorageKind::kPackage)) {
+      refuse("a payload has a storage of an unknown kind");
+    }
+    record.kind = static_cast<StorageKind>(kind);
+    switch (record.kind) {
+      case StorageKind::kInline: {
+        const msgpack::object& bin = itemOf(entry, 1);
+        if (bin.type != msgpack::type::BIN) refuse("an inline storage has no bytes");
+        record.inlineBytes = {reinterpret_cast<const std::byte*>(bin.via.bin.ptr),
+                              bin.via.bin.size};
+        record.bytes = bin.via.bin.size;
+        break;
+      }
+      case StorageKind::kLent:
+        record.lease = unsigned32Of(itemOf(entry, 4));
+        record.generation = unsigned32Of(itemOf(entry, 5));
+        [[fallthrough]];
+      case StorageKind::kHome:
+      case StorageKind::kPackage:
+        record.segment = unsigned32Of(itemOf(entry, 1));
+        record.offset = unsignedOf(itemOf(entry, 2));
+        record.bytes = unsignedOf(itemOf(entry, 3));
+        break;
+      case StorageKind::kEcho:
+        record.offset = unsignedOf(itemOf(entry, 1));
+        break;
+    }
+    records_.push_back(record);
+  }
+}
+
+const msgpack::object& PayloadReader::element(size_t index) const { return itemOf(body_, index); }
+
+uint64_t PayloadReader::integer(size_t index) const { return unsignedOf(element(index)); }
+
+std::string_view PayloadReader::text(size_t index) const {
+  const msgpack::object& object = element(index);
+  if (object.type != msgpack::type::STR) refuse("a payload lacks a string");
+  return {object.via.str.ptr, object.via.str.size};
+}
+
+std::optional<uint64_t> PayloadReader::handle(const msgpack::object& object) {
+  if (object.type != msgpack::type::EXT || object.via.ext.type() != kHandleExtension ||
+      object.via.ext.size != sizeof(uint64_t)) {
+    return std::nullopt;
+  }
+  uint64_t value = 0;
+  std::memcpy(&value, object.via.ext.data(), sizeof value);
+  return value;
+}
+
+at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
+  TensorHead head;
+  if (extension.size < sizeof head) refuse("a tensor is cut short");
+  std::memcpy(&head, extension.data(), sizeof head);
+  const size_t rank = head.rank;
+  if (rank > kMaxTensorRank || extension.size != sizeof head + 2 * rank * sizeof(int64_t)) {
+    refuse("a tensor has wrong dimensions");
+  }
+  if (head.storage >= storages_.size()) refuse("a tensor names no storage of its payload");
+  const auto scalarType = static_cast<c10::ScalarType>(head.scalarType);
+  if (head.scalarType >= static_cast<uint8_t>(c10::ScalarType::NumOptions) ||
+      scalarType == c10::ScalarType::Undefined || c10::isQIntType(scalarType)) {
+    refuse("a tensor has an unknown element type");
+  }
+  std::array<int64_t, kMaxTensorRank> sizes;
+  std::array<int64_t, kMaxTensorRank> strides;
+  std::memcpy(sizes.data(), extension.data() + sizeof head, rank * sizeof(int64_t));
+  std::memcpy(strides.data(), extension.data() + sizeof head + rank * sizeof(int64_t),
+              rank * sizeof(int64_t));
+  // The last element must lie in the storage; every product and sum is checked for overflow.
+  bool empty = false;
+  bool fits = head.storageOffset >= 0;
+  int64_t last = head.storageOffset;
+  int64_t elements = 1;
+  for (size_t i = 0; i < rank && fits; ++i) {
+    int64_t extent = 0;
+    fits = sizes[i] >= 0 && strides[i] >= 0 &&
+           !__builtin_mul_overflow(elements, std::max<int64_t>(sizes[i], 1), &elements);
+    if (!fits) break;
+    if (sizes[i] == 0) {
+      empty = true;
+    } else {
+      fits = !__builtin_mul_overflow(sizes[i] - 1, strides[i], &extent) &&
+             !__builtin_add_overflow(last, extent, &last);
+    }
+  }
+  const auto itemBytes = static_cast<int64_t>(c10::elementSize(scalarType));
+  int64_t end = 0;
+  fits = fits && !__builtin_add_overflow(last, 1, &last) &&
+         !__builtin_mul_overflow(last, itemBytes, &end);
+  // The storage itself is asked, because the record of an echo has no length.
+  if (!fits || (!empty && static_cast<uint64_t>(end) > storages_[head.storage].nbytes())) {
+    refuse("a tensor reaches beyond its storage");
+  }
+  auto impl = c10::make_intrusive<c10::TensorImpl>(c10::Storage(storages_[head.storage]),
+                                                   c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                   c10::scalarTypeToTypeMeta(scalarType));
+  impl->set_storage_offset(head.storageOffset);
+  impl->set_sizes_and_strides(c10::IntArrayRef(sizes.data(), rank),
+                              c10::IntArrayRef(strides.data(), rank));
+  at::Tensor result(std::move(impl));
+  if ((head.flags & kConjugate) != 0 && result.is_complex()) result._set_conj(true);
+  if ((head.flags & kNegative) != 0 && scalarType != c10::ScalarType::Bool) result._set_neg(true);
+  if ((head.flags & kRequiresGrad) != 0 &&
+      (c10::isFloatingType(scalarType) || c10::isComplexType(scalarType)) &&
+      !result.is_inference()) {
+    result.set_requires_grad(true);
+  }
+  return result;
+}
+
+at::IValue PayloadReader::value(const msgpack::object& object) const { return valueAt(object, 0); }
+
+at::IValue PayloadReader::valueAt(const msgpack::object& object, int depth) const {
+  if (depth > kMaxNesting) refuse("a value is nested too deeply");
+  switch (object.type) {
+    case msgpack::type::NIL:
+      return {};
+    case msgpack::type::BOOLEAN:
+      return object.via.boolean;
+    case msgpack::type::POSITIVE_INTEGER:
+      if (object.via.u64 > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+        refuse("an integer is too large");
+      }
+      return static_cast<int64_t>(object.via.u64);
+    case msgpack::type::NEGATIVE_INTEGER:
+      return object.via.i64;
+    case msgpack::type::FLOAT32:
+    case msgpack::type::FLOAT64:
+      return object.via.f64;
+    case msgpack::type::STR:
+      return std::string(object.via.str.ptr, object.via.str.size);
+    case msgpack::type::EXT:
+      if (object.via.ext.type() == kTensorExtension) return tensor(object.via.ext);
+      if (object.via.ext.type() == kComplexExtension && object.via.ext.size == 16) {
+        std::array<double, 2> parts;
+        std::memcpy(parts.data(), object.via.ext.data(), sizeof parts);
+        return c10::complex<double>(parts[0], parts[1]);
+      }
+      refuse("a value of an unknown extension");
+    case msgpack::type::ARRAY:
+      return tagged(object, depth);
+    default:
+      refuse("a value of an unknown kind");
+  }
+}
+
+at::IValue PayloadReader::tagged(const msgpack::object& object, int depth) const {
+  const uint32_t size = object.via.array.size;
+  switch (static_cast<ValueTag>(unsigned32Of(itemOf(object, 0)))) {
+    case ValueTag::kTuple: {
+      std::vector<c10::IValue> elements;
+      elements.reserve(size - 1);
+      for (uint32_t i = 1; i < size; ++i) {
+        elements.push_back(valueAt(object.via.array.ptr[i], depth + 1));
+      }
+      return c10::ivalue::Tuple::create(std::move(elements));
+    }
+    case ValueTag::kList: {
+      const c10::TypePtr type = readType(itemOf(object, 1));
+      c10::impl::GenericList list(type);
+      list.reserve(size - 2);
+      for (uint32_t i = 2; i < size; ++i) {
+        c10::IValue element = valueAt(object.via.array.ptr[i], depth + 1);
+        checkKind(element, *type);
+        list.push_back(std::move(element));
+      }
+      return list;
+    }
+    case ValueTag::kDict: {
+      const c10::TypePtr keyType = readType(itemOf(object, 1));
+      const c10::TypePtr valueType = readType(itemOf(object, 2));
+      if (!isDictKeyType(*keyType) || size % 2 == 0) refuse("a dict has wrong keys");
+      c10::impl::GenericDict dict(keyType, valueType);
+      dict.reserve((size - 3) / 2);
+      for (uint32_t i = 3; i + 1 < size; i += 2) {
+        c10::IValue key = valueAt(object.via.array.ptr[i], depth + 1);
+        c10::IValue entry = valueAt(object.via.array.ptr[i + 1], depth + 1);
+        checkKind(key, *keyType);
+        checkKind(entry, *valueType);
+        dict.insert_or_assign(std::move(key), std::move(entry));
+      }
+      return dict;
+    }
+    case ValueTag::kDevice: {
+      const msgpack::object& name = itemOf(object, 1);
+      if (name.type != msgpack::type::STR) refuse("a device has no name");
+      try {
+        return c10::Device(std::string(name.via.str.ptr, name.via.str.size));
+      } catch (const c10::Error&) {
+        refuse("a device has an unknown name");
+      }
+    }
+  }
+  refuse("a value of an unknown kind");
+}
+
+}  // namespace isopool::ipc

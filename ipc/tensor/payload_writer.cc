@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/Dict.h>
+#include <ATen/core/ivalue_inl.h>
+#include <ATen/core/jit_type.h>
+
+#include <array>
+#include <cstring>
+
+#include "ipc/tensor/payload_format.h"
+#include "ipc/tensor/payload_types.h"
+#include "ipc/tensor/value_codec.h"
+
+namespace isopool::ipc {
+
+namespace {
+
+void checkTensorCanCross(const at::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) {
+    refuse("a " + tensor.device().str() +
+           " tensor can't cross between processes: call .cpu() on it first");
+  }
+  if (tensor.layout() != c10::kStrided) {
+    refuse("a tensor with layout " + std::string(toString(tensor.key_set())) +
+           " can't cross between processes: call .to_dense() on it first");
+  }
+  if (tensor.is_quantized()) {
+    refuse("a quantised tensor can't cross between processes: call .dequantize() on it first");
+  }
+  if (tensor.is_nested() || !tensor.has_storage()) {
+    refuse(
+        "a tensor without a plain storage (nested, meta, functional) can't cross between "
+        "processes");
+  }
+  if (static_cast<size_t>(tensor.dim()) > kMaxTensorRank) {
+    refuse("a tensor with more than " + std::to_string(kMaxTensorRank) +
+           " dimensions can't cross between processes");
+  }
+}
+
+}  // namespace
+
+void PayloadWriter::clear() {
+  buffer_.clear();
+  storages_.clear();
+  storageUses_.clear();
+  heads_.clear();
+  indexOfStorage_.clear();
+}
+
+void PayloadWriter::addHandle(uint64_t handle) {
+  packer_.pack_ext(sizeof handle, kHandleExtension);
+  packer_.pack_ext_body(reinterpret_cast<const char*>(&handle), sizeof handle);
+}
+
+StorageExtent PayloadWriter::extentOf(const at::Tensor& tensor) {
+  constexpr uint64_t kAlignment = 64;
+  const auto itemBytes = static_cast<uint64_t>(tensor.element_size());
+  const auto first = static_cast<uint64_t>(tensor.storage_offset());
+  const uint64_t storageBytes = tensor.storage().nbytes();
+  if (tensor.numel() == 0) {
+    // It reaches nothing, and nobody has checked where it begins.
+    const uint64_t begin =
+        std::min(first, storageBytes / itemBytes) * itemBytes / kAlignment * kAlignment;
+    return {begin, begin};
+  }
+  uint64_t last = first;
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    last += static_cast<uint64_t>((tensor.size(i) - 1) * tensor.stride(i));
+  }
+  const uint64_t end = (last + 1) * itemBytes;
+  if (end > storageBytes) {
+    refuse("a tensor whose storage was made smaller than it is can't cross between processes");
+  }
+  return {first * itemBytes / kAlignment * kAlignment, end};
+}
+
+void PayloadWriter::noteUse(StorageUse& use, StorageExtent extent) {
+  if (use.tensors == 0) {
+    use.extent = extent;
+  } else {
+    use.extent.begin = std::min(use.extent.begin, extent.begin);
+    use.extent.end = std::max(use.extent.end, extent.end);
+  }
+  ++use.tensors;
+}
+
+void PayloadWriter::addTensor(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    packer_.pack_nil();
+    return;
+  }
+  checkTensorCanCross(tensor);
+  const StorageExtent extent = extentOf(tensor);
+  const c10::Storage& storage = tensor.storage();
+  uint32_t index = 0;
+  // Few storages are the rule: a walk beats a hash.
+  constexpr size_t kWalked = 8;
+  bool found = false;
+  if (storages_.size() <= kWalked) {
+    for (; index < storages_.size() && !found; ++index) {
+      if (storages_[index].unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+        found = true;
+        break;
+      }
+    }
+  } else {
+    if (indexOfStorage_.empty()) {
+      for (uint32_t i = 0; i < storages_.size(); ++i) {
+        indexOfStorage_.emplace(storages_[i].unsafeGetStorageImpl(), i);
+      }
+    }
+    const auto known = indexOfStorage_.find(storage.unsafeGetStorageImpl());
+    found = known != indexOfStorage_.end();
+    index = found ? known->second : static_cast<uint32_t>(storages_.size());
+  }
+  if (!found) {
+    index = static_cast<uint32_t>(storages_.size());
+    if (index >= kMaxStorages) refuse("a call has more than 65536 tensors with own storages");
+    storages_.push_back(storage);
+    storageUses_.emplace_back();
+    if (!indexOfStorage_.empty()) indexOfStorage_.emplace(storage.unsafeGetStorageImpl(), index);
+  }
+  noteUse(storageUses_[index], extent);
+
+  const auto rank = static_cast<uint8_t>(tensor.dim());
+  TensorHead head{};
+  head.storage = index;
+  head.scalarType = static_cast<uint8_t>(tensor.scalar_type());
+  head.flags =
+      static_cast<uint8_t>((tensor.requires_grad() ? kRequiresGrad : 0) |
+                           (tensor.is_conj() ? kConjugate : 0) | (tensor.is_neg() ? kNegative : 0));
+  head.rank = rank;
+  head.storageOffset = tensor.storage_offset();
+  const auto sizes = tensor.sizes();
+  const auto strides = tensor.strides();
+  packer_.pack_ext(sizeof head + 2 * rank * sizeof(int64_t), kTensorExtension);
+  heads_.push_back({buffer_.size(), index, static_cast<uint32_t>(tensor.element_size())});
+  packer_.pack_ext_body(reinterpret_cast<const char*>(&head), sizeof head);
+  packer_.pack_ext_body(reinterpret_cast<const char*>(sizes.data()), rank * sizeof(int64_t));
+  packer_.pack_ext_body(reinterpret_cast<const char*>(strides.data()), rank * sizeof(int64_t));
+}
+
+// msgpack's own packer writes a whole number as an integer, and it would be one on the other side.
+void PayloadWriter::addDouble(double value) {
+  constexpr char kFloat64 = static_cast<char>(0xcb);
+  uint64_t bits = 0;
+  static_assert(sizeof bits == sizeof value);
+  std::memcpy(&bits, &value, sizeof bits);
+  std::array<char, 1 + sizeof bits> bytes{kFloat64};
+  for (size_t i = 0; i < sizeof bits; ++i) {
+    bytes[1 + i] = static_cast<char>(bits >> (56 - 8 * i));
+  }
+  buffer_.write(bytes.data(), bytes.size());
+}
+
+void PayloadWriter::addList(const at::IValue& value) {
+  const c10::List<c10::IValue> list = value.toList();
+  packer_.pack_array(static_cast<uint32_t>(list.size() + 2))
+      .pack(static_cast<uint32_t>(ValueTag::kList));
+  packType(packer_, list.elementType());
+  for (size_t i = 0; i < list.size(); ++i) addValue(list.get(i));
+}
+
+void PayloadWriter::addDict(const at::IValue& value) {
+  const auto dict = value.toGenericDict();
+  packer_.pack_array(static_cast<uint32_t>(2 * dict.size() + 3))
+      .pack(static_cast<uint32_t>(ValueTag::kDict));
+  packType(packer_, dict.keyType());
+  packType(packer_, dict.valueType());
+  for (const auto& entry : dict) {
+    addValue(entry.key());
+    addValue(entry.value());
+  }
+}
+
+void PayloadWriter::addValue(const at::IValue& value) {
+  if (value.isTensor()) {
+    addTensor(value.toTensor());
+  } else if (value.isNone()) {
+    packer_.pack_nil();
+  } else if (value.isBool()) {
+    packer_.pack(value.toBool());
+  } else if (value.isInt()) {
+    packer_.pack(value.toInt());
+  } else if (value.isDouble()) {
+    addDouble(value.toDouble());
+  } else if (value.isString()) {
+    const std::string& text = value.toStringRef();
+    packer_.pack_str(static_cast<uint32_t>(text.size()));
+    packer_.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
+  } else if (value.isComplexDouble()) {
+    const c10::complex<double> number = value.toComplexDouble();
+    const std::array<double, 2> parts{number.real(), number.imag()};
+    packer_.pack_ext(sizeof parts, kComplexExtension);
+    packer_.pack_ext_body(reinterpret_cast<const char*>(parts.data()), sizeof parts);
+  } else if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    packer_.pack_array(static_cast<uint32_t>(elements.size() + 1))
+        .pack(static_cast<uint32_t>(ValueTag::kTuple));
+    for (const auto& element : elements) addValue(element);
+  } else if (value.isList()) {
+    addList(value);
+  } else if (value.isGenericDict()) {
+    addDict(value);
+  } else if (value.isDevice()) {
+    packer_.pack_array(2).pack(static_cast<uint32_t>(ValueTag::kDevice));
+    packer_.pack(value.toDevice().str());
+  } else {
+    refuse("a value of kind " + value.tagKind() +
+           " can't cross between processes: pass tensors, numbers, strings, None, and lists, "
+           "tuples and dicts of them");
+  }
+}
+
+std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> records) {
+  for (const HeadPlace& place : heads_) {
+    const uint64_t rebase = records[place.storage].rebase;
+    if (rebase == 0) continue;
+    TensorHead head;
+    std::memcpy(&head, buffer_.data() + place.offset, sizeof head);
+    head.storageOffset -= static_cast<int64_t>(rebase / place.itemBytes);
+    std::memcpy(buffer_.data() + place.offset, &head, sizeof head);
+  }
+  packer_.pack_array(static_cast<uint32_t>(records.size()));
+  for (const StorageRecord& record : records) {
+    const auto kind = static_cast<uint32_t>(record.kind);
+    switch (record.kind) {
+      case StorageKind::kInline:
+        packer_.pack_array(2).pack(kind);
+        packer_.pack_bin(static_cast<uint32_t>(record.inlineBytes.size()));
+        packer_.pack_bin_body(reinterpret_cast<const char*>(record.inlineBytes.data()),
+                              static_cast<uint32_t>(record.inlineBytes.size()));
+        break;
+      case StorageKind::kLent:
+        packer_.pack_array(6).pack(kind).pack(record.segment).pack(record.offset);
+        packer_.pack(record.bytes).pack(record.lease).pack(record.generation);
+        break;
+      case StorageKind::kHome:
+      case StorageKind::kPackage:
+        packer_.pack_array(4).pack(kind).pack(record.segment).pack(record.offset);
+        packer_.pack(record.bytes);
+        break;
+      case StorageKind::kEcho:
+        packer_.pack_array(2).pack(kind).pack(record.offset);
+        break;
+    }
+  }
+  return {reinterpret_cast<const std::byte*>(buffer_.data()), buffer_.size()};
+}
+}  // namespace isopool::ipc
