@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/channel.h"
 
-#include <c10/core/GradMode.h>
-#include <c10/core/InferenceMode.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -12,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "client/caller_modes.h"
 #include "client/exchange.h"
 #include "client/input_arena.h"
 #include "ipc/channel/life_word.h"
@@ -38,13 +37,6 @@ nanoseconds untilDeadline(const Deadline& deadline) {
   return std::clamp<nanoseconds>(left, nanoseconds(0), kLongestSleep);
 }
 
-uint32_t modeFlags() {
-  uint32_t flags = 0;
-  if (c10::GradMode::is_enabled()) flags |= ipc::kGradEnabled;
-  if (c10::InferenceMode::is_enabled()) flags |= ipc::kInferenceMode;
-  return flags;
-}
-
 }  // namespace
 
 RequestDraft& requestDraft() {
@@ -52,6 +44,7 @@ RequestDraft& requestDraft() {
   draft.writer.clear();
   draft.records.clear();
   draft.exports.clear();
+  draft.flags = 0;
   return draft;
 }
 
@@ -213,7 +206,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
                                     const Deadline& deadline, bool workerMaySpin) {
   ipc::OutgoingCall call;
   call.operation = operation;
-  call.flags = modeFlags();
+  call.flags = callerModes() | draft.flags;
   void* blob = nullptr;
   placePayload(draft.writer.finish(draft.records), call.payload, blob, deadline);
   const auto dropBlob = [&] {

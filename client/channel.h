@@ -48,6 +48,7 @@ struct RequestDraft {
   ipc::PayloadWriter writer;
   std::vector<ipc::StorageRecord> records;
   std::vector<ExportedStorage> exports;
+  uint32_t flags = 0;  ///< ipc::SubmissionFlags beside the caller's modes
 };
 /// This thread's draft, cleared.
 RequestDraft& requestDraft();

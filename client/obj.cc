@@ -30,14 +30,18 @@ Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
   return newObj(body, handle);
 }
 
-}  // namespace
-
-at::IValue Obj::toIValue() const {
-  InterpreterObj& body = bodyOf(baseObj_);
+at::IValue valueOf(InterpreterObj& body, uint32_t flags) {
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(1).pack(body.handle().value);
+  draft.flags = flags;
   return client::step(*body.pool(), *body.channel(), ipc::Operation::kToValue, draft);
 }
+
+}  // namespace
+
+at::IValue Obj::toIValue() const { return valueOf(bodyOf(baseObj_), 0); }
+
+at::IValue Obj::toIValuePermissive() const { return valueOf(bodyOf(baseObj_), ipc::kPermissive); }
 
 Obj Obj::operator()(at::ArrayRef<Obj> args) const {
   InterpreterObj& body = bodyOf(baseObj_);

@@ -31,6 +31,7 @@ at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
     pool.define(channel, object.definition, deadline);
     client::RequestDraft& draft = client::requestDraft();
     fill(draft);
+    if (options.permissive) draft.flags |= ipc::kPermissive;
     const auto began = Clock::now();
     client::Answer answer = channel.exchange(operation, draft, deadline);
     switch (answer.fate()) {

@@ -13,6 +13,7 @@
 #include "worker/call_failures.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
+#include "worker/permissive_values.h"
 #include "worker/python_errors.h"
 #include "worker/python_values.h"
 
@@ -169,7 +170,8 @@ void CallRunner::answerValue(Channel& channel, const at::IValue& value) {
 void CallRunner::answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep) {
   writer_.clear();
   writer_.packer().pack_array(2);
-  writer_.addValue(fromPython(result.get()));
+  writer_.addValue((received_.flags & ipc::kPermissive) != 0 ? fromPythonPermissive(result.get())
+                                                             : fromPython(result.get()));
   result.reset();
   finishValue(channel, keep);
 }

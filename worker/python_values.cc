@@ -2,10 +2,7 @@
 #include "worker/python_values.h"
 
 #include <ATen/core/jit_type.h>
-#include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
-#include <torch/csrc/Layout.h>
-#include <torch/csrc/QScheme.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
@@ -14,28 +11,13 @@
 #include <vector>
 
 #include "ipc/tensor/value_codec.h"
+#include "worker/simple_values.h"
 
 namespace isopool::worker {
 
 namespace {
 
-constexpr int kMaxNesting = 64;
 constexpr size_t kMaxShownCharacters = 2000;
-
-// Why the type of a value can't be told; the caller adds of which.
-class NotInferable {
- public:
-  explicit NotInferable(std::string reason) : reason_(std::move(reason)) {}
-  const std::string& reason() const { return reason_; }
-
- private:
-  std::string reason_;
-};
-
-struct TypedValue {
-  at::IValue value;
-  c10::TypePtr type;
-};
 
 TypedValue infer(PyObject* object, int depth);
 
@@ -54,37 +36,6 @@ std::string textOf(PyObject* object) {
 
 [[noreturn]] void refuse(PyObject* object, const std::string& reason) {
   throw ipc::ValueError("Tracer cannot infer type of " + textOf(object) + "\n:" + reason);
-}
-
-at::Tensor detached(PyObject* object) {
-  const at::Tensor& tensor = THPVariable_Unpack(object);
-  return tensor.requires_grad() ? tensor.detach() : tensor;
-}
-
-std::string utf8Of(PyObject* object) {
-  Py_ssize_t size = 0;
-  const char* bytes = PyUnicode_AsUTF8AndSize(object, &size);
-  if (bytes == nullptr) {
-    PyErr_Clear();
-    throw NotInferable("the string has characters (lone surrogates) that UTF-8 can't express");
-  }
-  return {bytes, static_cast<size_t>(size)};
-}
-
-int64_t integerOf(PyObject* object) {
-  const long long value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    throw NotInferable("the integer does not fit into 64 bits");
-  }
-  return value;
-}
-
-c10::TypePtr unified(const c10::TypePtr& known, const c10::TypePtr& next) {
-  if (!known) return next;
-  if (known.get() == next.get()) return known;
-  const auto both = c10::unifyTypes(known, next);
-  return both ? *both : nullptr;
 }
 
 std::string disagreement(const char* container, const c10::TypePtr& one,
@@ -196,38 +147,9 @@ std::string reasonForOther(PyObject* object) {
          (name ? textOf(name.get()) : std::string(Py_TYPE(object)->tp_name)) + ".";
 }
 
-// The order of the questions is the tracer's.
 TypedValue infer(PyObject* object, int depth) {
   if (depth > kMaxNesting) throw NotInferable("the value is nested too deeply");
-  if (THPVariable_Check(object)) return {detached(object), c10::TensorType::get()};
-  if (object == Py_None) return {at::IValue(), c10::NoneType::get()};
-  if (PyBool_Check(object)) return {object == Py_True, c10::BoolType::get()};
-  if (PyLong_Check(object)) return {integerOf(object), c10::IntType::get()};
-  if (PyFloat_Check(object)) return {PyFloat_AS_DOUBLE(object), c10::FloatType::get()};
-  if (PyComplex_CheckExact(object)) {
-    const Py_complex number = PyComplex_AsCComplex(object);
-    return {c10::complex<double>(number.real, number.imag), c10::ComplexType::get()};
-  }
-  if (PyBytes_Check(object)) {
-    return {std::string(PyBytes_AS_STRING(object), static_cast<size_t>(PyBytes_GET_SIZE(object))),
-            c10::StringType::get()};
-  }
-  if (PyUnicode_Check(object)) return {utf8Of(object), c10::StringType::get()};
-  if (THPDevice_Check(object)) {
-    return {reinterpret_cast<THPDevice*>(object)->device, c10::DeviceObjType::get()};
-  }
-  if (THPDtype_Check(object)) {
-    return {static_cast<int64_t>(reinterpret_cast<THPDtype*>(object)->scalar_type),
-            c10::IntType::get()};
-  }
-  if (THPLayout_Check(object)) {
-    return {static_cast<int64_t>(reinterpret_cast<THPLayout*>(object)->layout),
-            c10::IntType::get()};
-  }
-  if (THPQScheme_Check(object)) {
-    return {static_cast<int64_t>(reinterpret_cast<THPQScheme*>(object)->qscheme),
-            c10::IntType::get()};
-  }
+  if (auto simple = simpleValue(object)) return std::move(*simple);
   if (PyTuple_Check(object)) return inferTuple(object, depth);
   if (PyDict_Check(object)) return inferDict(object, depth);
   if (PyList_Check(object)) return inferList(object, depth);

@@ -14,6 +14,8 @@ struct CallOptions {
   std::optional<std::chrono::nanoseconds> deadline;
   /// The call may run twice: if its worker dies after it started, it runs again elsewhere.
   bool idempotent = false;
+  /// The result is converted as Obj::toIValuePermissive() does it.
+  bool permissive = false;
 };
 
 }  // namespace isopool

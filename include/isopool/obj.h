@@ -24,8 +24,14 @@ class Obj {
   explicit Obj(std::shared_ptr<InterpreterObj> baseObj) : baseObj_(std::move(baseObj)) {}
 
   /// The object as a C++ value: None, numbers, strings, tensors, and lists, tuples and dicts of them
-  /// as TorchScript's type inference accepts them.
+  /// as TorchScript's type inference accepts them. Refuses the rest with Error, in the tracer's words.
   at::IValue toIValue() const;
+  /// The same, and also what TorchScript has no one type for: empty containers, lists and dicts of
+  /// mixed values (as List[Any] and Dict[K, Any]), the outputs of Hugging Face models, numpy arrays
+  /// and scalars, dataclasses and enums, sets, and bytes as a tensor of dtype uint8. docs/values.md has
+  /// the table. What it refuses is named by its path, as in `result["past"][3]`. May run Python code of
+  /// the object's classes.
+  at::IValue toIValuePermissive() const;
 
   /// Calls the object. Arguments that are Objs must live in the same worker.
   Obj operator()(at::ArrayRef<Obj> args) const;

@@ -29,9 +29,13 @@ enum class Operation : uint32_t {
 };
 
 enum SubmissionFlag : uint32_t {
-  kNoReply = 1u << 0,        ///< nobody waits: no completion is published
-  kGradEnabled = 1u << 1,    ///< the caller's grad mode
-  kInferenceMode = 1u << 2,  ///< the caller's inference mode
+  kNoReply = 1u << 0,           ///< nobody waits: no completion is published
+  kGradEnabled = 1u << 1,       ///< the caller's grad mode
+  kInferenceMode = 1u << 2,     ///< the caller's inference mode
+  kPermissive = 1u << 3,        ///< the answer's value is converted permissively
+  kAutocast = 1u << 4,          ///< the caller's autocast on the CPU
+  kAutocastHalf = 1u << 5,      ///< to float16; else to bfloat16
+  kAutocastUncached = 1u << 8,  ///< without the cache of weights
 };
 
 enum class CompletionStatus : uint32_t {

@@ -227,6 +227,7 @@ at::IValue PayloadReader::tagged(const msgpack::object& object, int depth) const
         c10::IValue key = valueAt(object.via.array.ptr[i], depth + 1);
         c10::IValue entry = valueAt(object.via.array.ptr[i + 1], depth + 1);
         checkKind(key, *keyType);
+        if (!isDictKey(key)) refuse("a dict has wrong keys");
         checkKind(entry, *valueType);
         dict.insert_or_assign(std::move(key), std::move(entry));
       }

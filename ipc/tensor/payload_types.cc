@@ -51,6 +51,7 @@ TypeCode simpleTypeCode(c10::TypeKind kind) {
     case c10::TypeKind::NumberType:
       return TypeCode::kNumber;
     default:
+      // Only an empty container can have another type: no value of it crosses.
       return TypeCode::kAny;
   }
 }
@@ -77,8 +78,10 @@ c10::TypePtr readTypeAt(const msgpack::object& object, int depth) {
         return c10::DeviceObjType::get();
       case TypeCode::kNumber:
         return c10::NumberType::get();
-      default:
+      case TypeCode::kAny:
         return c10::AnyType::get();
+      default:
+        refuse("a payload names an unknown type");
     }
   }
   const auto code = static_cast<TypeCode>(unsigned32Of(itemOf(object, 0)));
@@ -87,9 +90,11 @@ c10::TypePtr readTypeAt(const msgpack::object& object, int depth) {
       return c10::ListType::create(readTypeAt(itemOf(object, 1), depth + 1));
     case TypeCode::kOptional:
       return c10::OptionalType::create(readTypeAt(itemOf(object, 1), depth + 1));
-    case TypeCode::kDict:
-      return c10::DictType::create(readTypeAt(itemOf(object, 1), depth + 1),
-                                   readTypeAt(itemOf(object, 2), depth + 1));
+    case TypeCode::kDict: {
+      c10::TypePtr keyType = readTypeAt(itemOf(object, 1), depth + 1);
+      if (!isDictKeyType(*keyType)) refuse("a dict has wrong keys");
+      return c10::DictType::create(std::move(keyType), readTypeAt(itemOf(object, 2), depth + 1));
+    }
     case TypeCode::kTuple: {
       std::vector<c10::TypePtr> elements;
       for (uint32_t i = 1; i < object.via.array.size; ++i) {
@@ -184,6 +189,7 @@ void checkKind(c10::IValue& value, const c10::Type& type) {
 
 bool isDictKeyType(const c10::Type& type) {
   switch (type.kind()) {
+    case c10::TypeKind::AnyType:
     case c10::TypeKind::IntType:
     case c10::TypeKind::StringType:
     case c10::TypeKind::FloatType:
@@ -195,6 +201,11 @@ bool isDictKeyType(const c10::Type& type) {
     default:
       return false;
   }
+}
+
+bool isDictKey(const c10::IValue& value) {
+  return value.isInt() || value.isString() || value.isDouble() || value.isComplexDouble() ||
+         value.isBool() || value.isTensor() || value.isDevice();
 }
 
 }  // namespace isopool::ipc

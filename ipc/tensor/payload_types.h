@@ -21,4 +21,7 @@ void checkKind(c10::IValue& value, const c10::Type& type);
 
 bool isDictKeyType(const c10::Type& type);
 
+/// What a dict whose keys may be anything can have as a key.
+bool isDictKey(const c10::IValue& value);
+
 }  // namespace isopool::ipc

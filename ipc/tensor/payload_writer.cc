@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <sstream>
 
 #include "ipc/tensor/payload_format.h"
 #include "ipc/tensor/payload_types.h"
@@ -14,27 +15,64 @@ namespace isopool::ipc {
 
 namespace {
 
+std::string nameOf(c10::Layout layout) {
+  std::ostringstream text;
+  text << layout;
+  return text.str();
+}
+
 void checkTensorCanCross(const at::Tensor& tensor) {
   if (!tensor.device().is_cpu()) {
+    if (tensor.is_meta()) {
+      refuse(
+          "a meta tensor has no data and can't cross between processes: pass its sizes, or make "
+          "one with data by torch.empty_like(x, device='cpu') first");
+    }
     refuse("a " + tensor.device().str() +
            " tensor can't cross between processes: call .cpu() on it first");
   }
+  if (tensor.is_nested()) {
+    refuse(
+        "a nested tensor can't cross between processes: call .unbind() on it first, or "
+        ".to_padded_tensor()");
+  }
   if (tensor.layout() != c10::kStrided) {
-    refuse("a tensor with layout " + std::string(toString(tensor.key_set())) +
+    refuse("a tensor with layout " + nameOf(tensor.layout()) +
            " can't cross between processes: call .to_dense() on it first");
   }
   if (tensor.is_quantized()) {
     refuse("a quantised tensor can't cross between processes: call .dequantize() on it first");
   }
-  if (tensor.is_nested() || !tensor.has_storage()) {
+  if (tensor._is_zerotensor()) {
     refuse(
-        "a tensor without a plain storage (nested, meta, functional) can't cross between "
-        "processes");
+        "a tensor of zeros without data (autograd's) can't cross between processes: call .clone() "
+        "on it first");
+  }
+  if (!tensor.has_storage() || (tensor.numel() > 0 && tensor.storage().data() == nullptr)) {
+    refuse(
+        "a tensor without data of its own (a fake or functional one, or a class that wraps other "
+        "tensors) can't cross between processes: make a plain tensor of it first");
   }
   if (static_cast<size_t>(tensor.dim()) > kMaxTensorRank) {
     refuse("a tensor with more than " + std::to_string(kMaxTensorRank) +
-           " dimensions can't cross between processes");
+           " dimensions can't cross between processes: call .reshape() on it first");
   }
+}
+
+// What to do instead of passing a value of a kind that can't cross.
+std::string wayOutOf(const at::IValue& value) {
+  if (value.isFuture() || value.isRRef() || value.isAwait())
+    return "wait for it and pass its value";
+  if (value.isStorage()) return "pass a tensor that lies in it";
+  if (value.isGenerator()) return "pass a seed, and make the generator over there";
+  if (value.isStream()) return "make the stream where it is used";
+  if (value.isEnum()) return "pass its value";
+  if (value.isSymInt() || value.isSymFloat() || value.isSymBool()) {
+    return "pass a number: a symbolic one has its value only while a model is traced";
+  }
+  if (value.isUnsigned()) return "pass a number below 2^63, or a tensor of dtype uint64";
+  if (value.isObject()) return "pass its attributes, or load its TorchScript module over there";
+  return "pass tensors, numbers, strings, None, and lists, tuples and dicts of them";
 }
 
 }  // namespace
@@ -153,27 +191,33 @@ void PayloadWriter::addDouble(double value) {
   buffer_.write(bytes.data(), bytes.size());
 }
 
-void PayloadWriter::addList(const at::IValue& value) {
+void PayloadWriter::addList(const at::IValue& value, int depth) {
   const c10::List<c10::IValue> list = value.toList();
   packer_.pack_array(static_cast<uint32_t>(list.size() + 2))
       .pack(static_cast<uint32_t>(ValueTag::kList));
   packType(packer_, list.elementType());
-  for (size_t i = 0; i < list.size(); ++i) addValue(list.get(i));
+  for (size_t i = 0; i < list.size(); ++i) addValueAt(list.get(i), depth + 1);
 }
 
-void PayloadWriter::addDict(const at::IValue& value) {
+void PayloadWriter::addDict(const at::IValue& value, int depth) {
   const auto dict = value.toGenericDict();
   packer_.pack_array(static_cast<uint32_t>(2 * dict.size() + 3))
       .pack(static_cast<uint32_t>(ValueTag::kDict));
   packType(packer_, dict.keyType());
   packType(packer_, dict.valueType());
   for (const auto& entry : dict) {
-    addValue(entry.key());
-    addValue(entry.value());
+    addValueAt(entry.key(), depth + 1);
+    addValueAt(entry.value(), depth + 1);
   }
 }
 
-void PayloadWriter::addValue(const at::IValue& value) {
+void PayloadWriter::addValue(const at::IValue& value) { addValueAt(value, 0); }
+
+void PayloadWriter::addValueAt(const at::IValue& value, int depth) {
+  // A list of anything may hold itself.
+  if (depth > kMaxNesting) {
+    refuse("a value that is nested more than 64 deep, or holds itself, can't cross");
+  }
   if (value.isTensor()) {
     addTensor(value.toTensor());
   } else if (value.isNone()) {
@@ -197,18 +241,17 @@ void PayloadWriter::addValue(const at::IValue& value) {
     const auto& elements = value.toTupleRef().elements();
     packer_.pack_array(static_cast<uint32_t>(elements.size() + 1))
         .pack(static_cast<uint32_t>(ValueTag::kTuple));
-    for (const auto& element : elements) addValue(element);
+    for (const auto& element : elements) addValueAt(element, depth + 1);
   } else if (value.isList()) {
-    addList(value);
+    addList(value, depth);
   } else if (value.isGenericDict()) {
-    addDict(value);
+    addDict(value, depth);
   } else if (value.isDevice()) {
     packer_.pack_array(2).pack(static_cast<uint32_t>(ValueTag::kDevice));
     packer_.pack(value.toDevice().str());
   } else {
     refuse("a value of kind " + value.tagKind() +
-           " can't cross between processes: pass tensors, numbers, strings, None, and lists, "
-           "tuples and dicts of them");
+           " can't cross between processes: " + wayOutOf(value));
   }
 }
 

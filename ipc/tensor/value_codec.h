@@ -22,7 +22,8 @@
 ///   body     nil, booleans, integers, floats, strings: themselves
 ///            extension kTensorExtension: TensorHead, then sizes, then strides (all int64)
 ///            extension kComplexExtension: two doubles
-///            array [tag, ...]: tag of ValueTag
+///            array [tag, ...]: tag of ValueTag. Lists and dicts carry the types of what they hold,
+///            "anything" among them; nesting ends at 64
 ///   storage  array [kind, ...] of StorageKind
 namespace isopool::ipc {
 
@@ -94,8 +95,9 @@ class PayloadWriter {
  private:
   void addTensor(const at::Tensor& tensor);
   void addDouble(double value);
-  void addList(const at::IValue& value);
-  void addDict(const at::IValue& value);
+  void addValueAt(const at::IValue& value, int depth);
+  void addList(const at::IValue& value, int depth);
+  void addDict(const at::IValue& value, int depth);
 
   msgpack::sbuffer buffer_;
   Packer packer_{buffer_};

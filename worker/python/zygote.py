@@ -42,6 +42,7 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         "isopool_worker.packages",
         "isopool_worker.modules",
         "isopool_worker.startup",
+        "isopool_worker.values",
     ):
         importlib.import_module(name)
     try:
@@ -50,6 +51,8 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         pass
     for name in preload:
         importlib.import_module(name)
+    # Programs for torch::deploy find it there.
+    sys.modules["__main__"].torch = torch  # type: ignore[attr-defined]
     # Of torch.package about itself, at every first package of a worker.
     warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning, "torch.package")
 

@@ -186,6 +186,43 @@ TEST(ValueCodec, ContainersComeBackWithTheirTypes) {
   EXPECT_TRUE(list.get(1).isNone());
 }
 
+TEST(ValueCodec, ContainersOfAnythingKeepWhatTheyHold) {
+  c10::impl::GenericList list(c10::AnyType::get());
+  EXPECT_TRUE(crossed(list).toList().empty());
+  list.push_back(1);
+  list.push_back("two");
+  list.push_back(c10::List<int64_t>({3}));
+  list.push_back(IValue());
+  const IValue there = crossed(list);
+  EXPECT_EQ(there, IValue(list));
+  EXPECT_EQ(there.toList().elementType()->kind(), c10::TypeKind::AnyType);
+  EXPECT_TRUE(there.toList().get(2).isIntList());
+
+  c10::impl::GenericDict dict(c10::AnyType::get(), c10::AnyType::get());
+  EXPECT_TRUE(crossed(dict).toGenericDict().empty());
+  dict.insert("list", list);
+  dict.insert(7, at::ones({2}));
+  dict.insert(c10::Device("cpu"), true);
+  const auto dictThere = crossed(dict).toGenericDict();
+  ASSERT_EQ(dictThere.size(), 3u);
+  EXPECT_EQ(dictThere.at("list"), IValue(list));
+  EXPECT_TRUE(at::equal(dictThere.at(7).toTensor(), at::ones({2})));
+  EXPECT_EQ(dictThere.keyType()->kind(), c10::TypeKind::AnyType);
+}
+
+TEST(ValueCodec, WhatHoldsItselfIsRefused) {
+  c10::impl::GenericList list(c10::AnyType::get());
+  list.push_back(list);
+  EXPECT_NE(refusalOf([&] { Crossing crossing({list}); }).find("64 deep"), std::string::npos);
+  list.clear();
+  IValue deep;
+  for (int i = 0; i < 64; ++i) deep = c10::ivalue::Tuple::create({deep});
+  EXPECT_EQ(crossed(deep), deep) << "that deep is fine";
+  EXPECT_NE(
+      refusalOf([&] { Crossing crossing({c10::ivalue::Tuple::create({deep})}); }).find("64 deep"),
+      std::string::npos);
+}
+
 TEST(ValueCodec, AnUndefinedTensorStaysOne) {
   EXPECT_TRUE(crossed(at::Tensor()).isNone()) << "as Python has it";
   const IValue list = crossed(c10::List<at::Tensor>({at::Tensor(), at::ones({1})}));
@@ -242,6 +279,7 @@ TEST(ValueCodec, WhatCannotCrossIsNamedWithAWayOut) {
   expectNamed(refused(at::ones({2}).to_sparse()), ".to_dense()");
   expectNamed(refused(at::quantize_per_tensor(at::ones({2}), 0.1, 0, at::kQInt8)), ".dequantize()");
   expectNamed(refused(at::empty({2}, at::TensorOptions(at::kMeta))), "meta");
+  expectNamed(refused(at::_efficientzerotensor({2}, at::kFloat)), ".clone()");
   // In a container too.
   expectNamed(refused(c10::ivalue::Tuple::create({IValue(at::ones({2}).to_sparse())})),
               ".to_dense()");
@@ -631,7 +669,16 @@ TEST(HostilePayload, WithAValueThatIsNoneIsRefused) {
       },
       [](auto& packer) { packer.pack_array(2).pack(2).pack(5); },  // a dict without a type
       [](auto& packer) { packer.pack_array(4).pack(2).pack(5).pack(2).pack("key"); },
-      [](auto& packer) { packer.pack_array(5).pack(2).pack(0).pack(2).pack(1).pack(2); },
+      [](auto& packer) { packer.pack_array(5).pack(2).pack(7).pack(2).pack_nil().pack(2); },
+      // a key that is a list, though the dict's keys may be anything
+      [](auto& packer) {
+        packer.pack_array(5).pack(2).pack(0).pack(0).pack_array(2).pack(1).pack(0).pack(2);
+      },
+      [](auto& packer) { packer.pack_array(2).pack(1).pack(19); },  // a list of an unknown type
+      // a list of dicts whose keys are lists
+      [](auto& packer) {
+        packer.pack_array(2).pack(1).pack_array(3).pack(22).pack_array(2).pack(20).pack(2).pack(2);
+      },
       [](auto& packer) { packer.pack_array(5).pack(2).pack(2).pack(2).pack("1").pack(2); },
       [](auto& packer) { packer.pack_array(5).pack(2).pack(8).pack(2).pack(1).pack(2); },
       [](auto& packer) { packer.pack_array(1).pack(3); },
@@ -689,7 +736,10 @@ TEST(HostilePayload, SpoiltAtRandomIsReadOrRefused) {
   auto random = tests::seededRandom();
   c10::Dict<std::string, at::Tensor> dict;
   dict.insert("a", at::ones({4}));
-  const Crossing whole({at::arange(24).view({2, 3, 4}).transpose(0, 2), dict,
+  c10::impl::GenericList anything(c10::AnyType::get());
+  anything.push_back(at::ones({2}));
+  anything.push_back("word");
+  const Crossing whole({at::arange(24).view({2, 3, 4}).transpose(0, 2), dict, anything,
                         c10::List<int64_t>({1, 2, 3}), c10::Device("cpu"), "text",
                         c10::ivalue::Tuple::create({IValue(1), IValue(2.5), IValue()}),
                         c10::complex<double>(1, 2), at::ones({3}, at::kComplexFloat).conj()});
