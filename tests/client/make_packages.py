@@ -9,6 +9,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "worker"))
 
 import subject
 import torch
+import user_code_model
+import values_model
 from torch.package import PackageExporter
 
 folder = Path(sys.argv[1])
@@ -27,6 +29,16 @@ def subject_package(exporter: PackageExporter) -> None:
     exporter.intern(["probe", "subject"])
     exporter.save_pickle("model", "model.pkl", subject.Subject())
     exporter.save_pickle("model", "refusing.pkl", subject.Refusing())
+
+
+def values_package(exporter: PackageExporter) -> None:
+    exporter.intern("values_model")
+    exporter.save_pickle("model", "model.pkl", values_model.Values())
+
+
+def user_code_package(exporter: PackageExporter) -> None:
+    exporter.intern("user_code_model")
+    exporter.save_pickle("model", "model.pkl", user_code_model.UserCode())
 
 
 def answering(answer: int):  # type: ignore[no-untyped-def]
@@ -58,6 +70,8 @@ def rewritten(source: Path, name: str, record: str, text: str) -> None:
 
 
 made = export("subject.pt", subject_package)
+export("values.pt", values_package)
+export("user_code.pt", user_code_package)
 export("one.pt", answering(1))
 export("two.pt", answering(2))
 export("extern.pt", with_extern)

@@ -112,6 +112,20 @@ int sayInTheModel(const char* package) {
   return serve();
 }
 
+// What Python prints comes out when it is printed, between the program's own lines.
+int printInTurn(const char* package) {
+  begin(package);
+  isopool::InterpreterSession session = pool->manager.acquireOne();
+  const isopool::Obj print = session.global("builtins", "print");
+  print({"first", "from Python"});
+  say("second from the program");
+  print.callKwargs({"third from "}, {{"end", ""}});
+  say("Python and the program");
+  session.global("sys", "stdout").attr("write")({"fourth from Python\n"});
+  say("fifth from the program");
+  return serve();
+}
+
 // A thread reaps whatever child there is, as some servers have it.
 int reaping(const char* package) {
   std::atomic<bool> stop{false};
@@ -222,6 +236,7 @@ int main(int argc, char** argv) {
       {"static_manager", [&] { return staticManager(package); }},
       {"result_outlives_main", [&] { return resultOutlivesMain(package); }},
       {"say", [&] { return sayInTheModel(package); }},
+      {"print_in_turn", [&] { return printInTurn(package); }},
       {"reaping", [&] { return reaping(package); }},
       {"children", [&] { return children(package); }},
       {"threads", [&] { return threads(package); }},

@@ -93,6 +93,17 @@ TEST(Program, GetsWhatItsModelsPrintOnItsStandardOutput) {
   expectSays("say", "printed by the model");
 }
 
+TEST(Program, GetsWhatPythonPrintsInTheOrderOfTheCalls) {
+  Program program({PROGRAM, "print_in_turn", packagePath()});
+  for (const char* line :
+       {"first from Python", "second from the program", "third from Python and the program",
+        "fourth from Python", "fifth from the program"}) {
+    EXPECT_EQ(program.readLine(), line);
+  }
+  program.closeInput();
+  EXPECT_EQ(program.waitForEnd(), 0);
+}
+
 TEST(Program, ThatReapsEveryChildHasAPoolLikeAnyOther) { expectSays("reaping", "ready"); }
 
 TEST(Program, HasNoChildProcessFromUs) { expectSays("children", "no child"); }

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The calling thread's autocast reaches the model. Grad and inference mode: see call_test.cc.
+#include <ATen/autocast_mode.h>
+
+#include <future>
+
+#include "tests/client/values.h"
+
+namespace isopool::tests {
+namespace {
+
+/// Autocast on the CPU of this thread as long as it lives.
+class Autocast {
+ public:
+  explicit Autocast(at::ScalarType type, bool cache = true)
+      : enabled_(at::autocast::is_autocast_enabled(at::kCPU)),
+        type_(at::autocast::get_autocast_dtype(at::kCPU)),
+        cache_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::set_autocast_dtype(at::kCPU, type);
+    at::autocast::set_autocast_cache_enabled(cache);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+  ~Autocast() {
+    at::autocast::set_autocast_enabled(at::kCPU, enabled_);
+    at::autocast::set_autocast_dtype(at::kCPU, type_);
+    at::autocast::set_autocast_cache_enabled(cache_);
+  }
+
+ private:
+  bool enabled_;
+  at::ScalarType type_;
+  bool cache_;
+};
+
+constexpr const char* kOff = "(False, \"torch.bfloat16\", True, \"torch.float32\")";
+
+std::string modesThere() { return shown(valuesSubject().ask("autocast")); }
+
+TEST(CallerModes, AutocastReachesTheModelAndEndsWithTheCall) {
+  EXPECT_EQ(modesThere(), kOff);
+  {
+    const Autocast autocast(at::kBFloat16);
+    EXPECT_EQ(modesThere(), "(True, \"torch.bfloat16\", True, \"torch.bfloat16\")");
+    {
+      const Autocast inner(at::kHalf, /*cache=*/false);
+      EXPECT_EQ(modesThere(), "(True, \"torch.float16\", False, \"torch.float16\")");
+    }
+    EXPECT_EQ(modesThere(), "(True, \"torch.bfloat16\", True, \"torch.bfloat16\")");
+  }
+  EXPECT_EQ(modesThere(), kOff);
+}
+
+TEST(CallerModes, AutocastIsThatOfTheCallingThread) {
+  const Autocast autocast(at::kHalf);
+  EXPECT_EQ(std::async(std::launch::async, modesThere).get(), kOff);
+}
+
+TEST(CallerModes, AutocastReachesStepsOfSessionsToo) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  EXPECT_EQ(shown(session.self({"autocast"}).toIValue()), kOff);
+  {
+    const Autocast autocast(at::kBFloat16);
+    EXPECT_EQ(shown(session.self({"autocast"}).toIValue()),
+              "(True, \"torch.bfloat16\", True, \"torch.bfloat16\")");
+  }
+  EXPECT_EQ(shown(session.self({"autocast"}).toIValue()), kOff);
+}
+
+TEST(CallerModes, TheTypeOfAutocastThatIsOffIsTheModelsDefault) {
+  at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
+  EXPECT_EQ(modesThere(), "(False, \"torch.float16\", True, \"torch.float32\")");
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  EXPECT_EQ(modesThere(), kOff);
+}
+
+TEST(CallerModes, ATypeThatAutocastDoesNotKnowTurnsItOff) {
+  const Autocast autocast(at::kDouble);
+  EXPECT_EQ(modesThere(), kOff);
+}
+
+TEST(CallerModes, TheModelsOwnContextsNestInTheCallers) {
+  const Autocast autocast(at::kBFloat16);
+  EXPECT_EQ(shown(valuesSubject().ask("nested_autocast")),
+            "(\"torch.float32\", \"torch.float16\", \"torch.bfloat16\")");
+}
+
+TEST(CallerModes, WhatAModelLeavesOnIsOffInTheNextCall) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  session.self({"leave_autocast_on"});
+  EXPECT_EQ(shown(session.self({"autocast"}).toIValue()), kOff);
+}
+
+TEST(CallerModes, AFailedCallLeavesNoneBehind) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  {
+    const Autocast autocast(at::kHalf);
+    EXPECT_THROW(session.self({"no_such_method"}), RemoteError);
+  }
+  EXPECT_EQ(shown(session.self({"autocast"}).toIValue()), kOff);
+}
+
+TEST(CallerModes, WeightsThatAutocastHadCastAreCastAnewInTheNextCall) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  const Autocast autocast(at::kBFloat16);
+  const at::Tensor x = at::ones({4, 4});
+  const auto product = [&] {
+    std::vector<at::IValue> arguments = {"weight_product", x};
+    return session.self(at::ArrayRef<at::IValue>(arguments)).toIValue().toTensor();
+  };
+  EXPECT_EQ(product()[0][0].item<float>(), 4);
+  session.self({"set_weight", 2});
+  EXPECT_EQ(product()[0][0].item<float>(), 8);
+}
+
+}  // namespace
+}  // namespace isopool::tests
