@@ -55,6 +55,12 @@ class UserCode(torch.nn.Module):
         counters = importlib.import_module("torch._dynamo.utils").counters["inductor"]
         return counters["fxgraph_cache_miss"], counters["fxgraph_cache_hit"]
 
+    def compile_in_processes(self):
+        """Has inductor start its pool of processes; what one of them computes, and their parent."""
+        compiler = importlib.import_module("torch._inductor.async_compile")
+        pool = compiler.AsyncCompile.process_pool()
+        return pool.submit(abs, -3).result(timeout=100), pool.process.pid
+
     def cache_folder(self):
         return importlib.import_module("torch._inductor.runtime.cache_dir_utils").cache_dir()
 
@@ -137,9 +143,9 @@ class UserCode(torch.nn.Module):
         )
         return done.stdout.strip(), done.returncode
 
-    def start_sleeper(self):
+    def start_sleeper(self, own_session):
         """A child that would outlive us by far."""
-        return subprocess.Popen(["sleep", "1000"]).pid
+        return subprocess.Popen(["sleep", "1000"], start_new_session=own_session).pid
 
     def start_sleeping_thread(self):
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()

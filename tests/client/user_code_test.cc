@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <fstream>
-#include <memory>
+#include <cerrno>
+#include <cstdio>
 
 #include "tests/client/values.h"
 
@@ -126,15 +126,19 @@ TEST(Compiler, OfTorchWorksInEachWorkerAndTheSecondFindsWhatTheFirstMade) {
   EXPECT_EQ(graphs[1], "(0, 2)");
 }
 
-TEST(Compiler, LeavesNoProcessBehindItsWorker) {
-  OwnPool pool(1, {"TORCHINDUCTOR_CACHE_DIR=" + (testFolder() / "inductor-killed").string()});
+TEST(Compiler, HasProcessesThatEndWithTheirWorker) {
+  OwnPool pool(1, {"TORCHINDUCTOR_COMPILE_THREADS=2"});
   const Subject subject(
       pool.manager().loadPackage(packagePath("user_code.pt")).loadPickle("model", "model.pkl"));
   const size_t before = pool.tree().all().size();
-  subject.ask("compiled", {at::rand({4, 8})});
+  const at::IValue answer = subject.ask("compile_in_processes");
+  EXPECT_EQ(answer.toTupleRef().elements()[0].toInt(), 3);
+  const auto process = static_cast<pid_t>(answer.toTupleRef().elements()[1].toInt());
+  EXPECT_EQ(::kill(process, 0), 0);
+  EXPECT_GT(pool.tree().all().size(), before);
   ASSERT_EQ(::kill(pool.processOf(0), SIGKILL), 0);
   EXPECT_GT(subject.number("pid"), 0);
-  EXPECT_TRUE(waitUntil([&] { return pool.tree().all().size() <= before; }))
+  EXPECT_TRUE(waitUntil([&] { return isGone(process) && pool.tree().all().size() <= before; }))
       << pool.tree().all().size() << " processes, before " << before;
 }
 
@@ -172,11 +176,14 @@ TEST_F(UserCode, HasPoolsOfProcessesOfEveryKind) {
 }
 
 TEST_F(UserCode, LeavesNothingOfItsProcessesAndThreadsBehindItsWorker) {
-  const auto sleeper = static_cast<pid_t>(askOn(0, {"start_sleeper"}).toInt());
-  const auto worker = static_cast<pid_t>(askOn(0, {"start_sleeping_thread"}).toInt());
-  EXPECT_FALSE(isGone(sleeper));
+  std::vector<pid_t> processes;
+  for (const bool ownSession : {false, true}) {
+    processes.push_back(static_cast<pid_t>(askOn(0, {"start_sleeper", ownSession}).toInt()));
+  }
+  processes.push_back(static_cast<pid_t>(askOn(0, {"start_sleeping_thread"}).toInt()));
+  for (const pid_t process : processes) EXPECT_FALSE(isGone(process));
   EXPECT_EQ(lossOf({"exit_now", 3}).exitCode(), 3);
-  EXPECT_TRUE(waitUntil([&] { return isGone(worker) && isGone(sleeper); }));
+  for (const pid_t process : processes) EXPECT_TRUE(waitUntil([&] { return isGone(process); }));
 }
 
 // ---- ways to end -----------------------------------------------------------------------------
