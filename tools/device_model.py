@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model on one device that is called with CPU tensors: what deploy_benchmark measures for cuda."""
+"""A model on a device that is called with CPU tensors: what deploy_benchmark runs for cuda."""
 
 import contextlib
 from typing import Any

@@ -19,8 +19,8 @@ if platform.python_version_tuple()[:2] != tuple(_build.PYTHON_VERSION.split(".")
 _torch_version = torch.__version__.split("+")[0]
 if _torch_version != _build.TORCH_VERSION:
     raise ImportError(
-        f"isopool was built with torch {_build.TORCH_VERSION}, but this Python has {_torch_version} "
-        f"(in {pathlib.Path(torch.__file__).parent}): install torch=={_build.TORCH_VERSION}, or "
+        f"isopool was built with torch {_build.TORCH_VERSION}, but this Python has "
+        f"{_torch_version} (in {pathlib.Path(torch.__file__).parent}): install torch=={_build.TORCH_VERSION}, or "
         "build isopool with this one"
     )
 # Workers are to have this program's modules.

@@ -3,7 +3,7 @@
 
 
 class Error(RuntimeError):
-    """The base of the family. Raised itself for misuse: a closed session, a manager that is gone."""
+    """The base of the family. Raised itself for misuse: a closed session, a pool that is gone."""
 
     def __init__(self, text: str, **facts: object) -> None:
         super().__init__(text)

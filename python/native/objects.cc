@@ -22,7 +22,7 @@ auto unlocked(const Step& step) {
   return step();
 }
 
-/// The last owner may be the garbage collector: workers are waited for without the GIL all the same.
+/// The last owner may be the garbage collector: workers are waited for without the GIL even so.
 template <typename T, typename... Arguments>
 std::shared_ptr<T> makeShared(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* object) {

@@ -9,8 +9,8 @@
 
 #include "isopool/isopool.h"
 
-// What Python holds. Each member lets go of the GIL while it waits for a worker, so that Python's other
-// threads go on, and takes and gives Python objects with the GIL held. Any thread.
+// What Python holds. Each member lets go of the GIL while it waits for a worker, so that Python's
+// other threads go on, and takes and gives Python objects with the GIL held. Any thread.
 namespace isopool::python {
 
 /// A session until it is closed.

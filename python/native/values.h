@@ -10,8 +10,8 @@
 
 namespace isopool::python {
 
-/// A Python object as a value for a call: its type inferred as TorchScript's tracer does, its tensors
-/// detached. Throws Error if it has none.
+/// A Python object as a value for a call: its type inferred as TorchScript's tracer does, its
+/// tensors detached. Throws Error if it has none.
 at::IValue toValue(pybind11::handle object);
 
 /// What a call gave, as a Python object.

@@ -40,6 +40,7 @@ SPELLINGS = {
     "isopool/": "include/",
     "multipy/": "include/compat/",
     "torch/deploy.h": "include/compat/",
+    "torch/csrc/deploy/": "include/compat/",
     **{folder + "/": "" for folder in ALLOWED if not folder.startswith("include/")},
 }
 

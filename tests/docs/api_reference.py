@@ -40,7 +40,7 @@ def main() -> int:
         shutil.copytree(ROOT / "include", copy / "include")
         wrong = copy / "include" / "isopool" / "package.h"
         text = wrong.read_text()
-        wrong.write_text(text.replace("class Package {", "/// See @ref noSuchThing.\nclass Package {"))
+        wrong.write_text(text.replace("class Package {", "/// @ref noSuchThing\nclass Package {"))
         assert wrong.read_text() != text
         result = made(copy / "scripts" / "docs", folder / "more pages")
         assert result.returncode != 0, "a wrong comment was let through"

@@ -10,13 +10,16 @@ CMAKE = os.environ["ISOPOOL_CMAKE"]
 
 def run(*command: str | pathlib.Path) -> str:
     # The programs must find supervisor and worker by themselves.
-    environment = {name: value for name, value in os.environ.items() if name != "ISOPOOL_SUPERVISOR"}
+    environment = {**os.environ}
+    environment.pop("ISOPOOL_SUPERVISOR", None)
     finished = subprocess.run(
         command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     )
-    assert finished.returncode == 0, f"{command} ended with {finished.returncode}:\n{finished.stdout}"
+    code = finished.returncode
+    assert code == 0, f"{command} ended with {code}:\n{finished.stdout}"
     return finished.stdout
 
 
 def needed_libraries(program: pathlib.Path) -> str:
-    return "\n".join(line for line in run("readelf", "-d", program).splitlines() if "NEEDED" in line)
+    lines = run("readelf", "-d", program).splitlines()
+    return "\n".join(line for line in lines if "NEEDED" in line)

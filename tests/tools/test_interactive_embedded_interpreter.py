@@ -1,4 +1,4 @@
-"""interactive_embedded_interpreter runs scripts as Python does, and its prompt survives its worker."""
+"""interactive_embedded_interpreter runs scripts as Python does; its prompt survives its worker."""
 
 import os
 import pathlib

@@ -9,35 +9,60 @@
 /// condition, the function, the place, and the message if one is given.
 namespace isopool::compat {
 
-template <typename... Message>
-[[noreturn]] void throwCheckFailed(const char* kind, const char* condition, const char* function,
-                                   const char* file, int line, const char* advice,
-                                   const Message&... message) {
-  std::ostringstream text;
-  text << kind << ": (" << condition << "), function " << function << ", file " << file << ", line "
-       << line << "." << advice << "\n";
-  (static_cast<void>(text << message), ...);
-  if (sizeof...(Message) > 0) text << "\n";
-  throw std::runtime_error(text.str());
-}
+/// A condition that did not hold, and where.
+class CheckFailure {
+ public:
+  CheckFailure(const char* condition, const char* function, const char* file, int line)
+      : condition_(condition), function_(function), file_(file), line_(line) {}
+
+  /// Throws it in words. `message` is what the program says to it, if anything.
+  template <typename... Message>
+  [[noreturn]] void raise(const char* kind, const char* advice, const Message&... message) const {
+    std::ostringstream text;
+    text << kind << ": (" << condition_ << "), function " << function_ << ", file " << file_
+         << ", line " << line_ << "." << advice << "\n";
+    (static_cast<void>(text << message << "\n"), ...);
+    throw std::runtime_error(text.str());
+  }
+
+ private:
+  const char* condition_;
+  const char* function_;
+  const char* file_;
+  int line_;
+};
 
 }  // namespace isopool::compat
 
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): the names are multipy's.
-#define MULTIPY_CHECK(condition, ...)                                                         \
-  do {                                                                                        \
-    if (!(condition)) {                                                                       \
-      ::isopool::compat::throwCheckFailed("Check failed", #condition, __FUNCTION__, __FILE__, \
-                                          __LINE__, "" __VA_OPT__(, ) __VA_ARGS__);           \
-    }                                                                                         \
-  } while (false)
 
-#define MULTIPY_INTERNAL_ASSERT(condition, ...)                                      \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      ::isopool::compat::throwCheckFailed(                                           \
-          "Internal Assertion failed", #condition, __FUNCTION__, __FILE__, __LINE__, \
-          " Please report bug to isopool." __VA_OPT__(, ) __VA_ARGS__);              \
-    }                                                                                \
+/// MULTIPY_CHECK(condition) and MULTIPY_CHECK(condition, message): for what a caller may get wrong.
+#define MULTIPY_CHECK(...)                                                                   \
+  ISOPOOL_COMPAT_CHOOSE(__VA_ARGS__, MULTIPY_CHECK_WITH_MESSAGE, MULTIPY_CHECK_NO_MESSAGE, ) \
+  (__VA_ARGS__)
+#define MULTIPY_CHECK_WITH_MESSAGE(condition, message) \
+  ISOPOOL_COMPAT_CHECK(condition, #condition, "Check failed", "", message)
+#define MULTIPY_CHECK_NO_MESSAGE(condition) \
+  ISOPOOL_COMPAT_CHECK(condition, #condition, "Check failed", "")
+
+/// The same for what only a bug of the program itself makes false.
+#define MULTIPY_INTERNAL_ASSERT(...)                                       \
+  ISOPOOL_COMPAT_CHOOSE(__VA_ARGS__, MULTIPY_INTERNAL_ASSERT_WITH_MESSAGE, \
+                        MULTIPY_INTERNAL_ASSERT_NO_MESSAGE, )              \
+  (__VA_ARGS__)
+#define MULTIPY_INTERNAL_ASSERT_WITH_MESSAGE(condition, message)                                  \
+  ISOPOOL_COMPAT_CHECK(condition, #condition, "Internal Assertion failed", ISOPOOL_COMPAT_ADVICE, \
+                       message)
+#define MULTIPY_INTERNAL_ASSERT_NO_MESSAGE(condition) \
+  ISOPOOL_COMPAT_CHECK(condition, #condition, "Internal Assertion failed", ISOPOOL_COMPAT_ADVICE)
+
+#define ISOPOOL_COMPAT_ADVICE " Please report bug to isopool."
+// The third argument: the first macro if there are two before it, the second if there is one.
+#define ISOPOOL_COMPAT_CHOOSE(first, second, chosen, ...) chosen
+#define ISOPOOL_COMPAT_CHECK(condition, text, ...)                                                \
+  do {                                                                                            \
+    if (!(condition)) {                                                                           \
+      ::isopool::compat::CheckFailure(text, __FUNCTION__, __FILE__, __LINE__).raise(__VA_ARGS__); \
+    }                                                                                             \
   } while (false)
 // NOLINTEND(cppcoreguidelines-macro-usage)

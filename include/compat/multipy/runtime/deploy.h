@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// multipy/runtime/deploy.h as programs written for torch::deploy and multipy know it, over isopool.
+/// What programs written for torch::deploy and multipy know by this name, over isopool.
+/// Includes what such programs use without including it themselves.
 #include <c10/util/irange.h>
+#include <torch/csrc/jit/serialization/import.h>
+#include <torch/imethod.h>
 #include <unistd.h>
 
 #include <cassert>
@@ -28,7 +31,3 @@ using isopool::Obj;
 using isopool::Package;
 using isopool::ReplicatedObj;
 }  // namespace torch::deploy
-
-namespace multipy {
-namespace runtime = torch::deploy;
-}

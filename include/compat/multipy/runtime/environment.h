@@ -7,3 +7,8 @@ namespace torch::deploy {
 using isopool::Environment;
 using isopool::Interpreter;
 }  // namespace torch::deploy
+
+namespace multipy {
+/// The second name of everything here: multipy's documents use this one, its sources the first.
+namespace runtime = torch::deploy;
+}  // namespace multipy

@@ -7,7 +7,3 @@
 namespace torch::deploy {
 using isopool::PathEnvironment;
 }  // namespace torch::deploy
-
-namespace multipy {
-namespace runtime = torch::deploy;
-}

@@ -6,3 +6,8 @@
 namespace torch::deploy {
 using isopool::Obj;
 }  // namespace torch::deploy
+
+namespace multipy {
+/// The second name of everything here: multipy's documents use this one, its sources the first.
+namespace runtime = torch::deploy;
+}  // namespace multipy
