@@ -27,8 +27,8 @@ def commands(build: pathlib.Path, pattern: str) -> dict[str, list[str]]:
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = str((pathlib.Path(entry["directory"]) / entry["file"]).resolve())
-        inside = file.removeprefix(str(ROOT.resolve()) + "/").startswith(FOLDERS)
-        if not (inside or file.startswith(headers)) or pattern not in file:
+        inside = file.removeprefix(str(ROOT.resolve()) + "/")
+        if not (inside.startswith(FOLDERS) or file.startswith(headers)) or pattern not in inside:
             continue
         words = shlex.split(entry["command"])
         # A compiler launcher may come first.
