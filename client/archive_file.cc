@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -76,13 +77,17 @@ struct ArchiveFile::Registry {
   std::mutex mutex;
   std::map<Digest, std::weak_ptr<ArchiveFile>> byDigest;
   std::map<uint32_t, std::weak_ptr<ArchiveFile>> byId;
-  uint32_t nextId = 1;
 
   static Registry& instance() {
     static auto* registry = new Registry;
     return *registry;
   }
 };
+
+ipc::PackageId ArchiveFile::newId() {
+  static std::atomic<uint32_t> next{1};
+  return ipc::PackageId(next.fetch_add(1, std::memory_order_relaxed));
+}
 
 std::shared_ptr<ArchiveFile> ArchiveFile::find(ipc::PackageId id) {
   Registry& registry = Registry::instance();
@@ -143,7 +148,7 @@ std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& co
       return same;
     }
   }
-  file->id_ = ipc::PackageId(registry.nextId++);
+  file->id_ = newId();
   entry = file;
   registry.byId[file->id_.value] = file;
   return file;

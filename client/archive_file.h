@@ -30,6 +30,8 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   static std::shared_ptr<ArchiveFile> copyOf(const std::string& name, const void* data,
                                              size_t bytes);
 
+  /// A number that no other file or moved object of this process has.
+  static ipc::PackageId newId();
   /// The file with this number, if it is still open somewhere.
   static std::shared_ptr<ArchiveFile> find(ipc::PackageId id);
 

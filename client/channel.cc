@@ -51,12 +51,13 @@ RequestDraft& requestDraft() {
 // ---- Life ------------------------------------------------------------------------------------
 
 Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pidfd,
-                 ipc::Fd lastWords, bool lifeWordWorks)
+                 ipc::Fd lastWords, bool lifeWordWorks, uint64_t connection)
     : memory_(std::move(memory)),
       processId_(processId),
       pidfd_(std::move(pidfd)),
       lastWords_(std::move(lastWords)),
       lifeWordWorks_(lifeWordWorks),
+      connection_(connection),
       loans_(memory_->end().peer().inputReturns),
       name_("worker (pid " + std::to_string(processId) + ")") {
   for (auto& exchange : exchanges_) exchange = std::make_unique<Exchange>();

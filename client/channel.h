@@ -104,7 +104,7 @@ class Answer {
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pidfd, ipc::Fd lastWords,
-          bool lifeWordWorks);
+          bool lifeWordWorks, uint64_t connection);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
@@ -192,6 +192,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const ipc::Fd pidfd_;
   const ipc::Fd lastWords_;
   const bool lifeWordWorks_;
+  const uint64_t connection_;  // that introduced the worker
   ipc::LeaseTable loans_;
   std::function<void()> deathSeen_;
 

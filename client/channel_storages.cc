@@ -8,6 +8,7 @@
 #include "client/copy_counter.h"
 #include "client/exchange.h"
 #include "client/input_arena.h"
+#include "client/moved_object.h"
 
 namespace isopool::client {
 
@@ -124,6 +125,16 @@ ipc::StorageRecord Channel::exportStorage(const c10::Storage& storage, ipc::Stor
                                           ExportedStorage& exported, const Deadline& deadline) {
   if (InputArena::instance().ownsBlock(storage.data())) {
     if (auto record = lend(storage, exported)) return *record;
+  }
+  if (const MovedSlice* slice = movedSliceOf(storage);
+      slice != nullptr && slice->object->knownTo(connection_)) {
+    exported.storage = storage;
+    ipc::StorageRecord record;
+    record.kind = ipc::StorageKind::kPackage;
+    record.segment = slice->object->id().value;
+    record.offset = slice->offset;
+    record.bytes = storage.nbytes();
+    return record;
   }
   auto reason = ipc::CopyReason::kInputOutsideSharedMemory;
   if (const LentBlock* block = lentBlockOf(storage)) {
@@ -249,8 +260,13 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         break;
       }
       case ipc::StorageKind::kPackage: {
-        const auto file = ArchiveFile::find(ipc::PackageId(record.segment));
-        c10::Storage slice = file ? file->slice(record.offset, record.bytes) : c10::Storage();
+        const ipc::PackageId id(record.segment);
+        c10::Storage slice;
+        if (const auto file = ArchiveFile::find(id)) {
+          slice = file->slice(record.offset, record.bytes);
+        } else if (const auto moved = MovedObject::find(id)) {
+          slice = moved->storageAt(record.offset, record.bytes);
+        }
         if (!slice) throw ipc::ValueError("a result names stored bytes that are not there");
         storages.push_back(std::move(slice));
         break;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/interpreter.h"
 
+#include "client/movable.h"
 #include "client/worker_steps.h"
+#include "isopool/replicated_obj.h"
 
 namespace isopool {
 
@@ -43,6 +45,14 @@ Obj InterpreterSession::fromIValue(at::IValue ivalue) {
   client::step(*session.pool, *session.channel, ipc::Operation::kFromValue, draft);
   return Obj(std::make_shared<InterpreterObj>(session, handle));
 }
+
+ReplicatedObj InterpreterSession::createMovable(Obj obj) {
+  const SessionImpl& session = bodyOf(impl_);
+  if (!obj.baseObj_) throw Error("a default-constructed Obj refers to no object");
+  return ReplicatedObj(client::moveObject(session, *obj.baseObj_));
+}
+
+Obj InterpreterSession::fromMovable(const ReplicatedObj& obj) { return obj.toObj(this); }
 
 bool InterpreterSession::isOwner(const Obj& obj) const {
   return obj.baseObj_ && obj.baseObj_->owner() == bodyOf(impl_).number;

@@ -132,6 +132,12 @@ void InterpreterManager::debugLimitInterpreters(size_t N) {
   impl_->pool->limitSlots(N);
 }
 
+ReplicatedObj InterpreterManager::createMovable(Obj obj, InterpreterSession* I) {
+  if (I == nullptr || !I->impl_) throw Error("createMovable() needs a session");
+  if (I->impl_->pool != impl_->pool) throw Error("the session belongs to another manager");
+  return I->createMovable(std::move(obj));
+}
+
 uint64_t InterpreterManager::workersReplaced() const { return impl_->pool->workersReplaced(); }
 
 uint64_t InterpreterManager::callsRerun() const { return impl_->pool->callsRerun(); }

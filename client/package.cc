@@ -42,4 +42,10 @@ InterpreterSession Package::acquireSession() {
   return session;
 }
 
+ReplicatedObj Package::createMovable(Obj obj, InterpreterSession* I) {
+  if (I == nullptr || !I->impl_) throw Error("createMovable() needs a session");
+  if (I->impl_->pool != impl_->pool) throw Error("the session belongs to another manager");
+  return I->createMovable(std::move(obj));
+}
+
 }  // namespace isopool

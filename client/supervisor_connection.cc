@@ -63,6 +63,11 @@ std::string environmentKey(const std::vector<std::string>& pythonPaths,
   return key;
 }
 
+uint64_t nextNumber() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
 bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
   pollfd watched{pidfd.get(), POLLIN, 0};
   return pidfd.valid() && ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
@@ -99,7 +104,8 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
 
 SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
                                            SupervisorProcess process)
-    : generation_(client::forkGeneration()),
+    : number_(nextNumber()),
+      generation_(client::forkGeneration()),
       pythonPaths_(std::move(pythonPaths)),
       lifeline_(std::move(process.lifeline)),
       socket_(std::move(process.control)),
@@ -252,7 +258,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       ipc::SegmentId(1),
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
   auto channel = std::make_shared<Channel>(std::move(memory), message.processId, std::move(pidfd),
-                                           std::move(lastWords), welcome_.lifeWordWorks);
+                                           std::move(lastWords), welcome_.lifeWordWorks, number_);
   channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
     writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
   });

@@ -76,6 +76,9 @@ class SupervisorConnection final : public SegmentAudience {
   void addDefinition(const ObjectDefinition& definition);
   void removeDefinition(uint64_t object);
 
+  /// No other connection of this process has it.
+  uint64_t number() const { return number_; }
+  const std::shared_ptr<ControlWriter>& writer() const { return writer_; }
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Not empty once the supervisor is gone: why nothing works any more.
   std::string lostReason() const;
@@ -98,6 +101,7 @@ class SupervisorConnection final : public SegmentAudience {
   std::shared_ptr<Channel> channelOf(uint64_t epoch);
   std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
 
+  const uint64_t number_;
   const uint32_t generation_;
   const std::vector<std::string> pythonPaths_;
   ipc::Fd lifeline_;

@@ -175,16 +175,18 @@ void Client::declareInputSegment(ipc::Frame& frame) {
 
 void Client::loadPackage(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::LoadPackage>(frame);
-  Package package{onlyDescriptor(frame), message.bytes, message.name};
-  if (!ipc::memoryObjectHas(package.object, package.bytes, ipc::Seal::kReadOnly)) {
+  Package package{onlyDescriptor(frame), message.bytes, message.name, message.shared};
+  const auto seal = package.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
+  if (!ipc::memoryObjectHas(package.object, package.bytes, seal)) {
     throw ProtocolError("a package is not of its size or not sealed");
   }
   const auto [loaded, isNew] = packages_.try_emplace(message.package, std::move(package));
   if (!isNew) throw ProtocolError("a package was loaded twice");
   for (const auto& [epoch, worker] : workers_) {
     if (!worker->listening()) continue;
-    worker->send(ipc::MapPackage{id_.value, message.package, message.bytes, message.name},
-                 {loaded->second.object.get()});
+    worker->send(
+        ipc::MapPackage{id_.value, message.package, message.bytes, message.name, message.shared},
+        {loaded->second.object.get()});
   }
 }
 
@@ -209,8 +211,9 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
   worker->attach(id_.value);
   // After the channel that they belong to: a worker knows a client by its channel.
   for (const auto& [number, package] : packages_) {
-    worker->send(ipc::MapPackage{id_.value, number, package.bytes, package.name},
-                 {package.object.get()});
+    worker->send(
+        ipc::MapPackage{id_.value, number, package.bytes, package.name, package.shared},
+        {package.object.get()});
   }
   for (const auto& [number, segment] : inputSegments_) {
     worker->send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});

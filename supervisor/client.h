@@ -48,6 +48,7 @@ class Client : private RosterEffects {
     ipc::Fd object;
     uint64_t bytes = 0;
     std::string name;
+    bool shared = false;
   };
   struct InputSegment {
     ipc::Fd object;

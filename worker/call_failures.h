@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <msgpack.hpp>
 #include <string>
 
 #include "worker/refusal.h"
@@ -19,6 +20,11 @@ Reference orRaised(Reference reference) {
 
 [[noreturn]] inline void badRequest(const std::string& text) {
   throw Refusal(ipc::RefusalKind::kBadRequest, text);
+}
+
+inline const msgpack::object& arrayOf(const msgpack::object& object) {
+  if (object.type != msgpack::type::ARRAY) badRequest("a call lacks an array");
+  return object;
 }
 
 }  // namespace isopool::worker

@@ -272,12 +272,15 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::MapPackage>(frame);
   Channel* channel = find(message.client);
   if (channel == nullptr) return;
-  if (!hasObject(frame, 0, message.bytes, ipc::Seal::kReadOnly, "a package")) {
+  const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
+  if (!hasObject(frame, 0, message.bytes, seal, "a package")) {
     channel->detached = true;
     return;
   }
+  const auto sharing = message.shared ? Package::Sharing::kShared : Package::Sharing::kCopyOnWrite;
   channel->packages.add(std::make_unique<Package>(ipc::PackageId(message.package), message.name,
-                                                  std::move(frame.descriptors[0]), message.bytes));
+                                                  std::move(frame.descriptors[0]), message.bytes,
+                                                  sharing));
 }
 
 void CallLoop::addOutputSegment(ipc::Frame& frame) {

@@ -15,15 +15,6 @@
 
 namespace isopool::worker {
 
-namespace {
-
-const msgpack::object& arrayOf(const msgpack::object& object) {
-  if (object.type != msgpack::type::ARRAY) badRequest("a call has no array of arguments");
-  return object;
-}
-
-}  // namespace
-
 /// The arguments of one call as Python wants them: positional ones, then those by name. Owns them.
 class CallRunner::Arguments {
  public:
@@ -122,6 +113,12 @@ void CallRunner::perform(Channel& channel) {
       return callHandle(channel);
     case ipc::Operation::kToValue:
       return answerResult(channel, PyRef::share(handle(channel, 0)), OutputBlocks::Keep::kUnlent);
+    case ipc::Operation::kPickle:
+      return pickle(channel);
+    case ipc::Operation::kFillMovable:
+      return fillMovable(channel);
+    case ipc::Operation::kDefineMovable:
+      return defineMovable(channel);
     case ipc::Operation::kReleaseHandles:
       for (size_t i = 0; i < reader_->elements(); ++i) {
         channel.handles.forget(ipc::HandleId(reader_->integer(i)));
@@ -240,7 +237,10 @@ PyObject* CallRunner::handle(const Channel& channel, size_t index) const {
 }
 
 Package& CallRunner::package(Channel& channel, size_t index) {
-  const ipc::PackageId id(static_cast<uint32_t>(reader_->integer(index)));
+  return packageOf(channel, ipc::PackageId(static_cast<uint32_t>(reader_->integer(index))));
+}
+
+Package& CallRunner::packageOf(Channel& channel, ipc::PackageId id) {
   if (!awaitSupervisor([&] { return channel.packages.find(id) != nullptr; })) {
     badRequest("package " + std::to_string(id.value) + " was not sent within 5 seconds");
   }

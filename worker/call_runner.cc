@@ -39,6 +39,7 @@ bool isPreparation(ipc::Operation operation) {
     case ipc::Operation::kExtendPath:
     case ipc::Operation::kFindModules:
     case ipc::Operation::kDefineObject:
+    case ipc::Operation::kDefineMovable:
       return true;
     default:
       return false;

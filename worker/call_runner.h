@@ -49,10 +49,14 @@ class CallRunner {
   void global(Channel& channel);
   void attribute(Channel& channel);
   void callHandle(Channel& channel);
+  void pickle(Channel& channel);
+  void fillMovable(Channel& channel);
+  void defineMovable(Channel& channel);
 
   PyObject* object(const Channel& channel, size_t index) const;
   PyObject* handle(const Channel& channel, size_t index) const;
   Package& package(Channel& channel, size_t index);
+  Package& packageOf(Channel& channel, ipc::PackageId id);
   PyRef argument(const Channel& channel, const msgpack::object& object) const;
   PyRef text(size_t index) const;
   PyRef call(Channel& channel, PyObject* callable, size_t argumentsIndex);

@@ -2,11 +2,13 @@
 #include "worker/isopool_module.h"
 
 #include <array>
+#include <cstring>
 
 #include "ipc/crash_point.h"
 #include "worker/embedded_modules.h"
 #include "worker/forked_child.h"
 #include "worker/last_words.h"
+#include "worker/moved_storages.h"
 #include "worker/package_store.h"
 #include "worker/python_values.h"
 
@@ -14,7 +16,9 @@ namespace isopool::worker {
 
 namespace {
 
-constexpr const char* kPackageCapsule = "isopool.package";
+// The two kinds of package mappings in Python's hands, by their capsules' names.
+constexpr const char* kCopyOnWriteCapsule = "isopool.package";
+constexpr const char* kSharedCapsule = "isopool.moved";
 using MappingOwner = std::shared_ptr<const ipc::Mapping>;
 
 ipc::Epoch workerEpoch;
@@ -91,6 +95,51 @@ PyObject* armCrashPointFromPython(PyObject*, PyObject* arguments) {
   return PyBool_FromLong(ipc::armCrashPoint(*point, nth) ? 1 : 0);
 }
 
+// Null with an error set if it is no package's capsule.
+const MappingOwner* mappingOf(PyObject* capsule) {
+  const bool shared = PyCapsule_IsValid(capsule, kSharedCapsule) != 0;
+  return static_cast<MappingOwner*>(
+      PyCapsule_GetPointer(capsule, shared ? kSharedCapsule : kCopyOnWriteCapsule));
+}
+
+bool within(const ipc::Mapping& mapping, uint64_t offset, uint64_t bytes) {
+  return offset <= mapping.bytes() && bytes <= mapping.bytes() - offset;
+}
+
+// The mapping of a moved object's memory with room for `bytes`, else null with an error set.
+const MappingOwner* writableMapping(PyObject* capsule, uint64_t offset, uint64_t bytes) {
+  const auto* mapping = static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kSharedCapsule));
+  if (mapping == nullptr || within(**mapping, offset, bytes)) return mapping;
+  PyErr_SetString(PyExc_ValueError, "what is moved reaches beyond its memory");
+  return nullptr;
+}
+
+PyObject* writePackage(PyObject*, PyObject* arguments) {
+  PyObject* capsule = nullptr;
+  unsigned long long offset = 0;
+  PyObject* bytes = nullptr;
+  if (PyArg_ParseTuple(arguments, "OKS", &capsule, &offset, &bytes) == 0) return nullptr;
+  const auto count = static_cast<size_t>(PyBytes_GET_SIZE(bytes));
+  const MappingOwner* mapping = writableMapping(capsule, offset, count);
+  if (mapping == nullptr) return nullptr;
+  std::memcpy((*mapping)->data() + offset, PyBytes_AS_STRING(bytes), count);
+  Py_RETURN_NONE;
+}
+
+PyObject* moveStorageFromPython(PyObject*, PyObject* arguments) {
+  PyObject* object = nullptr;
+  PyObject* capsule = nullptr;
+  unsigned long long offset = 0;
+  int adopt = 0;
+  if (PyArg_ParseTuple(arguments, "OOKp", &object, &capsule, &offset, &adopt) == 0) return nullptr;
+  const c10::Storage storage = storageOf(object);
+  if (!storage) return nullptr;
+  const MappingOwner* mapping = writableMapping(capsule, offset, storage.nbytes());
+  if (mapping == nullptr) return nullptr;
+  moveStorage(storage, *mapping, offset, adopt != 0);
+  Py_RETURN_NONE;
+}
+
 PyObject* packageTensor(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;
   unsigned long long offset = 0;
@@ -99,13 +148,13 @@ PyObject* packageTensor(PyObject*, PyObject* arguments) {
   if (PyArg_ParseTuple(arguments, "OKLO", &capsule, &offset, &elements, &dtype) == 0) {
     return nullptr;
   }
-  const auto* mapping = static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kPackageCapsule));
+  const MappingOwner* mapping = mappingOf(capsule);
   if (mapping == nullptr) return nullptr;
   const size_t itemBytes = elementBytes(dtype);
   uint64_t bytes = 0;
   if (itemBytes == 0 || elements <= 0 ||
       __builtin_mul_overflow(static_cast<uint64_t>(elements), itemBytes, &bytes) ||
-      offset > (*mapping)->bytes() || bytes > (*mapping)->bytes() - offset) {
+      !within(**mapping, offset, bytes)) {
     return PyErr_Format(PyExc_ValueError, "a stored tensor reaches beyond its package");
   }
   return tensorOver(packageStorage(*mapping, offset, bytes), dtype, elements).release();
@@ -116,21 +165,19 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;
   unsigned long long offset = 0;
   if (PyArg_ParseTuple(arguments, "OK", &capsule, &offset) == 0) return nullptr;
-  const auto* mapping = static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kPackageCapsule));
+  const MappingOwner* mapping = mappingOf(capsule);
   if (mapping == nullptr) return nullptr;
   constexpr size_t kHeaderBytes = 30;
-  if (offset > (*mapping)->bytes() || (*mapping)->bytes() - offset < kHeaderBytes) {
+  if (!within(**mapping, offset, kHeaderBytes)) {
     return PyErr_Format(PyExc_ValueError, "a record lies beyond its package");
   }
   return PyBytes_FromStringAndSize(reinterpret_cast<const char*>((*mapping)->data() + offset),
                                    kHeaderBytes);
 }
 
-void releaseCapsule(PyObject* capsule) {
-  delete static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kPackageCapsule));
-}
+void releaseCapsule(PyObject* capsule) { delete mappingOf(capsule); }
 
-std::array<PyMethodDef, 8> methods = {{
+std::array<PyMethodDef, 10> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
     {"say_last_words", &sayLastWordsFromPython, METH_O, "Keeps bytes for this worker's obituary."},
     {"epoch", &epoch, METH_NOARGS, "The number of this worker's life; no other life has it."},
@@ -142,6 +189,12 @@ std::array<PyMethodDef, 8> methods = {{
      "package_tensor(package, offset, numel, dtype): a tensor over a package's private mapping."},
     {"package_header", &packageHeader, METH_VARARGS,
      "package_header(package, offset): 30 bytes, the local header of a record."},
+    {"write_package", &writePackage, METH_VARARGS,
+     "write_package(memory, offset, bytes): into the memory of a moved object."},
+    {"move_storage", &moveStorageFromPython, METH_VARARGS,
+     "move_storage(storage, memory, offset, adopt): copies an UntypedStorage there; if adopt, it "
+     "lies "
+     "there from now on."},
     {nullptr, nullptr, 0, nullptr},
 }};
 
@@ -164,9 +217,10 @@ void setIsopoolModuleWorker(ipc::Epoch epochOfWorker, const CopyCounts& copies) 
   workerCopies = &copies;
 }
 
-PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping) {
+PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping, bool shared) {
   auto owner = std::make_unique<MappingOwner>(std::move(mapping));
-  PyRef capsule = PyRef::steal(PyCapsule_New(owner.get(), kPackageCapsule, &releaseCapsule));
+  PyRef capsule = PyRef::steal(
+      PyCapsule_New(owner.get(), shared ? kSharedCapsule : kCopyOnWriteCapsule, &releaseCapsule));
   if (capsule) [[maybe_unused]]
     auto* taken = owner.release();
   return capsule;

@@ -17,7 +17,8 @@ PyObject* createIsopoolModule();
 /// From now on the module speaks for this worker. `copies` must live as long as the process.
 void setIsopoolModuleWorker(ipc::Epoch epoch, const CopyCounts& copies);
 
-/// A package's mapping as Python hands it back to package_tensor(); null with an error set.
-PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping);
+/// A package's mapping as Python hands it back to package_tensor(), and if it is `shared` to
+/// write_package() and move_storage(); null with an error set.
+PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping, bool shared);
 
 }  // namespace isopool::worker

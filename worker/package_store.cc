@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/package_store.h"
 
+#include <c10/core/CPUAllocator.h>
+
 #include <algorithm>
 
 #include "worker/interpreter.h"
@@ -23,14 +25,21 @@ c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
       c10::DataPtr(data, owner.release(), &releaseMapping, c10::Device(c10::DeviceType::CPU)),
-      /*allocator=*/nullptr, /*resizable=*/false));
+      // Resized it moves to memory of its own, as what torch.load gives does.
+      c10::GetCPUAllocator(), /*resizable=*/true));
 }
 
-Package::Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes)
+Package::Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes, Sharing sharing)
     : id_(id),
       name_(std::move(name)),
       object_(std::move(object)),
-      mapping_(std::make_shared<const ipc::Mapping>(ipc::mapPrivate(object_, bytes))) {}
+      mapping_(std::make_shared<const ipc::Mapping>(
+          sharing == Sharing::kShared
+              ? ipc::mapShared(object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)
+              : ipc::mapPrivate(object_, bytes))),
+      sharing_(sharing) {}
+
+PyRef Package::capsule() const { return makePackageCapsule(mapping_, shared()); }
 
 PyObject* Package::importer() {
   if (importer_) return importer_.get();
@@ -38,10 +47,10 @@ PyObject* Package::importer() {
   if (!open) return nullptr;
   const std::string path = "/proc/self/fd/" + std::to_string(object_.get());
   const PyRef pathText = PyRef::steal(PyUnicode_FromString(path.c_str()));
-  const PyRef capsule = makePackageCapsule(mapping_);
-  if (!pathText || !capsule) return nullptr;
+  const PyRef mapping = capsule();
+  if (!pathText || !mapping) return nullptr;
   importer_ = PyRef::steal(
-      PyObject_CallFunctionObjArgs(open.get(), pathText.get(), capsule.get(), nullptr));
+      PyObject_CallFunctionObjArgs(open.get(), pathText.get(), mapping.get(), nullptr));
   return importer_.get();
 }
 
@@ -64,7 +73,7 @@ std::optional<PackagePlace> PackageStore::locate(const void* data, size_t bytes)
     const ipc::Mapping& mapping = *package->mapping();
     if (mapping.contains(begin) &&
         bytes <= static_cast<size_t>(mapping.data() + mapping.bytes() - begin)) {
-      return PackagePlace{package->id(), static_cast<uint64_t>(begin - mapping.data())};
+      return PackagePlace{package.get(), static_cast<uint64_t>(begin - mapping.data())};
     }
   }
   return std::nullopt;

@@ -21,30 +21,41 @@ namespace isopool::worker {
 c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
                             uint64_t bytes);
 
-/// A package that a client loaded, mapped copy-on-write: all workers share its clean pages.
+/// A package that a client loaded.
 class Package {
  public:
+  enum class Sharing {
+    kCopyOnWrite,  ///< an archive: all workers share its clean pages
+    kShared,       ///< the memory of a moved object: what one worker writes all see
+  };
   /// Throws SystemCallError.
-  Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes);
+  Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes, Sharing sharing);
 
   ipc::PackageId id() const { return id_; }
   const std::string& name() const { return name_; }
   const std::shared_ptr<const ipc::Mapping>& mapping() const { return mapping_; }
+  bool shared() const { return sharing_ == Sharing::kShared; }
 
-  /// Its torch.package.PackageImporter, made at the first use; null with a Python error set if that
-  /// fails. Borrowed. With the GIL.
+  /// The mapping for Python's hands; null with an error set. With the GIL.
+  PyRef capsule() const;
+
+  /// An archive's torch.package.PackageImporter, made at the first use; null with a Python error set
+  /// if that fails. Borrowed. With the GIL.
   PyObject* importer();
+  /// The same if it was made, else null.
+  PyObject* usedImporter() const { return importer_.get(); }
 
  private:
   ipc::PackageId id_;
   std::string name_;
   ipc::Fd object_;
   std::shared_ptr<const ipc::Mapping> mapping_;
+  Sharing sharing_;
   PyRef importer_;
 };
 
 struct PackagePlace {
-  ipc::PackageId package;
+  const Package* package = nullptr;
   uint64_t offset = 0;
 };
 
@@ -55,6 +66,7 @@ class PackageStore {
   void remove(ipc::PackageId id);
   void clear() { packages_.clear(); }
   Package* find(ipc::PackageId id) const noexcept;
+  const std::vector<std::unique_ptr<Package>>& all() const noexcept { return packages_; }
   /// Where in which package [data, data + bytes) lies, if in one.
   std::optional<PackagePlace> locate(const void* data, size_t bytes) const noexcept;
 

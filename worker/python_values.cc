@@ -3,6 +3,7 @@
 
 #include <ATen/core/jit_type.h>
 #include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
@@ -210,6 +211,14 @@ PyRef tensorOver(c10::Storage storage, PyObject* dtype, int64_t elements) {
       std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), type);
   impl->set_sizes_contiguous(elements);
   return PyRef::steal(THPVariable_Wrap(at::Tensor(std::move(impl))));
+}
+
+c10::Storage storageOf(PyObject* object) {
+  if (!torch::isStorage(object)) {
+    PyErr_SetString(PyExc_TypeError, "a torch.UntypedStorage is needed");
+    return {};
+  }
+  return torch::createStorage(object);
 }
 
 size_t elementBytes(PyObject* dtype) {

@@ -21,6 +21,9 @@ at::IValue fromPython(PyObject* object);
 /// Python error set if `dtype` is no dtype.
 PyRef tensorOver(c10::Storage storage, PyObject* dtype, int64_t elements);
 
+/// The storage of a torch.UntypedStorage; null with a Python error set if it is none.
+c10::Storage storageOf(PyObject* object);
+
 /// Bytes of one element of a torch.dtype; 0 if it is none.
 size_t elementBytes(PyObject* dtype);
 

@@ -93,10 +93,10 @@ void ResultExport::describeOne(const c10::Storage& storage, ipc::StorageExtent e
       }
     }
   } else if (const auto place = channel.packages.locate(data, bytes); place && bytes > 0) {
-    if (!history_.written(data, bytes)) {
+    if (place->package->shared() || !history_.written(data, bytes)) {
       ipc::StorageRecord record;
       record.kind = ipc::StorageKind::kPackage;
-      record.segment = place->package.value;
+      record.segment = place->package->id().value;
       record.offset = place->offset;
       record.bytes = bytes;
       records_.push_back(record);

@@ -31,6 +31,16 @@ class InterpreterSession {
   Obj global(const char* module, const char* name);
   /// A value as an object in the worker.
   Obj fromIValue(at::IValue ivalue);
+  /// Gives an object of this session to all workers of its manager: it is pickled now, and each
+  /// worker unpickles its own when it first needs it. The storages of its tensors are not copied for
+  /// each but lie in shared memory from then on, those of the source too: what one worker writes to
+  /// them all see, and a result that lies there is an alias of it (is_alias_of) whichever worker
+  /// returned it. A storage that numpy or another library points to stays where it is; the moved
+  /// object gets a copy. Code of packages is found again by every worker, that of `__main__` is not.
+  /// Throws Error if the object is another session's, RemoteError if it can't be pickled.
+  ReplicatedObj createMovable(Obj obj);
+  /// The object in this session's worker, as ReplicatedObj::toObj gives it.
+  Obj fromMovable(const ReplicatedObj& obj);
   /// True if the object came out of this very session: by global(), fromIValue(), self, or from one
   /// that did. One of another session of the same worker can be used here but is not owned.
   bool isOwner(const Obj& obj) const;
@@ -39,6 +49,7 @@ class InterpreterSession {
   friend class Interpreter;
   friend class ReplicatedObj;
   friend class Package;
+  friend class InterpreterManager;
   std::shared_ptr<SessionImpl> impl_;
 };
 

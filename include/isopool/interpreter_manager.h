@@ -54,6 +54,9 @@ class InterpreterManager {
   /// The same from a reader, which is read to its end now and not kept.
   Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader);
 
+  /// The same as I->createMovable(obj). Throws Error for another manager's session.
+  ReplicatedObj createMovable(Obj obj, InterpreterSession* I);
+
   /// Workers that were replaced after a death, since the manager began.
   uint64_t workersReplaced() const;
   /// Calls that ran on another worker because theirs died before they started.

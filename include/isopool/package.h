@@ -21,6 +21,9 @@ class Package {
   /// A session on a free worker whose `self` is the package's importer there.
   InterpreterSession acquireSession();
 
+  /// The same as I->createMovable(obj). Throws Error for another manager's session.
+  ReplicatedObj createMovable(Obj obj, InterpreterSession* I);
+
  private:
   friend class InterpreterManager;
   explicit Package(std::shared_ptr<PackageImpl> impl) : impl_(std::move(impl)) {}

@@ -15,8 +15,9 @@ namespace isopool {
 
 class ReplicatedObjImpl;
 
-/// A Python object of a package that exists in every worker of its manager: each worker unpickles its
-/// own when it first needs it, tensors being mapped from the same pages. Copies are cheap and share
+/// A Python object that exists in every worker of its manager: each worker unpickles its own when it
+/// first needs it, tensors being mapped from the same pages. It comes from a package, or from one
+/// worker by createMovable(). Copies are cheap and share
 /// it. Any number of threads may call it at once; a thread is served by the worker that served it
 /// last, if that one is free.
 ///
@@ -51,6 +52,7 @@ class ReplicatedObj {
 
  private:
   friend class Package;
+  friend class InterpreterSession;
   explicit ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl);
   const ReplicatedObjImpl& impl() const;
   std::shared_ptr<ReplicatedObjImpl> impl_;

@@ -26,6 +26,12 @@ enum class Operation : uint32_t {
   kToValue,             ///< [handle] -> value
   kReleaseHandles,      ///< [handle...] -> nil
   kExtendPath,          ///< [folder...] -> nil: appended to sys.path unless already there
+  /// [handle, newHandle] -> value: (bytes of memory that the object needs to move, offset and length
+  /// of its pickle there, numbers of the packages that it refers to). The new handle is the move.
+  kPickle = 19,
+  kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
+  /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory
+  kDefineMovable = 21,
 };
 
 enum SubmissionFlag : uint32_t {

@@ -93,13 +93,16 @@ struct DeclareInputSegment {
 };
 
 /// A package for every worker of this client, now and later. No answer: a call that names the
-/// package makes a worker read its socket first. Descriptors: the package (sealed kReadOnly).
+/// package makes a worker read its socket first. Descriptors: the package. An archive is sealed
+/// kReadOnly and mapped copy-on-write; the memory of a moved object is `shared`: sealed kFixedSize,
+/// and what one worker writes to it all see.
 struct LoadPackage {
   static constexpr MessageType kType = MessageType::kLoadPackage;
   uint32_t package = 0;
   uint64_t bytes = 0;
   std::string name;  ///< as the user named it, for messages
-  MSGPACK_DEFINE_ARRAY(package, bytes, name)
+  bool shared = false;
+  MSGPACK_DEFINE_ARRAY(package, bytes, name, shared)
 };
 
 struct UnloadPackage {
@@ -302,7 +305,8 @@ struct MapPackage {
   uint32_t package = 0;
   uint64_t bytes = 0;
   std::string name;
-  MSGPACK_DEFINE_ARRAY(client, package, bytes, name)
+  bool shared = false;
+  MSGPACK_DEFINE_ARRAY(client, package, bytes, name, shared)
 };
 
 struct UnmapPackage {

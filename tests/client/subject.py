@@ -35,6 +35,15 @@ def _refuse():
     raise LookupError("this object does not want to exist")
 
 
+class SlowToPickle:
+    def __init__(self, model, arrived, gate):
+        self.model, self.gate = model, (arrived, gate)
+
+    def __reduce__(self):
+        self.model.wait_at(*self.gate)
+        return (int, ())
+
+
 class Subject(probe.Probe):
     def __init__(self) -> None:
         super().__init__()
@@ -118,6 +127,9 @@ class Subject(probe.Probe):
             raise KeyError("first")
         except KeyError as error:
             raise RuntimeError("second") from error
+
+    def slow_to_pickle(self, arrived, gate):
+        return SlowToPickle(self, arrived, gate)
 
     # ---- this process
     def pid(self):

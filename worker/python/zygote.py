@@ -41,6 +41,7 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         "traceback",
         "isopool_worker.packages",
         "isopool_worker.modules",
+        "isopool_worker.moving",
         "isopool_worker.startup",
         "isopool_worker.values",
     ):

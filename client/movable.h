@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "isopool/replicated_obj.h"
+
+namespace isopool {
+
+class InterpreterObj;
+class SessionImpl;
+
+namespace client {
+
+/// Has the worker of `session` give an object, which must be the session's own, to all workers of its
+/// pool: its tensors' storages then lie in memory that all share. Throws Error, RemoteError (it can't
+/// be pickled), WorkerLost.
+std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
+                                              const InterpreterObj& object);
+
+}  // namespace client
+}  // namespace isopool

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/moved_object.h"
+
+#include <utility>
+
+#include "client/archive_file.h"
+#include "client/process_fork.h"
+#include "ipc/system_call.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+void forgetSlice(void* context) { delete static_cast<MovedSlice*>(context); }
+
+}  // namespace
+
+// The moved objects of this process. Never destroyed: results may still ask.
+struct MovedObject::Registry {
+  std::mutex mutex;
+  std::map<uint32_t, std::weak_ptr<MovedObject>> byId;
+
+  static Registry& instance() {
+    static auto* registry = new Registry;
+    return *registry;
+  }
+};
+
+std::shared_ptr<MovedObject> MovedObject::make(SupervisorConnection& connection, uint64_t bytes) {
+  try {
+    const ipc::Fd object = ipc::createMemoryObject("isopool:moved", bytes);
+    std::shared_ptr<MovedObject> moved(
+        new MovedObject(connection, ArchiveFile::newId(), object, bytes));
+    {
+      Registry& registry = Registry::instance();
+      std::lock_guard lock(registry.mutex);
+      registry.byId[moved->id_.value] = moved;
+    }
+    moved->writer_->send(
+        ipc::LoadPackage{moved->id_.value, bytes, "a moved object", /*shared=*/true},
+        {object.get()});
+    return moved;
+  } catch (const ipc::SystemCallError& error) {
+    throw Error("no shared memory for an object of " + std::to_string(bytes) +
+                " bytes that is to be moved: " + error.what());
+  }
+}
+
+std::shared_ptr<MovedObject> MovedObject::find(ipc::PackageId id) {
+  Registry& registry = Registry::instance();
+  std::lock_guard lock(registry.mutex);
+  const auto entry = registry.byId.find(id.value);
+  return entry == registry.byId.end() ? nullptr : entry->second.lock();
+}
+
+MovedObject::MovedObject(SupervisorConnection& connection, ipc::PackageId id, const ipc::Fd& object,
+                         uint64_t bytes)
+    : id_(id),
+      writer_(connection.writer()),
+      connection_(connection.number()),
+      generation_(forkGeneration()),
+      mapping_(ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)) {}
+
+MovedObject::~MovedObject() {
+  {
+    Registry& registry = Registry::instance();
+    std::lock_guard lock(registry.mutex);
+    registry.byId.erase(id_.value);
+  }
+  if (generation_ == forkGeneration()) writer_->send(ipc::UnloadPackage{id_.value});
+}
+
+c10::Storage MovedObject::storageAt(uint64_t offset, uint64_t bytes) {
+  if (offset > mapping_.bytes() || bytes > mapping_.bytes() - offset) return {};
+  std::lock_guard lock(mutex_);
+  const auto known = storages_.find({offset, bytes});
+  if (known != storages_.end()) {
+    if (auto storage = known->second.lock()) return c10::Storage(std::move(storage));
+  }
+  std::erase_if(storages_, [](const auto& entry) { return entry.second.expired(); });
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+      c10::DataPtr(mapping_.data() + offset, new MovedSlice{shared_from_this(), offset},
+                   &forgetSlice, c10::Device(c10::DeviceType::CPU)),
+      /*allocator=*/nullptr, /*resizable=*/false);
+  storages_.emplace(std::pair(offset, bytes), WeakStorage(storage));
+  return c10::Storage(std::move(storage));
+}
+
+const MovedSlice* movedSliceOf(const c10::Storage& storage) noexcept {
+  const c10::DataPtr& data = storage.data_ptr();
+  return data.get_deleter() == &forgetSlice ? static_cast<const MovedSlice*>(data.get_context())
+                                            : nullptr;
+}
+
+}  // namespace isopool::client

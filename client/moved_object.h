@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "client/supervisor_connection.h"
+#include "ipc/ids.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::client {
+
+/// The memory of one moved object: its tensors' storages and its pickle, written by the worker that it
+/// was moved from and mapped by all workers of the connection, what one writes seen by all. They have
+/// it as long as this lives: as a ReplicatedObj or a tensor refers to it. Any thread.
+class MovedObject : public std::enable_shared_from_this<MovedObject> {
+ public:
+  /// Throws Error if there is no memory.
+  static std::shared_ptr<MovedObject> make(SupervisorConnection& connection, uint64_t bytes);
+  ~MovedObject();
+  MovedObject(const MovedObject&) = delete;
+  MovedObject& operator=(const MovedObject&) = delete;
+
+  /// The moved object with this number, if it still lives.
+  static std::shared_ptr<MovedObject> find(ipc::PackageId id);
+
+  ipc::PackageId id() const { return id_; }
+  /// True if the workers of this connection have it.
+  bool knownTo(uint64_t connection) const { return connection_ == connection; }
+
+  /// The storage at that place: the same one, and so an alias, as long as anybody has it. Null if it
+  /// reaches beyond the memory.
+  c10::Storage storageAt(uint64_t offset, uint64_t bytes);
+
+ private:
+  struct Registry;
+  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+  MovedObject(SupervisorConnection& connection, ipc::PackageId id, const ipc::Fd& object,
+              uint64_t bytes);
+
+  const ipc::PackageId id_;
+  const std::shared_ptr<ControlWriter> writer_;
+  const uint64_t connection_;
+  const uint32_t generation_;  // of forks
+  ipc::Mapping mapping_;
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_;  // by offset and length
+};
+
+/// Where in a moved object's memory a storage lies.
+struct MovedSlice {
+  std::shared_ptr<MovedObject> object;
+  uint64_t offset = 0;
+};
+
+/// The place of a storage that MovedObject::storageAt made, else nullptr.
+const MovedSlice* movedSliceOf(const c10::Storage& storage) noexcept;
+
+}  // namespace isopool::client
