@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -50,6 +51,37 @@ def test_hello_doubles_and_prints_from_python() -> None:
     lines = run(PROGRAMS / "hello", PACKAGES / "hello.pt").stdout.splitlines()
     assert any(re.fullmatch(r"hello from Python in process \d+", line) for line in lines)
     assert [line.strip() for line in lines][-4:] == ["2", "2", "2", "[ CPUFloatType{3} ]"]
+
+
+# What docs/packaging-models.md says of each step.
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        ("none", "did not match against any action pattern. Extern, mock, or intern it.\n    scoring"),
+        ("code", "Extern, mock, or intern it.\n    numpy\n    tqdm"),
+        ("mock-code", "Module was mocked out, but is still being used in the package."),
+    ],
+)
+def test_wrong_packaging_rules_fail_as_the_docs_say(
+    rules: str, message: str, tmp_path: pathlib.Path
+) -> None:
+    script = EXAMPLES / "packaging" / "package_scorer.py"
+    result = run(sys.executable, script, tmp_path / "scorer.pt", "--rules", rules, code=1)
+    assert message in result.stderr
+    assert message.splitlines()[-1] in (EXAMPLES.parent / "docs/packaging-models.md").read_text()
+
+
+def test_code_left_outside_is_missed_when_the_package_is_opened(tmp_path: pathlib.Path) -> None:
+    script = EXAMPLES / "packaging" / "package_scorer.py"
+    run(sys.executable, script, tmp_path / "scorer.pt", "--rules", "extern-code")
+    result = run(PROGRAMS / "hello", tmp_path / "scorer.pt", code=-signal.SIGABRT)
+    assert "needs modules that the workers' Python does not have: scoring.model" in result.stderr
+
+
+def test_the_right_packaging_rules_make_a_package_that_runs(tmp_path: pathlib.Path) -> None:
+    script = EXAMPLES / "packaging" / "package_scorer.py"
+    run(sys.executable, script, tmp_path / "scorer.pt", "--rules", "right")
+    assert "CPUFloatType{}" in run(PROGRAMS / "hello", tmp_path / "scorer.pt").stdout
 
 
 def test_hello_without_a_package_says_what_it_wants() -> None:

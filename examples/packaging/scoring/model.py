@@ -7,7 +7,7 @@ from scoring import features, progress
 class Scorer(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layer = torch.nn.Linear(4, 1)
+        self.layer = torch.nn.Linear(3, 1)
 
     def forward(self, rows: torch.Tensor, verbose: bool = False) -> torch.Tensor:
         if verbose:
