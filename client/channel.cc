@@ -69,9 +69,10 @@ Channel::~Channel() {
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
-void Channel::setName(std::string name) {
+void Channel::assignSlot(uint32_t slot) {
   std::lock_guard lock(deathMutex_);
-  name_ = std::move(name);
+  slot_ = slot;
+  name_ = "worker " + std::to_string(slot) + " (pid " + std::to_string(processId_) + ")";
 }
 
 std::string Channel::name() {

@@ -63,6 +63,12 @@ enum class Fate : uint32_t {
   kOverdue,       ///< its deadline passed while it ran; the worker was killed
 };
 
+/// A value is of a kind that can't cross. Caught inside the library where that does not matter.
+class UnsupportedValue : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The worker does not have an object any more that this process believed to be there: another
 /// thread unloaded it. Caught inside the library, which defines the object again.
 class ObjectUnloaded : public Error {
@@ -121,6 +127,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::HandleId nextHandle() { return ipc::HandleId(nextHandle_.fetch_add(1)); }
 
   bool dead() const { return dead_.load(std::memory_order_acquire); }
+  /// True as soon as the worker is dead, whether that was seen and settled or not.
+  bool workerDied() const;
   /// The worker of a dead channel and why it died.
   WorkerLost::Death death();
   /// Kills the worker. Its calls are settled by the death that follows.
@@ -138,13 +146,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::Epoch epoch() const { return memory_->end().epoch(); }
   int processId() const { return processId_; }
   WorkerMemory& memory() { return *memory_; }
-  void setName(std::string name);
+  /// Which slot of its pool the worker serves; to be set once, before the pool has the channel.
+  void assignSlot(uint32_t slot);
+  uint32_t slot() const { return slot_; }
   std::string name();
 
   /// Objects of packages that this worker has unpickled. Guarded by preparation().
   std::unordered_set<uint64_t>& definedObjects() { return definedObjects_; }
   std::recursive_mutex& preparation() { return preparation_; }
   bool configured = false;  ///< the environment was applied; guarded by preparation()
+  /// How many registered modules the worker was given. Changed under preparation().
+  std::atomic<size_t> taughtModules{0};
 
  private:
   friend class Answer;
@@ -182,7 +194,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void killIfDeaf(int64_t calledAt);
   void release(Exchange& exchange);
   void poison(const std::string& reason);
-  bool workerDied() const;
   void readDeath();
   std::vector<c10::Storage> importStorages(const Exchange& exchange,
                                            const ipc::PayloadReader& reader);
@@ -219,6 +230,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   WorkerLost::Death death_;
   bool deathRead_ = false;
   std::string name_;
+  uint32_t slot_ = 0;
 
   std::recursive_mutex preparation_;
   std::unordered_set<uint64_t> definedObjects_;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/interpreter.h"
 
+#include "client/manager_impl.h"
 #include "client/movable.h"
 #include "client/worker_steps.h"
+#include "isopool/interpreter_manager.h"
 #include "isopool/replicated_obj.h"
 
 namespace isopool {
@@ -58,17 +60,36 @@ bool InterpreterSession::isOwner(const Obj& obj) const {
   return obj.baseObj_ && obj.baseObj_->owner() == bodyOf(impl_).number;
 }
 
+bool InterpreterSession::attachDeconstructorCallback(std::function<void()> func) {
+  SessionImpl& session = bodyOf(impl_);
+  if (session.whenEnded) return false;
+  session.whenEnded = std::move(func);
+  return true;
+}
+
 Interpreter::Interpreter(std::shared_ptr<WorkerSlot> slot) : slot_(std::move(slot)) {}
+Interpreter::Interpreter(std::shared_ptr<Environment> env) : Interpreter(nullptr, std::move(env)) {}
+Interpreter::Interpreter(InterpreterManager* manager, std::shared_ptr<Environment> env)
+    : own_(std::make_shared<client::PoolOwner>(
+          1, std::move(env),
+          manager == nullptr ? std::make_shared<client::ModuleSources>() : manager->impl_->modules,
+          "Interpreter")),
+      slot_(own_->pool()->slots().front()) {}
 Interpreter::~Interpreter() = default;
 
+WorkerSlot& Interpreter::slot() const {
+  if (!slot_) throw Error("an Interpreter that was moved from can't be used");
+  return *slot_;
+}
+
 InterpreterSession Interpreter::acquireSession() const {
-  const auto pool = slot_->pool.lock();
+  const auto pool = slot().pool.lock();
   if (!pool) throw Error("the InterpreterManager that this belongs to is gone");
   return InterpreterSession(client::openSession(pool, slot_));
 }
 
 std::optional<int> Interpreter::processId() const {
-  const auto pool = slot_->pool.lock();
+  const auto pool = slot().pool.lock();
   if (!pool) return std::nullopt;
   const auto channel = pool->currentChannel(*slot_);
   if (!channel) return std::nullopt;

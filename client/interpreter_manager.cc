@@ -1,70 +1,41 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/interpreter_manager.h"
 
-#include <cstdlib>
-#include <typeinfo>
+#include <deque>
+#include <mutex>
+#include <optional>
 
+#include "client/broadcast.h"
 #include "client/environment_setting.h"
 #include "client/interpreter_access.h"
+#include "client/manager_impl.h"
 #include "client/package_contents.h"
-#include "client/pool.h"
 #include "client/replicated_object.h"
 #include "client/worker_steps.h"
-#include "isopool/path_environment.h"
 
 namespace isopool {
 
 namespace {
 
-// Managers whose environments are made the same way share a supervisor; a user's own kind of
-// environment is only the same as itself.
-std::string identityOf(const Environment& environment) {
-  const std::type_info& type = typeid(environment);
-  if (type == typeid(NoopEnvironment) || type == typeid(PathEnvironment)) return type.name();
-  return std::string(type.name()) + "@" + std::to_string(reinterpret_cast<uintptr_t>(&environment));
+constexpr size_t kMostWorkers = 1024;
+
+std::shared_ptr<client::ModuleSources> firstModules() {
+  auto modules = std::make_shared<client::ModuleSources>();
+  client::ModuleSources::Source ours = client::argumentNamesModule();
+  modules->add(std::move(ours.name), std::move(ours.text));
+  return modules;
 }
 
 std::string majorMinor(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-}  // namespace
-
-class ManagerImpl {
- public:
-  ManagerImpl(size_t workers, std::shared_ptr<Environment> environment)
-      : pool(std::make_shared<client::Pool>(
-            client::SupervisorConnection::obtain(environment->getExtraPythonPaths(),
-                                                 identityOf(*environment)),
-            environment)) {
-    try {
-      pool->open(static_cast<uint32_t>(workers));
-    } catch (...) {
-      pool->close();
-      throw;
-    }
-    interpreters.reserve(pool->slots().size());
-    for (const auto& slot : pool->slots()) interpreters.push_back(InterpreterAccess::make(slot));
-  }
-  ~ManagerImpl() { pool->close(); }
-  ManagerImpl(const ManagerImpl&) = delete;
-  ManagerImpl& operator=(const ManagerImpl&) = delete;
-
-  const std::shared_ptr<client::Pool> pool;
-  std::vector<Interpreter> interpreters;
-};
-
-namespace {
-
-constexpr size_t kMostWorkers = 1024;
-
 std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environment> environment) {
   if (workers == 0 || workers > kMostWorkers) {
     throw Error("an InterpreterManager needs between 1 and " + std::to_string(kMostWorkers) +
                 " interpreters, not " + std::to_string(workers));
   }
-  if (!environment) environment = std::make_shared<NoopEnvironment>();
-  return std::make_shared<ManagerImpl>(workers, std::move(environment));
+  return std::make_shared<ManagerImpl>(static_cast<uint32_t>(workers), std::move(environment));
 }
 
 // What a worker would only find out when it runs the package.
@@ -99,6 +70,24 @@ void checkRequirements(client::Pool& pool, const client::ArchiveFile& file,
 
 }  // namespace
 
+ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment)
+    : modules(firstModules()),
+      owner(workers, std::move(environment), modules, "InterpreterManager"),
+      pool(owner.pool()) {
+  interpreters.reserve(pool->slots().size());
+  for (const auto& slot : pool->slots()) interpreters.push_back(InterpreterAccess::make(slot));
+}
+
+ManagerImpl::~ManagerImpl() {
+  // Programs keep pointers to Interpreters: for a good while they stay Interpreters, which refuse.
+  constexpr size_t kMostKept = 64;
+  static auto* const kept = new std::deque<std::vector<Interpreter>>;
+  static auto* const mutex = new std::mutex;
+  std::lock_guard lock(*mutex);
+  kept->push_back(std::move(interpreters));
+  if (kept->size() > kMostKept) kept->pop_front();
+}
+
 InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environment> env)
     : impl_(makeManager(nInterp, std::move(env))) {}
 
@@ -109,6 +98,31 @@ InterpreterSession InterpreterManager::acquireOne() {
 }
 
 at::ArrayRef<Interpreter> InterpreterManager::allInstances() { return impl_->interpreters; }
+
+std::vector<at::IValue> InterpreterManager::callOnAll(
+    const std::string& module, const std::string& name, std::vector<at::IValue> args,
+    std::unordered_map<std::string, c10::IValue> kwargs) {
+  impl_->pool->check();
+  return client::onEverySlot(*impl_->pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
+    for (int lost = 0;;) {
+      InterpreterSession session(client::openSession(impl_->pool, slot));
+      std::optional<Obj> result;
+      try {
+        const Obj callee = session.global(module.c_str(), name.c_str());
+        result = callee.callKwargs(args, kwargs);
+      } catch (const WorkerLost& death) {
+        // It has not begun: its replacement does it.
+        if (death.started() || ++lost == client::kMostLostInPreparation) throw;
+        continue;
+      }
+      try {
+        return result->toIValue();
+      } catch (const client::UnsupportedValue&) {
+        return at::IValue();
+      }
+    }
+  });
+}
 
 Package InterpreterManager::loadPackage(const std::string& uri) {
   impl_->pool->check();
@@ -137,6 +151,13 @@ ReplicatedObj InterpreterManager::createMovable(Obj obj, InterpreterSession* I) 
   if (I->impl_->pool != impl_->pool) throw Error("the session belongs to another manager");
   return I->createMovable(std::move(obj));
 }
+
+void InterpreterManager::registerModuleSource(std::string name, std::string src) {
+  impl_->pool->check();
+  impl_->modules->add(std::move(name), std::move(src));
+}
+
+size_t InterpreterManager::countRegisteredModuleSources() { return impl_->modules->names(); }
 
 uint64_t InterpreterManager::workersReplaced() const { return impl_->pool->workersReplaced(); }
 

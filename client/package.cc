@@ -21,14 +21,23 @@ ReplicatedObj Package::loadPickle(const std::string& module, const std::string& 
   pool.check();
   const client::ObjectDefinition definition =
       client::packagedObject(impl_->file->id(), module, file);
-  for (;;) {
-    client::Pool::Turn turn = pool.acquireTurn(std::nullopt);
-    pool.define(turn.channel(), definition, std::nullopt);
-    if (!turn.channel().dead()) break;
+  const client::Pool::Turn turn = pool.acquireTurn(std::nullopt);
+  pool.define(turn.channel(), definition, std::nullopt, nullptr);
+  if (turn.channel().dead()) {
     pool.checkAfterDeath();
     throw WorkerLost(turn.channel().death(), /*started=*/true);
   }
-  return ReplicatedObj(std::make_shared<ReplicatedObjImpl>(impl_->pool, definition, impl_));
+  auto object = std::make_shared<ReplicatedObjImpl>(impl_->pool, definition, impl_);
+  object->lives.begun(turn.channel());
+  return ReplicatedObj(std::move(object));
+}
+
+std::string Package::loadText(const std::string& packageName, const std::string& key) {
+  return acquireSession().self.attr("load_text")({packageName, key}).toIValue().toStringRef();
+}
+
+std::string Package::loadBinary(const std::string& packageName, const std::string& key) {
+  return acquireSession().self.attr("load_binary")({packageName, key}).toIValue().toStringRef();
 }
 
 InterpreterSession Package::acquireSession() {

@@ -30,9 +30,12 @@ bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead
 }  // namespace
 
 Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
-           std::shared_ptr<Environment> environment)
+           std::shared_ptr<Environment> environment, std::shared_ptr<ModuleSources> modules,
+           const char* owner)
     : generation_(forkGeneration()),
       environment_(std::move(environment)),
+      modules_(std::move(modules)),
+      owner_(owner),
       connection_(std::move(connection)) {}
 
 Pool::~Pool() = default;
@@ -85,7 +88,7 @@ void Pool::checkAfterDeath() {
 
 void Pool::checkLocked() {
   checkNotForked(generation_);
-  if (closed_) throw Error("the InterpreterManager that this belongs to is gone");
+  if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
   if (!lost_.empty()) throw SupervisorLost(lost_);
 }
 
@@ -275,9 +278,33 @@ void Pool::configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel) 
   channel->configured = true;
 }
 
-void Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline) {
+void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
+  std::lock_guard lock(channel.preparation());
+  // An environment is applied before there are modules, in every life.
+  if (configuring == &channel) return;
+  for (const ModuleSources::Source& source : modules_->after(channel.taughtModules.load())) {
+    // Not the thread's own draft: that may hold the request that this goes ahead of.
+    const auto fill = [&](RequestDraft& draft) -> RequestDraft& {
+      draft.writer.packer().pack_array(2).pack(source.name).pack(source.text);
+      return draft;
+    };
+    RequestDraft small;
+    if (!channel.notify(ipc::Operation::kRegisterModule, fill(small))) {
+      RequestDraft large;
+      Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline);
+      // A death is found again by the request that follows, and so is a deadline that passed.
+      if (answer.fate() != Fate::kAnswered) return;
+      answer.take();
+    }
+    channel.taughtModules.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
+                  ReplicaLives* lives) {
   std::lock_guard lock(channel.preparation());
   if (!channel.configured) configure(channel);
+  teachModules(channel, deadline);
   if (channel.definedObjects().count(definition.object) != 0) return;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);
@@ -286,6 +313,8 @@ void Pool::define(Channel& channel, const ObjectDefinition& definition, const De
   if (answer.fate() != Fate::kAnswered) return;
   answer.take();
   channel.definedObjects().insert(definition.object);
+  // Before any other thread can find the object here.
+  if (lives != nullptr) lives->begun(channel);
 }
 
 void Pool::forget(Channel& channel, uint64_t object) {

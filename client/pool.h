@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "client/channel.h"
+#include "client/module_sources.h"
+#include "client/replica_lives.h"
 #include "client/supervisor_connection.h"
 #include "isopool/call_options.h"
 #include "isopool/environment.h"
@@ -43,7 +45,9 @@ namespace client {
 /// it when it is done; else it waits in line. First come, first served.
 class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
  public:
-  Pool(std::shared_ptr<SupervisorConnection> connection, std::shared_ptr<Environment> environment);
+  /// `owner` is what users call what this belongs to.
+  Pool(std::shared_ptr<SupervisorConnection> connection, std::shared_ptr<Environment> environment,
+       std::shared_ptr<ModuleSources> modules, const char* owner);
   ~Pool() override;
 
   /// Asks for the workers and waits until all serve. Throws SupervisorLost, PoolUnavailable.
@@ -73,6 +77,18 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<WorkerSlot> acquireUser();
   void addUser(WorkerSlot& slot);
   void releaseUser(WorkerSlot& slot);
+  /// Counts as a user of a slot as long as it lives.
+  class User {
+   public:
+    User(Pool& pool, WorkerSlot& slot) : pool_(pool), slot_(slot) { pool_.addUser(slot_); }
+    ~User() { pool_.releaseUser(slot_); }
+    User(const User&) = delete;
+    User& operator=(const User&) = delete;
+
+   private:
+    Pool& pool_;
+    WorkerSlot& slot_;
+  };
   /// The slot's living worker; waits for its replacement.
   std::shared_ptr<Channel> liveChannel(WorkerSlot& slot, const Deadline& deadline);
   /// The same without waiting; may be null.
@@ -81,8 +97,17 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Applies the environment to a worker that it has not been applied to.
   void configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel);
   void configure(Channel& channel);
-  /// Makes the worker unpickle the object if it has not. Throws RemoteError.
-  void define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline);
+  /// Gives the worker the registered modules that it has not been given. To be called before each
+  /// request that may import one.
+  void teachModules(Channel& channel, const Deadline& deadline) {
+    if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
+      teachNewModules(channel, deadline);
+    }
+  }
+  /// Makes the worker unpickle the object if it has not, and says so to `lives`, if there is one.
+  /// Throws RemoteError.
+  void define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
+              ReplicaLives* lives);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
   void forget(Channel& channel, uint64_t object);
   /// Has the worker let the object go. Objs that refer to it keep it there.
@@ -119,9 +144,12 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<WorkerSlot> pickLocked();
   void serveWaitersLocked();
   void endTurn(WorkerSlot& slot);
+  void teachNewModules(Channel& channel, const Deadline& deadline);
 
   const uint32_t generation_;
   const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<ModuleSources> modules_;
+  const char* const owner_;
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a slot got a worker, or nothing will change any more

@@ -76,7 +76,7 @@ bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
 }  // namespace
 
 std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
-    const std::vector<std::string>& pythonPaths, const std::string& identity) {
+    const std::vector<std::string>& pythonPaths, const std::string& identity, SpareWorker spare) {
   const std::string key = environmentKey(pythonPaths, identity);
   Registry& registry = Registry::instance();
   // Held while a supervisor starts: a second manager with this environment waits for it.
@@ -88,7 +88,7 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
       connection->lostReason().empty()) {
     return connection;
   }
-  connection.reset(new SupervisorConnection(pythonPaths, startPrivateSupervisor()));
+  connection.reset(new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor()));
   connection->greet();
   InputArena::instance().addAudience(*connection);
   // The control thread takes no signals: they are the program's.
@@ -102,11 +102,12 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
   return connection;
 }
 
-SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
+SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
                                            SupervisorProcess process)
     : number_(nextNumber()),
       generation_(client::forkGeneration()),
       pythonPaths_(std::move(pythonPaths)),
+      spare_(spare),
       lifeline_(std::move(process.lifeline)),
       socket_(std::move(process.control)),
       writer_(std::make_shared<ControlWriter>(socket_)),
@@ -276,6 +277,7 @@ void SupervisorConnection::prepareSpare(const std::shared_ptr<Channel>& channel)
   paths.writer.packer().pack_array(static_cast<uint32_t>(pythonPaths_.size()));
   for (const std::string& path : pythonPaths_) paths.writer.packer().pack(path);
   channel->notify(ipc::Operation::kExtendPath, paths);
+  if (spare_ == SpareWorker::kEmpty) return;
   std::lock_guard lock(mutex_);
   for (const auto& [object, definition] : definitions_) {
     RequestDraft& draft = requestDraft();
@@ -288,8 +290,7 @@ void SupervisorConnection::assign(const ipc::AssignWorker& message) {
   const auto channel = channelOf(message.epoch);
   const auto pool = poolOf(message.pool);
   if (!channel || !pool) return;
-  channel->setName("worker " + std::to_string(message.slot) + " (pid " +
-                   std::to_string(channel->processId()) + ")");
+  channel->assignSlot(message.slot);
   RequestDraft& draft = requestDraft();
   draft.writer.packer().pack_array(1).pack(message.slot);
   channel->notify(ipc::Operation::kAssumeSlot, draft);

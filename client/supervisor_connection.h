@@ -50,6 +50,12 @@ class ControlWriter {
   ipc::ControlSocket* socket_;
 };
 
+/// What a spare worker does before it is needed.
+enum class SpareWorker : uint8_t {
+  kHasObjects,  ///< it unpickles the objects that the others have
+  kEmpty,       ///< nothing: something is to be done to it first
+};
+
 /// This process's connection to one supervisor, shared by all managers with the same environment.
 /// A thread of its own reads what the supervisor tells and keeps the channels; writers send from any
 /// thread. Ends with its last owner: the supervisor then kills its workers and exits.
@@ -62,7 +68,8 @@ class SupervisorConnection final : public SegmentAudience {
   /// folder and environment variables) and for the environment object `identity`. Starts a supervisor
   /// if there is none yet and waits until its Python is up. Throws SupervisorLost with the reason.
   static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
-                                                      const std::string& identity);
+                                                      const std::string& identity,
+                                                      SpareWorker spare);
   ~SupervisorConnection() override;
 
   ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
@@ -90,7 +97,8 @@ class SupervisorConnection final : public SegmentAudience {
   void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) override;
 
  private:
-  SupervisorConnection(std::vector<std::string> pythonPaths, SupervisorProcess process);
+  SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
+                       SupervisorProcess process);
   void greet();
   void run();
   void handle(ipc::Frame& frame);
@@ -104,6 +112,7 @@ class SupervisorConnection final : public SegmentAudience {
   const uint64_t number_;
   const uint32_t generation_;
   const std::vector<std::string> pythonPaths_;
+  const SpareWorker spare_;
   ipc::Fd lifeline_;
   ipc::ControlSocket socket_;  // read by the control thread
   const std::shared_ptr<ControlWriter> writer_;

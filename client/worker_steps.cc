@@ -1,10 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/worker_steps.h"
 
-namespace isopool::client {
+#include <thread>
+
+namespace isopool {
+
+SessionImpl::~SessionImpl() {
+  pool->releaseUser(*slot);
+  try {
+    if (whenEnded) whenEnded();
+  } catch (...) {
+    // A session that ends has nobody to tell.
+  }
+}
+
+namespace client {
 
 at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft) {
   pool.check();
+  pool.teachModules(channel, std::nullopt);
   try {
     Answer answer = channel.exchange(operation, draft, std::nullopt);
     if (answer.fate() == Fate::kAnswered) return answer.take();
@@ -23,16 +37,28 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
   } else {
     slot = pool->acquireUser();
   }
-  std::shared_ptr<Channel> channel;
-  try {
-    channel = pool->liveChannel(*slot, std::nullopt);
-  } catch (...) {
-    pool->releaseUser(*slot);
-    throw;
+  for (int lost = 0;;) {
+    std::shared_ptr<Channel> channel;
+    try {
+      channel = pool->liveChannel(*slot, std::nullopt);
+    } catch (...) {
+      pool->releaseUser(*slot);
+      throw;
+    }
+    if (channel->workerDied()) {
+      channel->markDead();
+      std::this_thread::yield();  // another thread may be the one that settles it
+      continue;
+    }
+    auto session = std::make_shared<SessionImpl>(pool, slot, channel);
+    try {
+      pool->configure(*slot, channel);
+      return session;
+    } catch (const WorkerLost&) {
+      if (!channel->dead() || ++lost == kMostLostInPreparation) throw;
+      pool->addUser(*slot);
+    }
   }
-  auto session = std::make_shared<SessionImpl>(pool, slot, channel);
-  pool->configure(*slot, channel);
-  return session;
 }
 
 void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
@@ -47,4 +73,5 @@ void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
   }
 }
 
-}  // namespace isopool::client
+}  // namespace client
+}  // namespace isopool

@@ -4,6 +4,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -49,7 +50,7 @@ class SessionImpl {
         slot(std::move(usedSlot)),
         channel(std::move(channelOfWorker)),
         number(nextNumber()) {}
-  ~SessionImpl() { pool->releaseUser(*slot); }
+  ~SessionImpl();
   SessionImpl(const SessionImpl&) = delete;
   SessionImpl& operator=(const SessionImpl&) = delete;
 
@@ -57,6 +58,7 @@ class SessionImpl {
   const std::shared_ptr<WorkerSlot> slot;
   const std::shared_ptr<client::Channel> channel;
   const uint64_t number;  ///< no other session of this process has it
+  std::function<void()> whenEnded;
 
  private:
   static uint64_t nextNumber() {
@@ -72,6 +74,10 @@ namespace client {
 
 /// One step on one worker that can't be run elsewhere. Throws RemoteError, WorkerLost, Error.
 at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft);
+
+/// How many workers one request may lose while they are made ready for it: what kills each would
+/// kill the next.
+inline constexpr int kMostLostInPreparation = 3;
 
 /// A session on a free slot or the given one, its worker configured.
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,

@@ -78,6 +78,9 @@ void CallRunner::perform(Channel& channel) {
     case ipc::Operation::kExtendPath:
       extendPath();
       return answerNothing(channel);
+    case ipc::Operation::kRegisterModule:
+      registerModule();
+      return answerNothing(channel);
     case ipc::Operation::kDefineObject:
       return defineObject(channel);
     case ipc::Operation::kForgetObject:
@@ -160,16 +163,36 @@ void CallRunner::extendPath() {
   }
 }
 
+void CallRunner::registerModule() {
+  const std::string_view name = reader_->text(0);
+  const std::string_view source = reader_->text(1);
+  const PyRef registrar = orRaised(workerFunction("modules", "register"));
+  // Whatever its bytes are: the text is judged when it is imported, where the error is understood.
+  const PyRef moduleName = orRaised(PyRef::steal(
+      PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace")));
+  const PyRef text = orRaised(PyRef::steal(
+      PyBytes_FromStringAndSize(source.data(), static_cast<Py_ssize_t>(source.size()))));
+  orRaised(PyRef::steal(
+      PyObject_CallFunctionObjArgs(registrar.get(), moduleName.get(), text.get(), nullptr)));
+}
+
 void CallRunner::defineObject(Channel& channel) {
   const ipc::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
-    PyObject* importer = package(channel, 1).importer();
+    Package& source = package(channel, 1);
+    const bool isFirst = source.usedImporter() == nullptr;
+    PyObject* importer = source.importer();
     if (importer == nullptr) throw PythonRaised{};
     const PyRef module = text(2);
     const PyRef file = text(3);
     const PyRef load = orRaised(PyRef::steal(PyObject_GetAttrString(importer, "load_pickle")));
-    PyRef loaded = orRaised(
-        PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr)));
+    PyRef loaded =
+        PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr));
+    if (!loaded) {
+      // An importer keeps the modules whose import failed, half made: the next try has another.
+      if (isFirst) source.forgetImporter();
+      throw PythonRaised{};
+    }
     flushOutput();
     channel.objects.set(id, std::move(loaded));
   }

@@ -37,6 +37,7 @@ bool isPreparation(ipc::Operation operation) {
     case ipc::Operation::kPing:
     case ipc::Operation::kAssumeSlot:
     case ipc::Operation::kExtendPath:
+    case ipc::Operation::kRegisterModule:
     case ipc::Operation::kFindModules:
     case ipc::Operation::kDefineObject:
     case ipc::Operation::kDefineMovable:

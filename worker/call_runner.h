@@ -43,6 +43,7 @@ class CallRunner {
   void assumeSlot();
   void findModules(Channel& channel);
   void extendPath();
+  void registerModule();
   void defineObject(Channel& channel);
   void callObject(Channel& channel);
   void packageHandle(Channel& channel);

@@ -54,6 +54,15 @@ PyObject* Package::importer() {
   return importer_.get();
 }
 
+void Package::forgetImporter() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  importer_.reset();
+  PyErr_Restore(type, value, traceback);
+}
+
 void PackageStore::remove(ipc::PackageId id) {
   packages_.erase(std::remove_if(packages_.begin(), packages_.end(),
                                  [&](const auto& package) { return package->id() == id; }),

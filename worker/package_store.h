@@ -44,6 +44,8 @@ class Package {
   PyObject* importer();
   /// The same if it was made, else null.
   PyObject* usedImporter() const { return importer_.get(); }
+  /// The next use makes another one. Keeps the Python error that is set. With the GIL.
+  void forgetImporter();
 
  private:
   ipc::PackageId id_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -8,10 +9,15 @@
 
 namespace isopool {
 
+class Environment;
 class Interpreter;
+class InterpreterManager;
 class ReplicatedObj;
 class SessionImpl;
 class WorkerSlot;
+namespace client {
+class PoolOwner;
+}
 
 /// The right to use one worker's interpreter step by step. Sessions on one worker may overlap, in one
 /// thread and in several; each step runs alone. A session belongs to one life of its worker: after
@@ -45,6 +51,12 @@ class InterpreterSession {
   /// that did. One of another session of the same worker can be used here but is not owned.
   bool isOwner(const Obj& obj) const;
 
+ protected:
+  /// For classes that make sessions of their own: `func` is called once, on the thread that ends the
+  /// session; moving a session does not end it. What `func` throws is ignored. False, and nothing
+  /// changes, if a callback is attached already.
+  bool attachDeconstructorCallback(std::function<void()> func);
+
  private:
   friend class Interpreter;
   friend class ReplicatedObj;
@@ -53,10 +65,17 @@ class InterpreterSession {
   std::shared_ptr<SessionImpl> impl_;
 };
 
-/// One worker slot of a manager. Its address is stable; a worker that replaces a dead one lives behind
-/// the same Interpreter.
+/// One worker slot of a manager, or a worker of its own. A worker that replaces a dead one lives behind
+/// the same Interpreter; the address of a manager's is stable. Any thread.
 class Interpreter {
  public:
+  /// A worker that belongs to no manager. Returns when it serves; a null `env` means NoopEnvironment.
+  /// Its sessions throw Error once the Interpreter has ended. Throws SupervisorLost, PoolUnavailable,
+  /// and what the environment throws.
+  explicit Interpreter(std::shared_ptr<Environment> env);
+  /// The same beside a manager, whose registered modules it sees, also after the manager's end. A null
+  /// manager has none.
+  Interpreter(InterpreterManager* manager, std::shared_ptr<Environment> env);
   Interpreter(Interpreter&&) noexcept = default;
   Interpreter(const Interpreter&) = delete;
   ~Interpreter();
@@ -72,6 +91,9 @@ class Interpreter {
   friend class ReplicatedObj;
   friend class InterpreterAccess;
   explicit Interpreter(std::shared_ptr<WorkerSlot> slot);
+  WorkerSlot& slot() const;
+
+  std::shared_ptr<client::PoolOwner> own_;  // null if it is a manager's
   std::shared_ptr<WorkerSlot> slot_;
 };
 

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "isopool/interpreter.h"
 #include "isopool/noop_environment.h"
@@ -48,6 +50,14 @@ class InterpreterManager {
   /// and stay ready. Throws c10::Error if there are not so many, or N is 0.
   void debugLimitInterpreters(size_t N);
 
+  /// Calls an attribute of a module in every worker at the same time, with seeds
+  /// (callOnAll("torch", "manual_seed", {7})), thread counts or a warm-up; see
+  /// ReplicatedObj::callOnAll() for what holds when parts fail, and for later replacements. The
+  /// results are in the order of allInstances(); one of a kind that can't cross is None.
+  std::vector<at::IValue> callOnAll(const std::string& module, const std::string& name,
+                                    std::vector<at::IValue> args = {},
+                                    std::unordered_map<std::string, c10::IValue> kwargs = {});
+
   /// Opens a package. Throws c10::Error at once, here, if the file can't be read, is no torch.package,
   /// was made by another Python version or needs modules that the workers' Python lacks.
   Package loadPackage(const std::string& uri);
@@ -56,6 +66,14 @@ class InterpreterManager {
 
   /// The same as I->createMovable(obj). Throws Error for another manager's session.
   ReplicatedObj createMovable(Obj obj, InterpreterSession* I);
+  /// Gives all workers, present and future, a Python module as text. Where code imports `name` for the
+  /// first time afterwards (any later call, sessions that are open included) it gets this module,
+  /// unless sys.path has one of that name; tracebacks show the source. Dots make packages: "a" is one
+  /// if there is an "a.b". Registered again the last text counts. Text that is no Python is a
+  /// RemoteError where it is imported. Throws Error for an impossible name.
+  void registerModuleSource(std::string name, std::string src);
+  /// How many names were registered, GetArgumentNamesModule included, which every manager has.
+  size_t countRegisteredModuleSources();
 
   /// Workers that were replaced after a death, since the manager began.
   uint64_t workersReplaced() const;
@@ -63,6 +81,7 @@ class InterpreterManager {
   uint64_t callsRerun() const;
 
  private:
+  friend class Interpreter;
   std::shared_ptr<ManagerImpl> impl_;
 };
 

@@ -18,6 +18,11 @@ class Package {
   /// that errors show here (RemoteError), in the others when they need it.
   ReplicatedObj loadPickle(const std::string& module, const std::string& file);
 
+  /// A resource of the package, stored under `packageName` as `key`: text, or bytes as they are.
+  /// Throws RemoteError if there is none.
+  std::string loadText(const std::string& packageName, const std::string& key);
+  std::string loadBinary(const std::string& packageName, const std::string& key);
+
   /// A session on a free worker whose `self` is the package's importer there.
   InterpreterSession acquireSession();
 

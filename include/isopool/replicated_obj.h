@@ -3,6 +3,8 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -21,7 +23,8 @@ class ReplicatedObjImpl;
 /// it. Any number of threads may call it at once; a thread is served by the worker that served it
 /// last, if that one is free.
 ///
-/// State that a call leaves in the object stays in the worker that ran it, and dies with it.
+/// State that a call leaves in the object stays in the worker that ran it, and dies with it: see
+/// rebuilt().
 class ReplicatedObj {
  public:
   ReplicatedObj() = default;
@@ -37,6 +40,29 @@ class ReplicatedObj {
   [[nodiscard]] at::IValue call(std::vector<at::IValue> args,
                                 std::unordered_map<std::string, c10::IValue> kwargs,
                                 const CallOptions& options) const;
+
+  /// The same call on every worker at the same time, debugLimitInterpreters() notwithstanding; returns
+  /// when the last has ended, the results in the order of allInstances(). Where a worker dies before
+  /// it has begun its part, its replacement does it. If parts fail, the first interpreter's error is
+  /// thrown after the others have ended; the parts that did not fail have had their effects, and
+  /// CallOptions count for each part by itself. Throws what call() throws.
+  ///
+  /// A later replacement has not seen it: what every worker needs in every life belongs into
+  /// Environment::configureInterpreter(), what this object needs into onRebuilt().
+  std::vector<at::IValue> callOnAll(std::vector<at::IValue> args,
+                                    std::unordered_map<std::string, c10::IValue> kwargs = {},
+                                    const CallOptions& options = {}) const;
+
+  /// How often a worker that took over for a dead one had to make this object anew where the dead one
+  /// had it, so that the state that calls had left there is lost. It is noticed, and counted, when
+  /// the object is next used there. After unload() there is nothing to lose.
+  uint64_t rebuilt() const;
+  /// Has `callback` called from now on when that happens, with the index of the interpreter, on the
+  /// thread of that next use (with callOnAll() on a thread of its own) and before it. What the callback
+  /// does in a session on that interpreter is there for every later use; other threads' uses of the
+  /// object there wait for it. What it throws that use throws, and it is called again for the next. It
+  /// must not end the object's manager. All copies share one callback; null takes it away.
+  void onRebuilt(std::function<void(size_t interpreter)> callback);
 
   [[nodiscard]] bool hasattr(const char* attr) const;
 

@@ -61,6 +61,13 @@ def with_extern(exporter: PackageExporter) -> None:
     exporter.save_source_string("entry", "import isopool_no_such_module as other\n")
 
 
+def with_resources(exporter: PackageExporter) -> None:
+    exporter.save_text("notes", "greeting.txt", "good morning, \u00e9\n")
+    exporter.save_binary("notes", "all.bin", bytes(range(256)))
+    exporter.save_binary("notes", "empty.bin", b"")
+    exporter.save_binary("notes", "large.bin", b"x" * 3_000_000)
+
+
 def rewritten(source: Path, name: str, record: str, text: str) -> None:
     """A copy of a package, one of whose records says something else."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(folder / name, "w") as new:
@@ -75,6 +82,7 @@ export("user_code.pt", user_code_package)
 export("one.pt", answering(1))
 export("two.pt", answering(2))
 export("extern.pt", with_extern)
+export("resources.pt", with_resources)
 (folder / "isopool_no_such_module.py").unlink()
 rewritten(folder / "one.pt", "other_python.pt", ".data/python_version", "3.3.7\n")
 torch.save({"weight": torch.ones(3)}, folder / "saved.pt")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The model of these tests: the workers' probe, and what only a whole pool can show."""
 
+import importlib
 import os
 import signal
 import time
@@ -131,6 +132,9 @@ class Subject(probe.Probe):
     def slow_to_pickle(self, arrived, gate):
         return SlowToPickle(self, arrived, gate)
 
+    def constant(self, module, name):
+        return getattr(importlib.import_module(module), name)
+
     # ---- this process
     def pid(self):
         return os.getpid()
@@ -164,6 +168,42 @@ class Subject(probe.Probe):
         os.rename(arrived + ".new", arrived)
         self.wait_for(gate)
         return os.getpid()
+
+    def meet(self, path, count):
+        """Comes back when so many have come here."""
+        self.log(path, os.getpid())
+        end = time.monotonic() + 10
+        while len(open(path).readlines()) < count:
+            if time.monotonic() > end:
+                raise TimeoutError("the others did not come")
+            time.sleep(0.001)
+        return os.getpid()
+
+    def fail_in_slot(self, slot, path):
+        self.log(path, os.getpid())
+        if self.slot() == slot:
+            raise ValueError(f"in slot {slot}")
+
+    def die_in_slot(self, slot, path):
+        self.log(path, os.getpid())
+        if self.slot() == slot:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    # ---- state
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.mark_then = os.environ.get("ISOPOOL_TEST_MARK", "")
+
+    def mark_when_unpickled(self):
+        return self.mark_then
+
+    mark = 0
+
+    def set_mark(self, mark):
+        self.mark = mark
+
+    def get_mark(self):
+        return self.mark
 
     def die_once(self, path):
         """Kills its worker unless that has happened before."""

@@ -2,7 +2,6 @@
 // C++17, and nothing of isopool's own names: the spellings of multipy's README and of the documents of
 // torch::deploy, besides those of examples/torch_deploy.
 #include <gtest/gtest.h>
-#include <multipy/runtime/Exception.h>
 #include <multipy/runtime/deploy.h>
 #include <multipy/runtime/environment.h>
 #include <multipy/runtime/noop_environment.h>
@@ -244,20 +243,6 @@ TEST(Environments, TheDefaultMayBeNamed) {
       1, std::make_shared<multipy::runtime::NoopEnvironment>());
   auto I = manager.acquireOne();
   EXPECT_EQ(I.global("operator", "add")({1, 2}).toIValue().toInt(), 3);
-}
-
-TEST(Checks, ThrowARuntimeErrorWithTheConditionAndTheMessage) {
-  MULTIPY_CHECK(true);
-  MULTIPY_INTERNAL_ASSERT(true, "fine");
-  try {
-    MULTIPY_CHECK(1 > 2, "numbers changed");
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("Check failed: (1 > 2), function"), std::string::npos) << text;
-    EXPECT_NE(text.find("numbers changed"), std::string::npos) << text;
-  }
-  EXPECT_THROW(MULTIPY_INTERNAL_ASSERT(false), std::runtime_error);
 }
 
 }  // namespace

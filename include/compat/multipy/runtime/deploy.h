@@ -27,7 +27,9 @@ namespace torch::deploy {
 using isopool::Interpreter;
 using isopool::InterpreterManager;
 using isopool::InterpreterSession;
+using isopool::LoadBalancer;
 using isopool::Obj;
 using isopool::Package;
+using isopool::PythonMethodWrapper;
 using isopool::ReplicatedObj;
 }  // namespace torch::deploy

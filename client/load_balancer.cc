@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "isopool/load_balancer.h"
+
+#include <string>
+
+#include "isopool/errors.h"
+
+namespace isopool {
+
+LoadBalancer::LoadBalancer(size_t n) : users_(n), limit_(n) {
+  if (n == 0) throw Error("a LoadBalancer needs at least one resource");
+}
+
+void LoadBalancer::setResourceLimit(size_t n) {
+  if (n == 0 || n > users_.size()) {
+    throw Error("setResourceLimit(" + std::to_string(n) + "): the LoadBalancer has 1 to " +
+                std::to_string(users_.size()) + " resources to deal out");
+  }
+  std::lock_guard lock(mutex_);
+  limit_ = n;
+}
+
+int LoadBalancer::acquire() {
+  // One number for all balancers: a wrong guess costs nothing but the wish to stay.
+  thread_local size_t last = 0;
+  std::lock_guard lock(mutex_);
+  size_t best = last < limit_ ? last : 0;
+  for (size_t i = 0; i < limit_ && users_[best] > 0; ++i) {
+    const size_t next = (last + i) % limit_;
+    if (users_[next] < users_[best]) best = next;
+  }
+  last = best;
+  ++users_[best];
+  return static_cast<int>(best);
+}
+
+void LoadBalancer::free(int where) {
+  std::lock_guard lock(mutex_);
+  if (where < 0 || static_cast<size_t>(where) >= users_.size()) {
+    throw Error("free(" + std::to_string(where) + "): the LoadBalancer has resources 0 to " +
+                std::to_string(users_.size() - 1));
+  }
+  size_t& users = users_[static_cast<size_t>(where)];
+  if (users == 0) throw Error("free(" + std::to_string(where) + "): that resource has no user");
+  --users;
+}
+
+}  // namespace isopool

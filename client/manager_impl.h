@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "client/pool_owner.h"
+#include "isopool/interpreter.h"
+
+namespace isopool {
+
+/// The body of an InterpreterManager.
+class ManagerImpl {
+ public:
+  ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment);
+  ~ManagerImpl();
+  ManagerImpl(const ManagerImpl&) = delete;
+  ManagerImpl& operator=(const ManagerImpl&) = delete;
+
+  const std::shared_ptr<client::ModuleSources> modules;
+  const client::PoolOwner owner;
+  const std::shared_ptr<client::Pool> pool;
+  std::vector<Interpreter> interpreters;
+};
+
+}  // namespace isopool

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool_owner.h"
+
+#include <string>
+#include <typeinfo>
+
+#include "isopool/noop_environment.h"
+#include "isopool/path_environment.h"
+
+namespace isopool::client {
+
+namespace {
+
+// Those of isopool itself do nothing to a worker; a user's may do anything.
+bool isUsersOwn(const Environment& environment) {
+  const std::type_info& type = typeid(environment);
+  return type != typeid(NoopEnvironment) && type != typeid(PathEnvironment);
+}
+
+// Managers whose environments are made the same way share a supervisor; a user's own kind of
+// environment is only the same as itself.
+std::string identityOf(const Environment& environment) {
+  const std::string type = typeid(environment).name();
+  if (!isUsersOwn(environment)) return type;
+  return type + "@" + std::to_string(reinterpret_cast<uintptr_t>(&environment));
+}
+
+std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
+                               std::shared_ptr<ModuleSources> modules, const char* kind) {
+  if (!environment) environment = std::make_shared<NoopEnvironment>();
+  // A spare unpickles nothing before a user's environment was applied to it.
+  auto connection = SupervisorConnection::obtain(
+      environment->getExtraPythonPaths(), identityOf(*environment),
+      isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects);
+  return std::make_shared<Pool>(std::move(connection), std::move(environment), std::move(modules),
+                                kind);
+}
+
+}  // namespace
+
+PoolOwner::PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
+                     std::shared_ptr<ModuleSources> modules, const char* kind)
+    : pool_(makePool(std::move(environment), std::move(modules), kind)) {
+  try {
+    pool_->open(workers);
+  } catch (...) {
+    pool_->close();
+    throw;
+  }
+}
+
+PoolOwner::~PoolOwner() { pool_->close(); }
+
+}  // namespace isopool::client

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/replica_lives.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace isopool::client {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLongestSleep(100);
+
+thread_local bool restoring = false;
+
+}  // namespace
+
+ReplicaLives::Restoring::Restoring(bool yes) : outer_(std::exchange(restoring, restoring || yes)) {}
+ReplicaLives::Restoring::~Restoring() { restoring = outer_; }
+bool ReplicaLives::thisThreadRestores() { return restoring; }
+
+void ReplicaLives::begun(const Channel& channel) {
+  std::lock_guard lock(mutex_);
+  Life& life = lives_.at(channel.slot());
+  const uint64_t earlier = std::exchange(life.epoch, channel.epoch().value);
+  if (earlier == 0 || earlier == life.epoch) return;
+  rebuilt_.fetch_add(1, std::memory_order_relaxed);
+  // Also if the program was not done with the life before.
+  life.state = callback_ ? State::kRebuilt : State::kWhole;
+  changedLocked();
+}
+
+void ReplicaLives::unloaded(uint32_t slot) {
+  std::lock_guard lock(mutex_);
+  lives_.at(slot) = Life{};
+  changedLocked();
+}
+
+void ReplicaLives::onRebuilt(Callback callback) {
+  std::lock_guard lock(mutex_);
+  callback_ = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
+}
+
+void ReplicaLives::changedLocked() {
+  const auto open = std::count_if(lives_.begin(), lives_.end(),
+                                  [](const Life& life) { return life.state != State::kWhole; });
+  unrestored_.store(static_cast<uint32_t>(open), std::memory_order_release);
+  changed_.notify_all();
+}
+
+void ReplicaLives::restoreNow(const Channel& channel, const Deadline& deadline) {
+  if (restoring) return;
+  const uint64_t epoch = channel.epoch().value;
+  std::unique_lock lock(mutex_);
+  Life& life = lives_.at(channel.slot());
+  for (;;) {
+    // A worker that died, and a deadline that passed, are found again by the use that follows.
+    if (life.epoch != epoch || life.state == State::kWhole || channel.dead() || isPast(deadline)) {
+      return;
+    }
+    if (life.state == State::kRebuilt) break;
+    const auto next = Clock::now() + kLongestSleep;
+    changed_.wait_until(lock, deadline ? std::min(*deadline, next) : next);
+  }
+  const auto callback = callback_;
+  life.state = State::kBeingRestored;
+  const auto settle = [&](State state) {
+    lock.lock();
+    // Unless the worker died meanwhile, and the next life is there already.
+    if (life.epoch == epoch) life.state = state;
+    changedLocked();
+  };
+  lock.unlock();
+  try {
+    const Restoring scope;
+    if (callback) (*callback)(channel.slot());
+  } catch (...) {
+    settle(State::kRebuilt);
+    throw;
+  }
+  settle(State::kWhole);
+}
+
+}  // namespace isopool::client
