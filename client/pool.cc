@@ -64,7 +64,8 @@ void Pool::close() {
     closed_ = true;
     connection = std::move(connection_);
     for (const auto& slot : slots_) {
-      if (slot->channel) channels.push_back(slot->channel);
+      // Interpreters that outlive the manager keep the slot, but nothing of its worker.
+      if (slot->channel) channels.push_back(std::move(slot->channel));
     }
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }

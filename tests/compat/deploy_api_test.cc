@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // C++17, and nothing of isopool's own names: the rarer parts of torch::deploy's interface.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <multipy/runtime/deploy.h>
 #include <multipy/runtime/path_environment.h>
