@@ -63,22 +63,37 @@ class FoldersEnvironment : public isopool::Environment {
 };
 
 /// Ctrl-C during a statement goes to the worker, which a terminal does not reach; at the prompt it
-/// only interrupts the wait for a line.
+/// only interrupts the wait for a line. Everywhere else it waits.
 class Interruption {
  public:
-  static void install() {
+  /// Before there are other threads, which would get it instead.
+  static void prepare() {
+    setBlocked(true);
     struct sigaction action {};
     action.sa_handler = [](int) {
       if (worker != 0) ::kill(worker, SIGINT);
     };
-    ::sigaction(SIGINT, &action, nullptr);  // without SA_RESTART: read() is to return
+    ::sigaction(SIGINT, &action, nullptr);
   }
-  explicit Interruption(int processId) { worker = processId; }
-  ~Interruption() { worker = 0; }
+  explicit Interruption(int processId) {
+    worker = processId;
+    setBlocked(false);
+  }
+  ~Interruption() {
+    setBlocked(true);
+    worker = 0;
+  }
   Interruption(const Interruption&) = delete;
   Interruption& operator=(const Interruption&) = delete;
 
  private:
+  static void setBlocked(bool blocked) {
+    sigset_t interrupt;
+    ::sigemptyset(&interrupt);
+    ::sigaddset(&interrupt, SIGINT);
+    ::pthread_sigmask(blocked ? SIG_BLOCK : SIG_UNBLOCK, &interrupt, nullptr);
+  }
+
   static volatile sig_atomic_t worker;
 };
 volatile sig_atomic_t Interruption::worker = 0;
@@ -109,7 +124,6 @@ class Prompt {
   }
 
   int run() {
-    Interruption::install();
     LineReader lines(STDIN_FILENO);
     for (;;) {
       if (!worker_) begin();
@@ -207,12 +221,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  const bool atPrompt = options.script.empty() && ::isatty(STDIN_FILENO) == 1;
+  if (atPrompt) Interruption::prepare();
   try {
     isopool::InterpreterManager manager(1,
                                         std::make_shared<FoldersEnvironment>(options.pythonPath));
-    if (options.script.empty() && ::isatty(STDIN_FILENO) == 1) {
-      return Prompt(manager, options).run();
-    }
+    if (atPrompt) return Prompt(manager, options).run();
     return runProgram(manager, options);
   } catch (const std::exception& error) {
     std::cerr << "interactive_embedded_interpreter: " << error.what() << std::endl;

@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tools/line_reader.h"
 
+#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
 namespace tools {
+
+namespace {
+
+/// False if a signal came instead.
+bool waitForInput(int fd) {
+  sigset_t mask;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+  ::sigdelset(&mask, SIGINT);
+  pollfd input{fd, POLLIN, 0};
+  return ::ppoll(&input, 1, nullptr, &mask) != -1 || errno != EINTR;
+}
+
+}  // namespace
 
 LineReader::Got LineReader::next(std::string& line) {
   for (;;) {
@@ -16,15 +31,15 @@ LineReader::Got LineReader::next(std::string& line) {
       waiting_.erase(0, end + 1);
       return Got::kLine;
     }
+    if (!waitForInput(fd_)) {
+      waiting_.clear();
+      return Got::kInterrupted;
+    }
     char buffer[4096];
     const ssize_t count = ::read(fd_, buffer, sizeof buffer);
     if (count > 0) {
       waiting_.append(buffer, static_cast<size_t>(count));
       continue;
-    }
-    if (count == -1 && errno == EINTR) {
-      waiting_.clear();
-      return Got::kInterrupted;
     }
     if (waiting_.empty()) return Got::kEnd;
     line = std::move(waiting_);
