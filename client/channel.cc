@@ -45,6 +45,7 @@ RequestDraft& requestDraft() {
   draft.records.clear();
   draft.exports.clear();
   draft.flags = 0;
+  draft.modes = callerModes();
   return draft;
 }
 
@@ -69,10 +70,16 @@ Channel::~Channel() {
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
-void Channel::assignSlot(uint32_t slot) {
+void Channel::assume(uint32_t pool, uint32_t slot) {
   std::lock_guard lock(deathMutex_);
+  place_ = Place{pool, slot};
   slot_ = slot;
   name_ = "worker " + std::to_string(slot) + " (pid " + std::to_string(processId_) + ")";
+}
+
+std::optional<Channel::Place> Channel::place() {
+  std::lock_guard lock(deathMutex_);
+  return place_;
 }
 
 std::string Channel::name() {
@@ -178,15 +185,16 @@ void Channel::readDeath() {
 
 // ---- Publishing ------------------------------------------------------------------------------
 
-Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline) {
-  if (dead()) return {shared_from_this(), nullptr, Fate::kNeverStarted};
+Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                         Recall* recall) {
+  if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
   collectReturnedLeases();
   const ProcessorLoad::BusyWorker busy;
   std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
   Published published{};
   try {
     exportStorages(draft, deadline);
-    published = publish(operation, draft, deadline, spinner->granted());
+    published = publish(operation, draft, deadline, spinner->granted(), recall);
     draft.writer.releaseStorages();
   } catch (...) {
     cancelExports(draft.exports);
@@ -197,18 +205,20 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
     cancelExports(draft.exports);
     // Nobody waits here who would find the death: until it is settled the pool would send us back.
     if (published.fate == Fate::kNeverStarted) markDead();
-    return {shared_from_this(), nullptr, published.fate};
+    return {shared_from_this(), nullptr, 0, published.fate};
   }
-  const Fate fate = wait(*published.exchange, deadline, spinner);
+  const uint64_t sequence = published.exchange->sequence;
+  const Fate fate = wait(*published.exchange, deadline, recall, spinner);
+  if (recall != nullptr) recall->leave(fate);
   const bool left = fate == Fate::kWithdrawn || fate == Fate::kOverdue;
-  return {shared_from_this(), left ? nullptr : published.exchange, fate};
+  return {shared_from_this(), left ? nullptr : published.exchange, sequence, fate};
 }
 
 Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
-                                    const Deadline& deadline, bool workerMaySpin) {
+                                    const Deadline& deadline, bool workerMaySpin, Recall* recall) {
   ipc::OutgoingCall call;
   call.operation = operation;
-  call.flags = callerModes() | draft.flags;
+  call.flags = draft.modes | draft.flags;
   void* blob = nullptr;
   placePayload(draft.writer.finish(draft.records), call.payload, blob, deadline);
   const auto dropBlob = [&] {
@@ -240,6 +250,15 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     slotFreed_.wait_for(lock, milliseconds(1));
   }
   Exchange& exchange = *exchanges_[nextSequence_ % ipc::kRingSlots];
+  std::unique_lock<std::mutex> recallLock;
+  if (recall != nullptr) {
+    recallLock = std::unique_lock(recall->mutex_);
+    if (recall->requested()) {
+      dropBlob();
+      return {nullptr, Fate::kWithdrawn};
+    }
+    recall->enter(*this, exchange, nextSequence_);
+  }
   exchange.sequence = nextSequence_++;
   exchange.exports.swap(draft.exports);
   exchange.requestBlob = blob;
@@ -304,18 +323,19 @@ void Channel::flushReleases() {
 
 // ---- Waiting ---------------------------------------------------------------------------------
 
-Fate Channel::wait(Exchange& exchange, const Deadline& deadline,
+Fate Channel::wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
                    std::optional<ProcessorLoad::Spinner>& spinner) {
   for (;;) {
     const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
     Fate fate = exchange.fate.load(std::memory_order_acquire);
     if (fate != Fate::kPending) return fate;
-    if (isPast(deadline)) {
-      if (const auto given = giveUp(exchange)) return *given;
+    const bool takenBack = recall != nullptr && recall->requested();
+    if (takenBack || isPast(deadline)) {
+      if (const auto given = giveUp(exchange, takenBack)) return *given;
       continue;
     }
     if (leadMutex_.try_lock()) {
-      lead(exchange, deadline, spinner);
+      lead(exchange, deadline, recall, spinner);
       leadMutex_.unlock();
       passLead();
       continue;
@@ -325,7 +345,7 @@ Fate Channel::wait(Exchange& exchange, const Deadline& deadline,
   }
 }
 
-void Channel::lead(Exchange& exchange, const Deadline& deadline,
+void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
                    std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
@@ -340,7 +360,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline,
       settleAll();
       break;
     }
-    if (isPast(deadline)) return;
+    if (isPast(deadline) || (recall != nullptr && recall->requested())) return;
     spinner.reset();
     const std::array<ipc::FutexWatch, 2> watches{end.completionWatch(),
                                                  ipc::watchLifeWord(end.peer())};
@@ -460,8 +480,9 @@ void Channel::settleAll() {
   if (first && deathSeen_) deathSeen_();
 }
 
-// The deadline has passed. Nothing if the answer came in the same moment.
-std::optional<Fate> Channel::giveUp(Exchange& exchange) {
+// The deadline has passed, or the request was taken back. Nothing if the answer came in the same
+// moment.
+std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   const uint64_t sequence = exchange.sequence;
   const int64_t publishedAt = exchange.publishedAt;
   auto waiting = Exchange::Use::kWaiting;
@@ -470,12 +491,20 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange) {
                                             std::memory_order_acq_rel)) {
     return std::nullopt;
   }
+  if (takenBack) return Fate::kWithdrawn;
   if (memory_->end().recall(sequence)) {
     killIfDeaf(publishedAt);
     return Fate::kWithdrawn;
   }
   kill();
   return Fate::kOverdue;
+}
+
+// The one that waits may lead, and so sleep on the ring. A call that comes between its look and its
+// sleep is found within kLongestSleep.
+void Channel::wakeWaiter(Exchange& exchange) {
+  exchange.wake();
+  ipc::futexWake(memory_->end().peer().completionTail);
 }
 
 // A worker that still says that it sleeps, long after it was woken for a call, is stopped: it would

@@ -16,6 +16,7 @@
 
 #include "client/archive_file.h"
 #include "client/processor_load.h"
+#include "client/recall.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/copy_reason.h"
 #include "ipc/channel/lease_table.h"
@@ -46,11 +47,12 @@ struct ExportedStorage {
 /// Where a thread builds a request. Reused from call to call.
 struct RequestDraft {
   ipc::PayloadWriter writer;
+  uint32_t modes = 0;  ///< SubmissionFlags of the caller's modes
   std::vector<ipc::StorageRecord> records;
   std::vector<ExportedStorage> exports;
   uint32_t flags = 0;  ///< ipc::SubmissionFlags beside the caller's modes
 };
-/// This thread's draft, cleared.
+/// This thread's draft, cleared, with this thread's modes.
 RequestDraft& requestDraft();
 
 /// What became of a request.
@@ -59,7 +61,7 @@ enum class Fate : uint32_t {
   kAnswered,
   kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
   kLost,          ///< the worker is dead and it may have
-  kWithdrawn,     ///< recalled for its deadline before it started
+  kWithdrawn,     ///< taken back before it started: its deadline passed, or by a Recall
   kOverdue,       ///< its deadline passed while it ran; the worker was killed
 };
 
@@ -89,15 +91,18 @@ class Answer {
   ~Answer();
 
   Fate fate() const { return fate_; }
+  /// The request's number on its channel; 0 if it was not sent.
+  uint64_t sequence() const { return sequence_; }
   /// The answer's value (nil for most operations). Throws RemoteError for a Python exception,
   /// ObjectUnloaded, and Error for any other refusal. Only if fate() is kAnswered.
   at::IValue take();
 
  private:
   friend class Channel;
-  Answer(std::shared_ptr<Channel> channel, Exchange* exchange, Fate fate);
+  Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence, Fate fate);
   std::shared_ptr<Channel> channel_;
   Exchange* exchange_;  // null if nothing was sent, or the exchange was given up
+  uint64_t sequence_;
   Fate fate_;
 };
 
@@ -115,9 +120,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Sends the draft's body as `operation` and waits for the answer, the worker's death or the
-  /// deadline. Throws Error if a value can't cross, ArenaFull.
-  Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline);
+  /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the deadline
+  /// or another thread's `recall`. Throws Error if a value can't cross, ArenaFull.
+  Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                  Recall* recall = nullptr);
   /// Sends without waiting or blocking. Only for bodies without tensors that fit into a slot. False
   /// if the channel has no room now or is dead.
   bool notify(ipc::Operation operation, RequestDraft& draft);
@@ -146,8 +152,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::Epoch epoch() const { return memory_->end().epoch(); }
   int processId() const { return processId_; }
   WorkerMemory& memory() { return *memory_; }
-  /// Which slot of its pool the worker serves; to be set once, before the pool has the channel.
-  void assignSlot(uint32_t slot);
+  /// From now on the worker is the one of that slot; said once, before the pool has the channel.
+  void assume(uint32_t pool, uint32_t slot);
+  /// The pool and slot that it serves; nothing while it is a spare.
+  struct Place {
+    uint32_t pool;
+    uint32_t slot;
+  };
+  std::optional<Place> place();
+  /// The same slot for whoever has the channel from its pool.
   uint32_t slot() const { return slot_; }
   std::string name();
 
@@ -160,6 +173,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   friend class Answer;
+  friend class Recall;
 
   void exportStorages(RequestDraft& draft, const Deadline& deadline);
   ipc::StorageRecord exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
@@ -177,20 +191,21 @@ class Channel : public std::enable_shared_from_this<Channel> {
     Fate fate;
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                    bool workerMaySpin);
+                    bool workerMaySpin, Recall* recall);
   bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
   void flushReleases();
-  Fate wait(Exchange& exchange, const Deadline& deadline,
+  Fate wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
             std::optional<ProcessorLoad::Spinner>& spinner);
-  void lead(Exchange& exchange, const Deadline& deadline,
+  void lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
             std::optional<ProcessorLoad::Spinner>& spinner);
   bool deliverCompletions();
   bool deliver(Exchange& exchange);
   void discard(Exchange& exchange);
   void passLead();
   void settleAll();
-  std::optional<Fate> giveUp(Exchange& exchange);
+  std::optional<Fate> giveUp(Exchange& exchange, bool takenBack);
+  void wakeWaiter(Exchange& exchange);
   void killIfDeaf(int64_t calledAt);
   void release(Exchange& exchange);
   void poison(const std::string& reason);
@@ -230,7 +245,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   WorkerLost::Death death_;
   bool deathRead_ = false;
   std::string name_;
-  uint32_t slot_ = 0;
+  std::optional<Place> place_;
+  uint32_t slot_ = 0;  // set before a pool has the channel
 
   std::recursive_mutex preparation_;
   std::unordered_set<uint64_t> definedObjects_;

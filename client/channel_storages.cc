@@ -35,12 +35,13 @@ c10::Storage heapStorage(std::span<const std::byte> bytes) {
 
 // ---- Answer ----------------------------------------------------------------------------------
 
-Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, Fate fate)
-    : channel_(std::move(channel)), exchange_(exchange), fate_(fate) {}
+Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence, Fate fate)
+    : channel_(std::move(channel)), exchange_(exchange), sequence_(sequence), fate_(fate) {}
 
 Answer::Answer(Answer&& other) noexcept
     : channel_(std::move(other.channel_)),
       exchange_(std::exchange(other.exchange_, nullptr)),
+      sequence_(other.sequence_),
       fate_(other.fate_) {}
 
 Answer::~Answer() {

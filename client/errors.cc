@@ -3,11 +3,11 @@
 
 #include <cstring>
 
+#include "client/death_text.h"
+
 namespace isopool {
 
-namespace {
-
-std::string describe(const WorkerLost::Death& death, bool started) {
+std::string client::deathText(const WorkerLost::Death& death) {
   std::string text = death.worker + " died";
   if (!death.causeKnown) {
     text += " (its exit status is not known yet)";
@@ -18,6 +18,13 @@ std::string describe(const WorkerLost::Death& death, bool started) {
   } else {
     text += " with exit code " + std::to_string(death.exitCode);
   }
+  return text;
+}
+
+namespace {
+
+std::string describe(const WorkerLost::Death& death, bool started) {
+  std::string text = client::deathText(death);
   text += started ? " while it ran this call" : " before this call started";
   if (!death.lastWords.empty()) text += "; its last words:\n" + death.lastWords;
   return text;

@@ -60,6 +60,8 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   void addLoans(ipc::LeaseTable& loans);
   void removeLoans(ipc::LeaseTable& loans);
 
+  uint64_t capacityBytes() const { return arena_.capacityBytes(); }
+  uint64_t bytesInUse() const { return arena_.bytesInUse(); }
   uint64_t limitBytes() const { return limitBytes_; }
 
  private:

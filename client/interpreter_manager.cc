@@ -163,4 +163,6 @@ uint64_t InterpreterManager::workersReplaced() const { return impl_->pool->worke
 
 uint64_t InterpreterManager::callsRerun() const { return impl_->pool->callsRerun(); }
 
+PoolStatistics InterpreterManager::statistics() const { return impl_->pool->statistics(); }
+
 }  // namespace isopool

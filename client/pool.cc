@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "client/async_executor.h"
 #include "client/interpreter_access.h"
 #include "client/process_fork.h"
 #include "isopool/errors.h"
@@ -36,6 +37,7 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
       environment_(std::move(environment)),
       modules_(std::move(modules)),
       owner_(owner),
+      noKill_(connection->noKill()),
       connection_(std::move(connection)) {}
 
 Pool::~Pool() = default;
@@ -49,7 +51,8 @@ void Pool::open(uint32_t workers) {
   }
   usedSlots_ = slots_.size();
   id_ = connection_->openPool(workers, weak_from_this());
-  const Deadline deadline = Clock::now() + kOpenPatience;
+  Deadline deadline;
+  if (!noKill_) deadline = Clock::now() + kOpenPatience;
   for (const auto& slot : slots_) {
     const auto channel = liveChannel(*slot, deadline);
     configure(*slot, channel);
@@ -59,10 +62,12 @@ void Pool::open(uint32_t workers) {
 void Pool::close() {
   std::shared_ptr<SupervisorConnection> connection;
   std::vector<std::shared_ptr<Channel>> channels;
+  std::shared_ptr<AsyncExecutor> executor;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
     connection = std::move(connection_);
+    executor = std::move(executor_);
     for (const auto& slot : slots_) {
       // Interpreters that outlive the manager keep the slot, but nothing of its worker.
       if (slot->channel) channels.push_back(std::move(slot->channel));
@@ -75,6 +80,8 @@ void Pool::close() {
   // comes back when it has reaped them.
   if (connection) connection->closePool(id_);
   for (const auto& channel : channels) channel->markDead();
+  // Last, for callbacks may do anything.
+  if (executor) executor->close();
 }
 
 void Pool::check() {
@@ -91,6 +98,14 @@ void Pool::checkLocked() {
   checkNotForked(generation_);
   if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
   if (!lost_.empty()) throw SupervisorLost(lost_);
+}
+
+std::shared_ptr<AsyncExecutor> Pool::executor() {
+  checkNotForked(generation_);  // before a lock that a thread of the parent may have held
+  std::lock_guard lock(mutex_);
+  checkLocked();
+  if (!executor_) executor_ = std::make_shared<AsyncExecutor>(slots_.size() * kCallsPerWorker);
+  return executor_;
 }
 
 std::shared_ptr<SupervisorConnection> Pool::connection() {
@@ -355,12 +370,21 @@ void Pool::workerAssigned(uint32_t index, std::shared_ptr<Channel> channel) {
     std::lock_guard lock(mutex_);
     if (index >= slots_.size()) return;
     WorkerSlot& slot = *slots_[index];
-    if (slot.channel) workersReplaced_.fetch_add(1);
+    if (slot.channel) {
+      workersReplaced_.fetch_add(1);
+      ++slot.restarts;
+      slot.completedBefore += slot.channel->memory().end().completedCalls();
+    }
     slot.channel = std::move(channel);
     slot.quarantine.clear();
     serveWaitersLocked();
   }
   changed_.notify_all();
+}
+
+void Pool::workerDied(uint32_t index, const WorkerLost::Death& death) {
+  std::lock_guard lock(mutex_);
+  if (index < slots_.size()) slots_[index]->lastDeath = death;
 }
 
 void Pool::slotQuarantined(uint32_t index, std::string text) {

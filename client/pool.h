@@ -16,12 +16,14 @@
 #include "isopool/call_options.h"
 #include "isopool/environment.h"
 #include "isopool/interpreter.h"
+#include "isopool/statistics.h"
 
 namespace isopool {
 
 namespace client {
+class AsyncExecutor;
 class Pool;
-}
+}  // namespace client
 
 /// A slot of a pool, behind an Interpreter: the worker that serves it now, and how much it has to do.
 /// Guarded by the pool's mutex.
@@ -33,6 +35,9 @@ class WorkerSlot {
   uint32_t users = 0;                        ///< sessions and calls
   uint32_t inFlight = 0;  ///< calls of the pool: at most two, one running and one waiting behind it
   std::string quarantine;  ///< why it stays empty; cleared by the next worker
+  uint64_t restarts = 0;
+  uint64_t completedBefore = 0;  ///< calls that earlier workers of it completed
+  std::optional<WorkerLost::Death> lastDeath;
 };
 
 namespace client {
@@ -63,6 +68,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     Turn(Turn&& other) noexcept = default;
     ~Turn();
     Channel& channel() const { return *channel_; }
+    const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
 
    private:
     std::shared_ptr<Pool> pool_;
@@ -125,12 +131,19 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// The same where a worker's death was seen, which may be that of its supervisor.
   void checkAfterDeath();
 
+  /// Where asynchronous calls wait and run; made now if there is none. Throws as check().
+  std::shared_ptr<AsyncExecutor> executor();
+  /// True if nothing is to be killed or given up for being slow, see docs/debugging.md.
+  bool noKill() const { return noKill_; }
+  PoolStatistics statistics();
+
   void countRerun() { callsRerun_.fetch_add(1, std::memory_order_relaxed); }
   void noteServiceTime(std::chrono::nanoseconds time);
   uint64_t callsRerun() const { return callsRerun_.load(); }
   uint64_t workersReplaced() const { return workersReplaced_.load(); }
 
   void workerAssigned(uint32_t slot, std::shared_ptr<Channel> channel) override;
+  void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
   void slotQuarantined(uint32_t slot, std::string text) override;
   void supervisorLost(std::string text) override;
 
@@ -150,6 +163,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   const std::shared_ptr<Environment> environment_;
   const std::shared_ptr<ModuleSources> modules_;
   const char* const owner_;
+  const bool noKill_;
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a slot got a worker, or nothing will change any more
@@ -161,6 +175,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   size_t usedSlots_ = 0;  // the balancer gives work to the first ones only
 
   std::list<Waiter*> waiters_;
+  std::shared_ptr<AsyncExecutor> executor_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};
   std::atomic<uint64_t> workersReplaced_{0};

@@ -1,128 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/replicated_obj.h"
 
+#include "client/async_executor.h"
 #include "client/broadcast.h"
+#include "client/completion_queue.h"
 #include "client/interpreter_access.h"
+#include "client/pool_call.h"
 #include "client/replicated_object.h"
+#include "client/result_stream.h"
 #include "client/worker_steps.h"
 
 namespace isopool {
 
 namespace {
 
-using client::Clock;
-using client::Deadline;
-using client::Fate;
 using client::ObjectUnloaded;
-
-Deadline deadlineOf(const CallOptions& options) {
-  if (!options.deadline) return std::nullopt;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.deadline);
-}
-
-using Fill = std::function<void(client::RequestDraft&)>;
-
-// One call, until a worker has answered it.
-class PoolCall {
- public:
-  PoolCall(const ReplicatedObjImpl& object, ipc::Operation operation, const CallOptions& options,
-           const Fill& fill)
-      : object_(object),
-        pool_(*object.pool),
-        operation_(operation),
-        options_(options),
-        deadline_(deadlineOf(options)),
-        fill_(fill) {}
-
-  // On whichever worker is free: runs elsewhere when its worker died before it started.
-  at::IValue onPool() {
-    for (;;) {
-      client::Pool::Turn turn = pool_.acquireTurn(deadline_);
-      if (auto answer = tryOn(turn.channel())) return *std::move(answer);
-    }
-  }
-
-  // On the worker of one slot, or its replacement.
-  at::IValue onSlot(WorkerSlot& slot) {
-    for (;;) {
-      const auto channel = pool_.liveChannel(slot, deadline_);
-      if (auto answer = tryOn(*channel)) return *std::move(answer);
-    }
-  }
-
- private:
-  // Nothing if it has not run and is to be tried again.
-  std::optional<at::IValue> tryOn(client::Channel& channel);
-  bool prepare(client::Channel& channel);
-
-  const ReplicatedObjImpl& object_;
-  client::Pool& pool_;
-  const ipc::Operation operation_;
-  const CallOptions& options_;
-  const Deadline deadline_;
-  const Fill& fill_;
-  int lost_ = 0;
-};
-
-// False if the worker died of it.
-bool PoolCall::prepare(client::Channel& channel) {
-  try {
-    pool_.define(channel, object_.definition, deadline_, &object_.lives);
-    object_.lives.restore(channel, deadline_);
-    return true;
-  } catch (const WorkerLost&) {
-    if (!channel.dead() || ++lost_ == client::kMostLostInPreparation) throw;
-    pool_.checkAfterDeath();
-    return false;
-  }
-}
-
-std::optional<at::IValue> PoolCall::tryOn(client::Channel& channel) {
-  if (!prepare(channel)) {
-    pool_.countRerun();
-    return std::nullopt;
-  }
-  client::RequestDraft& draft = client::requestDraft();
-  fill_(draft);
-  if (options_.permissive) draft.flags |= ipc::kPermissive;
-  const auto began = Clock::now();
-  client::Answer answer = channel.exchange(operation_, draft, deadline_);
-  switch (answer.fate()) {
-    case Fate::kAnswered:
-      pool_.noteServiceTime(Clock::now() - began);
-      try {
-        return answer.take();
-      } catch (const ObjectUnloaded&) {
-        // Between our definition and our call: it did not run, and is tried again from the start.
-        pool_.forget(channel, object_.definition.object);
-        return std::nullopt;
-      }
-    case Fate::kNeverStarted:
-      pool_.check();
-      pool_.countRerun();
-      return std::nullopt;
-    case Fate::kLost:
-      pool_.checkAfterDeath();
-      if (options_.idempotent) {
-        pool_.countRerun();
-        return std::nullopt;
-      }
-      throw WorkerLost(channel.death(), /*started=*/true);
-    case Fate::kWithdrawn:
-      throw DeadlineExceeded(
-          "the deadline passed before " + channel.name() + " started the call; it will not run",
-          /*started=*/false);
-    default:
-      throw DeadlineExceeded(
-          "the deadline passed while " + channel.name() + " ran the call; that worker was killed",
-          /*started=*/true);
-  }
-}
-
-at::IValue callOnPool(const ReplicatedObjImpl& object, ipc::Operation operation,
-                      const CallOptions& options, const Fill& fill) {
-  return PoolCall(object, operation, options, fill).onPool();
-}
 
 // The object in a session's worker, made there if need be.
 Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
@@ -188,14 +80,10 @@ const ReplicatedObjImpl& ReplicatedObj::impl() const {
 
 at::IValue ReplicatedObj::operator()(at::ArrayRef<at::IValue> args) const {
   const ReplicatedObjImpl& object = impl();
-  try {
-    return callOnPool(object, ipc::Operation::kCallObject, {}, [&](client::RequestDraft& draft) {
-      draft.writer.packer().pack_array(3).pack(object.definition.object);
-      client::draftArguments(draft, args, {});
-    });
-  } catch (const ipc::ValueError& error) {
-    throw Error(error.what());
-  }
+  return client::callOnPool(object, {}, [&](client::RequestDraft& draft) {
+    draft.writer.packer().pack_array(3).pack(object.definition.object);
+    client::draftArguments(draft, args, {});
+  });
 }
 
 at::IValue ReplicatedObj::callKwargs(std::vector<at::IValue> args,
@@ -211,12 +99,48 @@ at::IValue ReplicatedObj::call(std::vector<at::IValue> args,
                                std::unordered_map<std::string, c10::IValue> kwargs,
                                const CallOptions& options) const {
   const ReplicatedObjImpl& object = impl();
+  client::PoolCall call;
+  call.deadline = client::deadlineOf(*object.pool, options);
+  call.idempotent = options.idempotent;
+  call.permissive = options.permissive;
+  return client::callOnPool(object, call, [&](client::RequestDraft& draft) {
+    draft.writer.packer().pack_array(3).pack(object.definition.object);
+    client::draftArguments(draft, args, kwargs);
+  });
+}
+
+PendingCall ReplicatedObj::callAsyncWith(std::function<void(const Outcome&)> callback,
+                                         std::vector<at::IValue> args,
+                                         std::unordered_map<std::string, c10::IValue> kwargs,
+                                         const CallOptions& options) const {
+  client::Pool& pool = *impl().pool;
+  const auto executor = pool.executor();
+  auto call = std::make_shared<AsyncCall>(impl_, std::move(args), std::move(kwargs), options,
+                                          std::move(callback), executor);
+  executor->submit(call);
+  return PendingCall(std::move(call));
+}
+
+PendingCall ReplicatedObj::callAsync(std::vector<at::IValue> args,
+                                     std::unordered_map<std::string, c10::IValue> kwargs,
+                                     const CallOptions& options) const {
+  return callAsyncWith(nullptr, std::move(args), std::move(kwargs), options);
+}
+
+PendingCall ReplicatedObj::callAsync(std::vector<at::IValue> args, CompletionQueue& queue,
+                                     uint64_t tag,
+                                     std::unordered_map<std::string, c10::IValue> kwargs,
+                                     const CallOptions& options) const {
+  return callAsyncWith(
+      [state = queue.state_, tag](const Outcome& outcome) { state->push(tag, outcome); },
+      std::move(args), std::move(kwargs), options);
+}
+
+ResultStream ReplicatedObj::stream(std::vector<at::IValue> args,
+                                   std::unordered_map<std::string, c10::IValue> kwargs,
+                                   const CallOptions& options) const {
   try {
-    return callOnPool(object, ipc::Operation::kCallObject, options,
-                      [&](client::RequestDraft& draft) {
-                        draft.writer.packer().pack_array(3).pack(object.definition.object);
-                        client::draftArguments(draft, args, kwargs);
-                      });
+    return ResultStream(openStream(impl(), args, kwargs, options));
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
   }
@@ -228,18 +152,17 @@ std::vector<at::IValue> ReplicatedObj::callOnAll(
   const ReplicatedObjImpl& object = impl();
   client::Pool& pool = *object.pool;
   pool.check();
-  const Fill fill = [&](client::RequestDraft& draft) {
-    draft.writer.packer().pack_array(3).pack(object.definition.object);
-    client::draftArguments(draft, args, kwargs);
-  };
-  try {
-    return client::onEverySlot(pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
-      const client::Pool::User user(pool, *slot);
-      return PoolCall(object, ipc::Operation::kCallObject, options, fill).onSlot(*slot);
+  client::PoolCall call;
+  call.deadline = client::deadlineOf(pool, options);
+  call.idempotent = options.idempotent;
+  call.permissive = options.permissive;
+  return client::onEverySlot(pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
+    const client::Pool::User user(pool, *slot);
+    return client::callOnSlot(object, *slot, call, [&](client::RequestDraft& draft) {
+      draft.writer.packer().pack_array(3).pack(object.definition.object);
+      client::draftArguments(draft, args, kwargs);
     });
-  } catch (const ipc::ValueError& error) {
-    throw Error(error.what());
-  }
+  });
 }
 
 uint64_t ReplicatedObj::rebuilt() const { return impl().lives.rebuilt(); }
@@ -250,11 +173,13 @@ void ReplicatedObj::onRebuilt(std::function<void(size_t interpreter)> callback) 
 
 bool ReplicatedObj::hasattr(const char* attr) const {
   const ReplicatedObjImpl& object = impl();
-  return callOnPool(object, ipc::Operation::kObjectHasAttribute, {},
-                    [&](client::RequestDraft& draft) {
-                      draft.writer.packer().pack_array(2).pack(object.definition.object);
-                      draft.writer.packer().pack(std::string(attr));
-                    })
+  client::PoolCall call;
+  call.operation = ipc::Operation::kObjectHasAttribute;
+  return client::callOnPool(object, call,
+                            [&](client::RequestDraft& draft) {
+                              draft.writer.packer().pack_array(2).pack(object.definition.object);
+                              draft.writer.packer().pack(std::string(attr));
+                            })
       .toBool();
 }
 

@@ -17,6 +17,9 @@
 #include <iterator>
 #include <sstream>
 
+#include "client/death_text.h"
+#include "client/environment_setting.h"
+#include "client/event_log.h"
 #include "client/process_fork.h"
 #include "ipc/channel/layout.h"
 #include "ipc/system_call.h"
@@ -106,6 +109,7 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
                                            SupervisorProcess process)
     : number_(nextNumber()),
       generation_(client::forkGeneration()),
+      noKill_(switchSetting("ISOPOOL_NO_KILL", false)),
       pythonPaths_(std::move(pythonPaths)),
       spare_(spare),
       lifeline_(std::move(process.lifeline)),
@@ -144,7 +148,9 @@ void SupervisorConnection::greet() {
   const auto giveUp = Clock::now() + kStartPatience;
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
-    if (left.count() <= 0 || !socket_.waitReadable(left)) {
+    if (noKill_) {
+      socket_.waitReadable(kStartPatience);
+    } else if (left.count() <= 0 || !socket_.waitReadable(left)) {
       throw SupervisorLost("the supervisor did not come up within " +
                            std::to_string(kStartPatience.count()) + " seconds");
     }
@@ -199,17 +205,11 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       return introduce(ipc::decodeMessage<ipc::IntroduceWorker>(frame), frame);
     case ipc::MessageType::kAssignWorker:
       return assign(ipc::decodeMessage<ipc::AssignWorker>(frame));
-    case ipc::MessageType::kWorkerDied: {
-      const auto message = ipc::decodeMessage<ipc::WorkerDied>(frame);
-      if (auto channel = channelOf(message.epoch)) {
-        channel->reaped(message.signal, message.exitCode);
-      }
-      std::lock_guard lock(mutex_);
-      channels_.erase(message.epoch);
-      return;
-    }
+    case ipc::MessageType::kWorkerDied:
+      return died(ipc::decodeMessage<ipc::WorkerDied>(frame));
     case ipc::MessageType::kSlotQuarantined: {
       const auto message = ipc::decodeMessage<ipc::SlotQuarantined>(frame);
+      logEvent(LogLevel::kError, [&] { return message.text; });
       if (auto pool = poolOf(message.pool)) pool->slotQuarantined(message.slot, message.text);
       return;
     }
@@ -290,11 +290,32 @@ void SupervisorConnection::assign(const ipc::AssignWorker& message) {
   const auto channel = channelOf(message.epoch);
   const auto pool = poolOf(message.pool);
   if (!channel || !pool) return;
-  channel->assignSlot(message.slot);
+  channel->assume(message.pool, message.slot);
   RequestDraft& draft = requestDraft();
   draft.writer.packer().pack_array(1).pack(message.slot);
   channel->notify(ipc::Operation::kAssumeSlot, draft);
   pool->workerAssigned(message.slot, channel);
+  logEvent(LogLevel::kDebug, [&] { return channel->name() + " serves"; });
+}
+
+void SupervisorConnection::died(const ipc::WorkerDied& message) {
+  const auto channel = channelOf(message.epoch);
+  if (!channel) return;
+  channel->reaped(message.signal, message.exitCode);
+  {
+    std::lock_guard lock(mutex_);
+    channels_.erase(message.epoch);
+  }
+  const auto place = channel->place();
+  const auto pool = place ? poolOf(place->pool) : nullptr;
+  // Without a pool that wants it, it died because its pool was closed, or as a spare.
+  if (!pool) return;
+  const WorkerLost::Death death = channel->death();
+  pool->workerDied(place->slot, death);
+  logEvent(LogLevel::kWarning, [&] {
+    return deathText(death) +
+           (death.lastWords.empty() ? "" : "; its last words:\n" + death.lastWords);
+  });
 }
 
 void SupervisorConnection::lose(const std::string& reason) {
@@ -310,6 +331,7 @@ void SupervisorConnection::lose(const std::string& reason) {
     channels_.clear();
   }
   for (const auto& pool : pools) pool->supervisorLost(reason);
+  if (!pools.empty()) logEvent(LogLevel::kError, [&] { return reason; });
   // The kernel kills the workers together with their supervisor: wait until none can write any more.
   for (const auto& channel : channels) {
     channel->kill();

@@ -25,6 +25,8 @@ class PoolEvents {
  public:
   virtual ~PoolEvents() = default;
   virtual void workerAssigned(uint32_t slot, std::shared_ptr<Channel> channel) = 0;
+  /// Its replacement may have been assigned before.
+  virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
   virtual void supervisorLost(std::string text) = 0;
 };
@@ -86,6 +88,8 @@ class SupervisorConnection final : public SegmentAudience {
   /// No other connection of this process has it.
   uint64_t number() const { return number_; }
   const std::shared_ptr<ControlWriter>& writer() const { return writer_; }
+  /// Of the environment that the supervisor was started in: ISOPOOL_NO_KILL.
+  bool noKill() const { return noKill_; }
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Not empty once the supervisor is gone: why nothing works any more.
   std::string lostReason() const;
@@ -105,12 +109,14 @@ class SupervisorConnection final : public SegmentAudience {
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
   void prepareSpare(const std::shared_ptr<Channel>& channel);
   void assign(const ipc::AssignWorker& message);
+  void died(const ipc::WorkerDied& message);
   void lose(const std::string& reason);
   std::shared_ptr<Channel> channelOf(uint64_t epoch);
   std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
 
   const uint64_t number_;
   const uint32_t generation_;
+  const bool noKill_;
   const std::vector<std::string> pythonPaths_;
   const SpareWorker spare_;
   ipc::Fd lifeline_;

@@ -11,6 +11,7 @@ namespace {
 void giveBack(void* context) {
   const std::unique_ptr<LentBlock> block(static_cast<LentBlock*>(context));
   if (block->generation != forkGeneration()) return;
+  block->memory->countGivenBack(block->bytes);
   ipc::returnLease(block->memory->end().returns(), block->lease);
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputLeaseReturned);
 }
@@ -26,6 +27,13 @@ void WorkerMemory::addSegment(ipc::SegmentId id, ipc::Mapping mapping) {
     segments_.push_back({id, std::move(mapping)});
   }
   segmentAdded_.notify_all();
+}
+
+uint64_t WorkerMemory::capacityBytes() {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const Segment& segment : segments_) bytes += segment.mapping.bytes();
+  return bytes;
 }
 
 std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64_t offset,
@@ -47,7 +55,10 @@ std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64
 
 c10::Storage WorkerMemory::adopt(std::span<std::byte> block, ipc::SegmentId segment,
                                  uint64_t offset, ipc::Lease lease) {
-  auto* context = new LentBlock{shared_from_this(), segment, offset, lease, forkGeneration()};
+  auto* context =
+      new LentBlock{shared_from_this(), segment, offset, block.size(), lease, forkGeneration()};
+  lentBytes_.fetch_add(block.size(), std::memory_order_relaxed);
+  lentBlocks_.fetch_add(1, std::memory_order_relaxed);
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), block.size(),
       c10::DataPtr(block.data(), context, &giveBack, c10::Device(c10::DeviceType::CPU)),

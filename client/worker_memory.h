@@ -3,6 +3,7 @@
 
 #include <c10/core/Storage.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -38,6 +39,16 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
 
   ipc::ClientEnd& end() { return end_; }
 
+  /// Of all segments.
+  uint64_t capacityBytes();
+  /// What adopted storages hold.
+  uint64_t lentBytes() const { return lentBytes_.load(std::memory_order_relaxed); }
+  uint64_t lentBlocks() const { return lentBlocks_.load(std::memory_order_relaxed); }
+  void countGivenBack(uint64_t bytes) {
+    lentBytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    lentBlocks_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
  private:
   struct Segment {
     ipc::SegmentId id;
@@ -48,6 +59,8 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   std::mutex mutex_;
   std::condition_variable segmentAdded_;
   std::vector<Segment> segments_;
+  std::atomic<uint64_t> lentBytes_{0};
+  std::atomic<uint64_t> lentBlocks_{0};
 };
 
 /// What a storage made by WorkerMemory::adopt points to.
@@ -55,6 +68,7 @@ struct LentBlock {
   std::shared_ptr<WorkerMemory> memory;
   ipc::SegmentId segment;
   uint64_t offset = 0;
+  uint64_t bytes = 0;
   ipc::Lease lease;
   uint32_t generation = 0;  ///< of forks: only the process that borrowed gives back
 };

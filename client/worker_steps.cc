@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/worker_steps.h"
 
-#include <thread>
+#include "client/call_observation.h"
 
 namespace isopool {
 
@@ -16,17 +16,34 @@ SessionImpl::~SessionImpl() {
 
 namespace client {
 
-at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft) {
+at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft,
+                const Deadline& deadline) {
   pool.check();
-  pool.teachModules(channel, std::nullopt);
-  try {
-    Answer answer = channel.exchange(operation, draft, std::nullopt);
-    if (answer.fate() == Fate::kAnswered) return answer.take();
-    pool.checkAfterDeath();
-    throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);
-  } catch (const ipc::ValueError& error) {
-    throw Error(error.what());
-  }
+  pool.teachModules(channel, deadline);
+  return observed(pool, operation, [&](ObservedCall* record) {
+    try {
+      if (record != nullptr) record->sentTo(channel);
+      Answer answer = channel.exchange(operation, draft, deadline);
+      if (record != nullptr) record->answered(answer);
+      switch (answer.fate()) {
+        case Fate::kAnswered:
+          return answer.take();
+        case Fate::kWithdrawn:
+          throw DeadlineExceeded(
+              "the deadline passed before " + channel.name() + " started the step; it will not run",
+              /*started=*/false);
+        case Fate::kOverdue:
+          throw DeadlineExceeded("the deadline passed while " + channel.name() +
+                                     " ran the step; that worker was killed",
+                                 /*started=*/true);
+        default:
+          pool.checkAfterDeath();
+          throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);
+      }
+    } catch (const ipc::ValueError& error) {
+      throw Error(error.what());
+    }
+  });
 }
 
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,

@@ -72,8 +72,10 @@ inline InterpreterObj::InterpreterObj(const SessionImpl& owner, ipc::HandleId ha
 
 namespace client {
 
-/// One step on one worker that can't be run elsewhere. Throws RemoteError, WorkerLost, Error.
-at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft);
+/// One step on one worker that can't be run elsewhere. Throws RemoteError, WorkerLost,
+/// DeadlineExceeded, Error.
+at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft,
+                const Deadline& deadline = std::nullopt);
 
 /// How many workers one request may lose while they are made ready for it: what kills each would
 /// kill the next.

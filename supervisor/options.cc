@@ -111,6 +111,10 @@ class Parser {
             "How long the zygote may take to fork one worker (default: 5s)");
     addTime("--worker-timeout", "ISOPOOL_WORKER_TIMEOUT", options_.workerTimeout,
             "How long a forked worker may take until it serves (default: 30s)");
+    app_.add_flag("--no-kill", options_.noKill,
+                  "For debuggers: nobody is killed or given up for being slow")
+        ->envname("ISOPOOL_NO_KILL");
+    variables_["--no-kill"] = "ISOPOOL_NO_KILL";
     app_.footer(
         "TIME is a whole number and ms, s or m; without a unit seconds. SIZE is a whole number "
         "and KiB, MiB or GiB; without a unit bytes.\nISOPOOL_LOG=debug|info|warning|error|off says "
@@ -126,6 +130,10 @@ class Parser {
       return OptionsRefused{"isopoold: " + blame(error.what(), argc, argv), 2};
     }
     if (options_.worker.empty()) options_.worker = workerBesideUs();
+    if (options_.noKill) {
+      constexpr std::chrono::hours kForEver(24 * 365);
+      options_.zygoteTimeout = options_.forkTimeout = options_.workerTimeout = kForEver;
+    }
     options_.outputArena = ipc::roundUpToPages(options_.outputArena);
     if (options_.outputArenaLimit < options_.outputArena) {
       return OptionsRefused{

@@ -24,6 +24,7 @@ struct Options {
   std::chrono::milliseconds zygoteTimeout{120'000};
   std::chrono::milliseconds forkTimeout{5'000};
   std::chrono::milliseconds workerTimeout{30'000};
+  bool noKill = false;  ///< the three time-outs are as good as none
 };
 
 /// Not options but what to print instead, and the exit code that goes with it.

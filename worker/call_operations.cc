@@ -12,8 +12,28 @@
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
 #include "worker/python_values.h"
+#include "worker/traced_range.h"
 
 namespace isopool::worker {
+
+namespace {
+
+// User code forked and came back: what follows belongs to the parent alone.
+void endForkedChild() {
+  if (!isForkedChild()) return;
+  complain(
+      "isopool worker: a process that user code forked returned from its call; it ends here\n");
+  ::_exit(1);
+}
+
+// As the end of a `for` would, but at once; a generator's `finally` runs. What it raises is nobody's.
+void closeIterator(PyObject* iterator) {
+  const PyRef close = PyRef::steal(PyObject_GetAttrString(iterator, "close"));
+  if (!close) return PyErr_Clear();
+  if (!PyRef::steal(PyObject_CallNoArgs(close.get()))) PyErr_WriteUnraisable(iterator);
+}
+
+}  // namespace
 
 /// The arguments of one call as Python wants them: positional ones, then those by name. Owns them.
 class CallRunner::Arguments {
@@ -114,6 +134,8 @@ void CallRunner::perform(Channel& channel) {
       return attribute(channel);
     case ipc::Operation::kCallHandle:
       return callHandle(channel);
+    case ipc::Operation::kNext:
+      return next(channel);
     case ipc::Operation::kToValue:
       return answerResult(channel, PyRef::share(handle(channel, 0)), OutputBlocks::Keep::kUnlent);
     case ipc::Operation::kPickle:
@@ -242,6 +264,39 @@ void CallRunner::callHandle(Channel& channel) {
   answerNothing(channel);
 }
 
+void CallRunner::next(Channel& channel) {
+  const ipc::HandleId id = newHandle(0);
+  const PyRef source = PyRef::share(handle(channel, 0));
+  if (static_cast<ipc::NextAction>(reader_->integer(1)) == ipc::NextAction::kClose) {
+    channel.handles.forget(id);
+    closeIterator(source.get());
+    flushOutput();
+    return answerNothing(channel);
+  }
+  PyRef item;
+  {
+    const CallerModes modes(received_.flags);
+    const ipc::ScopedBlockSource blocks(&channel.memory->output);
+    const TracedRange range(channel.memory->end.epoch(), received_.sequence);
+    if (PyIter_Check(source.get()) == 0) {
+      channel.handles.set(id, orRaised(PyRef::steal(PyObject_GetIter(source.get()))));
+    }
+    const PyRef iterator = PyRef::share(handle(channel, 0));
+    item = PyRef::steal(PyIter_Next(iterator.get()));
+  }
+  endForkedChild();
+  if (!item && PyErr_Occurred() != nullptr) throw PythonRaised{};
+  flushOutput();
+  if (!item) channel.handles.forget(id);
+  writer_.clear();
+  writer_.packer().pack_array(2);
+  const bool has = static_cast<bool>(item);
+  writer_.addValue(
+      c10::ivalue::Tuple::create(at::IValue(has), has ? valueOf(item.get()) : at::IValue()));
+  item.reset();
+  finishValue(channel, OutputBlocks::Keep::kUnlent);
+}
+
 PyObject* CallRunner::object(const Channel& channel, size_t index) const {
   const ipc::ObjectId id(reader_->integer(index));
   PyObject* found = channel.objects.find(id);
@@ -296,14 +351,10 @@ PyRef CallRunner::call(Channel& channel, PyObject* callable, size_t argumentsInd
                         reader_->element(argumentsIndex + 1));
     const CallerModes modes(received_.flags);
     const ipc::ScopedBlockSource source(&channel.memory->output);
+    const TracedRange range(channel.memory->end.epoch(), received_.sequence);
     result = arguments.passTo(callee.get());
   }
-  if (isForkedChild()) {
-    // User code forked and came back: what follows belongs to the parent alone.
-    complain(
-        "isopool worker: a process that user code forked returned from its call; it ends here\n");
-    ::_exit(1);
-  }
+  endForkedChild();
   ipc::reachCrashPoint(ipc::CrashPoint::kCallReturned);
   if (!result) throw PythonRaised{};
   flushOutput();

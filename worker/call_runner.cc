@@ -169,11 +169,16 @@ void CallRunner::answerValue(Channel& channel, const at::IValue& value) {
   finishValue(channel, OutputBlocks::Keep::kUnlent);
 }
 
+// As the call wants it converted.
+at::IValue CallRunner::valueOf(PyObject* object) const {
+  return (received_.flags & ipc::kPermissive) != 0 ? fromPythonPermissive(object)
+                                                   : fromPython(object);
+}
+
 void CallRunner::answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep) {
   writer_.clear();
   writer_.packer().pack_array(2);
-  writer_.addValue((received_.flags & ipc::kPermissive) != 0 ? fromPythonPermissive(result.get())
-                                                             : fromPython(result.get()));
+  writer_.addValue(valueOf(result.get()));
   result.reset();
   finishValue(channel, keep);
 }

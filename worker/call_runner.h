@@ -53,6 +53,7 @@ class CallRunner {
   void pickle(Channel& channel);
   void fillMovable(Channel& channel);
   void defineMovable(Channel& channel);
+  void next(Channel& channel);
 
   PyObject* object(const Channel& channel, size_t index) const;
   PyObject* handle(const Channel& channel, size_t index) const;
@@ -67,6 +68,7 @@ class CallRunner {
   void answerNothing(Channel& channel);
   void answerTruth(Channel& channel, bool truth);
   void answerValue(Channel& channel, const at::IValue& value);
+  at::IValue valueOf(PyObject* object) const;
   void answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep);
   void answerPythonError(Channel& channel, OutputBlocks::Keep keep);
   void refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason);

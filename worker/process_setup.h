@@ -19,6 +19,9 @@ struct WorkerDescriptors {
 /// How many threads this process has.
 size_t threadCount();
 
+/// True if the program runs with ISOPOOL_NO_KILL: somebody may attach a debugger.
+bool debugged();
+
 /// The first acts of a forked worker, before it runs anything of Python: a group of its own, default
 /// signals, no descriptor of the zygote's, an armed lifeline, limits. Throws SystemCallError.
 void setUpWorkerProcess(const WorkerDescriptors& descriptors);

@@ -22,7 +22,9 @@ namespace {
 
 void beginInPython(uint64_t seed, int lastWords) {
   const PyRef begin = workerFunction("startup", "begin");
-  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Ki", seed, lastWords))) return;
+  if (begin &&
+      PyRef::steal(PyObject_CallFunction(begin.get(), "Kii", seed, lastWords, debugged() ? 1 : 0)))
+    return;
   throw std::runtime_error(takePythonError().traceback);
 }
 

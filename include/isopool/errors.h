@@ -73,6 +73,12 @@ class DeadlineExceeded : public Error {
   bool started_;
 };
 
+/// An asynchronous call was taken back by PendingCall::cancel() before it started: it never ran.
+class Cancelled : public Error {
+ public:
+  using Error::Error;
+};
+
 /// No worker could take the call: all slots of the pool are quarantined because their workers keep
 /// dying before they complete a call. The text says how and for how long.
 class PoolUnavailable : public Error {

@@ -12,6 +12,7 @@
 #include "isopool/interpreter.h"
 #include "isopool/noop_environment.h"
 #include "isopool/package.h"
+#include "isopool/statistics.h"
 
 namespace caffe2::serialize {
 class ReadAdapterInterface;
@@ -79,6 +80,8 @@ class InterpreterManager {
   uint64_t workersReplaced() const;
   /// Calls that ran on another worker because theirs died before they started.
   uint64_t callsRerun() const;
+  /// What the pool is doing and has done. Any thread, a few microseconds; waits for no worker.
+  PoolStatistics statistics() const;
 
  private:
   friend class Interpreter;

@@ -2,6 +2,7 @@
 #pragma once
 
 /// All of isopool's C++ interface.
+#include "isopool/async.h"
 #include "isopool/call_options.h"
 #include "isopool/counters.h"
 #include "isopool/environment.h"
@@ -11,8 +12,12 @@
 #include "isopool/load_balancer.h"
 #include "isopool/noop_environment.h"
 #include "isopool/obj.h"
+#include "isopool/observation.h"
 #include "isopool/package.h"
 #include "isopool/path_environment.h"
 #include "isopool/python_method_wrapper.h"
 #include "isopool/replicated_obj.h"
+#include "isopool/result_stream.h"
 #include "isopool/shared_memory.h"
+#include "isopool/statistics.h"
+#include "isopool/trace.h"

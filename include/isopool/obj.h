@@ -46,6 +46,7 @@ class Obj {
 
  private:
   friend class InterpreterSession;
+  friend class ResultStream;
   std::shared_ptr<InterpreterObj> baseObj_;
 };
 

@@ -7,11 +7,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "isopool/async.h"
 #include "isopool/call_options.h"
 #include "isopool/interpreter.h"
+#include "isopool/result_stream.h"
 
 namespace isopool {
 
@@ -64,6 +68,38 @@ class ReplicatedObj {
   /// must not end the object's manager. All copies share one callback; null takes it away.
   void onRebuilt(std::function<void(size_t interpreter)> callback);
 
+  /// The same calls without waiting: made in turn, first come, first served, on threads of the library
+  /// (two for each worker, however many calls wait), in the caller's grad and inference modes of now.
+  /// A deadline counts from now. What the arguments refer to is read when the call is sent. Throws
+  /// Error at once if the manager is gone; every other error is the call's outcome.
+  PendingCall callAsync(std::vector<at::IValue> args,
+                        std::unordered_map<std::string, c10::IValue> kwargs = {},
+                        const CallOptions& options = {}) const;
+  /// `callback(const Outcome&)` is called when the call has ended, once: on a thread of the library
+  /// (where it delays other calls if it is slow), in cancel(), or in the manager's destructor. It may
+  /// make calls, wait for other calls, and let go of the object and the manager. What it throws is
+  /// logged (setLogger) or else written to stderr.
+  template <typename Callback,
+            typename = std::enable_if_t<std::is_invocable_v<Callback&, const Outcome&>>>
+  PendingCall callAsync(std::vector<at::IValue> args, Callback callback,
+                        std::unordered_map<std::string, c10::IValue> kwargs = {},
+                        const CallOptions& options = {}) const {
+    // Shared, because a std::function can't hold what can only be moved.
+    auto shared = std::make_shared<Callback>(std::move(callback));
+    return callAsyncWith([shared](const Outcome& outcome) { (*shared)(outcome); }, std::move(args),
+                         std::move(kwargs), options);
+  }
+  /// The outcome goes to `queue` under `tag`.
+  PendingCall callAsync(std::vector<at::IValue> args, CompletionQueue& queue, uint64_t tag,
+                        std::unordered_map<std::string, c10::IValue> kwargs = {},
+                        const CallOptions& options = {}) const;
+
+  /// Calls the object on a free worker, which must return a generator or any other iterable, and gives
+  /// its items one at a time. A deadline bounds the call, and each item by itself. Throws as call().
+  [[nodiscard]] ResultStream stream(std::vector<at::IValue> args,
+                                    std::unordered_map<std::string, c10::IValue> kwargs = {},
+                                    const CallOptions& options = {}) const;
+
   [[nodiscard]] bool hasattr(const char* attr) const;
 
   /// A session on a free worker, or on the given one, whose `self` is this object there.
@@ -81,6 +117,10 @@ class ReplicatedObj {
   friend class InterpreterSession;
   explicit ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl);
   const ReplicatedObjImpl& impl() const;
+  PendingCall callAsyncWith(std::function<void(const Outcome&)> callback,
+                            std::vector<at::IValue> args,
+                            std::unordered_map<std::string, c10::IValue> kwargs,
+                            const CallOptions& options) const;
   std::shared_ptr<ReplicatedObjImpl> impl_;
 };
 

@@ -85,6 +85,11 @@ class ClientEnd {
   /// Lets the idle worker spin for that long, and tells it where the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
 
+  /// As the worker counts them; for statistics.
+  uint64_t completedCalls() const noexcept {
+    return peer_->completedCalls.load(std::memory_order_relaxed);
+  }
+
   const WorkerControl& peer() const noexcept { return *peer_; }
   LeaseReturns& returns() noexcept { return own_->outputReturns; }
   Epoch epoch() const noexcept { return epoch_; }

@@ -34,6 +34,13 @@ enum class Operation : uint32_t {
   kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
   /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory
   kDefineMovable = 21,
+  kNext = 22,  ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
+};
+
+/// What kNext does. The handle's object becomes its own iterator at the first kAdvance.
+enum class NextAction : uint32_t {
+  kAdvance = 1,  ///< false at the end, and the handle is gone
+  kClose,        ///< its close() is called if it has one, and the handle is gone
 };
 
 enum SubmissionFlag : uint32_t {

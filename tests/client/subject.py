@@ -212,6 +212,55 @@ class Subject(probe.Probe):
             os.kill(os.getpid(), signal.SIGKILL)
         return os.getpid()
 
+    def stop_at_breakpoint(self, x):
+        breakpoint()
+        return x * 2
+
+    # ---- generators
+    def count_to(self, count):
+        yield from range(count)
+
+    def count_and_fail(self, count):
+        yield from range(count)
+        raise LookupError("no more")
+
+    def count_and_die(self, count):
+        yield from range(count)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def count_and_hang(self, count):
+        yield from range(count)
+        while True:
+            time.sleep(1)
+
+    def noted(self, path):
+        """Writes down each item before it gives it, without end."""
+        count = 0
+        try:
+            while True:
+                self.log(path, count)
+                yield count
+                count += 1
+        finally:
+            self.log(path, "finally")
+
+    def pids(self, count):
+        for _ in range(count):
+            yield os.getpid()
+
+    def mixed_items(self):
+        yield [1, "two"]
+
+    def tensors(self, count, size):
+        for i in range(count):
+            yield torch.full((size,), float(i))
+
+    def kept_tensors(self, size):
+        x = torch.zeros(size)
+        while True:
+            yield x
+            x += 1
+
     def work(self, milliseconds):
         end = time.monotonic() + milliseconds / 1000
         while time.monotonic() < end:

@@ -13,6 +13,7 @@ class OptionsTest : public testing::Test {
   ~OptionsTest() override {
     ::unsetenv("ISOPOOL_SPARES");
     ::unsetenv("ISOPOOL_QUARANTINE");
+    ::unsetenv("ISOPOOL_NO_KILL");
   }
   static std::variant<Options, OptionsRefused> parse(std::vector<const char*> words) {
     words.insert(words.begin(), "isopoold");
@@ -39,6 +40,16 @@ TEST_F(OptionsTest, AFlagWinsOverTheEnvironment) {
   ::setenv("ISOPOOL_SPARES", "3", 1);
   EXPECT_EQ(accepted({}).spares, 3u);
   EXPECT_EQ(accepted({"--spares", "0"}).spares, 0u);
+}
+
+TEST_F(OptionsTest, WithNoKillNothingIsGivenUpForBeingSlow) {
+  ::setenv("ISOPOOL_NO_KILL", "1", 1);
+  const Options options = accepted({"--fork-timeout", "1s"});
+  for (const auto& each : {options.zygoteTimeout, options.forkTimeout, options.workerTimeout}) {
+    EXPECT_GE(each, std::chrono::hours(24));
+  }
+  ::setenv("ISOPOOL_NO_KILL", "0", 1);
+  EXPECT_EQ(accepted({"--fork-timeout", "1s"}).forkTimeout, Milliseconds(1000));
 }
 
 TEST_F(OptionsTest, UnderstandsUnits) {

@@ -8,7 +8,7 @@ import sys
 import torch
 
 
-def begin(seed: int, last_words: int) -> None:
+def begin(seed: int, last_words: int, debugged: bool) -> None:
     # Forks have equal generators. `random` is reseeded by Python itself.
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
@@ -16,3 +16,7 @@ def begin(seed: int, last_words: int) -> None:
         numpy.random.seed(seed & 0xFFFFFFFF)
     faulthandler.enable(last_words, all_threads=True)
     gc.enable()
+    if debugged:
+        from isopool_worker import breakpoints
+
+        breakpoints.install()

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/async_call.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cstdio>
+
+#include "client/async_executor.h"
+#include "client/caller_modes.h"
+#include "client/event_log.h"
+#include "client/process_fork.h"
+#include "client/worker_steps.h"
+
+namespace isopool {
+
+namespace {
+
+// The caller's modes on the thread that makes its call: results are made in them.
+class ScopedModes {
+ public:
+  explicit ScopedModes(uint32_t modes) : grad_((modes & ipc::kGradEnabled) != 0) {
+    if ((modes & ipc::kInferenceMode) != 0) inference_.emplace(true);
+  }
+
+ private:
+  at::AutoGradMode grad_;
+  std::optional<c10::InferenceMode> inference_;
+};
+
+std::exception_ptr cancelled() {
+  return std::make_exception_ptr(
+      Cancelled("the call was cancelled before it started; it will not run"));
+}
+
+void reportThrowingCallback(const char* what) {
+  const std::string text = std::string("a callback of an asynchronous call threw: ") + what;
+  if (client::loggerIsSet.load(std::memory_order_relaxed)) {
+    client::logToProgram(LogLevel::kError, text);
+  } else {
+    std::fprintf(stderr, "isopool: %s\n", text.c_str());
+  }
+}
+
+}  // namespace
+
+AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args,
+                     Named kwargs, const CallOptions& options, Callback callback,
+                     std::shared_ptr<client::AsyncExecutor> executor)
+    : generation_(client::forkGeneration()),
+      deadline_(client::deadlineOf(*object->pool, options)),
+      idempotent_(options.idempotent),
+      permissive_(options.permissive),
+      modes_(client::callerModes()),
+      executor_(std::move(executor)),
+      object_(std::move(object)),
+      args_(std::move(args)),
+      kwargs_(std::move(kwargs)),
+      callback_(std::move(callback)) {}
+
+bool AsyncCall::leaveQueue(Phase next) {
+  Phase queued = Phase::kQueued;
+  if (!phase_.compare_exchange_strong(queued, next)) return false;
+  executor_->leftQueue();
+  return true;
+}
+
+void AsyncCall::run() {
+  if (!leaveQueue(Phase::kRunning)) return;
+  std::optional<Outcome> outcome;
+  try {
+    const ScopedModes modes(modes_);
+    client::PoolCall call;
+    call.deadline = deadline_;
+    call.idempotent = idempotent_;
+    call.permissive = permissive_;
+    call.modes = modes_;
+    call.recall = &recall_;
+    outcome.emplace(client::callOnPool(*object_, call, [&](client::RequestDraft& draft) {
+      draft.writer.packer().pack_array(3).pack(object_->definition.object);
+      client::draftArguments(draft, args_, kwargs_);
+    }));
+  } catch (...) {
+    outcome.emplace(std::current_exception());
+  }
+  // Whoever took it back was told that it would not run, and it has not.
+  if (recall_.end()) outcome.emplace(cancelled());
+  dropRequest();
+  Phase running = Phase::kRunning;
+  if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(std::move(*outcome));
+}
+
+void AsyncCall::settleIfQueued(std::exception_ptr error) {
+  if (!leaveQueue(Phase::kSettling)) return;
+  dropRequest();
+  settle(Outcome(std::move(error)));
+}
+
+bool AsyncCall::cancel() {
+  client::checkNotForked(generation_);
+  if (leaveQueue(Phase::kSettling)) {
+    dropRequest();
+    settle(Outcome(cancelled()));
+    return true;
+  }
+  if (!recall_.request()) return false;
+  Phase running = Phase::kRunning;
+  // Else run() is settling it in the same way.
+  if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(Outcome(cancelled()));
+  return true;
+}
+
+void AsyncCall::dropRequest() {
+  args_.clear();
+  kwargs_.clear();
+  object_.reset();
+}
+
+void AsyncCall::settle(Outcome outcome) {
+  if (callback_) {
+    try {
+      callback_(outcome);
+    } catch (const std::exception& error) {
+      reportThrowingCallback(error.what());
+    } catch (...) {
+      reportThrowingCallback("something that is no std::exception");
+    }
+  }
+  // What the callback holds may be what the waiting thread ends next.
+  callback_ = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    outcome_.emplace(std::move(outcome));
+  }
+  settled_.notify_all();
+}
+
+const Outcome* AsyncCall::outcome(const client::Deadline& until) {
+  client::checkNotForked(generation_);
+  std::unique_lock lock(mutex_);
+  const auto isThere = [this] { return outcome_.has_value(); };
+  if (until) {
+    settled_.wait_until(lock, *until, isThere);
+  } else {
+    settled_.wait(lock, isThere);
+  }
+  return outcome_ ? &*outcome_ : nullptr;
+}
+
+// ---- PendingCall -----------------------------------------------------------------------------
+
+namespace {
+
+AsyncCall& bodyOf(const std::shared_ptr<AsyncCall>& call) {
+  if (!call) throw Error("a default-constructed PendingCall refers to no call");
+  return *call;
+}
+
+}  // namespace
+
+at::IValue PendingCall::get() const { return bodyOf(call_).outcome(std::nullopt)->value(); }
+
+void PendingCall::wait() const { bodyOf(call_).outcome(std::nullopt); }
+
+bool PendingCall::waitFor(std::chrono::nanoseconds time) const {
+  // A time that no clock can add is no limit.
+  constexpr std::chrono::hours kForEver(24 * 365 * 10);
+  return bodyOf(call_).outcome(client::Clock::now() +
+                               std::min<std::chrono::nanoseconds>(time, kForEver)) != nullptr;
+}
+
+bool PendingCall::cancel() const { return bodyOf(call_).cancel(); }
+
+}  // namespace isopool

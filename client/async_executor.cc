@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/async_executor.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+
+#include "client/process_fork.h"
+
+namespace isopool::client {
+
+namespace {
+
+constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
+
+// Signals are the program's, not for threads that it does not know.
+template <typename Body>
+std::thread startThread(const char* name, Body body) {
+  sigset_t all;
+  sigset_t previous;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  ::pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace
+
+AsyncExecutor::AsyncExecutor(size_t mostThreads)
+    : generation_(forkGeneration()), mostThreads_(mostThreads) {}
+
+AsyncExecutor::~AsyncExecutor() {
+  // Only in a forked child there are any left, and there they don't run.
+  for (std::thread& thread : threads_) thread.detach();
+}
+
+void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
+  std::lock_guard lock(mutex_);
+  if (closed_) throw Error(kManagerGone);
+  if (call->deadline()) {
+    if (!watching_) {
+      threads_.push_back(
+          startThread("isopool-timer", [self = shared_from_this()] { self->watchDeadlines(); }));
+      watching_ = true;
+    }
+    const auto place = deadlines_.emplace(*call->deadline(), call).first;
+    if (place == deadlines_.begin()) deadlineCame_.notify_one();
+  }
+  if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
+  queue_.push_back(std::move(call));
+  queued_.fetch_add(1, std::memory_order_relaxed);
+  if (idle_ > 0) work_.notify_one();
+}
+
+// Needs mutex_.
+void AsyncExecutor::addThread() {
+  try {
+    threads_.push_back(startThread("isopool-call", [self = shared_from_this()] { self->serve(); }));
+    ++workers_;
+  } catch (const std::system_error& error) {
+    // With one thread the calls are made, only later.
+    if (workers_ == 0)
+      throw Error(std::string("no thread for asynchronous calls: ") + error.what());
+  }
+}
+
+void AsyncExecutor::serve() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (queue_.empty()) {
+      if (closed_) return;
+      ++idle_;
+      work_.wait(lock);
+      --idle_;
+      continue;
+    }
+    std::shared_ptr<AsyncCall> call = std::move(queue_.front());
+    queue_.pop_front();
+    forgetDeadline(*call);
+    lock.unlock();
+    call->run();
+    // May be the last owner of anything, the pool included.
+    call.reset();
+    lock.lock();
+  }
+}
+
+void AsyncExecutor::forgetDeadline(AsyncCall& call) {
+  if (!call.deadline()) return;
+  for (auto entry = deadlines_.lower_bound({*call.deadline(), nullptr});
+       entry != deadlines_.end() && entry->first == *call.deadline(); ++entry) {
+    if (entry->second.get() == &call) {
+      deadlines_.erase(entry);
+      return;
+    }
+  }
+}
+
+void AsyncExecutor::watchDeadlines() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    if (deadlines_.empty()) {
+      deadlineCame_.wait(lock);
+      continue;
+    }
+    const auto first = deadlines_.begin();
+    if (first->first > Clock::now()) {
+      const auto until = first->first;
+      deadlineCame_.wait_until(lock, until);
+      continue;
+    }
+    std::shared_ptr<AsyncCall> call = first->second;
+    deadlines_.erase(first);
+    lock.unlock();
+    call->settleIfQueued(std::make_exception_ptr(DeadlineExceeded(
+        "the deadline passed while the call waited for a free worker", /*started=*/false)));
+    call.reset();
+    lock.lock();
+  }
+}
+
+void AsyncExecutor::close() {
+  std::deque<std::shared_ptr<AsyncCall>> left;
+  std::vector<std::thread> threads;
+  decltype(deadlines_) deadlines;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    left.swap(queue_);
+    threads.swap(threads_);
+    deadlines.swap(deadlines_);
+  }
+  work_.notify_all();
+  deadlineCame_.notify_all();
+  deadlines.clear();
+  for (auto& call : left) {
+    call->settleIfQueued(std::make_exception_ptr(Error(kManagerGone)));
+    call.reset();
+  }
+  for (std::thread& thread : threads) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
+  }
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/completion_queue.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "isopool/errors.h"
+
+namespace isopool {
+
+CompletionState::CompletionState() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_.valid()) {
+    throw Error(std::string("no eventfd for a CompletionQueue: ") + std::strerror(errno));
+  }
+}
+
+void CompletionState::push(uint64_t tag, const Outcome& outcome) {
+  std::lock_guard lock(mutex_);
+  completed_.push_back({tag, outcome});
+  const uint64_t one = 1;
+  if (completed_.size() == 1) (void)!::write(event_.get(), &one, sizeof one);
+}
+
+std::vector<Completed> CompletionState::take() {
+  std::vector<Completed> taken;
+  std::lock_guard lock(mutex_);
+  uint64_t count = 0;
+  if (!completed_.empty()) (void)!::read(event_.get(), &count, sizeof count);
+  taken.swap(completed_);
+  return taken;
+}
+
+CompletionQueue::CompletionQueue() : state_(std::make_shared<CompletionState>()) {}
+CompletionQueue::~CompletionQueue() = default;
+
+int CompletionQueue::fd() const { return state_->fd(); }
+std::vector<Completed> CompletionQueue::take() { return state_->take(); }
+
+}  // namespace isopool

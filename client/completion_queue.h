@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "ipc/fd.h"
+#include "isopool/async.h"
+
+namespace isopool {
+
+/// The body of a CompletionQueue, kept by the calls that are to end in it.
+class CompletionState {
+ public:
+  CompletionState();
+
+  void push(uint64_t tag, const Outcome& outcome);
+  std::vector<Completed> take();
+  int fd() const { return event_.get(); }
+
+ private:
+  ipc::Fd event_;  // an eventfd, not zero while completed_ is not empty
+  std::mutex mutex_;
+  std::vector<Completed> completed_;
+};
+
+}  // namespace isopool

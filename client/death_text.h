@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+/// "worker 1 (pid 4711) died by signal 9 (SIGKILL)"
+std::string deathText(const WorkerLost::Death& death);
+
+}  // namespace isopool::client

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/recall.h"
+
+#include "client/channel.h"
+
+namespace isopool::client {
+
+bool Recall::request() {
+  std::lock_guard lock(mutex_);
+  if (over_) return false;
+  if (requested()) return true;
+  if (channel_ != nullptr && !channel_->memory().end().recall(sequence_)) return false;
+  requested_.store(true, std::memory_order_release);
+  if (channel_ != nullptr) channel_->wakeWaiter(*exchange_);
+  return true;
+}
+
+bool Recall::end() {
+  std::lock_guard lock(mutex_);
+  over_ = true;
+  return requested();
+}
+
+void Recall::enter(Channel& channel, Exchange& exchange, uint64_t sequence) {
+  channel_ = &channel;
+  exchange_ = &exchange;
+  sequence_ = sequence;
+}
+
+void Recall::leave(Fate fate) {
+  std::lock_guard lock(mutex_);
+  channel_ = nullptr;
+  over_ = fate != Fate::kWithdrawn && fate != Fate::kNeverStarted;
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+namespace isopool::client {
+
+class Channel;
+enum class Fate : uint32_t;
+struct Exchange;
+
+/// By which any thread takes back a request that another thread makes. Lives longer than the request;
+/// serves one request, over all the workers that it may be tried on.
+class Recall {
+ public:
+  /// True if user code of the request has not run and never will; its thread then sees
+  /// Fate::kWithdrawn (or kNeverStarted). False if it started or ended.
+  bool request();
+  /// The request has ended, whatever became of it: nothing can be taken back any more. True if it was.
+  bool end();
+  bool requested() const { return requested_.load(std::memory_order_acquire); }
+
+ private:
+  friend class Channel;
+  // Needs mutex_.
+  void enter(Channel& channel, Exchange& exchange, uint64_t sequence);
+  void leave(Fate fate);
+
+  std::mutex mutex_;
+  std::atomic<bool> requested_{false};
+  bool over_ = false;
+  Channel* channel_ = nullptr;  // while it is published
+  Exchange* exchange_ = nullptr;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace isopool::client

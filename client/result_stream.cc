@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/result_stream.h"
+
+#include "client/pool_call.h"
+
+namespace isopool {
+
+using client::Answer;
+using client::Channel;
+using client::Fate;
+using client::Pool;
+using client::RequestDraft;
+
+StreamImpl::StreamImpl(std::shared_ptr<Pool> pool, std::shared_ptr<Channel> channel,
+                       ipc::HandleId handle, const CallOptions& options)
+    : pool_(std::move(pool)), channel_(std::move(channel)), handle_(handle), options_(options) {}
+
+std::optional<at::IValue> StreamImpl::next() {
+  if (ended_) return std::nullopt;
+  RequestDraft& draft = client::requestDraft();
+  draft.writer.packer().pack_array(2).pack(handle_.value);
+  draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kAdvance));
+  if (options_.permissive) draft.flags |= ipc::kPermissive;
+  at::IValue answer;
+  try {
+    answer = client::step(*pool_, *channel_, ipc::Operation::kNext, draft,
+                          client::deadlineOf(*pool_, options_));
+  } catch (const RemoteError&) {
+    close();
+    throw;
+  }
+  if (!answer.isTuple() || answer.toTupleRef().elements().size() != 2) {
+    throw Error(channel_->name() + " answered with what is no item");
+  }
+  const auto& elements = answer.toTupleRef().elements();
+  if (elements[0].toBool()) return elements[1];
+  ended_ = true;  // the worker has let the iterator go
+  if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
+  return std::nullopt;
+}
+
+void StreamImpl::close() noexcept {
+  if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
+  if (std::exchange(ended_, true) || channel_->dead()) return;
+  // Not the thread's own draft: in a static object's destructor that is gone already.
+  RequestDraft draft;
+  draft.writer.packer().pack_array(2).pack(handle_.value);
+  draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kClose));
+  // A ring without room: then as every handle, with the next request.
+  if (!channel_->notify(ipc::Operation::kNext, draft)) channel_->releaseHandle(handle_);
+}
+
+namespace {
+
+// One exchange on the way to a stream. False: the worker died and another one is to try.
+bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool userCode) {
+  switch (answer.fate()) {
+    case Fate::kAnswered:
+      answer.take();
+      return true;
+    case Fate::kWithdrawn:
+      throw DeadlineExceeded(
+          "the deadline passed before " + channel.name() + " started the call; it will not run",
+          /*started=*/false);
+    case Fate::kOverdue:
+      throw DeadlineExceeded(
+          "the deadline passed while " + channel.name() + " ran the call; that worker was killed",
+          /*started=*/true);
+    case Fate::kLost:
+      pool.checkAfterDeath();
+      if (userCode && !idempotent) throw WorkerLost(channel.death(), /*started=*/true);
+      break;
+    default:
+      pool.check();
+  }
+  pool.countRerun();
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
+                                       const std::vector<at::IValue>& args,
+                                       const std::unordered_map<std::string, c10::IValue>& kwargs,
+                                       const CallOptions& options) {
+  const std::shared_ptr<Pool>& pool = object.pool;
+  const client::Deadline deadline = client::deadlineOf(*pool, options);
+  for (int lost = 0;;) {
+    const Pool::Turn turn = pool->acquireTurn(deadline);
+    Channel& channel = turn.channel();
+    try {
+      pool->define(channel, object.definition, deadline, &object.lives);
+      object.lives.restore(channel, deadline);
+    } catch (const WorkerLost&) {
+      if (!channel.dead() || ++lost == client::kMostLostInPreparation) throw;
+      pool->checkAfterDeath();
+      continue;
+    }
+    const ipc::HandleId callee = channel.nextHandle();
+    RequestDraft& find = client::requestDraft();
+    find.writer.packer().pack_array(2).pack(object.definition.object).pack(callee.value);
+    try {
+      if (!opened(*pool, channel, channel.exchange(ipc::Operation::kObjectHandle, find, deadline),
+                  options.idempotent, /*userCode=*/false)) {
+        continue;
+      }
+    } catch (const client::ObjectUnloaded&) {
+      pool->forget(channel, object.definition.object);
+      continue;
+    }
+    const ipc::HandleId made = channel.nextHandle();
+    RequestDraft& draft = client::requestDraft();
+    draft.writer.packer().pack_array(4).pack(callee.value).pack(made.value);
+    client::draftArguments(draft, args, kwargs);
+    Answer answer = channel.exchange(ipc::Operation::kCallHandle, draft, deadline);
+    channel.releaseHandle(callee);
+    if (!opened(*pool, channel, std::move(answer), options.idempotent, /*userCode=*/true)) continue;
+    auto stream = std::make_unique<StreamImpl>(pool, channel.shared_from_this(), made, options);
+    pool->addUser(*turn.slot());
+    stream->occupy(turn.slot());
+    return stream;
+  }
+}
+
+// ---- ResultStream ----------------------------------------------------------------------------
+
+ResultStream::ResultStream() noexcept = default;
+ResultStream::ResultStream(std::unique_ptr<StreamImpl> impl) noexcept : impl_(std::move(impl)) {}
+ResultStream::ResultStream(ResultStream&&) noexcept = default;
+ResultStream& ResultStream::operator=(ResultStream&&) noexcept = default;
+ResultStream::~ResultStream() = default;
+
+ResultStream::ResultStream(const Obj& iterable) {
+  if (!iterable.baseObj_) throw Error("a default-constructed Obj refers to no object");
+  const InterpreterObj& body = *iterable.baseObj_;
+  Channel& channel = *body.channel();
+  // An iterator of its own: the Obj goes on to be what it is.
+  const ipc::HandleId iter = channel.nextHandle();
+  RequestDraft& find = client::requestDraft();
+  find.writer.packer().pack_array(3).pack(std::string("builtins")).pack(std::string("iter"));
+  find.writer.packer().pack(iter.value);
+  client::step(*body.pool(), channel, ipc::Operation::kGlobal, find);
+  const ipc::HandleId made = channel.nextHandle();
+  RequestDraft& draft = client::requestDraft();
+  auto& packer = draft.writer.packer();
+  packer.pack_array(4).pack(iter.value).pack(made.value).pack_array(1);
+  draft.writer.addHandle(body.handle().value);
+  packer.pack_map(0);
+  client::step(*body.pool(), channel, ipc::Operation::kCallHandle, draft);
+  channel.releaseHandle(iter);
+  impl_ = std::make_unique<StreamImpl>(body.pool(), body.channel(), made, CallOptions());
+}
+
+std::optional<at::IValue> ResultStream::next() { return impl_ ? impl_->next() : std::nullopt; }
+
+void ResultStream::close() noexcept {
+  if (impl_) impl_->close();
+}
+
+}  // namespace isopool

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "isopool/trace.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <future>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "client/call_observation.h"
+#include "client/interpreter_access.h"
+#include "client/pool.h"
+#include "isopool/interpreter_manager.h"
+
+namespace isopool {
+
+namespace {
+
+constexpr const char* kModule = "isopool_worker.tracing";
+
+const char* titleOf(CallKind kind) {
+  switch (kind) {
+    case CallKind::kCall:
+      return "call";
+    case CallKind::kObjCall:
+      return "call of an Obj";
+    case CallKind::kAttribute:
+      return "attribute";
+    case CallKind::kValue:
+      return "value";
+    case CallKind::kStreamItem:
+      return "stream item";
+    default:
+      return "step";
+  }
+}
+
+const char* nameOf(CallOutcome outcome) {
+  switch (outcome) {
+    case CallOutcome::kReturned:
+      return "returned";
+    case CallOutcome::kRaised:
+      return "raised";
+    case CallOutcome::kWorkerLost:
+      return "worker lost";
+    case CallOutcome::kDeadlineExceeded:
+      return "deadline exceeded";
+    case CallOutcome::kCancelled:
+      return "cancelled";
+    default:
+      return "refused";
+  }
+}
+
+// A thread's name, without what JSON would have to escape.
+std::string threadName(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  std::erase_if(name, [](char c) { return c == '"' || c == '\\' || c < ' '; });
+  return name.empty() ? "ended" : name;
+}
+
+class Recorder final : public client::CallSink {
+ public:
+  explicit Recorder(const client::Pool* pool) : pool_(pool) {}
+  void called(const client::ObservedCall& call) override {
+    if (call.pool != pool_) return;
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(call);
+  }
+  std::vector<client::ObservedCall> take() {
+    const std::lock_guard lock(mutex_);
+    return std::move(calls_);
+  }
+
+ private:
+  const client::Pool* const pool_;
+  std::mutex mutex_;
+  std::vector<client::ObservedCall> calls_;
+};
+
+class EventWriter {
+ public:
+  EventWriter(std::ofstream& file, int64_t base) : file_(file), base_(base) {
+    file_ << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  }
+  void end() { file_ << "\n]}\n"; }
+
+  void add(const std::string& events) {
+    if (events.empty()) return;
+    if (any_) file_ << ",\n";
+    any_ = true;
+    file_ << events;
+  }
+  void addName(const char* what, pid_t thread, const std::string& name) {
+    char text[256];
+    std::snprintf(text, sizeof text,
+                  R"({"ph": "M", "name": "%s", "pid": %d, "tid": %d, "args": {"name": "%s"}})",
+                  what, ::getpid(), thread, name.c_str());
+    add(text);
+  }
+  void addCall(const client::ObservedCall& call) {
+    const CallRecord& record = call.record;
+    char text[768];
+    std::snprintf(
+        text, sizeof text,
+        R"({"ph": "X", "cat": "isopool", "name": "%s", "pid": %d, "tid": %d, "ts": %.3f, )"
+        R"("dur": %.3f, "args": {"call": "%llu:%llu", "worker": %d, "worker pid": %d, )"
+        R"("waited us": %.3f, "in worker us": %.3f, "outcome": "%s"}})",
+        titleOf(record.kind), ::getpid(), call.thread, microseconds(call.began),
+        static_cast<double>(call.ended - call.began) / 1000,
+        static_cast<unsigned long long>(record.epoch),
+        static_cast<unsigned long long>(record.sequence), record.worker, record.processId,
+        static_cast<double>(record.waited.count()) / 1000,
+        static_cast<double>(record.inWorker.count()) / 1000, nameOf(record.outcome));
+    add(text);
+    if (record.sequence == 0) return;
+    std::snprintf(text, sizeof text,
+                  R"({"ph": "s", "cat": "isopool", "name": "call", "id": "%llu:%llu", "pid": %d, )"
+                  R"("tid": %d, "ts": %.3f})",
+                  static_cast<unsigned long long>(record.epoch),
+                  static_cast<unsigned long long>(record.sequence), ::getpid(), call.thread,
+                  microseconds(call.began));
+    add(text);
+  }
+
+ private:
+  double microseconds(int64_t time) const { return static_cast<double>(time - base_) / 1000; }
+
+  std::ofstream& file_;
+  const int64_t base_;
+  bool any_ = false;
+};
+
+}  // namespace
+
+class TraceImpl {
+ public:
+  explicit TraceImpl(InterpreterManager& manager) {
+    for (const Interpreter& each : manager.allInstances()) {
+      slots_.push_back(InterpreterAccess::slot(each));
+    }
+    pool_ = slots_.front()->pool.lock();
+    if (!pool_) throw Error("the InterpreterManager that this belongs to is gone");
+    timespec now{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    base_ = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+    std::vector<std::future<uint64_t>> started;
+    for (const auto& slot : slots_) {
+      started.push_back(std::async(std::launch::async, [this, &slot] { return start(slot); }));
+    }
+    std::exception_ptr failure;
+    for (auto& each : started) {
+      try {
+        epochs_.push_back(each.get());
+      } catch (...) {
+        epochs_.push_back(0);
+        failure = std::current_exception();
+      }
+    }
+    if (failure) {
+      for (size_t i = 0; i < epochs_.size(); ++i) stop(i);
+      std::rethrow_exception(failure);
+    }
+    recorder_ = std::make_shared<Recorder>(pool_.get());
+    client::addCallSink(recorder_);
+  }
+  ~TraceImpl() {
+    if (!recorder_) return;
+    client::removeCallSink(recorder_.get());
+    for (size_t i = 0; i < epochs_.size(); ++i) stop(i);
+  }
+  TraceImpl(const TraceImpl&) = delete;
+  TraceImpl& operator=(const TraceImpl&) = delete;
+
+  void write(const std::string& path) {
+    if (!recorder_) throw Error("a Trace is written once");
+    client::removeCallSink(recorder_.get());
+    const auto calls = std::exchange(recorder_, nullptr)->take();
+    std::ofstream file(path, std::ios::trunc);
+    EventWriter events(file, base_);
+    events.addName("process_name", 0, "callers");
+    std::map<pid_t, bool> threads;
+    for (const client::ObservedCall& call : calls) {
+      if (threads.emplace(call.thread, true).second) {
+        events.addName("thread_name", call.thread, threadName(call.thread));
+      }
+      events.addCall(call);
+    }
+    for (size_t i = 0; i < epochs_.size(); ++i) events.add(stop(i));
+    events.end();
+    file.flush();
+    if (!file) throw Error("the trace can't be written to " + path);
+  }
+
+ private:
+  uint64_t start(const std::shared_ptr<WorkerSlot>& slot) {
+    InterpreterSession session = InterpreterAccess::make(slot).acquireSession();
+    session.global(kModule, "start")(at::ArrayRef<at::IValue>{});
+    const auto channel = pool_->currentChannel(*slot);
+    return channel ? channel->epoch().value : 0;
+  }
+
+  // What a worker recorded; nothing of one that is no longer there.
+  std::string stop(size_t index) {
+    const auto& slot = slots_[index];
+    try {
+      const auto channel = pool_->currentChannel(*slot);
+      if (!channel || channel->epoch().value != epochs_[index]) return {};
+      InterpreterSession session = InterpreterAccess::make(slot).acquireSession();
+      return session.global(kModule, "stop")({at::IValue(base_), at::IValue(channel->name())})
+          .toIValue()
+          .toStringRef();
+    } catch (const Error&) {
+      return {};
+    }
+  }
+
+  std::vector<std::shared_ptr<WorkerSlot>> slots_;
+  std::vector<uint64_t> epochs_;  // of the workers that record
+  std::shared_ptr<client::Pool> pool_;
+  int64_t base_ = 0;
+  std::shared_ptr<Recorder> recorder_;
+};
+
+Trace::Trace(InterpreterManager& manager) : impl_(std::make_unique<TraceImpl>(manager)) {}
+Trace::~Trace() = default;
+
+void Trace::write(const std::string& path) { impl_->write(path); }
+
+}  // namespace isopool

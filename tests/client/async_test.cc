@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Asynchronous calls: outcomes, order, cancelling, deadlines, and whatever ends first.
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <future>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+CallOptions within(milliseconds time) {
+  CallOptions options;
+  options.deadline = time;
+  return options;
+}
+
+template <typename Expected>
+bool endedWith(const PendingCall& call) {
+  try {
+    call.get();
+  } catch (const Expected&) {
+    return true;
+  } catch (...) {
+  }
+  return false;
+}
+
+int linesOf(const std::string& path) {
+  std::ifstream file(path);
+  return static_cast<int>(std::count(std::istreambuf_iterator<char>(file), {}, '\n'));
+}
+
+PendingCall begin(const Subject& subject, std::vector<at::IValue> words, CallOptions options = {}) {
+  return subject.object().callAsync(std::move(words), Named{}, options);
+}
+
+std::vector<at::IValue> words(const std::string& method, const std::vector<at::IValue>& more) {
+  std::vector<at::IValue> all{method};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+class Async : public ::testing::Test {
+ protected:
+  Async() { sharedManager(); }
+};
+
+/// One worker, so that what it does decides what is queued.
+class AsyncQueue : public Async {
+ protected:
+  WorkerStatistics worker() const { return manager_.statistics().workers.at(0); }
+  /// Has the pool learn that calls are short, so that it puts a second one behind a running one.
+  void makeCallsShort() {
+    for (int i = 0; i < 50; ++i) subject_.number("pid");
+  }
+  PendingCall occupy(const Gate& gate) {
+    return begin(subject_, words("wait_at", gate.arguments()));
+  }
+
+  InterpreterManager manager_{1};
+  Subject subject_{manager_};
+};
+
+TEST_F(Async, ACallReturnsWhatTheSameCallReturns) {
+  const at::Tensor x = empty({1000}).fill_(1);
+  const PendingCall call = begin(sharedSubject(), {"add_one", x});
+  EXPECT_TRUE(call.get().toTensor().eq(2).all().item<bool>());
+  EXPECT_TRUE(call.ready());
+  EXPECT_TRUE(call.get().toTensor().eq(2).all().item<bool>()) << "it can be asked again";
+  const PendingCall named = sharedSubject().object().callAsync({"sums", x}, Named{{"scale", 2.0}});
+  EXPECT_EQ(named.get().toDouble(), 2000);
+}
+
+TEST_F(Async, FiveThousandInFlightOnTwoWorkersAreAllAnsweredRight) {
+  std::vector<PendingCall> calls;
+  for (int i = 0; i < 5000; ++i) {
+    calls.push_back(begin(sharedSubject(), {"identity", int64_t{i}}));
+  }
+  const size_t threads = static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+  EXPECT_LT(threads, 32u) << "in flight calls have no thread each";
+  int right = 0;
+  for (int i = 0; i < 5000; ++i) right += calls[static_cast<size_t>(i)].get().toInt() == i ? 1 : 0;
+  EXPECT_EQ(right, 5000);
+}
+
+TEST_F(Async, ErrorsAreThoseOfTheSameCall) {
+  const PendingCall call = begin(sharedSubject(), {"fail", 1});
+  try {
+    call.get();
+    FAIL() << "nothing was thrown";
+  } catch (const RemoteError& error) {
+    EXPECT_EQ(error.pythonType(), "ValueError");
+  }
+  EXPECT_TRUE(endedWith<RemoteError>(call)) << "each time";
+  EXPECT_TRUE(endedWith<Error>(begin(sharedSubject(), {"identity", at::eye(3).to_sparse()})));
+}
+
+TEST_F(Async, OptionsAreThoseOfTheSameCall) {
+  CallOptions options;
+  options.permissive = true;
+  const auto mixed = begin(sharedSubject(), {"mixed"}, options).get().toList();
+  EXPECT_EQ(mixed.get(1).toStringRef(), "two");
+  EXPECT_TRUE(endedWith<Error>(begin(sharedSubject(), {"mixed"})));
+}
+
+TEST_F(Async, NullObjectsAndNullCallsThrowAtOnce) {
+  EXPECT_THROW(ReplicatedObj().callAsync({}), Error);
+  EXPECT_THROW(PendingCall().get(), Error);
+  EXPECT_THROW(PendingCall().cancel(), Error);
+  EXPECT_FALSE(PendingCall().valid());
+}
+
+TEST_F(Async, TheCallersModesAreInForce) {
+  std::vector<PendingCall> calls;
+  {
+    const c10::NoGradGuard guard;
+    calls.push_back(begin(sharedSubject(), {"modes"}));
+  }
+  {
+    const c10::InferenceMode guard;
+    calls.push_back(begin(sharedSubject(), {"modes"}));
+    calls.push_back(begin(sharedSubject(), {"add_one", at::ones({2000})}));
+  }
+  calls.push_back(begin(sharedSubject(), {"modes"}));
+  const auto modes = [&](size_t i) {
+    const auto tuple = calls[i].get().toTuple();
+    return std::make_pair(tuple->elements()[0].toBool(), tuple->elements()[1].toBool());
+  };
+  EXPECT_EQ(modes(0), std::make_pair(false, false));
+  EXPECT_EQ(modes(1), std::make_pair(false, true));
+  EXPECT_TRUE(calls[2].get().toTensor().is_inference()) << "as the synchronous call's result";
+  EXPECT_EQ(modes(3), std::make_pair(true, false));
+}
+
+TEST_F(Async, ACallbackIsCalledOnceOnAnotherThreadBeforeGetReturns) {
+  std::atomic<int> calls{0};
+  std::atomic<bool> elsewhere{false};
+  const auto here = std::this_thread::get_id();
+  const PendingCall call =
+      sharedSubject().object().callAsync({"identity", 7}, [&](const Outcome& outcome) {
+        elsewhere = std::this_thread::get_id() != here;
+        calls += outcome.ok() && outcome.value().toInt() == 7 ? 1 : 100;
+      });
+  EXPECT_EQ(call.get().toInt(), 7);
+  EXPECT_EQ(calls, 1);
+  EXPECT_TRUE(elsewhere);
+}
+
+TEST_F(Async, ACallbackMayBeMoveOnlyAndGetsErrors) {
+  auto promise = std::make_unique<std::promise<std::string>>();
+  auto future = promise->get_future();
+  sharedSubject().object().callAsync({"fail", 1},
+                                     [promise = std::move(promise)](const Outcome& outcome) {
+                                       try {
+                                         outcome.value();
+                                       } catch (const RemoteError& error) {
+                                         promise->set_value(error.pythonType());
+                                       }
+                                     });
+  EXPECT_EQ(future.get(), "ValueError");
+}
+
+TEST_F(Async, ACallbackMayMakeCallsOfBothKinds) {
+  std::promise<int64_t> sum;
+  sharedSubject().object().callAsync({"identity", 1}, [&](const Outcome& first) {
+    const int64_t one = first.value().toInt();
+    const int64_t two = sharedSubject().number("identity", {2});
+    sharedSubject().object().callAsync({"identity", 3}, [&sum, one, two](const Outcome& third) {
+      sum.set_value(one + two + third.value().toInt());
+    });
+  });
+  EXPECT_EQ(sum.get_future().get(), 6);
+}
+
+TEST_F(Async, ACallbackThatThrowsIsLoggedAndNothingElseHappens) {
+  std::mutex mutex;
+  std::string logged;
+  setLogger([&](LogLevel level, std::string_view text) {
+    const std::lock_guard lock(mutex);
+    if (level == LogLevel::kError) logged = text;
+  });
+  const PendingCall call = sharedSubject().object().callAsync(
+      {"identity", 1}, [](const Outcome&) { throw std::runtime_error("of the callback"); });
+  EXPECT_EQ(call.get().toInt(), 1);
+  setLogger(nullptr);
+  const std::lock_guard lock(mutex);
+  EXPECT_NE(logged.find("of the callback"), std::string::npos) << logged;
+}
+
+TEST_F(AsyncQueue, CallsThatWaitedInLineAllRunOnce) {
+  const Gate gate;
+  const PendingCall first = occupy(gate);
+  gate.arrival();
+  const std::string log = testFolder() / "async-line";
+  std::vector<PendingCall> calls;
+  for (int i = 0; i < 40; ++i) calls.push_back(begin(subject_, {"log", log, std::to_string(i)}));
+  EXPECT_GE(manager_.statistics().asyncCallsQueued, 39u) << "one thread each but one is not there";
+  gate.open();
+  for (const PendingCall& call : calls) call.get();
+  std::ifstream file(log);
+  std::set<int> ran;
+  for (int number = 0; file >> number;) EXPECT_TRUE(ran.insert(number).second) << number;
+  EXPECT_EQ(ran.size(), 40u);
+}
+
+TEST_F(AsyncQueue, ACallThatIsQueuedCanBeCancelledAndNeverRuns) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  gate.arrival();
+  const std::string log = testFolder() / "async-cancelled";
+  std::vector<PendingCall> calls;
+  for (int i = 0; i < 10; ++i) calls.push_back(begin(subject_, {"log", log, "ran"}));
+  EXPECT_GE(manager_.statistics().asyncCallsQueued, 8u);
+  for (const PendingCall& call : calls) EXPECT_TRUE(call.cancel());
+  for (const PendingCall& call : calls) {
+    EXPECT_TRUE(call.ready());
+    EXPECT_TRUE(endedWith<Cancelled>(call));
+    EXPECT_FALSE(call.cancel()) << "it has an outcome";
+  }
+  EXPECT_EQ(manager_.statistics().asyncCallsQueued, 0u);
+  gate.open();
+  running.get();
+  subject_.number("pid");
+  EXPECT_EQ(linesOf(log), 0);
+}
+
+TEST_F(AsyncQueue, ACallThatWasPublishedCanBeCancelledBeforeItStarts) {
+  makeCallsShort();
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  gate.arrival();
+  const std::string log = testFolder() / "async-published";
+  std::atomic<int> outcomes{0};
+  const PendingCall next = subject_.object().callAsync(
+      {"log", log, "ran"}, [&](const Outcome& outcome) { outcomes += outcome.ok() ? 100 : 1; });
+  ASSERT_TRUE(waitUntil([&] { return worker().callsInFlight == 2; })) << "it is in the ring";
+  EXPECT_TRUE(next.cancel());
+  EXPECT_TRUE(endedWith<Cancelled>(next));
+  EXPECT_TRUE(waitUntil([&] { return worker().callsInFlight == 1; })) << "nobody waits for it";
+  gate.open();
+  running.get();
+  subject_.number("pid");
+  EXPECT_EQ(linesOf(log), 0);
+  EXPECT_EQ(outcomes, 1);
+}
+
+TEST_F(AsyncQueue, ACallThatRunsOrHasRunCannotBeCancelled) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  const pid_t worker = gate.arrival();
+  EXPECT_FALSE(running.cancel());
+  EXPECT_FALSE(running.ready());
+  gate.open();
+  EXPECT_EQ(running.get().toInt(), worker);
+  EXPECT_FALSE(running.cancel());
+  EXPECT_EQ(subject_.number("pid"), worker) << "nobody was killed";
+}
+
+TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
+  std::atomic<int> outcomes{0};
+  std::atomic<int> wrong{0};
+  std::vector<PendingCall> calls;
+  for (int i = 0; i < 2000; ++i) {
+    calls.push_back(
+        subject_.object().callAsync({"identity", int64_t{i}}, [&](const Outcome&) { ++outcomes; }));
+  }
+  std::vector<char> taken(calls.size(), 0);
+  std::thread canceller([&] {
+    for (size_t i = 0; i < calls.size(); i += 2) taken[i] = calls[i].cancel() ? 1 : 0;
+  });
+  std::thread other([&] {
+    for (size_t i = 1; i < calls.size(); i += 2) taken[i] = calls[i].cancel() ? 1 : 0;
+  });
+  canceller.join();
+  other.join();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (taken[i] != 0) {
+      wrong += endedWith<Cancelled>(calls[i]) ? 0 : 1;
+    } else {
+      wrong += calls[i].get().toInt() == static_cast<int64_t>(i) ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(outcomes, 2000);
+}
+
+TEST_F(AsyncQueue, ADeadlineCountsWhileTheCallIsQueued) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  gate.arrival();
+  const std::string log = testFolder() / "async-overdue";
+  std::vector<PendingCall> calls;
+  for (int i = 0; i < 6; ++i) {
+    calls.push_back(begin(subject_, {"log", log, "ran"}, within(milliseconds(100))));
+  }
+  for (const PendingCall& call : calls) {
+    EXPECT_TRUE(call.wait_for(milliseconds(2000)));
+    try {
+      call.get();
+      ADD_FAILURE() << "it returned";
+    } catch (const DeadlineExceeded& error) {
+      EXPECT_FALSE(error.started());
+    }
+  }
+  EXPECT_FALSE(running.ready());
+  gate.open();
+  running.get();
+  subject_.number("pid");
+  EXPECT_EQ(linesOf(log), 0);
+}
+
+TEST_F(AsyncQueue, ADeadlineOfARunningCallKillsItsWorkerAsEver) {
+  const pid_t victim = worker().processId;
+  const Gate gate;
+  const PendingCall call =
+      begin(subject_, words("wait_at", gate.arguments()), within(milliseconds(200)));
+  EXPECT_EQ(gate.arrival(), victim);
+  EXPECT_TRUE(endedWith<DeadlineExceeded>(call));
+  EXPECT_TRUE(waitUntilDead(victim, milliseconds(1000)));
+  EXPECT_NE(begin(subject_, {"pid"}).get().toInt(), victim);
+}
+
+TEST_F(Async, UnderLoadEveryCallHasOneOutcomeThoughWorkersAreKilled) {
+  InterpreterManager manager(2);
+  const Subject subject(manager);
+  subject.number("pid");
+  constexpr int kCalls = 6000;
+  std::vector<std::atomic<int>> outcomes(kCalls);
+  std::atomic<int> ended{0};
+  std::atomic<int> wrong{0};
+  std::atomic<int> lost{0};
+  for (int i = 0; i < kCalls; ++i) {
+    subject.object().callAsync({"identity", int64_t{i}}, [&, i](const Outcome& outcome) {
+      ++outcomes[static_cast<size_t>(i)];
+      try {
+        if (outcome.value().toInt() != i) ++wrong;
+      } catch (const WorkerLost& error) {
+        ++lost;
+        if (!error.started()) ++wrong;
+      } catch (...) {
+        ++wrong;
+      }
+      ++ended;
+    });
+  }
+  for (int kill = 1; kill <= 4; ++kill) {
+    ASSERT_TRUE(waitUntil([&] { return ended > kill * kCalls / 6; }));
+    std::optional<int> victim;
+    ASSERT_TRUE(waitUntil([&] {
+      victim = manager.allInstances()[static_cast<size_t>(kill % 2)].processId();
+      return victim.has_value();
+    }));
+    ::kill(*victim, SIGKILL);
+  }
+  ASSERT_TRUE(waitUntil([&] { return ended == kCalls; }, milliseconds(30'000)));
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(lost, 4) << "one call runs on a worker at a time";
+  for (const auto& count : outcomes) EXPECT_EQ(count, 1);
+}
+
+TEST_F(Async, TheManagersEndSettlesEveryCall) {
+  auto manager = std::make_unique<InterpreterManager>(1);
+  std::optional<Subject> subject(*manager);
+  const Gate gate;
+  std::atomic<int> outcomes{0};
+  std::atomic<int> values{0};
+  std::vector<PendingCall> calls;
+  const auto note = [&](const Outcome& outcome) {
+    ++outcomes;
+    values += outcome.ok() ? 1 : 0;
+  };
+  calls.push_back(subject->object().callAsync(words("wait_at", gate.arguments()), note));
+  gate.arrival();
+  for (int i = 0; i < 100; ++i) calls.push_back(subject->object().callAsync({"pid"}, note));
+  manager.reset();
+  EXPECT_EQ(outcomes, 101) << "all callbacks have returned before the destructor does";
+  EXPECT_EQ(values, 0);
+  for (const PendingCall& call : calls) EXPECT_TRUE(endedWith<Error>(call));
+  EXPECT_THROW(subject->object().callAsync({"pid"}), Error);
+}
+
+TEST_F(Async, ACallbackMayEndTheManagerAndTheObject) {
+  auto manager = std::make_unique<InterpreterManager>(2);
+  auto subject = std::make_unique<Subject>(*manager);
+  std::promise<void> ended;
+  const Gate gate;
+  const PendingCall running =
+      subject->object().callAsync(words("wait_at", gate.arguments()), [&](const Outcome&) {});
+  gate.arrival();
+  const PendingCall call = subject->object().callAsync({"pid"}, [&](const Outcome&) {
+    subject.reset();
+    manager.reset();
+    ended.set_value();
+  });
+  ASSERT_EQ(ended.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_GT(call.get().toInt(), 0);
+  EXPECT_TRUE(endedWith<Error>(running));
+}
+
+TEST_F(Async, ThePendingCallAndTheObjectMayGoBeforeTheOutcome) {
+  std::promise<int64_t> answer;
+  {
+    const Subject copy(sharedManager());
+    copy.object().callAsync({"identity", 5}, [&](const Outcome& outcome) {
+      answer.set_value(outcome.value().toInt());
+    });
+  }
+  EXPECT_EQ(answer.get_future().get(), 5);
+}
+
+TEST_F(Async, ACompletionQueueIsReadableExactlyWhileItHasOutcomes) {
+  CompletionQueue queue;
+  const auto readable = [&](milliseconds patience) {
+    pollfd watched{queue.fd(), POLLIN, 0};
+    return ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+  };
+  EXPECT_FALSE(readable(milliseconds(0)));
+  EXPECT_TRUE(queue.take().empty());
+  constexpr uint64_t kCalls = 500;
+  for (uint64_t tag = 0; tag < kCalls; ++tag) {
+    const std::string method = tag % 10 == 0 ? "fail" : "identity";
+    sharedSubject().object().callAsync({method, static_cast<int64_t>(tag)}, queue, tag);
+  }
+  std::map<uint64_t, int> seen;
+  while (seen.size() < kCalls && readable(kPatience)) {
+    const std::vector<Completed> completed = queue.take();
+    EXPECT_FALSE(completed.empty()) << "it said that there was something";
+    for (const Completed& each : completed) {
+      ++seen[each.tag];
+      EXPECT_EQ(each.outcome.ok(), each.tag % 10 != 0);
+      if (each.outcome.ok()) {
+        EXPECT_EQ(each.outcome.value().toInt(), static_cast<int64_t>(each.tag));
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), kCalls);
+  EXPECT_TRUE(
+      std::all_of(seen.begin(), seen.end(), [](const auto& one) { return one.second == 1; }));
+  EXPECT_FALSE(readable(milliseconds(0)));
+}
+
+TEST_F(Async, ACompletionQueueMayEndBeforeItsCalls) {
+  const Gate gate;
+  std::optional<CompletionQueue> queue(std::in_place);
+  const PendingCall call =
+      sharedSubject().object().callAsync(words("wait_at", gate.arguments()), *queue, 1);
+  gate.arrival();
+  queue.reset();
+  gate.open();
+  EXPECT_GT(call.get().toInt(), 0);
+}
+
+TEST_F(Async, AForkedChildGetsErrorsAndTheParentItsAnswer) {
+  const Gate gate;
+  const PendingCall call = begin(sharedSubject(), words("wait_at", gate.arguments()));
+  gate.arrival();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int wrong = 0;
+    const auto refuses = [](const auto& use) {
+      try {
+        use();
+      } catch (const Error&) {
+        return 0;
+      }
+      return 1;
+    };
+    wrong += refuses([&] { call.get(); });
+    wrong += refuses([&] { (void)call.ready(); });
+    wrong += refuses([&] { call.cancel(); });
+    wrong += refuses([&] { begin(sharedSubject(), {"pid"}); });
+    ::_exit(wrong);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  gate.open();
+  EXPECT_GT(call.get().toInt(), 0);
+}
+
+}  // namespace
+}  // namespace isopool::tests

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <cstdint>
+#include <string>
+
+#include "ipc/ids.h"
+
+namespace isopool::worker {
+
+/// A range of torch.profiler around the user code of one call, named by the call's number, which the
+/// client knows too. Nanoseconds if no profiler runs.
+class TracedRange {
+ public:
+  TracedRange(ipc::Epoch epoch, uint64_t sequence) : range_(at::RecordScope::USER_SCOPE) {
+    if (!range_.isActive()) return;
+    // python/tracing.py knows the name.
+    range_.before("isopool call " + std::to_string(epoch.value) + ":" + std::to_string(sequence));
+  }
+
+ private:
+  at::RecordFunction range_;
+};
+
+}  // namespace isopool::worker
