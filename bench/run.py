@@ -5,6 +5,7 @@
              ProcessPoolExecutor and torch.multiprocessing
   memory     what a worker, and a large model on eight workers, cost in memory
   start      how fast a pool is ready and a dead worker is replaced
+  async      what asynchronous calls cost, and how many two workers answer
   all        (also when nothing is named) all of them
 
 Every number is a median; behind it half the distance between the quartiles of its repetitions.
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BENCHES = ("roundtrip", "memory", "start")
+BENCHES = ("roundtrip", "memory", "start", "async")
 Row = dict[str, Any]
 
 
