@@ -88,6 +88,13 @@ def test_hello_without_a_package_says_what_it_wants() -> None:
     assert "usage: hello PACKAGE" in run(PROGRAMS / "hello", code=2).stderr
 
 
+def test_event_loop_gets_every_answer() -> None:
+    made_by("package_hello.py")
+    lines = run(PROGRAMS / "event_loop", PACKAGES / "hello.pt").stdout.splitlines()
+    # Each of three elements is doubled: 2 * 3 * (0 + ... + 999).
+    assert lines[-1] == "sum of 1000 answers: 2.997e+06"
+
+
 def labels_under(heading: str, story: str) -> dict[str, str]:
     """Picture and label of each line that follows a heading of classify_pictures' story."""
     lines = story.split(heading)[1].split("\n\n")[0].splitlines()[1:]
