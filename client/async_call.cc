@@ -103,7 +103,7 @@ bool AsyncCall::cancel() {
     settle(Outcome(cancelled()));
     return true;
   }
-  if (!recall_.request()) return false;
+  if (phase_.load() == Phase::kSettling || !recall_.request()) return false;
   Phase running = Phase::kRunning;
   // Else run() is settling it in the same way.
   if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(Outcome(cancelled()));

@@ -8,64 +8,41 @@ namespace isopool::client {
 
 namespace {
 
-/// A call until a worker has answered it.
-class RunningCall {
- public:
-  RunningCall(const ReplicatedObjImpl& object, const PoolCall& call, const Fill& fill,
-              ObservedCall* record)
-      : object_(object), pool_(*object.pool), call_(call), fill_(fill), record_(record) {}
-
-  at::IValue onPool() {
-    for (;;) {
-      Pool::Turn turn = pool_.acquireTurn(call_.deadline);
-      if (auto answer = tryOn(turn.channel())) return *std::move(answer);
-    }
+[[noreturn]] void throwWithdrawn(const PoolCall& call, const std::string& worker) {
+  if (call.recall != nullptr && call.recall->requested()) {
+    throw Cancelled("the call was cancelled before it started; it will not run");
   }
-
-  at::IValue onSlot(WorkerSlot& slot) {
-    for (;;) {
-      const auto channel = pool_.liveChannel(slot, call_.deadline);
-      if (auto answer = tryOn(*channel)) return *std::move(answer);
-    }
-  }
-
- private:
-  // Nothing if it has not run and is to be tried again.
-  std::optional<at::IValue> tryOn(Channel& channel);
-  bool prepare(Channel& channel);
-  bool recalled() const { return call_.recall != nullptr && call_.recall->requested(); }
-  [[noreturn]] void throwWithdrawn(const std::string& worker) const;
-
-  const ReplicatedObjImpl& object_;
-  Pool& pool_;
-  const PoolCall& call_;
-  const Fill& fill_;
-  ObservedCall* const record_;
-  int lost_ = 0;
-};
-
-void RunningCall::throwWithdrawn(const std::string& worker) const {
-  if (recalled()) throw Cancelled("the call was cancelled before it started; it will not run");
   throw DeadlineExceeded(
       "the deadline passed before " + worker + " started the call; it will not run",
       /*started=*/false);
 }
 
-// False if the worker died of it.
-bool RunningCall::prepare(Channel& channel) {
-  try {
-    pool_.define(channel, object_.definition, call_.deadline, &object_.lives);
-    object_.lives.restore(channel, call_.deadline);
-    return true;
-  } catch (const WorkerLost&) {
-    if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;
-    pool_.checkAfterDeath();
-    return false;
-  }
-}
+// One call, until a worker has answered it.
+class Attempts {
+ public:
+  Attempts(const ReplicatedObjImpl& object, const PoolCall& call,
+           const std::function<void(RequestDraft&)>& fill, ObservedCall* record)
+      : object_(object),
+        pool_(*object.pool),
+        call_(call),
+        fill_(fill),
+        record_(record),
+        preparation_(object, call.deadline) {}
 
-std::optional<at::IValue> RunningCall::tryOn(Channel& channel) {
-  if (!prepare(channel)) {
+  // Nothing if it has not run and is to be tried again.
+  std::optional<at::IValue> tryOn(Channel& channel);
+
+ private:
+  const ReplicatedObjImpl& object_;
+  Pool& pool_;
+  const PoolCall& call_;
+  const std::function<void(RequestDraft&)>& fill_;
+  ObservedCall* const record_;
+  Preparation preparation_;
+};
+
+std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
+  if (!preparation_.on(channel)) {
     pool_.countRerun();
     return std::nullopt;
   }
@@ -89,7 +66,7 @@ std::optional<at::IValue> RunningCall::tryOn(Channel& channel) {
       }
     case Fate::kNeverStarted:
       pool_.check();
-      if (recalled()) throwWithdrawn("");
+      if (call_.recall != nullptr && call_.recall->requested()) throwWithdrawn(call_, "");
       pool_.countRerun();
       return std::nullopt;
     case Fate::kLost:
@@ -100,7 +77,7 @@ std::optional<at::IValue> RunningCall::tryOn(Channel& channel) {
       }
       throw WorkerLost(channel.death(), /*started=*/true);
     case Fate::kWithdrawn:
-      throwWithdrawn(channel.name());
+      throwWithdrawn(call_, channel.name());
     default:
       throw DeadlineExceeded(
           "the deadline passed while " + channel.name() + " ran the call; that worker was killed",
@@ -108,14 +85,16 @@ std::optional<at::IValue> RunningCall::tryOn(Channel& channel) {
   }
 }
 
-// Under observation, with one family of errors.
-template <typename Run>
-at::IValue runCall(const ReplicatedObjImpl& object, const PoolCall& call, const Fill& fill,
-                   const Run& run) {
+// `onWorker` finds a worker and has it tried there.
+template <typename OnWorker>
+at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
+                         const std::function<void(RequestDraft&)>& fill, OnWorker&& onWorker) {
   return observed(*object.pool, call.operation, [&](ObservedCall* record) {
+    Attempts attempts(object, call, fill, record);
     try {
-      RunningCall running(object, call, fill, record);
-      return run(running);
+      for (;;) {
+        if (auto answer = onWorker(attempts)) return *std::move(answer);
+      }
     } catch (const ipc::ValueError& error) {
       throw Error(error.what());
     }
@@ -129,13 +108,33 @@ Deadline deadlineOf(const Pool& pool, const CallOptions& options) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.deadline);
 }
 
-at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call, const Fill& fill) {
-  return runCall(object, call, fill, [](RunningCall& running) { return running.onPool(); });
+bool Preparation::on(Channel& channel) {
+  Pool& pool = *object_.pool;
+  try {
+    pool.define(channel, object_.definition, deadline_, &object_.lives);
+    object_.lives.restore(channel, deadline_);
+    return true;
+  } catch (const WorkerLost&) {
+    if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;
+    pool.checkAfterDeath();
+    return false;
+  }
+}
+
+at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
+                      const std::function<void(RequestDraft&)>& fill) {
+  return untilAnswered(object, call, fill, [&](Attempts& attempts) {
+    const Pool::Turn turn = object.pool->acquireTurn(call.deadline);
+    return attempts.tryOn(turn.channel());
+  });
 }
 
 at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
-                      const Fill& fill) {
-  return runCall(object, call, fill, [&](RunningCall& running) { return running.onSlot(slot); });
+                      const std::function<void(RequestDraft&)>& fill) {
+  return untilAnswered(object, call, fill, [&](Attempts& attempts) {
+    const auto channel = object.pool->liveChannel(slot, call.deadline);
+    return attempts.tryOn(*channel);
+  });
 }
 
 }  // namespace isopool::client

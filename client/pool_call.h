@@ -16,7 +16,7 @@ namespace isopool::client {
 /// When a call with these options is to be given up, if it begins now.
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
-/// One call of a replicated object.
+/// One call of a pool: whichever worker is free runs it.
 struct PoolCall {
   ipc::Operation operation = ipc::Operation::kCallObject;
   Deadline deadline;
@@ -27,16 +27,30 @@ struct PoolCall {
   Recall* recall = nullptr;
 };
 
-/// Writes a request.
-using Fill = std::function<void(RequestDraft&)>;
-
 /// Makes it, again elsewhere when its worker died before it started (or at all, if it is idempotent).
-/// Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled,
+/// `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled,
 /// PoolUnavailable, SupervisorLost, ArenaFull, Error.
-at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call, const Fill& fill);
+at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
+                      const std::function<void(RequestDraft&)>& fill);
 
 /// The same on the worker of one slot, or its replacement.
 at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
-                      const Fill& fill);
+                      const std::function<void(RequestDraft&)>& fill);
+
+/// Sees to it that a worker has an object, and that the program has restored what a death took from
+/// it. One for each use, over all workers that it is tried on.
+class Preparation {
+ public:
+  Preparation(const ReplicatedObjImpl& object, const Deadline& deadline)
+      : object_(object), deadline_(deadline) {}
+  /// False if the worker died of it and another one is to be tried. Throws what define() throws, and
+  /// WorkerLost after several deaths.
+  bool on(Channel& channel);
+
+ private:
+  const ReplicatedObjImpl& object_;
+  const Deadline deadline_;
+  int lost_ = 0;
+};
 
 }  // namespace isopool::client

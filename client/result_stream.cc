@@ -85,15 +85,12 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
                                        const CallOptions& options) {
   const std::shared_ptr<Pool>& pool = object.pool;
   const client::Deadline deadline = client::deadlineOf(*pool, options);
-  for (int lost = 0;;) {
+  client::Preparation preparation(object, deadline);
+  for (;;) {
     const Pool::Turn turn = pool->acquireTurn(deadline);
     Channel& channel = turn.channel();
-    try {
-      pool->define(channel, object.definition, deadline, &object.lives);
-      object.lives.restore(channel, deadline);
-    } catch (const WorkerLost&) {
-      if (!channel.dead() || ++lost == client::kMostLostInPreparation) throw;
-      pool->checkAfterDeath();
+    if (!preparation.on(channel)) {
+      pool->countRerun();
       continue;
     }
     const ipc::HandleId callee = channel.nextHandle();

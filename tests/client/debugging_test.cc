@@ -107,8 +107,7 @@ TEST_F(NoKill, ACallWhoseWorkerIsStoppedPastItsDeadlineSurvives) {
 TEST_F(NoKill, AStoppedZygoteIsNotReplaced) {
   const pid_t zygote = pool_->tree().zygote();
   ASSERT_EQ(::kill(zygote, SIGSTOP), 0);
-  ::kill(pool_->processOf(0), SIGKILL);  // the spare serves; a new one is to be forked
-  EXPECT_TRUE(waitUntil([&] { return pool_->manager().workersReplaced() == 1; }));
+  ::kill(pool_->processOf(0), SIGKILL);  // another worker or spare is to be forked
   EXPECT_FALSE(waitUntil([&] { return pool_->tree().zygote() != zygote; }, milliseconds(1500)))
       << "it was given up after ISOPOOL_FORK_TIMEOUT";
   ASSERT_EQ(::kill(zygote, SIGCONT), 0);
@@ -144,10 +143,11 @@ TEST_F(NoKill, ABreakpointIsReachedOverASocketAndTheCallGoesOn) {
   EXPECT_NE(debugger.read().find("stop_at_breakpoint"), std::string::npos);
   debugger.say("p x + 1");
   EXPECT_EQ(debugger.read(), "6\n(Pdb) ");
-  debugger.say("x = 100");
-  debugger.read();
   debugger.say("where");
   EXPECT_NE(debugger.read().find("forward"), std::string::npos);
+  // Last: until Python 3.13 another command may undo it.
+  debugger.say("x = 100");
+  debugger.read();
   EXPECT_FALSE(std::filesystem::exists(path)) << "nobody else is to connect";
   debugger.say("continue");
   EXPECT_EQ(call.get(), 200);

@@ -57,7 +57,8 @@ TEST(Replica, UnloadedEverywhereTheOldObjsLiveOn) {
   ReplicatedObj object = newObject();
   InterpreterSession session = sessionOn(0);
   const Obj old = object.toObj(&session);
-  session.global("builtins", "setattr")({old, session.fromIValue("scratch"), session.fromIValue(7)});
+  session.global("builtins",
+                 "setattr")({old, session.fromIValue("scratch"), session.fromIValue(7)});
   object.unload();
   EXPECT_EQ(old.attr("scratch").toIValue().toInt(), 7);
   EXPECT_FALSE(object.toObj(&session).hasattr("scratch"));

@@ -202,7 +202,7 @@ TEST_F(Observation, QuarantineAndALostSupervisorAreLogged) {
   OwnPool pool(1, {"ISOPOOL_RESTART_LIMIT=1", "ISOPOOL_SPARES=0"});
   EXPECT_TRUE(waitUntil([&] {
     if (const auto process = pool.processOf(0); process > 0) ::kill(process, SIGKILL);
-    return logged(LogLevel::kError, {"quarantine"});
+    return logged(LogLevel::kError, {"slot 0 stays empty", "ISOPOOL_QUARANTINE"});
   }));
   ::kill(pool.tree().supervisor(), SIGKILL);
   EXPECT_TRUE(waitUntil([&] { return logged(LogLevel::kError, {"supervisor is gone"}); }));
