@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
 #include "worker/simple_values.h"
 
@@ -94,19 +95,9 @@ TypedValue inferDict(PyObject* dict, int depth) {
     valueType = bothValues;
     entries.emplace_back(std::move(entryKey.value), std::move(entryValue.value));
   }
-  switch (keyType->kind()) {
-    case c10::TypeKind::IntType:
-    case c10::TypeKind::StringType:
-    case c10::TypeKind::FloatType:
-    case c10::TypeKind::ComplexType:
-    case c10::TypeKind::BoolType:
-    case c10::TypeKind::TensorType:
-    case c10::TypeKind::DeviceObjType:
-      break;
-    default:
-      throw NotInferable(
-          "Cannot create dict for key type '" + keyType->repr_str() +
-          "', only int, float, complex, Tensor, device and string keys are supported");
+  if (!ipc::isDictKeyType(*keyType)) {
+    throw NotInferable("Cannot create dict for key type '" + keyType->repr_str() +
+                       "', only int, float, complex, Tensor, device and string keys are supported");
   }
   c10::impl::GenericDict result(keyType, valueType);
   result.reserve(entries.size());
