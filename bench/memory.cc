@@ -17,6 +17,7 @@ namespace {
 
 struct Options {
   std::string packages;
+  std::string model;
   size_t workers = 8;
   size_t megabytes = 500;
 };
@@ -71,7 +72,9 @@ void measure(const Options& options) {
   bench::print({"memory", "isopool", pool + ", no model", "pss", "MB", without, {}, "", {}});
 
   bench::announce("the same with a model of " + std::to_string(options.megabytes) + " MB");
-  auto large = manager.loadPackage(weights).loadPickle("model", "weights.pkl");
+  auto large = options.model.empty()
+                   ? manager.loadPackage(weights).loadPickle("model", "weights.pkl")
+                   : manager.loadModel(options.model);
   callOnEach(manager, large, input);
   const double with = bench::memoryOf(processesOf(manager)).proportional;
   const double clientWith = bench::memoryOf(::getpid()).proportional;
@@ -109,6 +112,10 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--workers", options.workers, "workers of the pool")->capture_default_str();
   app.add_option("--megabytes", options.megabytes, "N of the large model")->capture_default_str();
+  app.add_option(
+      "--model", options.model,
+      "a TorchScript file or a .pt2 with N megabytes of weights, called with 16 numbers, "
+      "in place of weights-N.pt");
   CLI11_PARSE(app, argc, argv);
   try {
     measure(options);

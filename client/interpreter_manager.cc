@@ -11,6 +11,7 @@
 #include "client/manager_impl.h"
 #include "client/package_contents.h"
 #include "client/replicated_object.h"
+#include "client/stored_model.h"
 #include "client/worker_steps.h"
 
 namespace isopool {
@@ -138,6 +139,25 @@ Package InterpreterManager::loadPackage(
   auto file = client::ArchiveFile::read(*reader);
   checkRequirements(*impl_->pool, *file, impl_->pool);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
+}
+
+ReplicatedObj InterpreterManager::loadModel(const std::string& path, const std::string& name) {
+  impl_->pool->check();
+  return storedModel(client::ArchiveFile::open(path), name);
+}
+
+ReplicatedObj InterpreterManager::loadModel(
+    std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader, const std::string& name) {
+  impl_->pool->check();
+  TORCH_CHECK(reader != nullptr, "loadModel was given no reader");
+  return storedModel(client::ArchiveFile::read(*reader), name);
+}
+
+ReplicatedObj InterpreterManager::storedModel(std::shared_ptr<client::ArchiveFile> archive,
+                                              const std::string& name) {
+  const client::StoredModel model = client::readModel(std::move(archive), name);
+  auto file = std::make_shared<PackageImpl>(impl_->pool, model.file);
+  return ReplicatedObj(replicate(impl_->pool, client::storedModelObject(model), std::move(file)));
 }
 
 void InterpreterManager::debugLimitInterpreters(size_t N) {

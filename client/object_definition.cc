@@ -19,6 +19,14 @@ ObjectDefinition packagedObject(ipc::PackageId package, const std::string& modul
   return {object, ipc::Operation::kDefineObject, std::string(body.data(), body.size())};
 }
 
+ObjectDefinition storedModelObject(const StoredModel& model) {
+  const uint64_t object = newObjectNumber();
+  msgpack::sbuffer body;
+  msgpack::packer(body).pack_array(4).pack(object).pack(model.file->id().value);
+  msgpack::packer(body).pack(static_cast<uint32_t>(model.kind)).pack(model.operators);
+  return {object, ipc::Operation::kDefineModel, std::string(body.data(), body.size())};
+}
+
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition) {
   // Appends the bytes as they are: they are msgpack already.
   draft.writer.packer().pack_bin_body(definition.request.data(),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "client/channel.h"
+#include "client/stored_model.h"
 #include "ipc/channel/operation.h"
 #include "ipc/ids.h"
 
@@ -23,6 +24,9 @@ uint64_t newObjectNumber();
 /// An object pickled as `file` in `module` of a package.
 ObjectDefinition packagedObject(ipc::PackageId package, const std::string& module,
                                 const std::string& file);
+
+/// A model whose file is sent as a package.
+ObjectDefinition storedModelObject(const StoredModel& model);
 
 /// Fills an empty draft with the definition's request.
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);

@@ -21,15 +21,7 @@ ReplicatedObj Package::loadPickle(const std::string& module, const std::string& 
   pool.check();
   const client::ObjectDefinition definition =
       client::packagedObject(impl_->file->id(), module, file);
-  const client::Pool::Turn turn = pool.acquireTurn(std::nullopt);
-  pool.define(turn.channel(), definition, std::nullopt, nullptr);
-  if (turn.channel().dead()) {
-    pool.checkAfterDeath();
-    throw WorkerLost(turn.channel().death(), /*started=*/true);
-  }
-  auto object = std::make_shared<ReplicatedObjImpl>(impl_->pool, definition, impl_);
-  object->lives.begun(turn.channel());
-  return ReplicatedObj(std::move(object));
+  return ReplicatedObj(replicate(impl_->pool, definition, impl_));
 }
 
 std::string Package::loadText(const std::string& packageName, const std::string& key) {

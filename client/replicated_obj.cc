@@ -71,6 +71,20 @@ ReplicatedObjImpl::~ReplicatedObjImpl() {
   }
 }
 
+std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
+                                             client::ObjectDefinition definition,
+                                             std::shared_ptr<const void> source) {
+  const client::Pool::Turn turn = pool->acquireTurn(std::nullopt);
+  pool->define(turn.channel(), definition, std::nullopt, nullptr);
+  if (turn.channel().dead()) {
+    pool->checkAfterDeath();
+    throw WorkerLost(turn.channel().death(), /*started=*/true);
+  }
+  auto object = std::make_shared<ReplicatedObjImpl>(pool, std::move(definition), std::move(source));
+  object->lives.begun(turn.channel());
+  return object;
+}
+
 ReplicatedObj::ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl) : impl_(std::move(impl)) {}
 
 const ReplicatedObjImpl& ReplicatedObj::impl() const {

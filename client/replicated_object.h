@@ -38,4 +38,10 @@ class ReplicatedObjImpl {
   const std::shared_ptr<const void> source_;
 };
 
+/// The body of a new ReplicatedObj. The object is made in a free worker now, so that errors show here.
+/// Throws RemoteError, WorkerLost.
+std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
+                                             client::ObjectDefinition definition,
+                                             std::shared_ptr<const void> source);
+
 }  // namespace isopool

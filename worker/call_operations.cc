@@ -11,6 +11,7 @@
 #include "worker/forked_child.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
+#include "worker/model_functions.h"
 #include "worker/python_values.h"
 #include "worker/traced_range.h"
 
@@ -103,6 +104,8 @@ void CallRunner::perform(Channel& channel) {
       return answerNothing(channel);
     case ipc::Operation::kDefineObject:
       return defineObject(channel);
+    case ipc::Operation::kDefineModel:
+      return defineModel(channel);
     case ipc::Operation::kForgetObject:
       channel.objects.forget(ipc::ObjectId(reader_->integer(0)));
       return answerNothing(channel);
@@ -215,6 +218,18 @@ void CallRunner::defineObject(Channel& channel) {
       if (isFirst) source.forgetImporter();
       throw PythonRaised{};
     }
+    flushOutput();
+    channel.objects.set(id, std::move(loaded));
+  }
+  answerNothing(channel);
+}
+
+void CallRunner::defineModel(Channel& channel) {
+  const ipc::ObjectId id(reader_->integer(0));
+  if (channel.objects.find(id) == nullptr) {
+    const Package& file = package(channel, 1);
+    const auto kind = static_cast<ipc::ModelKind>(reader_->integer(2));
+    PyRef loaded = orRaised(loadStoredModel(file, kind, text(3).get()));
     flushOutput();
     channel.objects.set(id, std::move(loaded));
   }

@@ -45,6 +45,7 @@ class CallRunner {
   void extendPath();
   void registerModule();
   void defineObject(Channel& channel);
+  void defineModel(Channel& channel);
   void callObject(Channel& channel);
   void packageHandle(Channel& channel);
   void global(Channel& channel);

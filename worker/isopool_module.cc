@@ -8,6 +8,7 @@
 #include "worker/embedded_modules.h"
 #include "worker/forked_child.h"
 #include "worker/last_words.h"
+#include "worker/model_functions.h"
 #include "worker/moved_storages.h"
 #include "worker/package_store.h"
 #include "worker/python_values.h"
@@ -210,7 +211,15 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 
 }  // namespace
 
-PyObject* createIsopoolModule() { return PyModule_Create(&definition); }
+PyObject* createIsopoolModule() {
+  PyRef module = PyRef::steal(PyModule_Create(&definition));
+  return module && addModelFunctions(module.get()) ? module.release() : nullptr;
+}
+
+std::shared_ptr<const ipc::Mapping> packageMapping(PyObject* capsule) {
+  const MappingOwner* owner = mappingOf(capsule);
+  return owner == nullptr ? nullptr : *owner;
+}
 
 void setIsopoolModuleWorker(ipc::Epoch epochOfWorker, const CopyCounts& copies) {
   workerEpoch = epochOfWorker;

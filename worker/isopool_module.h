@@ -20,5 +20,7 @@ void setIsopoolModuleWorker(ipc::Epoch epoch, const CopyCounts& copies);
 /// A package's mapping as Python hands it back to package_tensor(), and if it is `shared` to
 /// write_package() and move_storage(); null with an error set.
 PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping, bool shared);
+/// The mapping in such a capsule; null with a Python error set if it is none.
+std::shared_ptr<const ipc::Mapping> packageMapping(PyObject* capsule);
 
 }  // namespace isopool::worker

@@ -24,6 +24,8 @@ constexpr const char* kHelp =
     "for: " ISOPOOL_PYTHON_EXECUTABLE
     ")\n"
     "  ISOPOOL_PRELOAD_MODULES    modules to import before the first fork, comma separated\n"
+    "  ISOPOOL_PRELOAD_LIBS       libraries of operators to load before the first fork\n"
+    "  ISOPOOL_WORKER_PRELOAD_LIBS  the same, but in each worker\n"
     "  ISOPOOL_CORE_DUMPS         1: a crashed worker leaves a core dump\n"
     "  ISOPOOL_NO_KILL            1: workers may be traced, breakpoint() waits for a debugger\n"
     "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n";

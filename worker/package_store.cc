@@ -18,13 +18,17 @@ void releaseMapping(void* context) { delete static_cast<MappingOwner*>(context);
 
 }  // namespace
 
-c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
-                            uint64_t bytes) {
+at::DataPtr packageData(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset) {
   std::byte* data = mapping->data() + offset;
   auto owner = std::make_unique<MappingOwner>(std::move(mapping));
+  return {data, owner.release(), &releaseMapping, c10::Device(c10::DeviceType::CPU)};
+}
+
+c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
+                            uint64_t bytes) {
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
-      c10::DataPtr(data, owner.release(), &releaseMapping, c10::Device(c10::DeviceType::CPU)),
+      packageData(std::move(mapping), offset),
       // Resized it moves to memory of its own, as what torch.load gives does.
       c10::GetCPUAllocator(), /*resizable=*/true));
 }
@@ -45,8 +49,7 @@ PyObject* Package::importer() {
   if (importer_) return importer_.get();
   const PyRef open = workerFunction("packages", "open_package");
   if (!open) return nullptr;
-  const std::string path = "/proc/self/fd/" + std::to_string(object_.get());
-  const PyRef pathText = PyRef::steal(PyUnicode_FromString(path.c_str()));
+  const PyRef pathText = PyRef::steal(PyUnicode_FromString(path().c_str()));
   const PyRef mapping = capsule();
   if (!pathText || !mapping) return nullptr;
   importer_ = PyRef::steal(

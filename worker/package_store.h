@@ -16,6 +16,9 @@
 
 namespace isopool::worker {
 
+/// A place in a package's private mapping as a storage's data; it keeps the mapping.
+at::DataPtr packageData(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset);
+
 /// A slice of a package's private mapping as a storage; it keeps the mapping. The caller has checked
 /// the bounds.
 c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
@@ -36,6 +39,8 @@ class Package {
   const std::shared_ptr<const ipc::Mapping>& mapping() const { return mapping_; }
   bool shared() const { return sharing_ == Sharing::kShared; }
 
+  /// Where this process can open the file.
+  std::string path() const { return "/proc/self/fd/" + std::to_string(object_.get()); }
   /// The mapping for Python's hands; null with an error set. With the GIL.
   PyRef capsule() const;
 

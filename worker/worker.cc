@@ -14,6 +14,7 @@
 #include "worker/forked_child.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
+#include "worker/native_libraries.h"
 #include "worker/python_errors.h"
 
 namespace isopool::worker {
@@ -43,6 +44,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
     watchForForks(
         std::array{descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get()});
     beginInPython(order.seed, descriptors.lastWords.get());
+    loadLibraries(namesIn(kWorkerLibraries));
     if (!ipc::memoryObjectHas(descriptors.bell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the bell is not a memory object of one page");
     }

@@ -17,6 +17,7 @@
 #include "ipc/system_call.h"
 #include "worker/interpreter.h"
 #include "worker/lifeline.h"
+#include "worker/native_libraries.h"
 #include "worker/python_errors.h"
 #include "worker/worker.h"
 
@@ -43,19 +44,10 @@ void useOneThread() {
 
 PyRef preloadList() {
   PyRef names = PyRef::steal(PyList_New(0));
-  const char* text = std::getenv("ISOPOOL_PRELOAD_MODULES");
-  std::string_view rest(text == nullptr ? "" : text);
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    std::string_view name = rest.substr(0, comma);
-    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
-    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    if (!name.empty()) {
-      const PyRef object = PyRef::steal(
-          PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-      if (object) PyList_Append(names.get(), object.get());
-    }
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  for (const std::string& name : namesIn("ISOPOOL_PRELOAD_MODULES")) {
+    const PyRef object = PyRef::steal(
+        PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+    if (object) PyList_Append(names.get(), object.get());
   }
   return names;
 }
@@ -64,6 +56,20 @@ struct Versions {
   std::string python;
   std::string torch;
 };
+
+void importTorch() {
+  const PyRef begin = workerFunction("zygote", "begin");
+  if (begin && PyRef::steal(PyObject_CallNoArgs(begin.get()))) return;
+  throw std::runtime_error(takePythonError().traceback);
+}
+
+// The modules that follow may use what the libraries register.
+void preloadLibraries() {
+  const auto libraries = namesIn("ISOPOOL_PRELOAD_LIBS");
+  tryLibraries(libraries);
+  tryLibraries(namesIn(kWorkerLibraries));
+  loadLibraries(libraries);
+}
 
 Versions prepareInPython() {
   const PyRef prepare = workerFunction("zygote", "prepare");
@@ -84,8 +90,9 @@ void requireOneThread() {
   throw std::runtime_error(
       "the zygote has " + std::to_string(threads) +
       " threads and a fork copies only one: a module of "
-      "ISOPOOL_PRELOAD_MODULES (or of sitecustomize) starts threads when it is "
-      "imported");
+      "ISOPOOL_PRELOAD_MODULES (or of sitecustomize) starts threads when it is imported, or a "
+      "library of ISOPOOL_PRELOAD_LIBS when it is loaded (ISOPOOL_WORKER_PRELOAD_LIBS is for "
+      "those)");
 }
 
 }  // namespace
@@ -123,6 +130,8 @@ void Zygote::prepare() {
   useOneThread();
   ipc::installRoutingAllocator(blocks_);
   startInterpreter(pythonExecutable());
+  importTorch();
+  preloadLibraries();
   const Versions versions = prepareInPython();
   if (versions.torch.rfind(ISOPOOL_TORCH_VERSION, 0) != 0) {
     throw std::runtime_error("the Python environment of " + std::string(pythonExecutable()) +

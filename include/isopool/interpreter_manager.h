@@ -20,6 +20,9 @@ class ReadAdapterInterface;
 
 namespace isopool {
 
+namespace client {
+class ArchiveFile;
+}
 class ManagerImpl;
 
 /// A pool of workers, each a process with a Python interpreter of its own. The constructor returns
@@ -65,6 +68,18 @@ class InterpreterManager {
   /// The same from a reader, which is read to its end now and not kept.
   Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader);
 
+  /// Loads a model that was saved without its Python source: a TorchScript file (torch.jit.save), or
+  /// a `.pt2` of AOTInductor (aoti_compile_and_package) or of torch.export.save. Which of them is
+  /// told from the file's contents. It is called, asked and unloaded like an object of a package;
+  /// `self` of its sessions is what torch's own loader gives in Python. `name` says which model of a
+  /// .pt2 that holds several. The bytes are copied now, and the model is loaded in one worker, so
+  /// that errors show here: c10::Error if the file can't be read, is no model or is one for
+  /// loadPackage; RemoteError if torch refuses to load it; WorkerLost if loading it kills the worker.
+  ReplicatedObj loadModel(const std::string& path, const std::string& name = {});
+  /// The same from a reader, which is read to its end now and not kept.
+  ReplicatedObj loadModel(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader,
+                          const std::string& name = {});
+
   /// The same as I->createMovable(obj). Throws Error for another manager's session.
   ReplicatedObj createMovable(Obj obj, InterpreterSession* I);
   /// Gives all workers, present and future, a Python module as text. Where code imports `name` for the
@@ -85,6 +100,8 @@ class InterpreterManager {
 
  private:
   friend class Interpreter;
+  ReplicatedObj storedModel(std::shared_ptr<client::ArchiveFile> archive, const std::string& name);
+
   std::shared_ptr<ManagerImpl> impl_;
 };
 

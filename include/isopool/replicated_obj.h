@@ -21,9 +21,9 @@ namespace isopool {
 
 class ReplicatedObjImpl;
 
-/// A Python object that exists in every worker of its manager: each worker unpickles its own when it
-/// first needs it, tensors being mapped from the same pages. It comes from a package, or from one
-/// worker by createMovable(). Copies are cheap and share
+/// A Python object that exists in every worker of its manager: each worker loads its own when it first
+/// needs it, tensors being mapped from the same pages. It comes from a package, from a stored model, or
+/// from one worker by createMovable(). Copies are cheap and share
 /// it. Any number of threads may call it at once; a thread is served by the worker that served it
 /// last, if that one is free.
 ///
@@ -113,6 +113,7 @@ class ReplicatedObj {
   void unload(const Interpreter* onThisInterpreter = nullptr);
 
  private:
+  friend class InterpreterManager;
   friend class Package;
   friend class InterpreterSession;
   explicit ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl);

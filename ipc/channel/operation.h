@@ -34,13 +34,22 @@ enum class Operation : uint32_t {
   kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
   /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory
   kDefineMovable = 21,
-  kNext = 22,  ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
+  kNext = 22,         ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
+  kDefineModel = 23,  ///< [object, package, ModelKind, operators] -> nil; loaded now
 };
 
 /// What kNext does. The handle's object becomes its own iterator at the first kAdvance.
 enum class NextAction : uint32_t {
   kAdvance = 1,  ///< false at the end, and the handle is gone
   kClose,        ///< its close() is called if it has one, and the handle is gone
+};
+
+/// What the package of a kDefineModel is.
+enum class ModelKind : uint32_t {
+  kTorchScript = 1,  ///< an archive of torch.jit.save
+  kExported,         ///< an archive of torch.export.save
+  kCompiled,  ///< a shared library of AOTInductor; `operators` is its description of those that it
+              ///< calls through torch's dispatcher, JSON, empty if there are none
 };
 
 enum SubmissionFlag : uint32_t {

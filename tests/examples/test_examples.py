@@ -95,6 +95,19 @@ def test_event_loop_gets_every_answer() -> None:
     assert lines[-1] == "sum of 1000 answers: 2.997e+06"
 
 
+def test_a_model_stored_in_four_ways_gives_the_same_numbers() -> None:
+    files = ["package.pt", "script.pt", "trace.pt", "compiled.pt2"]
+    # Compiling takes long, and the model never changes.
+    if not all((PACKAGES / f"digits_{file}").exists() for file in files):
+        made_by("four_ways/make_models.py")
+    lines = run(PROGRAMS / "four_ways", PACKAGES).stdout.splitlines()
+    assert lines[-1] == "all four agree"
+    rows = [re.fullmatch(r"(\S.*?\S)((?: +\d+\.\d+){4})", line) for line in lines[1:-1]]
+    ways = ["torch.package", "TorchScript, script", "TorchScript, trace", "AOTInductor"]
+    assert [row[1] for row in rows if row] == ways
+    assert all(float(number) > 0 for row in rows if row for number in row[2].split()[:3])
+
+
 def labels_under(heading: str, story: str) -> dict[str, str]:
     """Picture and label of each line that follows a heading of classify_pictures' story."""
     lines = story.split(heading)[1].split("\n\n")[0].splitlines()[1:]

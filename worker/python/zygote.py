@@ -16,10 +16,9 @@ from isopool_worker import streams
 _held: list[object] = []  # for as long as the zygote lives
 
 
-def prepare(preload: list[str]) -> tuple[str, str]:
-    """Imports torch and `preload`; returns the versions of Python and torch.
-
-    Nothing here may start a thread: a fork copies only the one that forks.
+def begin() -> None:
+    """Imports torch. Nothing here and in prepare() may start a thread: a fork copies only the one
+    that forks.
     """
     # The collector writes into every object it looks at; after freeze() it looks at none of these,
     # so their pages stay shared. A worker turns it on again.
@@ -32,6 +31,11 @@ def prepare(preload: list[str]) -> tuple[str, str]:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
 
+
+def prepare(preload: list[str]) -> tuple[str, str]:
+    """Imports `preload` and what workers need; returns the versions of Python and torch."""
+    import torch
+
     for name in (
         "faulthandler",
         "importlib.util",
@@ -40,6 +44,7 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         "torch.package",
         "traceback",
         "isopool_worker.packages",
+        "isopool_worker.models",
         "isopool_worker.modules",
         "isopool_worker.moving",
         "isopool_worker.startup",

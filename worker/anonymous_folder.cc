@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/anonymous_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+namespace isopool::worker {
+
+namespace {
+
+bool writeText(const char* path, const char* text) {
+  const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool written =
+      ::write(fd, text, std::strlen(text)) == static_cast<ssize_t>(std::strlen(text));
+  ::close(fd);
+  return written;
+}
+
+// In a process whose descriptors are ours: whoever enters a user namespace can't leave it. System
+// calls only, because other threads of ours may have held locks.
+int mountFolder(const char* users, const char* groups) {
+  if (::syscall(SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS) != 0) return -1;
+  if (!writeText("/proc/self/uid_map", users) || !writeText("/proc/self/setgroups", "deny") ||
+      !writeText("/proc/self/gid_map", groups)) {
+    return -1;
+  }
+  const auto context = static_cast<int>(::syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC));
+  if (context < 0) return -1;
+  ::syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "mode", "0700", 0);
+  int folder = -1;
+  if (::syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) {
+    folder = static_cast<int>(::syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, 0));
+  }
+  ::close(context);
+  return folder;
+}
+
+}  // namespace
+
+ipc::Fd makeAnonymousFolder() {
+  char users[64];
+  char groups[64];
+  std::snprintf(users, sizeof users, "0 %u 1", ::geteuid());
+  std::snprintf(groups, sizeof groups, "0 %u 1", ::getegid());
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  const ipc::Fd input(ends[0]);
+  const ipc::Fd output(ends[1]);
+  const auto child =
+      static_cast<pid_t>(::syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, 0));
+  if (child == -1) return {};
+  if (child == 0) {
+    const int folder = mountFolder(users, groups);
+    (void)!::write(output.get(), &folder, sizeof folder);
+    ::_exit(0);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
+  }
+  // Killed before it could say so, it may have left one open; the pipe would be empty for ever.
+  int folder = -1;
+  if (::fcntl(input.get(), F_SETFL, O_NONBLOCK) != 0 ||
+      ::read(input.get(), &folder, sizeof folder) != sizeof folder) {
+    return {};
+  }
+  return ipc::Fd(folder);
+}
+
+}  // namespace isopool::worker
