@@ -84,6 +84,16 @@ def test_the_right_packaging_rules_make_a_package_that_runs(tmp_path: pathlib.Pa
     assert "CPUFloatType{}" in run(PROGRAMS / "hello", tmp_path / "scorer.pt").stdout
 
 
+def test_bert_is_called_by_keywords_and_its_mixed_output_is_read() -> None:
+    made_by("package_bert.py", "transformers")
+    lines = run(PROGRAMS / "bert", PACKAGES / "bert.pt").stdout.splitlines()
+    assert "last_hidden_state: [1, 8, 32]" in lines
+    assert "pooler_output: [1, 32]" in lines
+    assert any(line.startswith("hidden_states: a ") for line in lines)
+    expected = (PACKAGES / "bert.txt").read_text().strip()
+    assert lines[-1] == f"sum of pooler_output: {expected}"
+
+
 def test_hello_without_a_package_says_what_it_wants() -> None:
     assert "usage: hello PACKAGE" in run(PROGRAMS / "hello", code=2).stderr
 

@@ -1,0 +1,33 @@
+#!/usr/bin/env python3
+"""Packages a small BERT of Hugging Face, as its class gives it: called by keywords, it returns a mixed
+dict. Its weights are random, for nothing is fetched; its answer to bert.cc's words is stored beside it.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+from package_file import write_package
+from transformers import BertConfig, BertModel
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="gets bert.pt")
+    file = parser.parse_args().out / "bert.pt"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
+    )
+    model = BertModel(config).eval()
+    write_package(file, model, intern=[], extern=["transformers.**"])
+    with torch.no_grad():
+        words = torch.arange(8).reshape(1, 8)
+        answer = model(input_ids=words, attention_mask=torch.ones_like(words))
+    file.with_suffix(".txt").write_text(f"{answer.pooler_output.sum().item():.4f}\n")
+    print(f"wrote {file}; now: bert {file}")
+
+
+if __name__ == "__main__":
+    main()
