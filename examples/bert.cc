@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <iomanip>
 #include <iostream>
 
 #include "isopool/isopool.h"
 
-// A transformer as Hugging Face's class gives it: keyword arguments in, a dict of tensors and lists of
-// tensors out, which TorchScript's rules would refuse.
+// A transformer of Hugging Face: keyword arguments in; out a dict of tensors, numbers, lists of tuples
+// and an empty list, which TorchScript's rules would refuse.
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::cerr << "usage: bert PACKAGE (package_bert.py makes one)\n";
@@ -24,17 +25,14 @@ int main(int argc, char** argv) {
   }
   isopool::CallOptions mixed;
   mixed.permissive = true;
-  const at::IValue answer = bert.call({},
-                                      {{"input_ids", words},
-                                       {"attention_mask", at::ones_like(words)},
-                                       {"output_hidden_states", true}},
-                                      mixed);
+  const at::IValue answer =
+      bert.call({}, {{"input_ids", words}, {"attention_mask", at::ones_like(words)}}, mixed);
   for (const auto& entry : answer.toGenericDict()) {
     std::cout << entry.key().toStringRef() << ": ";
     if (entry.value().isTensor()) {
-      std::cout << entry.value().toTensor().sizes() << "\n";
+      std::cout << "tensor " << entry.value().toTensor().sizes() << "\n";
     } else {
-      std::cout << "a " << entry.value().tagKind() << "\n";
+      std::cout << entry.value() << "\n";
     }
   }
   const at::Tensor pooled = answer.toGenericDict().at("pooler_output").toTensor();

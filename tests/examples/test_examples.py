@@ -87,9 +87,11 @@ def test_the_right_packaging_rules_make_a_package_that_runs(tmp_path: pathlib.Pa
 def test_bert_is_called_by_keywords_and_its_mixed_output_is_read() -> None:
     made_by("package_bert.py", "transformers")
     lines = run(PROGRAMS / "bert", PACKAGES / "bert.pt").stdout.splitlines()
-    assert "last_hidden_state: [1, 8, 32]" in lines
-    assert "pooler_output: [1, 32]" in lines
-    assert any(line.startswith("hidden_states: a ") for line in lines)
+    assert "last_hidden_state: tensor [1, 8, 32]" in lines
+    assert "pooler_output: tensor [1, 32]" in lines
+    assert "words: 8" in lines
+    assert "warnings: []" in lines
+    assert any(re.fullmatch(r"longest: \[\(\d, longest\)\]", line) for line in lines)
     expected = (PACKAGES / "bert.txt").read_text().strip()
     assert lines[-1] == f"sum of pooler_output: {expected}"
 
