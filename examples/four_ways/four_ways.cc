@@ -27,14 +27,15 @@ double milliseconds(Clock::duration time) {
 struct Way {
   std::string name;
   std::string file;
+  /// Only a package has Python source in it, and so more than one object to ask for.
+  bool isPackage = false;
 };
 
-isopool::ReplicatedObj load(isopool::InterpreterManager& pool, const std::string& path) {
-  // Only a package has Python source in it, and so more than one object to ask for.
-  if (path.find("_package") != std::string::npos) {
-    return pool.loadPackage(path).loadPickle("model", "model.pkl");
-  }
-  return pool.loadModel(path);
+isopool::ReplicatedObj load(isopool::InterpreterManager& pool, const std::string& folder,
+                            const Way& way) {
+  const std::string path = folder + "/" + way.file;
+  return way.isPackage ? pool.loadPackage(path).loadPickle("model", "model.pkl")
+                       : pool.loadModel(path);
 }
 
 double medianCall(const isopool::ReplicatedObj& model, const at::Tensor& pictures) {
@@ -49,7 +50,7 @@ double medianCall(const isopool::ReplicatedObj& model, const at::Tensor& picture
 }
 
 bool compare(const std::string& folder) {
-  const std::vector<Way> ways = {{"torch.package", "digits_package.pt"},
+  const std::vector<Way> ways = {{"torch.package", "digits_package.pt", true},
                                  {"TorchScript, script", "digits_script.pt"},
                                  {"TorchScript, trace", "digits_trace.pt"},
                                  {"AOTInductor", "digits_compiled.pt2"}};
@@ -66,7 +67,7 @@ bool compare(const std::string& folder) {
   bool agree = true;
   for (const Way& way : ways) {
     const auto begin = Clock::now();
-    const isopool::ReplicatedObj model = load(pool, folder + "/" + way.file);
+    const isopool::ReplicatedObj model = load(pool, folder, way);
     const auto loaded = Clock::now();
     const at::Tensor result = model({pictures}).toTensor();
     const auto called = Clock::now();
