@@ -211,9 +211,8 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
   worker->attach(id_.value);
   // After the channel that they belong to: a worker knows a client by its channel.
   for (const auto& [number, package] : packages_) {
-    worker->send(
-        ipc::MapPackage{id_.value, number, package.bytes, package.name, package.shared},
-        {package.object.get()});
+    worker->send(ipc::MapPackage{id_.value, number, package.bytes, package.name, package.shared},
+                 {package.object.get()});
   }
   for (const auto& [number, segment] : inputSegments_) {
     worker->send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});

@@ -26,7 +26,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void giveUp(const std::string& what) { throw std::runtime_error("waited in vain for " + what); }
+[[noreturn]] void giveUp(const std::string& what) {
+  throw std::runtime_error("waited in vain for " + what);
+}
 
 ipc::Frame receiveFrom(ipc::ControlSocket& control, const char* what) {
   const auto deadline = Clock::now() + kPatience;
@@ -34,7 +36,8 @@ ipc::Frame receiveFrom(ipc::ControlSocket& control, const char* what) {
     if (auto frame = control.next()) return std::move(*frame);
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     if (left.count() <= 0 || !control.waitReadable(left)) giveUp(what);
-    if (control.receive() == ipc::ReceiveResult::kPeerGone) giveUp(std::string(what) + ": peer is gone");
+    if (control.receive() == ipc::ReceiveResult::kPeerGone)
+      giveUp(std::string(what) + ": peer is gone");
   }
 }
 
@@ -132,10 +135,11 @@ ZygoteProcess::ZygoteProcess(std::vector<std::string> environment) {
   std::vector<char*> envp;
   for (std::string& entry : all) envp.push_back(entry.data());
   envp.push_back(nullptr);
-  const char* argv[] = {ISOPOOL_WORKER, "--zygote", "--control-fd", "3", "--lifeline-fd", "4", nullptr};
+  const char* argv[] = {ISOPOOL_WORKER,  "--zygote", "--control-fd", "3",
+                        "--lifeline-fd", "4",        nullptr};
   const auto begin = Clock::now();
-  const int error =
-      ::posix_spawn(&pid_, ISOPOOL_WORKER, &actions, nullptr, const_cast<char**>(argv), envp.data());
+  const int error = ::posix_spawn(&pid_, ISOPOOL_WORKER, &actions, nullptr,
+                                  const_cast<char**>(argv), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(high);
   ::close(highLifeline);
@@ -167,9 +171,9 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
-  control_.send(ipc::ForkWorker{worker->epoch, seed},
-                {theirs.get(), lifelineRead.get(), worker->bellObject.get(),
-                 worker->lastWords.get()});
+  control_.send(
+      ipc::ForkWorker{worker->epoch, seed},
+      {theirs.get(), lifelineRead.get(), worker->bellObject.get(), worker->lastWords.get()});
   theirs.close();
   lifelineRead.close();
   const ipc::Frame answer = receiveFrom(control_, "the zygote's answer");
@@ -210,8 +214,10 @@ const std::string& probePackage() {
     char folder[] = "/tmp/isopool-worker-test-XXXXXX";
     if (::mkdtemp(folder) == nullptr) throw std::runtime_error("mkdtemp failed");
     const std::string file = std::string(folder) + "/probe.pt";
-    const std::string command = std::string("cd " TEST_SOURCE_DIR " && PYTHONDONTWRITEBYTECODE=1 " PYTHON
-                                            " make_package.py ") + file;
+    const std::string command =
+        std::string("cd " TEST_SOURCE_DIR " && PYTHONDONTWRITEBYTECODE=1 " PYTHON
+                    " make_package.py ") +
+        file;
     if (std::system(command.c_str()) != 0) throw std::runtime_error(command + " failed");
     return file;
   }();
@@ -371,8 +377,7 @@ Answer TestClient::receive(uint64_t sequence) {
     if (Clock::now() > deadline) giveUp("an answer");
     end_->announceSleep();
     if (!end_->completionReady()) {
-      const ipc::FutexWatch watches[] = {end_->completionWatch(),
-                                         ipc::watchLifeWord(end_->peer())};
+      const ipc::FutexWatch watches[] = {end_->completionWatch(), ipc::watchLifeWord(end_->peer())};
       ipc::futexWait(watches, milliseconds(100));
     }
     end_->withdrawSleep();
@@ -416,8 +421,8 @@ Answer TestClient::decode(const ipc::ReceivedCompletion& completion, InFlight ca
   std::span<const std::byte> bytes(completion.bytes, completion.payload.inlineBytes);
   std::vector<std::byte> blob;
   if (completion.payload.blobBytes != 0) {
-    const std::byte* begin = outputs_.at(completion.payload.blobSegment).data() +
-                             completion.payload.blobOffset;
+    const std::byte* begin =
+        outputs_.at(completion.payload.blobSegment).data() + completion.payload.blobOffset;
     blob.assign(begin, begin + completion.payload.blobBytes);
     bytes = blob;
   }

@@ -95,11 +95,11 @@ const std::string& probePackage();
 
 struct Answer {
   ipc::CompletionStatus status{};
-  at::IValue value;                                          ///< kValue
-  std::map<ipc::CopyReason, uint64_t> copies;                ///< kValue
-  std::vector<std::string> error;                            ///< kPythonError
-  ipc::RefusalKind refusal{};                                ///< kRefused
-  std::string reason;                                        ///< kRefused
+  at::IValue value;                            ///< kValue
+  std::map<ipc::CopyReason, uint64_t> copies;  ///< kValue
+  std::vector<std::string> error;              ///< kPythonError
+  ipc::RefusalKind refusal{};                  ///< kRefused
+  std::string reason;                          ///< kRefused
   std::vector<ipc::StorageRecord> storages;
 
   uint64_t copied() const {
@@ -127,8 +127,7 @@ class TestClient {
 
   // ---- calls
   using Body = std::function<void(ipc::PayloadWriter&)>;
-  uint64_t publish(ipc::Operation operation, const Body& body,
-                   uint32_t flags = ipc::kGradEnabled);
+  uint64_t publish(ipc::Operation operation, const Body& body, uint32_t flags = ipc::kGradEnabled);
   Answer receive(uint64_t sequence);
   bool answered() { return end_->completionReady(); }
   Answer ask(ipc::Operation operation, const Body& body, uint32_t flags = ipc::kGradEnabled) {

@@ -182,7 +182,11 @@ TEST_F(Kept, WhatIsKeptOutlivesItsClient) {
   client.probeValue("keep", {x});
   // Handles keep in place; those are privatised when the client leaves. Both must stay readable.
   client.ask(ipc::Operation::kGlobal, [](ipc::PayloadWriter& writer) {
-    writer.packer().pack_array(3).pack(std::string("builtins")).pack(std::string("setattr")).pack(1);
+    writer.packer()
+        .pack_array(3)
+        .pack(std::string("builtins"))
+        .pack(std::string("setattr"))
+        .pack(1);
   });
   client.ask(ipc::Operation::kGlobal, [](ipc::PayloadWriter& writer) {
     writer.packer().pack_array(3).pack(std::string("torch")).pack(std::string("version")).pack(2);

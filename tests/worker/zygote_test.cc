@@ -47,11 +47,12 @@ TEST(Zygote, GreetsWithItsVersionsAndHasOneThread) {
 }
 
 TEST(Zygote, RefusesToServeWithAModuleThatStartsThreads) {
-  const auto folder = moduleFolder(
-      "starts_a_thread",
-      "import threading, time\n"
-      "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n");
-  ZygoteProcess zygote({"ISOPOOL_PRELOAD_MODULES=starts_a_thread", "PYTHONPATH=" + folder.string()});
+  const auto folder =
+      moduleFolder("starts_a_thread",
+                   "import threading, time\n"
+                   "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n");
+  ZygoteProcess zygote(
+      {"ISOPOOL_PRELOAD_MODULES=starts_a_thread", "PYTHONPATH=" + folder.string()});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
   EXPECT_NE(failed.text.find("2 threads"), std::string::npos) << failed.text;
 }
