@@ -28,10 +28,7 @@ class ScopedModes {
   std::optional<c10::InferenceMode> inference_;
 };
 
-std::exception_ptr cancelled() {
-  return std::make_exception_ptr(
-      Cancelled("the call was cancelled before it started; it will not run"));
-}
+std::exception_ptr cancelled() { return std::make_exception_ptr(client::cancelledCall()); }
 
 void reportThrowingCallback(const char* what) {
   const std::string text = std::string("a callback of an asynchronous call threw: ") + what;
@@ -48,15 +45,15 @@ AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::
                      Named kwargs, const CallOptions& options, Callback callback,
                      std::shared_ptr<client::AsyncExecutor> executor)
     : generation_(client::forkGeneration()),
-      deadline_(client::deadlineOf(*object->pool, options)),
-      idempotent_(options.idempotent),
-      permissive_(options.permissive),
-      modes_(client::callerModes()),
+      how_(*object->pool, options),
       executor_(std::move(executor)),
       object_(std::move(object)),
       args_(std::move(args)),
       kwargs_(std::move(kwargs)),
-      callback_(std::move(callback)) {}
+      callback_(std::move(callback)) {
+  how_.modes = client::callerModes();
+  how_.recall = &recall_;
+}
 
 bool AsyncCall::leaveQueue(Phase next) {
   Phase queued = Phase::kQueued;
@@ -69,16 +66,9 @@ void AsyncCall::run() {
   if (!leaveQueue(Phase::kRunning)) return;
   std::optional<Outcome> outcome;
   try {
-    const ScopedModes modes(modes_);
-    client::PoolCall call;
-    call.deadline = deadline_;
-    call.idempotent = idempotent_;
-    call.permissive = permissive_;
-    call.modes = modes_;
-    call.recall = &recall_;
-    outcome.emplace(client::callOnPool(*object_, call, [&](client::RequestDraft& draft) {
-      draft.writer.packer().pack_array(3).pack(object_->definition.object);
-      client::draftArguments(draft, args_, kwargs_);
+    const ScopedModes modes(*how_.modes);
+    outcome.emplace(client::callOnPool(*object_, how_, [&](client::RequestDraft& draft) {
+      client::draftCall(draft, *object_, args_, kwargs_);
     }));
   } catch (...) {
     outcome.emplace(std::current_exception());

@@ -38,7 +38,7 @@ class AsyncCall {
   /// Settles it if no thread has begun to make it.
   void settleIfQueued(std::exception_ptr error);
   bool cancel();
-  const client::Deadline& deadline() const { return deadline_; }
+  const client::Deadline& deadline() const { return how_.deadline; }
 
   /// Null if there is no outcome by then. Throws Error in a forked child.
   const Outcome* outcome(const client::Deadline& until);
@@ -51,12 +51,9 @@ class AsyncCall {
   void settle(Outcome outcome);
 
   const uint32_t generation_;
-  const client::Deadline deadline_;
-  const bool idempotent_;
-  const bool permissive_;
-  const uint32_t modes_;
   std::atomic<Phase> phase_{Phase::kQueued};
   client::Recall recall_;
+  client::PoolCall how_;  // never changed
 
   const std::shared_ptr<client::AsyncExecutor> executor_;
 

@@ -9,6 +9,7 @@
 #include "client/environment_setting.h"
 #include "client/interpreter_access.h"
 #include "client/manager_impl.h"
+#include "client/movable.h"
 #include "client/package_contents.h"
 #include "client/replicated_object.h"
 #include "client/stored_model.h"
@@ -40,9 +41,8 @@ std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environ
 }
 
 // What a worker would only find out when it runs the package.
-void checkRequirements(client::Pool& pool, const client::ArchiveFile& file,
-                       const std::shared_ptr<client::Pool>& shared) {
-  const auto connection = pool.connection();
+void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::ArchiveFile& file) {
+  const auto connection = pool->connection();
   if (!connection) throw Error("the InterpreterManager that this belongs to is gone");
   const client::PackageContents contents = client::readPackage(file);
   const std::string& made = contents.pythonVersion;
@@ -53,13 +53,13 @@ void checkRequirements(client::Pool& pool, const client::ArchiveFile& file,
               ": make it again with Python ", majorMinor(ours),
               ", or set ISOPOOL_ALLOW_OTHER_PYTHON=1 to try it anyway");
   if (contents.externModules.empty()) return;
-  const auto session = client::openSession(shared);
+  const auto session = client::openSession(pool);
   client::RequestDraft& draft = client::requestDraft();
   auto& packer = draft.writer.packer();
   packer.pack_array(static_cast<uint32_t>(contents.externModules.size()));
   for (const std::string& module : contents.externModules) packer.pack(module);
   const at::IValue missing =
-      client::step(pool, *session->channel, ipc::Operation::kFindModules, draft);
+      client::step(*pool, *session->channel, ipc::Operation::kFindModules, draft);
   std::string names;
   for (const at::IValue& name : missing.toListRef()) {
     names += (names.empty() ? "" : ", ") + name.toStringRef();
@@ -128,7 +128,7 @@ std::vector<at::IValue> InterpreterManager::callOnAll(
 Package InterpreterManager::loadPackage(const std::string& uri) {
   impl_->pool->check();
   auto file = client::ArchiveFile::open(uri);
-  checkRequirements(*impl_->pool, *file, impl_->pool);
+  checkRequirements(impl_->pool, *file);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
 
@@ -137,7 +137,7 @@ Package InterpreterManager::loadPackage(
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadPackage was given no reader");
   auto file = client::ArchiveFile::read(*reader);
-  checkRequirements(*impl_->pool, *file, impl_->pool);
+  checkRequirements(impl_->pool, *file);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
 
@@ -167,8 +167,7 @@ void InterpreterManager::debugLimitInterpreters(size_t N) {
 }
 
 ReplicatedObj InterpreterManager::createMovable(Obj obj, InterpreterSession* I) {
-  if (I == nullptr || !I->impl_) throw Error("createMovable() needs a session");
-  if (I->impl_->pool != impl_->pool) throw Error("the session belongs to another manager");
+  client::checkSession(I == nullptr ? nullptr : I->impl_.get(), *impl_->pool);
   return I->createMovable(std::move(obj));
 }
 

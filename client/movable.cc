@@ -87,4 +87,9 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
   return std::make_shared<ReplicatedObjImpl>(session.pool, definition, std::move(source));
 }
 
+void checkSession(const SessionImpl* session, const Pool& pool) {
+  if (session == nullptr) throw Error("createMovable() needs a session");
+  if (session->pool.get() != &pool) throw Error("the session belongs to another manager");
+}
+
 }  // namespace isopool::client

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/package.h"
 
+#include "client/movable.h"
 #include "client/replicated_object.h"
 #include "client/worker_steps.h"
 
@@ -44,8 +45,7 @@ InterpreterSession Package::acquireSession() {
 }
 
 ReplicatedObj Package::createMovable(Obj obj, InterpreterSession* I) {
-  if (I == nullptr || !I->impl_) throw Error("createMovable() needs a session");
-  if (I->impl_->pool != impl_->pool) throw Error("the session belongs to another manager");
+  client::checkSession(I == nullptr ? nullptr : I->impl_.get(), *impl_->pool);
   return I->createMovable(std::move(obj));
 }
 

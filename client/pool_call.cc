@@ -10,11 +10,9 @@ namespace {
 
 [[noreturn]] void throwWithdrawn(const PoolCall& call, const std::string& worker) {
   if (call.recall != nullptr && call.recall->requested()) {
-    throw Cancelled("the call was cancelled before it started; it will not run");
+    throw cancelledCall();
   }
-  throw DeadlineExceeded(
-      "the deadline passed before " + worker + " started the call; it will not run",
-      /*started=*/false);
+  throwDeadlinePassed(worker, /*started=*/false);
 }
 
 // One call, until a worker has answered it.
@@ -79,9 +77,7 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
     case Fate::kWithdrawn:
       throwWithdrawn(call_, channel.name());
     default:
-      throw DeadlineExceeded(
-          "the deadline passed while " + channel.name() + " ran the call; that worker was killed",
-          /*started=*/true);
+      throwDeadlinePassed(channel.name(), /*started=*/true);
   }
 }
 
@@ -106,6 +102,23 @@ at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
 Deadline deadlineOf(const Pool& pool, const CallOptions& options) {
   if (!options.deadline || pool.noKill()) return std::nullopt;
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.deadline);
+}
+
+void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,
+               const std::unordered_map<std::string, c10::IValue>& kwargs) {
+  draft.writer.packer().pack_array(3).pack(object.definition.object);
+  draftArguments(draft, args, kwargs);
+}
+
+Cancelled cancelledCall() {
+  return Cancelled("the call was cancelled before it started; it will not run");
+}
+
+void throwDeadlinePassed(const std::string& worker, bool started) {
+  throw DeadlineExceeded(
+      started ? "the deadline passed while " + worker + " ran the call; that worker was killed"
+              : "the deadline passed before " + worker + " started the call; it will not run",
+      started);
 }
 
 bool Preparation::on(Channel& channel) {

@@ -16,8 +16,15 @@ namespace isopool::client {
 /// When a call with these options is to be given up, if it begins now.
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
-/// One call of a pool: whichever worker is free runs it.
+/// How one call of a replicated object is to be made.
 struct PoolCall {
+  PoolCall() = default;
+  /// A call with these options that begins now.
+  PoolCall(const Pool& pool, const CallOptions& options)
+      : deadline(deadlineOf(pool, options)),
+        idempotent(options.idempotent),
+        permissive(options.permissive) {}
+
   ipc::Operation operation = ipc::Operation::kCallObject;
   Deadline deadline;
   bool idempotent = false;
@@ -26,6 +33,14 @@ struct PoolCall {
   std::optional<uint32_t> modes = std::nullopt;
   Recall* recall = nullptr;
 };
+
+/// Writes the request of kCallObject. Throws ipc::ValueError.
+void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,
+               const std::unordered_map<std::string, c10::IValue>& kwargs);
+
+/// What a call comes to that was taken back before it started.
+Cancelled cancelledCall();
+[[noreturn]] void throwDeadlinePassed(const std::string& worker, bool started);
 
 /// Makes it, again elsewhere when its worker died before it started (or at all, if it is idempotent).
 /// `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled,

@@ -94,10 +94,8 @@ const ReplicatedObjImpl& ReplicatedObj::impl() const {
 
 at::IValue ReplicatedObj::operator()(at::ArrayRef<at::IValue> args) const {
   const ReplicatedObjImpl& object = impl();
-  return client::callOnPool(object, {}, [&](client::RequestDraft& draft) {
-    draft.writer.packer().pack_array(3).pack(object.definition.object);
-    client::draftArguments(draft, args, {});
-  });
+  return client::callOnPool(
+      object, {}, [&](client::RequestDraft& draft) { client::draftCall(draft, object, args, {}); });
 }
 
 at::IValue ReplicatedObj::callKwargs(std::vector<at::IValue> args,
@@ -113,13 +111,9 @@ at::IValue ReplicatedObj::call(std::vector<at::IValue> args,
                                std::unordered_map<std::string, c10::IValue> kwargs,
                                const CallOptions& options) const {
   const ReplicatedObjImpl& object = impl();
-  client::PoolCall call;
-  call.deadline = client::deadlineOf(*object.pool, options);
-  call.idempotent = options.idempotent;
-  call.permissive = options.permissive;
+  const client::PoolCall call(*object.pool, options);
   return client::callOnPool(object, call, [&](client::RequestDraft& draft) {
-    draft.writer.packer().pack_array(3).pack(object.definition.object);
-    client::draftArguments(draft, args, kwargs);
+    client::draftCall(draft, object, args, kwargs);
   });
 }
 
@@ -166,15 +160,11 @@ std::vector<at::IValue> ReplicatedObj::callOnAll(
   const ReplicatedObjImpl& object = impl();
   client::Pool& pool = *object.pool;
   pool.check();
-  client::PoolCall call;
-  call.deadline = client::deadlineOf(pool, options);
-  call.idempotent = options.idempotent;
-  call.permissive = options.permissive;
+  const client::PoolCall call(pool, options);
   return client::onEverySlot(pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
     const client::Pool::User user(pool, *slot);
     return client::callOnSlot(object, *slot, call, [&](client::RequestDraft& draft) {
-      draft.writer.packer().pack_array(3).pack(object.definition.object);
-      client::draftArguments(draft, args, kwargs);
+      client::draftCall(draft, object, args, kwargs);
     });
   });
 }

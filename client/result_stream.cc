@@ -59,13 +59,9 @@ bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool u
       answer.take();
       return true;
     case Fate::kWithdrawn:
-      throw DeadlineExceeded(
-          "the deadline passed before " + channel.name() + " started the call; it will not run",
-          /*started=*/false);
+      client::throwDeadlinePassed(channel.name(), /*started=*/false);
     case Fate::kOverdue:
-      throw DeadlineExceeded(
-          "the deadline passed while " + channel.name() + " ran the call; that worker was killed",
-          /*started=*/true);
+      client::throwDeadlinePassed(channel.name(), /*started=*/true);
     case Fate::kLost:
       pool.checkAfterDeath();
       if (userCode && !idempotent) throw WorkerLost(channel.death(), /*started=*/true);

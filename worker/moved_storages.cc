@@ -9,12 +9,9 @@ namespace isopool::worker {
 
 void moveStorage(c10::Storage storage, std::shared_ptr<const ipc::Mapping> memory, uint64_t offset,
                  bool adopt) {
-  const size_t bytes = storage.nbytes();
-  std::memcpy(memory->data() + offset, storage.data(), bytes);
+  std::memcpy(memory->data() + offset, storage.data(), storage.nbytes());
   if (!adopt) return;
-  c10::Storage moved = packageStorage(std::move(memory), offset, bytes);
-  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(
-      std::move(moved.unsafeGetStorageImpl()->_mutable_data_ptr_no_checks()));
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(packageData(std::move(memory), offset));
 }
 
 }  // namespace isopool::worker
