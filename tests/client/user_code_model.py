@@ -14,6 +14,20 @@ import time
 import torch
 
 
+def take_all_memory(allowed, take):
+    """Takes all memory that a limit leaves, then some."""
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    former = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + allowed, former[1]))
+    try:
+        chunks = []
+        while True:
+            chunks.append(take())
+    finally:
+        chunks = None
+        resource.setrlimit(resource.RLIMIT_AS, former)
+
+
 class Scaled(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -205,29 +219,10 @@ class UserCode(torch.nn.Module):
         return bytearray(2**62)
 
     def run_away(self, allowed):
-        """Takes all memory that a limit leaves, then some."""
-        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        former = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (used + allowed, former[1]))
-        try:
-            chunks = []
-            while True:
-                chunks.append(bytearray(2**20))
-        finally:
-            chunks = None
-            resource.setrlimit(resource.RLIMIT_AS, former)
+        take_all_memory(allowed, lambda: bytearray(2**20))
 
     def run_away_in_torch(self, allowed):
-        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        former = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (used + allowed, former[1]))
-        try:
-            chunks = []
-            while True:
-                chunks.append(torch.ones(2**18))
-        finally:
-            chunks = None
-            resource.setrlimit(resource.RLIMIT_AS, former)
+        take_all_memory(allowed, lambda: torch.ones(2**18))
 
     def raise_in_many_words(self, length):
         raise ValueError("\u00fc" * length)

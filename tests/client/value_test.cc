@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tests/client/harness.h"
+#include "tests/client/values.h"
 
 namespace isopool::tests {
 namespace {
@@ -235,27 +236,8 @@ TEST(Value, ContainersOfTensorsCross) {
 
 // ---- what can't cross ------------------------------------------------------------------------
 
-std::string refusalOf(const std::function<void()>& use) {
-  const int64_t process = sharedSubject().number("pid");
-  std::string text;
-  try {
-    use();
-    ADD_FAILURE() << "it was accepted";
-  } catch (const RemoteError& error) {
-    ADD_FAILURE() << "Python raised: " << error.what();
-  } catch (const Error& error) {
-    text = error.what();
-  }
-  EXPECT_EQ(sharedSubject().number("pid"), process) << "the worker did not survive";
-  return text;
-}
-
 std::string refusalOfArgument(const at::IValue& value) {
   return refusalOf([&] { sharedSubject().ask("identity", {value}); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Value, ASparseArgumentIsRefusedWithTheWayOut) {
