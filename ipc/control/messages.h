@@ -14,7 +14,10 @@
 /// kProtocolVersion.
 namespace isopool::ipc {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
+/// The oldest version that this build still speaks: both sides name their range, the supervisor takes
+/// the highest version that both know.
+inline constexpr uint32_t kOldestProtocolVersion = 2;
 
 enum class MessageType : uint32_t {
   // client -> supervisor
@@ -27,6 +30,11 @@ enum class MessageType : uint32_t {
   kChannelMapped,
   kReportDeath,
   kRequestStatistics,
+  kConfirmPackage,
+  kReportOverdue,
+  kWorkerReleased,
+  kAcknowledgeDrain,
+  kRequestReport,
   // supervisor -> client
   kWelcome = 100,
   kIntroduceWorker,
@@ -36,6 +44,11 @@ enum class MessageType : uint32_t {
   kGrantOutputSegment,
   kFailure,
   kStatistics,
+  kPackageHeld,
+  kRetireWorker,
+  kChannelClosed,
+  kDrain,
+  kReport,
   // supervisor -> zygote
   kForkWorker = 200,
   // zygote -> supervisor
@@ -51,13 +64,22 @@ enum class MessageType : uint32_t {
   kUnmapPackage,
   kAddOutputSegment,
   kRefuseOutputSegment,
+  kRefuseInputSegment,
   // worker -> supervisor
   kWorkerReady = 500,
   kChannelAttached,
   kRequestOutputSegment,
+  kChannelDetached,
+  kForbiddenAct,
 };
 
 // ---- client -> supervisor -------------------------------------------------------------------
+
+/// What a connection is for.
+enum class ClientRole : uint32_t {
+  kProgram = 0,   ///< opens pools and calls workers
+  kOperator = 1,  ///< asks for reports, nothing else
+};
 
 /// First message of a client. Descriptors: the client's pidfd.
 struct Hello {
@@ -65,10 +87,15 @@ struct Hello {
   uint32_t protocolVersion = kProtocolVersion;
   uint32_t layoutVersion = 0;
   int32_t processId = 0;
-  MSGPACK_DEFINE_ARRAY(protocolVersion, layoutVersion, processId)
+  uint32_t oldestProtocolVersion = kOldestProtocolVersion;
+  uint32_t role = 0;    ///< ClientRole
+  std::string program;  ///< what people call it; for reports and to find its class, see docs
+  MSGPACK_DEFINE_ARRAY(protocolVersion, layoutVersion, processId, oldestProtocolVersion, role,
+                       program)
 };
 
 /// Wants `workers` workers in slots 0..workers-1 of a new pool. Answered by kAssignWorker per slot.
+/// In a shared supervisor a connection has one pool, and its slots share the workers there are.
 struct OpenPool {
   static constexpr MessageType kType = MessageType::kOpenPool;
   uint32_t pool = 0;
@@ -76,7 +103,7 @@ struct OpenPool {
   MSGPACK_DEFINE_ARRAY(pool, workers)
 };
 
-/// The pool's workers are killed and its slots forgotten.
+/// The pool's slots are forgotten, and its workers killed; shared ones are detached from instead.
 struct ClosePool {
   static constexpr MessageType kType = MessageType::kClosePool;
   uint32_t pool = 0;
@@ -95,14 +122,25 @@ struct DeclareInputSegment {
 /// A package for every worker of this client, now and later. No answer: a call that names the
 /// package makes a worker read its socket first. Descriptors: the package. An archive is sealed
 /// kReadOnly and mapped copy-on-write; the memory of a moved object is `shared`: sealed kFixedSize,
-/// and what one worker writes to it all see.
+/// and what one worker writes to it all see. A shared supervisor answers kPackageHeld.
 struct LoadPackage {
   static constexpr MessageType kType = MessageType::kLoadPackage;
   uint32_t package = 0;
   uint64_t bytes = 0;
   std::string name;  ///< as the user named it, for messages
   bool shared = false;
-  MSGPACK_DEFINE_ARRAY(package, bytes, name, shared)
+  uint64_t digestLow = 0;  ///< XXH3-128 of an archive's bytes: a hint of which are the same
+  uint64_t digestHigh = 0;
+  MSGPACK_DEFINE_ARRAY(package, bytes, name, shared, digestLow, digestHigh)
+};
+
+/// The client compared its package with the one that kPackageHeld offered. If they are the `same`
+/// the offered one is mapped and the client's own is let go, by both sides.
+struct ConfirmPackage {
+  static constexpr MessageType kType = MessageType::kConfirmPackage;
+  uint32_t package = 0;
+  bool same = false;
+  MSGPACK_DEFINE_ARRAY(package, same)
 };
 
 struct UnloadPackage {
@@ -127,6 +165,36 @@ struct ReportDeath {
   MSGPACK_DEFINE_ARRAY(epoch, reason)
 };
 
+/// A call of the client runs past its deadline in a shared worker, which the supervisor kills after
+/// its grace period unless the call has ended by then. `sequence`: the call's number on the channel.
+struct ReportOverdue {
+  static constexpr MessageType kType = MessageType::kReportOverdue;
+  uint64_t epoch = 0;
+  uint64_t sequence = 0;
+  MSGPACK_DEFINE_ARRAY(epoch, sequence)
+};
+
+/// Nothing of the client uses the retiring worker any more (kRetireWorker).
+struct WorkerReleased {
+  static constexpr MessageType kType = MessageType::kWorkerReleased;
+  uint64_t epoch = 0;
+  MSGPACK_DEFINE_ARRAY(epoch)
+};
+
+/// From here on the client publishes no call (kDrain); those in flight it waits for.
+struct AcknowledgeDrain {
+  static constexpr MessageType kType = MessageType::kAcknowledgeDrain;
+  uint32_t unused = 0;
+  MSGPACK_DEFINE_ARRAY(unused)
+};
+
+/// Of an operator: answered by kReport.
+struct RequestReport {
+  static constexpr MessageType kType = MessageType::kRequestReport;
+  uint64_t token = 0;
+  MSGPACK_DEFINE_ARRAY(token)
+};
+
 struct RequestStatistics {
   static constexpr MessageType kType = MessageType::kRequestStatistics;
   uint64_t token = 0;
@@ -144,14 +212,50 @@ struct Welcome {
   std::string pythonVersion;  ///< "3.11.2", of the workers
   std::string torchVersion;   ///< "2.13.0+cpu"
   bool lifeWordWorks = true;  ///< false: deaths are seen through pidfds alone on this system
+  bool shared = false;        ///< several programs use the supervisor, and its workers
+  uint32_t callLimit = 0;     ///< calls that the client may have in flight; 0: no limit
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
-                       lifeWordWorks)
+                       lifeWordWorks, shared, callLimit)
+};
+
+/// Answers kLoadPackage in a shared supervisor: the package is refused, or held. Descriptors: none, or
+/// one: another program loaded what may be the same bytes, see kConfirmPackage.
+struct PackageHeld {
+  static constexpr MessageType kType = MessageType::kPackageHeld;
+  uint32_t package = 0;
+  std::string refusal;  ///< empty, or which limit was met
+  MSGPACK_DEFINE_ARRAY(package, refusal)
+};
+
+/// Another worker serves the slots of `epoch` now, which is to be replaced. The client sends it
+/// nothing new and says kWorkerReleased when nothing of its own uses it any more; it is asked again
+/// and again until it does, or until the worker is killed.
+struct RetireWorker {
+  static constexpr MessageType kType = MessageType::kRetireWorker;
+  uint64_t epoch = 0;
+  MSGPACK_DEFINE_ARRAY(epoch)
+};
+
+/// The worker of `epoch` has unmapped all that it had of the client, and lives on.
+struct ChannelClosed {
+  static constexpr MessageType kType = MessageType::kChannelClosed;
+  uint64_t epoch = 0;
+  MSGPACK_DEFINE_ARRAY(epoch)
+};
+
+/// The supervisor is about to end: calls in flight may, new ones are refused. Answered by
+/// kAcknowledgeDrain.
+struct Drain {
+  static constexpr MessageType kType = MessageType::kDrain;
+  std::string text;
+  MSGPACK_DEFINE_ARRAY(text)
 };
 
 /// A new worker process, for a slot or as the spare. The client maps the channel and answers
 /// kChannelMapped; the worker then attaches (WorkerControl::attached). Descriptors: the worker's
 /// pidfd, client control, worker control, the first output segment (number 1), the last words (a
-/// memory object that ends with what the worker last wrote to its error stream; read-only use).
+/// memory object that ends with what the worker last wrote to its error stream; read-only use), the
+/// worker's board (ipc/channel/board.h, sealed kSingleWriter).
 struct IntroduceWorker {
   static constexpr MessageType kType = MessageType::kIntroduceWorker;
   uint64_t epoch = 0;
@@ -200,7 +304,7 @@ struct GrantOutputSegment {
   MSGPACK_DEFINE_ARRAY(epoch, segment, bytes)
 };
 
-/// The supervisor can't serve this client at all (versions, zygote can't start). It closes after it.
+/// The supervisor can't serve this client, or not any more (versions, zygote can't start). It closes after it.
 struct Failure {
   static constexpr MessageType kType = MessageType::kFailure;
   std::string text;
@@ -229,10 +333,112 @@ struct Statistics {
   MSGPACK_DEFINE_ARRAY(token, restarts, zygoteRestarts, sharedBytes, zygoteProcessId, workers)
 };
 
+// ---- supervisor -> operator -----------------------------------------------------------------
+
+struct ReportedCount {
+  std::string name;
+  uint64_t count = 0;
+  MSGPACK_DEFINE_ARRAY(name, count)
+};
+
+struct ReportedWorker {
+  uint64_t epoch = 0;
+  int32_t processId = 0;
+  std::string crew;  ///< "shared", or the class that it is dedicated to
+  int32_t slot = -1;  ///< -1: a spare, or one that retires
+  std::string state;  ///< starting, serving, spare, retiring, dying
+  uint64_t ageMilliseconds = 0;
+  uint64_t completedCalls = 0;
+  uint32_t clients = 0;       ///< attached
+  uint64_t runningClient = 0;  ///< whose call runs; 0: it is idle
+  uint64_t runningMilliseconds = 0;
+  uint32_t waitingClients = 0;  ///< with a call that waits
+  uint64_t privateBytes = 0;    ///< resident anonymous memory
+  uint64_t outputBytes = 0;     ///< shared memory for its results
+  uint64_t lentBlocks = 0;      ///< results that clients hold
+  uint64_t lentBytes = 0;
+  uint64_t zombieBytes = 0;  ///< of clients that are gone, still referred to by what the worker keeps
+  std::vector<ReportedCount> forbiddenActs;
+  MSGPACK_DEFINE_ARRAY(epoch, processId, crew, slot, state, ageMilliseconds, completedCalls,
+                       clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
+                       outputBytes, lentBlocks, lentBytes, zombieBytes, forbiddenActs)
+};
+
+struct ReportedSlot {
+  std::string crew;
+  uint32_t slot = 0;
+  uint64_t restarts = 0;
+  std::string lastDeath;  ///< of its workers: why; empty if none died
+  uint64_t lastDeathMillisecondsAgo = 0;
+  MSGPACK_DEFINE_ARRAY(crew, slot, restarts, lastDeath, lastDeathMillisecondsAgo)
+};
+
+struct ReportedClient {
+  uint64_t number = 0;
+  int32_t processId = 0;
+  uint32_t userId = 0;
+  uint32_t groupId = 0;
+  std::string program;
+  std::string clientClass;  ///< of the configuration; empty: none fits
+  uint32_t share = 1;
+  std::string state;  ///< greeting, attached, draining, leaving
+  uint64_t attachedMilliseconds = 0;
+  uint32_t slots = 0;
+  uint64_t queuedCalls = 0;   ///< in its rings, not yet taken by a worker
+  uint64_t runningCalls = 0;
+  uint64_t completedCalls = 0;
+  uint64_t inputBytes = 0;
+  uint64_t packageBytes = 0;
+  uint64_t outputBytes = 0;
+  uint64_t models = 0;
+  uint64_t overdueCalls = 0;  ///< that ran past their deadline
+  uint64_t refusals = 0;      ///< for a limit
+  MSGPACK_DEFINE_ARRAY(number, processId, userId, groupId, program, clientClass, share, state,
+                       attachedMilliseconds, slots, queuedCalls, runningCalls, completedCalls,
+                       inputBytes, packageBytes, outputBytes, models, overdueCalls, refusals)
+};
+
+struct ReportedModel {
+  std::string name;
+  uint64_t bytes = 0;
+  std::string digest;  ///< hexadecimal
+  std::vector<uint64_t> clients;
+  MSGPACK_DEFINE_ARRAY(name, bytes, digest, clients)
+};
+
+/// The state of a shared supervisor at one moment.
+struct Report {
+  static constexpr MessageType kType = MessageType::kReport;
+  uint64_t token = 0;
+  std::string version;
+  int32_t processId = 0;
+  int32_t zygoteProcessId = 0;
+  std::string address;
+  std::string state;  ///< starting, serving, draining
+  uint64_t uptimeMilliseconds = 0;
+  std::string pythonVersion;
+  std::string torchVersion;
+  std::string sandbox;
+  std::vector<std::string> missingProtections;  ///< that this kernel can't give
+  uint64_t restarts = 0;                        ///< of workers that died
+  uint64_t recycled = 0;                        ///< workers replaced on purpose
+  uint64_t zygoteRestarts = 0;
+  uint64_t sharedBytes = 0;  ///< of all memory objects that the supervisor holds
+  uint64_t refusedConnections = 0;
+  std::vector<ReportedWorker> workers;
+  std::vector<ReportedSlot> slots;
+  std::vector<ReportedClient> clients;
+  std::vector<ReportedModel> models;
+  MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
+                       uptimeMilliseconds, pythonVersion, torchVersion, sandbox,
+                       missingProtections, restarts, recycled, zygoteRestarts, sharedBytes,
+                       refusedConnections, workers, slots, clients, models)
+};
+
 // ---- supervisor <-> zygote ------------------------------------------------------------------
 
 /// Descriptors: the worker's end of its control socket, the read end of its lifeline, its bell (a
-/// memory object of one page, read-only for it), its last words.
+/// memory object of one page, read-only for it), its last words, its board (of one page).
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;
@@ -245,7 +451,8 @@ struct ZygoteReady {
   std::string pythonVersion;
   std::string torchVersion;
   bool lifeWordWorks = true;
-  MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, lifeWordWorks)
+  std::vector<std::string> missingProtections;  ///< of the sandbox, that this kernel can't give
+  MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, lifeWordWorks, missingProtections)
 };
 
 /// The zygote can't serve (import failed, more than one thread). It exits after it.
@@ -280,9 +487,12 @@ struct AttachChannel {
   uint64_t epoch = 0;
   uint64_t client = 0;  ///< the supervisor's number of the client
   uint64_t outputBytes = 0;
-  MSGPACK_DEFINE_ARRAY(epoch, client, outputBytes)
+  uint32_t share = 1;       ///< calls that it gets for one of a client with share 1, if both wait
+  uint32_t leaseLimit = 0;  ///< results that it may hold; what is more is refused. 0: no limit
+  MSGPACK_DEFINE_ARRAY(epoch, client, outputBytes, share, leaseLimit)
 };
 
+/// Forget the client once no call of it runs. Answered by kChannelDetached.
 struct DetachChannel {
   static constexpr MessageType kType = MessageType::kDetachChannel;
   uint64_t client = 0;
@@ -332,6 +542,16 @@ struct RefuseOutputSegment {
   MSGPACK_DEFINE_ARRAY(client, text)
 };
 
+/// The client may not have this segment: calls that lie in it are refused with the text, which names
+/// the limit.
+struct RefuseInputSegment {
+  static constexpr MessageType kType = MessageType::kRefuseInputSegment;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  std::string text;
+  MSGPACK_DEFINE_ARRAY(client, segment, text)
+};
+
 /// The worker's first message: it waits for channels.
 struct WorkerReady {
   static constexpr MessageType kType = MessageType::kWorkerReady;
@@ -351,6 +571,21 @@ struct RequestOutputSegment {
   uint64_t client = 0;
   uint64_t bytes = 0;
   MSGPACK_DEFINE_ARRAY(client, bytes)
+};
+
+/// Nothing of the client is mapped any more.
+struct ChannelDetached {
+  static constexpr MessageType kType = MessageType::kChannelDetached;
+  uint64_t client = 0;
+  MSGPACK_DEFINE_ARRAY(client)
+};
+
+/// User code tried what the sandbox forbids, `times` since the last such message.
+struct ForbiddenAct {
+  static constexpr MessageType kType = MessageType::kForbiddenAct;
+  std::string act;  ///< "system call ptrace", "file /etc/shadow"
+  uint64_t times = 0;
+  MSGPACK_DEFINE_ARRAY(act, times)
 };
 
 }  // namespace isopool::ipc
