@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/client.h"
 
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,10 +14,10 @@
 #include "ipc/memory/memory_object.h"
 #include "ipc/system_call.h"
 #include "supervisor/log.h"
+#include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
 
-using ipc::CrashPoint;
 using ipc::Epoch;
 using ipc::MessageType;
 using ipc::PoolId;
@@ -28,7 +27,7 @@ namespace {
 
 constexpr uint32_t kMaxWorkersPerPool = 4096;
 constexpr uint64_t kSmallestSegment = 8u << 20;
-constexpr Milliseconds kZygoteRetry(1000);
+constexpr size_t kLongestProgramName = 64;
 
 ipc::Fd onlyDescriptor(ipc::Frame& frame) {
   if (frame.descriptors.size() != 1) throw ProtocolError("a message lacks its descriptor");
@@ -42,34 +41,62 @@ uint64_t sizeClass(uint64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
+// What people read: no terminal shall obey it.
+std::string printable(std::string text) {
+  text.resize(std::min(text.size(), kLongestProgramName));
+  for (char& letter : text) {
+    if (letter < ' ' || letter > '~') letter = '?';
+  }
+  return text;
+}
+
+std::string range(uint32_t oldest, uint32_t newest) {
+  return oldest == newest ? std::to_string(newest)
+                          : std::to_string(oldest) + " to " + std::to_string(newest);
+}
 
 }  // namespace
 
-Client::Client(Services& services, ClientId id, ipc::Fd socket, Events events)
+Client::Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Peer> peer,
+               Events events)
     : services_(services),
       id_(id),
+      peer_(peer),
       events_(std::move(events)),
-      roster_(*this, services.options.spares, services.options.restart),
       connection_(services.io, std::move(socket),
                   Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                                      [this](const std::string& reason) { end(reason); }, nullptr}),
-      tick_(services.io),
+      handshake_(services.io),
+      attachedAt_(std::chrono::steady_clock::now()),
       self_(std::make_shared<Client*>(this)) {}
 
-Client::~Client() = default;
+Client::Client(Services& services, ClientId id, ipc::Fd socket, Events events)
+    : Client(services, id, std::move(socket), std::nullopt, std::move(events)) {
+  ownCrew_ = std::make_unique<Crew>(services, "", Crew::Events{events_.reaped});
+  crew_ = ownCrew_.get();
+  crew_->join(*this);
+}
+
+Client::Client(Services& services, ClientId id, ipc::Fd socket, const Peer& peer, Events events)
+    : Client(services, id, std::move(socket), std::optional(peer), std::move(events)) {
+  program_ = printable(programOf(peer.processId));
+  handshake_.setAfter(services.options.handshakeTimeout, [this] {
+    refuse("it did not say who it is within " +
+           std::to_string(services_.options.handshakeTimeout.count()) +
+           " ms (ISOPOOL_HANDSHAKE_TIMEOUT)");
+  });
+}
+
+Client::~Client() {
+  if (crew_ != nullptr) crew_->forget(id_);
+}
 
 void Client::zygoteReady() {
   if (saidHello_ && !welcomed_) welcome();
 }
 
 void Client::zygoteStruggles() {
-  const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
-  if (roster_.poolWithoutWorker()) return refuse(text);
-  for (const Slot& slot : roster_.unservedSlots()) {
-    connection_.send(ipc::SlotQuarantined{slot.pool.value, slot.index, 0,
-                                          static_cast<uint32_t>(kZygoteRetry.count()), text});
-  }
+  if (ownCrew_ != nullptr) ownCrew_->zygoteStruggles();
 }
 
 void Client::refuse(const std::string& text) {
@@ -78,10 +105,21 @@ void Client::refuse(const std::string& text) {
   end(text);
 }
 
+void Client::drain(const std::string& text) {
+  if (over_ || std::exchange(draining_, true)) return;
+  if (welcomed_ && !isOperator()) connection_.send(ipc::Drain{text});
+}
+
+bool Client::drained() const {
+  if (over_ || isOperator() || !welcomed_ || crew_ == nullptr) return true;
+  if (!drainAcknowledged_) return false;
+  const auto& workers = crew_->workers();
+  return std::none_of(workers.begin(), workers.end(),
+                      [&](const auto& entry) { return entry.second->busyWith(id_); });
+}
+
 void Client::appendPids(std::vector<pid_t>& pids) const {
-  for (const auto& [epoch, worker] : workers_) {
-    if (worker->pid() != 0) pids.push_back(worker->pid());
-  }
+  if (ownCrew_ != nullptr) ownCrew_->appendPids(pids);
 }
 
 // ---- what the client says --------------------------------------------------------------------
@@ -92,24 +130,37 @@ void Client::handle(ipc::Frame& frame) {
     if (!saidHello_ && frame.type != MessageType::kHello) {
       throw ProtocolError("the first message is not Hello");
     }
+    if (isOperator()) return handleOperator(frame);
     switch (frame.type) {
       case MessageType::kHello:
         return hello(frame);
       case MessageType::kOpenPool:
         return openPool(ipc::decodeMessage<ipc::OpenPool>(frame));
       case MessageType::kClosePool:
-        roster_.closePool(PoolId(ipc::decodeMessage<ipc::ClosePool>(frame).pool));
-        return scheduleTick();
+        return closePool(PoolId(ipc::decodeMessage<ipc::ClosePool>(frame).pool));
       case MessageType::kDeclareInputSegment:
         return declareInputSegment(frame);
       case MessageType::kLoadPackage:
         return loadPackage(frame);
+      case MessageType::kConfirmPackage:
+        return confirmPackage(ipc::decodeMessage<ipc::ConfirmPackage>(frame));
       case MessageType::kUnloadPackage:
         return unloadPackage(ipc::decodeMessage<ipc::UnloadPackage>(frame));
       case MessageType::kChannelMapped:
         return channelMapped(ipc::decodeMessage<ipc::ChannelMapped>(frame));
       case MessageType::kReportDeath:
         return reportDeath(ipc::decodeMessage<ipc::ReportDeath>(frame));
+      case MessageType::kReportOverdue:
+        return reportOverdue(ipc::decodeMessage<ipc::ReportOverdue>(frame));
+      case MessageType::kWorkerReleased:
+        if (crew_ != nullptr) {
+          crew_->released(Epoch(ipc::decodeMessage<ipc::WorkerReleased>(frame).epoch), id_);
+        }
+        return;
+      case MessageType::kAcknowledgeDrain:
+        if (!draining_) throw ProtocolError("AcknowledgeDrain without Drain");
+        drainAcknowledged_ = true;
+        return;
       case MessageType::kRequestStatistics:
         return sendStatistics(ipc::decodeMessage<ipc::RequestStatistics>(frame).token);
       default:
@@ -121,123 +172,275 @@ void Client::handle(ipc::Frame& frame) {
   }
 }
 
+void Client::handleOperator(const ipc::Frame& frame) {
+  ipc::Report report;
+  const uint64_t token = ipc::decodeMessage<ipc::RequestReport>(frame).token;
+  report = events_.report();
+  report.token = token;
+  connection_.send(report);
+}
+
 void Client::hello(ipc::Frame& frame) {
+  if (saidHello_) throw ProtocolError("Hello twice");
   const auto message = ipc::decodeMessage<ipc::Hello>(frame);
-  if (message.protocolVersion != ipc::kProtocolVersion ||
-      message.layoutVersion != ipc::kLayoutVersion) {
-    return refuse("libisopool and isopoold are of different versions: protocol " +
-                  std::to_string(message.protocolVersion) + " and " +
-                  std::to_string(ipc::kProtocolVersion) + ", memory layout " +
-                  std::to_string(message.layoutVersion) + " and " +
+  const bool common = message.protocolVersion >= ipc::kOldestProtocolVersion &&
+                      message.oldestProtocolVersion <= ipc::kProtocolVersion;
+  const bool isProgram = message.role == static_cast<uint32_t>(ipc::ClientRole::kProgram);
+  if (!common || (isProgram && message.layoutVersion != ipc::kLayoutVersion)) {
+    return refuse("the client and isopoold are of different versions of isopool: protocol " +
+                  range(std::min(message.oldestProtocolVersion, message.protocolVersion),
+                        message.protocolVersion) +
+                  " and " + range(ipc::kOldestProtocolVersion, ipc::kProtocolVersion) +
+                  ", memory layout " + std::to_string(message.layoutVersion) + " and " +
                   std::to_string(ipc::kLayoutVersion));
   }
-  if (saidHello_) throw ProtocolError("Hello twice");
+  if (!isProgram && (!isShared() ||
+                     message.role != static_cast<uint32_t>(ipc::ClientRole::kOperator))) {
+    throw ProtocolError("Hello of an unknown role");
+  }
+  ipc::Fd pidfd = onlyDescriptor(frame);
+  if (isShared() && !isPidfdOf(pidfd, peer_->processId)) {
+    throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
+  }
   saidHello_ = true;
-  pidfd_ = onlyDescriptor(frame);
+  handshake_.cancel();
+  role_ = static_cast<ipc::ClientRole>(message.role);
+  if (!message.program.empty()) program_ = printable(message.program);
+  pidfd_ = std::move(pidfd);
   deathWatch_.emplace(services_.io, pidfd_.get());
   deathWatch_->onReadable([this] { end(""); });
-  if (services_.zygote.readiness()) welcome();
+  if (services_.zygote.readiness() || isOperator()) welcome();
 }
 
 void Client::welcome() {
   welcomed_ = true;
-  const ipc::ZygoteReady& zygote = *services_.zygote.readiness();
+  ipc::Welcome welcome;
+  welcome.processId = ::getpid();
+  welcome.zygoteProcessId = services_.zygote.pid();
+  if (const auto& zygote = services_.zygote.readiness()) {
+    welcome.pythonVersion = zygote->pythonVersion;
+    welcome.torchVersion = zygote->torchVersion;
+    welcome.lifeWordWorks = zygote->lifeWordWorks;
+  }
+  welcome.shared = isShared();
+  welcome.callLimit = isShared() ? services_.options.limits.calls : 0;
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  connection_.send(ipc::Welcome{ipc::kProtocolVersion, ::getpid(), services_.zygote.pid(),
-                                zygote.pythonVersion, zygote.torchVersion, zygote.lifeWordWorks},
-                   {pidfd.get()});
+  connection_.send(welcome, {pidfd.get()});
 }
 
 void Client::openPool(const ipc::OpenPool& message) {
   const PoolId pool(message.pool);
-  if (roster_.hasPool(pool)) throw ProtocolError("OpenPool of a pool that is open");
   if (message.workers == 0 || message.workers > kMaxWorkersPerPool) {
     throw ProtocolError("OpenPool of " + std::to_string(message.workers) + " workers; 1 to " +
                         std::to_string(kMaxWorkersPerPool) + " are possible");
   }
-  roster_.openPool(pool, message.workers);
+  if (!isShared()) {
+    if (crew_->hasPool(pool)) throw ProtocolError("OpenPool of a pool that is open");
+    return crew_->openPool(pool, message.workers);
+  }
+  if (crew_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
+  pool_ = pool;
+  crew_ = &events_.crewFor(ownClass());
+  seats_ = crew_->leastUsedSlots(kSharedPool, message.workers);
+  crew_->join(*this);
+}
+
+void Client::closePool(PoolId pool) {
+  if (!isShared()) return crew_->closePool(pool);
+  if (crew_ == nullptr || pool != pool_) return;
+  // The channels close one by one; a second pool would need a second connection.
+  crew_->leave(*this);
+  seats_.clear();
+}
+
+const ClientClass* Client::ownClass() const {
+  for (const ClientClass& each : services_.options.classes) {
+    if (each.userId && *each.userId != peer_->userId) continue;
+    if (!each.program.empty() && each.program != program_) continue;
+    return &each;
+  }
+  return nullptr;
+}
+
+uint64_t Client::packageBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [number, package] : packages_) bytes += package.memory->digest.bytes;
+  return bytes;
+}
+
+uint64_t Client::outputBytes() const {
+  uint64_t bytes = 0;
+  if (crew_ == nullptr) return bytes;
+  for (const auto& [epoch, worker] : crew_->workers()) {
+    if (const Attachment* attachment = worker->attachment(id_)) bytes += attachment->outputBytes();
+  }
+  return bytes;
+}
+
+// Empty, or why the client may not have so much more.
+std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
+  const uint64_t limit = isShared() ? services_.options.limits.memory : 0;
+  if (limit == 0) return {};
+  const uint64_t held = inputBytes_ + packageBytes() + outputBytes();
+  if (bytes <= limit && held <= limit - bytes) return {};
+  return std::string(what) + " of " + std::to_string(bytes) +
+         " bytes is refused: the program holds " + std::to_string(held) +
+         " bytes of the supervisor's shared memory and may hold " + std::to_string(limit) +
+         " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
 }
 
 void Client::declareInputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::DeclareInputSegment>(frame);
-  InputSegment segment{onlyDescriptor(frame), message.bytes};
+  InputSegment segment{onlyDescriptor(frame), message.bytes, {}};
   if (!ipc::memoryObjectHas(segment.object, segment.bytes, ipc::Seal::kFixedSize)) {
     throw ProtocolError("an input segment is not of its size or not sealed");
   }
+  segment.refusal = refusalOfMemory(segment.bytes, "a segment for inputs");
+  if (segment.refusal.empty()) {
+    inputBytes_ += segment.bytes;
+  } else {
+    segment.object.close();
+    ++refusals_;
+  }
   const auto [declared, isNew] = inputSegments_.try_emplace(message.segment, std::move(segment));
   if (!isNew) throw ProtocolError("an input segment was declared twice");
-  for (const auto& [epoch, worker] : workers_) {
-    if (!worker->listening()) continue;
-    worker->send(ipc::MapInputSegment{id_.value, message.segment, message.bytes},
-                 {declared->second.object.get()});
+  visitListeningWorkers(
+      [&](Worker& worker) { tell(worker, message.segment, declared->second); });
+}
+
+void Client::tell(Worker& worker, uint32_t number, const InputSegment& segment) {
+  if (!segment.refusal.empty()) {
+    return worker.send(ipc::RefuseInputSegment{id_.value, number, segment.refusal});
+  }
+  worker.send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});
+}
+
+template <typename Visit>
+void Client::visitListeningWorkers(Visit&& visit) const {
+  if (crew_ == nullptr) return;
+  for (const auto& [epoch, worker] : crew_->workers()) {
+    const Attachment* attachment = worker->attachment(id_);
+    if (worker->stage() != Worker::Stage::kDying && attachment != nullptr &&
+        attachment->listening()) {
+      visit(*worker);
+    }
   }
 }
 
 void Client::loadPackage(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::LoadPackage>(frame);
-  Package package{onlyDescriptor(frame), message.bytes, message.name, message.shared};
-  const auto seal = package.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
-  if (!ipc::memoryObjectHas(package.object, package.bytes, seal)) {
+  auto memory = std::make_shared<PackageMemory>();
+  memory->object = onlyDescriptor(frame);
+  memory->digest = {message.digestLow, message.digestHigh, message.bytes};
+  memory->name = message.name;
+  const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
+  if (!ipc::memoryObjectHas(memory->object, message.bytes, seal)) {
     throw ProtocolError("a package is not of its size or not sealed");
   }
-  const auto [loaded, isNew] = packages_.try_emplace(message.package, std::move(package));
-  if (!isNew) throw ProtocolError("a package was loaded twice");
-  for (const auto& [epoch, worker] : workers_) {
-    if (!worker->listening()) continue;
-    worker->send(
-        ipc::MapPackage{id_.value, message.package, message.bytes, message.name, message.shared},
-        {loaded->second.object.get()});
+  if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");
+  if (!isShared()) {
+    Package& package = packages_[message.package] = {memory, message.name, message.shared, {}, false};
+    return mapPackage(message.package, package);
   }
+  std::string refusal = refusalOfMemory(message.bytes, "a package");
+  const uint32_t models = services_.options.limits.models;
+  if (models != 0 && packages_.size() >= models) {
+    refusal = "the program has " + std::to_string(packages_.size()) +
+              " packages loaded and may have " + std::to_string(models) +
+              " (limits.models, ISOPOOL_CLIENT_MODELS)";
+  }
+  if (!refusal.empty()) {
+    ++refusals_;
+    return connection_.send(ipc::PackageHeld{message.package, refusal});
+  }
+  // The memory of a moved object is written to: it stands for nobody else's.
+  const auto candidate = message.shared ? nullptr : services_.packages.find(memory->digest);
+  Package& package = packages_[message.package] = {memory, message.name, message.shared, candidate,
+                                                   false};
+  if (candidate != nullptr) {
+    return connection_.send(ipc::PackageHeld{message.package, ""}, {candidate->object.get()});
+  }
+  if (!message.shared) services_.packages.add(memory);
+  mapPackage(message.package, package);
+  connection_.send(ipc::PackageHeld{message.package, ""});
+}
+
+void Client::confirmPackage(const ipc::ConfirmPackage& message) {
+  const auto found = packages_.find(message.package);
+  if (found == packages_.end() || found->second.candidate == nullptr) {
+    throw ProtocolError("ConfirmPackage of a package that is in no question");
+  }
+  Package& package = found->second;
+  const auto candidate = std::exchange(package.candidate, nullptr);
+  if (message.same) package.memory = candidate;
+  mapPackage(message.package, package);
+}
+
+void Client::mapPackage(uint32_t number, Package& package) {
+  package.mapped = true;
+  visitListeningWorkers([&](Worker& worker) {
+    worker.send(ipc::MapPackage{id_.value, number, package.memory->digest.bytes, package.name,
+                                package.shared},
+                {package.memory->object.get()});
+  });
 }
 
 void Client::unloadPackage(const ipc::UnloadPackage& message) {
   if (packages_.erase(message.package) == 0) return;
-  for (const auto& [epoch, worker] : workers_) {
-    if (worker->listening()) worker->send(ipc::UnmapPackage{id_.value, message.package});
-  }
+  visitListeningWorkers(
+      [&](Worker& worker) { worker.send(ipc::UnmapPackage{id_.value, message.package}); });
 }
 
 void Client::channelMapped(const ipc::ChannelMapped& message) {
-  Worker* worker = find(Epoch(message.epoch));
-  // It may have died since.
+  Worker* worker = crew_ != nullptr ? crew_->find(Epoch(message.epoch)) : nullptr;
+  // It may have died since, or the client may have left meanwhile.
   if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
-  if (worker->stage() != Worker::Stage::kIntroduced) {
+  const Attachment* attachment = worker->attachment(id_);
+  if (attachment == nullptr && worker->wasIntroduced() && isShared()) return;
+  if (attachment == nullptr || attachment->stage != Attachment::Stage::kIntroduced) {
     throw ProtocolError("ChannelMapped for a channel that was not offered");
   }
-  if (!ipc::memoryObjectHas(worker->memory().clientControl, ipc::kClientControlBytes,
+  if (!ipc::memoryObjectHas(attachment->memory.clientControl, ipc::kClientControlBytes,
                             ipc::Seal::kSingleWriter)) {
     throw ProtocolError("ChannelMapped before the control segment was sealed");
   }
-  worker->attach(id_.value);
+  const ClientClass* its = isShared() ? ownClass() : nullptr;
+  worker->attach(id_, its != nullptr ? its->share : 1,
+                 isShared() ? services_.options.limits.leases : 0);
   // After the channel that they belong to: a worker knows a client by its channel.
   for (const auto& [number, package] : packages_) {
-    worker->send(ipc::MapPackage{id_.value, number, package.bytes, package.name, package.shared},
-                 {package.object.get()});
+    if (!package.mapped) continue;
+    worker->send(ipc::MapPackage{id_.value, number, package.memory->digest.bytes, package.name,
+                                 package.shared},
+                 {package.memory->object.get()});
   }
-  for (const auto& [number, segment] : inputSegments_) {
-    worker->send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});
-  }
+  for (const auto& [number, segment] : inputSegments_) tell(*worker, number, segment);
 }
 
 void Client::reportDeath(const ipc::ReportDeath& message) {
-  Worker* worker = find(Epoch(message.epoch));
-  if (worker == nullptr) return;
-  const bool known = worker->stage() == Worker::Stage::kDying;
-  worker->kill();
-  if (!known) workerLost(*worker, message.reason);
+  if (crew_ == nullptr) return;
+  const Worker* worker = crew_->find(Epoch(message.epoch));
+  if (worker == nullptr || worker->attachments().count(id_) == 0) return;
+  crew_->reportDeath(Epoch(message.epoch), message.reason);
+}
+
+void Client::reportOverdue(const ipc::ReportOverdue& message) {
+  ++overdueCalls_;
+  Worker* worker = crew_ != nullptr ? crew_->find(Epoch(message.epoch)) : nullptr;
+  if (worker != nullptr) worker->overdue(id_, message.sequence);
 }
 
 void Client::sendStatistics(uint64_t token) {
   ipc::Statistics statistics;
   statistics.token = token;
-  statistics.restarts = restarts_;
   statistics.zygoteRestarts = services_.zygote.restarts();
   statistics.zygoteProcessId = services_.zygote.pid();
-  for (const auto& [number, package] : packages_) statistics.sharedBytes += package.bytes;
-  for (const auto& [number, segment] : inputSegments_) statistics.sharedBytes += segment.bytes;
-  for (const auto& [epoch, worker] : workers_) {
+  statistics.sharedBytes = inputBytes_ + packageBytes();
+  if (crew_ == nullptr) return connection_.send(statistics);
+  statistics.restarts = crew_->restarts();
+  for (const auto& [epoch, worker] : crew_->workers()) {
     statistics.sharedBytes += worker->sharedBytes();
-    const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+    const std::optional<Roster::Seat> seat = crew_->roster().seatOf(epoch);
     if (!seat) continue;
     ipc::WorkerStatistics entry;
     entry.epoch = epoch.value;
@@ -248,7 +451,9 @@ void Client::sendStatistics(uint64_t token) {
     }
     entry.spare = !seat->slot;
     entry.completedCalls = worker->completedCalls();
-    entry.outputBytes = worker->outputBytes();
+    if (const Attachment* attachment = worker->attachment(id_)) {
+      entry.outputBytes = attachment->outputBytes();
+    }
     statistics.workers.push_back(entry);
   }
   connection_.send(statistics);
@@ -257,70 +462,86 @@ void Client::sendStatistics(uint64_t token) {
 void Client::end(const std::string& reason) {
   if (std::exchange(over_, true)) return;
   deathWatch_.reset();
-  tick_.cancel();
-  for (const auto& [epoch, worker] : workers_) worker->kill();
+  handshake_.cancel();
+  if (ownCrew_ != nullptr) {
+    ownCrew_->end();
+  } else if (crew_ != nullptr) {
+    crew_->leave(*this);
+    crew_->forget(id_);
+    crew_ = nullptr;
+  }
   events_.over(reason);
 }
 
-// ---- what its workers do ---------------------------------------------------------------------
+// ---- as a member of its crew -----------------------------------------------------------------
 
-void Client::workerReady(Worker& worker) {
-  try {
-    worker.setMemory(services_.stock.take());
-  } catch (const ipc::SystemCallError& error) {
-    worker.kill();
-    return workerLost(worker, std::string("there is no shared memory for it: ") + error.what());
-  }
-  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
-  const ChannelMemory& memory = worker.memory();
-  connection_.send(ipc::IntroduceWorker{worker.epoch().value, worker.pid(), memory.outputBytes,
-                                        seat && !seat->slot},
-                   {worker.pidfd().get(), memory.clientControl.get(), memory.workerControl.get(),
-                    memory.output.get(), worker.lastWords().get()});
-  worker.introduced();
-  ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
+bool Client::uses(const Slot& slot) const {
+  return !isShared() || std::find(seats_.begin(), seats_.end(), slot.index) != seats_.end();
 }
 
-void Client::workerAttached(Worker& worker) { roster_.workerUsable(worker.epoch()); }
-
-void Client::workerLost(Worker& worker, const std::string& reason) {
-  if (over_) return;
-  const Death death = worker.deathNow();
-  const bool servedNothing = worker.wasIntroduced() && death == Death::kBarren;
-  const std::string text =
-      describe(worker) + ": " + reason + (servedNothing ? "; it had completed no call" : "");
-  ++restarts_;
-  roster_.workerLost(worker.epoch(), death, now());  // first of all, callers wait
-  log(LogLevel::kWarning, text);
-  scheduleTick();
-  if (services_.zygote.struggling()) zygoteStruggles();
+void Client::introduce(Worker& worker, bool spare) {
+  const ChannelMemory& memory = worker.attachment(id_)->memory;
+  connection_.send(
+      ipc::IntroduceWorker{worker.epoch().value, worker.pid(), memory.outputBytes, spare},
+      {worker.pidfd().get(), memory.clientControl.get(), memory.workerControl.get(),
+       memory.output.get(), worker.lastWords().get(), worker.board().get()});
 }
 
-void Client::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
-  ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
-  if (status) log(LogLevel::kInfo, describe(worker) + " " + status->describe());
-  if (!over_ && worker.wasIntroduced()) {
-    const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
-    connection_.send(ipc::WorkerDied{worker.epoch().value, how.signal, how.exitCode});
+void Client::slotServed(const Slot& slot, Epoch epoch) {
+  if (!isShared()) {
+    return connection_.send(ipc::AssignWorker{slot.pool.value, slot.index, epoch.value});
   }
-  // Not now: the worker is calling us.
-  const auto found = workers_.find(worker.epoch());
-  boost::asio::post(services_.io, [leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
-  workers_.erase(found);
-  events_.reaped();
+  for (uint32_t own = 0; own < seats_.size(); ++own) {
+    if (seats_[own] != slot.index) continue;
+    connection_.send(ipc::AssignWorker{pool_.value, own, epoch.value});
+  }
+}
+
+void Client::slotQuarantined(const Quarantine& quarantine, const std::string& text) {
+  const auto duration = static_cast<uint32_t>(quarantine.duration.count());
+  const auto send = [&](PoolId pool, uint32_t slot) {
+    connection_.send(ipc::SlotQuarantined{pool.value, slot, quarantine.deaths, duration, text});
+  };
+  if (!isShared()) return send(quarantine.slot.pool, quarantine.slot.index);
+  for (uint32_t own = 0; own < seats_.size(); ++own) {
+    if (seats_[own] == quarantine.slot.index) send(pool_, own);
+  }
+}
+
+void Client::workerRetires(Epoch epoch) { connection_.send(ipc::RetireWorker{epoch.value}); }
+
+void Client::workerDied(Epoch epoch, const ExitStatus& status) {
+  connection_.send(ipc::WorkerDied{epoch.value, status.signal, status.exitCode});
+}
+
+void Client::channelClosed(Epoch epoch) { connection_.send(ipc::ChannelClosed{epoch.value}); }
+
+void Client::channelSpoilt() {
+  refuse("a worker gave up a channel of it, which held what no client of ours writes");
+}
+
+void Client::workersLacking(const std::string& text) {
+  if (!isShared()) refuse(text);
 }
 
 void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   const uint64_t limit = services_.options.outputArenaLimit;
+  Attachment& attachment = *worker.attachment(id_);
   uint64_t size = bytes <= limit ? sizeClass(bytes) : bytes;
-  std::optional<uint32_t> number = worker.reserveSegment(size, limit);
+  if (!refusalOfMemory(size, "").empty()) size = ipc::roundUpToPages(bytes);
+  const std::string refusal = refusalOfMemory(size, "shared memory for results");
+  if (!refusal.empty()) {
+    ++refusals_;
+    return worker.send(ipc::RefuseOutputSegment{id_.value, refusal});
+  }
+  std::optional<uint32_t> number = attachment.reserveSegment(size, limit);
   if (!number && bytes <= limit) {
     size = ipc::roundUpToPages(bytes);
-    number = worker.reserveSegment(size, limit);
+    number = attachment.reserveSegment(size, limit);
   }
   if (!number) {
     worker.send(ipc::RefuseOutputSegment{
-        id_.value, "the worker's output arena holds " + std::to_string(worker.outputBytes()) +
+        id_.value, "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
                        " bytes, another " + std::to_string(bytes) + " would pass the limit of " +
                        std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)"});
     return;
@@ -336,10 +557,12 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
 
 void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd segment,
                           const std::string& failure) {
-  Worker* worker = find(epoch);
+  Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
   if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
+  Attachment* attachment = worker->attachment(id_);
+  if (attachment == nullptr) return;
   if (!segment.valid()) {
-    worker->releaseSegment(bytes);
+    attachment->releaseSegment(bytes);
     worker->send(ipc::RefuseOutputSegment{id_.value, failure});
     return;
   }
@@ -348,83 +571,57 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd 
   worker->send(ipc::AddOutputSegment{id_.value, number, bytes}, {segment.get()});
 }
 
-Worker* Client::find(Epoch epoch) {
-  const auto found = workers_.find(epoch);
-  return found != workers_.end() ? found->second.get() : nullptr;
-}
+// ---- for reports -----------------------------------------------------------------------------
 
-std::string Client::describe(const Worker& worker) const {
-  std::string text = "worker " + std::to_string(worker.epoch().value);
-  if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
-  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
-  if (!seat) return text;
-  if (!seat->slot) return text + ", a spare";
-  return text + ", slot " + std::to_string(seat->slot->index) + " of pool " +
-         std::to_string(seat->slot->pool.value);
-}
-
-// ---- what its roster decides -----------------------------------------------------------------
-
-Epoch Client::startWorker(bool) {
-  const Epoch epoch = services_.nextEpoch();
-  Worker::Events events;
-  events.ready = [this, epoch] { workerReady(*find(epoch)); };
-  events.attached = [this, epoch] { workerAttached(*find(epoch)); };
-  events.segmentWanted = [this, epoch](uint64_t bytes) { segmentWanted(*find(epoch), bytes); };
-  events.lost = [this, epoch](const std::string& reason) { workerLost(*find(epoch), reason); };
-  events.notMade = [this, epoch] { roster_.workerNotMade(epoch); };
-  events.gone = [this, epoch](const std::optional<ExitStatus>& status) {
-    workerGone(*find(epoch), status);
-  };
-  try {
-    workers_[epoch] = std::make_unique<Worker>(services_, epoch, std::move(events));
-  } catch (const ipc::SystemCallError& error) {
-    workers_.erase(epoch);
-    log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());
-    boost::asio::post(services_.io, [self = std::weak_ptr(self_), epoch] {
-      const auto alive = self.lock();
-      if (alive == nullptr || (*alive)->over_) return;
-      (*alive)->roster_.workerLost(epoch, Death::kBarren, now());
-      (*alive)->scheduleTick();
-    });
+ipc::ReportedClient Client::report() const {
+  ipc::ReportedClient entry;
+  entry.number = id_.value;
+  if (peer_) {
+    entry.processId = peer_->processId;
+    entry.userId = peer_->userId;
+    entry.groupId = peer_->groupId;
+    if (const ClientClass* its = ownClass()) {
+      entry.clientClass = its->name;
+      entry.share = its->share;
+    }
   }
-  return epoch;
+  entry.program = program_;
+  entry.state = !welcomed_ ? "greeting" : draining_ ? "draining" : "attached";
+  entry.attachedMilliseconds = static_cast<uint64_t>(
+      std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - attachedAt_)
+          .count());
+  entry.slots = static_cast<uint32_t>(seats_.size());
+  entry.inputBytes = inputBytes_;
+  entry.packageBytes = packageBytes();
+  entry.outputBytes = outputBytes();
+  entry.models = packages_.size();
+  entry.overdueCalls = overdueCalls_;
+  entry.refusals = refusals_;
+  if (crew_ == nullptr) return entry;
+  for (const auto& [epoch, worker] : crew_->workers()) {
+    const Attachment* attachment = worker->attachment(id_);
+    if (attachment == nullptr) continue;
+    entry.queuedCalls += attachment->queuedCalls();
+    entry.completedCalls += attachment->completedCalls();
+    entry.runningCalls += worker->runningClient() == id_.value ? 1 : 0;
+  }
+  return entry;
 }
 
-void Client::retireWorker(Epoch epoch) {
-  if (Worker* worker = find(epoch)) worker->kill();
-}
-
-void Client::assignWorker(const Slot& slot, Epoch epoch) {
-  connection_.send(ipc::AssignWorker{slot.pool.value, slot.index, epoch.value});
-  ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
-}
-
-void Client::slotQuarantined(const Quarantine& quarantine) {
-  const std::string text =
-      "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
-      std::to_string(quarantine.duration.count()) + " ms: its last " +
-      std::to_string(quarantine.deaths) +
-      " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
-  log(LogLevel::kWarning, text);
-  connection_.send(ipc::SlotQuarantined{quarantine.slot.pool.value, quarantine.slot.index,
-                                        quarantine.deaths,
-                                        static_cast<uint32_t>(quarantine.duration.count()), text});
-}
-
-void Client::spareQuarantined(uint32_t deaths, Milliseconds duration) {
-  log(LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
-                              " ms: the last " + std::to_string(deaths) +
-                              " died before they served (ISOPOOL_RESTART_LIMIT)");
-}
-
-void Client::scheduleTick() {
-  const std::optional<TimePoint> next = roster_.nextTick();
-  if (!next) return tick_.cancel();
-  tick_.setAt(*next, [this] {
-    roster_.tick(now());
-    scheduleTick();
-  });
+void Client::appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const {
+  for (const auto& [number, package] : packages_) {
+    ipc::ReportedModel& model = models[package.memory.get()];
+    if (model.clients.empty()) {
+      model.name = package.memory->name;
+      model.bytes = package.memory->digest.bytes;
+      char digest[33];
+      std::snprintf(digest, sizeof digest, "%016llx%016llx",
+                    static_cast<unsigned long long>(package.memory->digest.high),
+                    static_cast<unsigned long long>(package.memory->digest.low));
+      model.digest = digest;
+    }
+    model.clients.push_back(id_.value);
+  }
 }
 
 }  // namespace isopool::supervisor

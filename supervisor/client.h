@@ -9,99 +9,141 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/client_id.h"
 #include "supervisor/connection.h"
-#include "supervisor/roster.h"
+#include "supervisor/crew.h"
+#include "supervisor/peer.h"
 #include "supervisor/services.h"
-#include "supervisor/worker.h"
 
 namespace isopool::supervisor {
 
-/// The supervisor's number of a client process, from 1, never reused.
-using ClientId = ipc::Id<struct ClientIdTag, uint64_t>;
+/// The slots of a shared crew's pool that a client calls, in the order of its own slots.
+inline constexpr ipc::PoolId kSharedPool{1};
 
-/// One client process: its connection, what it declared (packages, input segments), its pools, and
-/// the workers that serve it. Carries out what its Roster decides. When the client is gone, or sends
-/// nonsense, its workers are killed and over() is called. Its callbacks must not destroy it.
-class Client : private RosterEffects {
+/// One connection of a client: what it declared (packages, input segments), what it may have, and its
+/// place in a crew. In a private pool the crew is its own and ends with it; else it leaves the crew.
+/// When the client is gone, or sends nonsense, over() is called. Its callbacks must not destroy it.
+class Client final : public CrewMember {
  public:
   struct Events {
     /// It is no longer served; `reason` is empty if it left by itself. Told once.
     std::function<void(const std::string& reason)> over;
-    /// A worker was reaped.
+    /// A worker of its own crew was reaped.
     std::function<void()> reaped;
+    /// The shared crew for a client of this class (null: none fits).
+    std::function<Crew&(const ClientClass*)> crewFor;
+    /// It is an operator and asks for a report.
+    std::function<ipc::Report()> report;
   };
 
+  /// The one client of a private pool.
   Client(Services& services, ClientId id, ipc::Fd socket, Events events);
+  /// A client of a shared supervisor.
+  Client(Services& services, ClientId id, ipc::Fd socket, const Peer& peer, Events events);
   ~Client() override;
 
   /// A zygote is ready: the client is welcome.
   void zygoteReady();
   /// Workers can't be made at the moment, and have not been for a while.
   void zygoteStruggles();
-  /// Says why and ends: no worker of it is left alive.
+  /// Says why and ends.
   void refuse(const std::string& text);
+  /// Asks it to publish no more calls.
+  void drain(const std::string& text);
+  /// True once no call of it is in flight and none will come.
+  bool drained() const;
 
   void appendPids(std::vector<pid_t>& pids) const;
+  bool isOperator() const { return role_ == ipc::ClientRole::kOperator; }
+  ipc::ReportedClient report() const;
+  void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;
+  uint64_t declaredBytes() const { return inputBytes_; }
 
  private:
   struct Package {
-    ipc::Fd object;
-    uint64_t bytes = 0;
+    std::shared_ptr<PackageMemory> memory;
     std::string name;
     bool shared = false;
+    /// What may be the same bytes, until the client has compared them.
+    std::shared_ptr<PackageMemory> candidate;
+    bool mapped = false;  ///< workers may have it
   };
   struct InputSegment {
     ipc::Fd object;
     uint64_t bytes = 0;
+    std::string refusal;  ///< not empty: no worker maps it
   };
+
+  Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Peer> peer, Events events);
 
   // What the client says.
   void handle(ipc::Frame& frame);
+  void handleOperator(const ipc::Frame& frame);
   void hello(ipc::Frame& frame);
   void openPool(const ipc::OpenPool& message);
+  void closePool(ipc::PoolId pool);
   void declareInputSegment(ipc::Frame& frame);
   void loadPackage(ipc::Frame& frame);
+  void confirmPackage(const ipc::ConfirmPackage& message);
   void unloadPackage(const ipc::UnloadPackage& message);
   void channelMapped(const ipc::ChannelMapped& message);
   void reportDeath(const ipc::ReportDeath& message);
+  void reportOverdue(const ipc::ReportOverdue& message);
   void sendStatistics(uint64_t token);
   void welcome();
   void end(const std::string& reason);
 
-  // What its workers do.
-  void workerReady(Worker& worker);
-  void workerAttached(Worker& worker);
-  void workerLost(Worker& worker, const std::string& reason);
-  void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
-  void segmentWanted(Worker& worker, uint64_t bytes);
+  // As a member of its crew.
+  ClientId id() const override { return id_; }
+  bool uses(const Slot& slot) const override;
+  void introduce(Worker& worker, bool spare) override;
+  void slotServed(const Slot& slot, ipc::Epoch epoch) override;
+  void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
+  void workerRetires(ipc::Epoch epoch) override;
+  void workerDied(ipc::Epoch epoch, const ExitStatus& status) override;
+  void channelClosed(ipc::Epoch epoch) override;
+  void segmentWanted(Worker& worker, uint64_t bytes) override;
+  void channelSpoilt() override;
+  void workersLacking(const std::string& text) override;
+
   void grantSegment(ipc::Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd segment,
                     const std::string& failure);
-  Worker* find(ipc::Epoch epoch);
-  std::string describe(const Worker& worker) const;
-
-  // What its roster decides.
-  ipc::Epoch startWorker(bool spare) override;
-  void retireWorker(ipc::Epoch epoch) override;
-  void assignWorker(const Slot& slot, ipc::Epoch epoch) override;
-  void slotQuarantined(const Quarantine& quarantine) override;
-  void spareQuarantined(uint32_t deaths, Milliseconds duration) override;
-  void scheduleTick();
+  void mapPackage(uint32_t number, Package& package);
+  void tell(Worker& worker, uint32_t number, const InputSegment& segment);
+  template <typename Visit>
+  void visitListeningWorkers(Visit&& visit) const;
+  bool isShared() const { return peer_.has_value(); }
+  const ClientClass* ownClass() const;
+  std::string refusalOfMemory(uint64_t bytes, const char* what) const;
+  uint64_t packageBytes() const;
+  uint64_t outputBytes() const;
 
   Services& services_;
   const ClientId id_;
+  const std::optional<Peer> peer_;
   Events events_;
-  Roster roster_;
+  std::unique_ptr<Crew> ownCrew_;
+  Crew* crew_ = nullptr;  ///< null in a shared supervisor until a pool is opened
   Connection connection_;
   ipc::Fd pidfd_;
   std::optional<ReadinessWatch> deathWatch_;
+  Timer handshake_;
+  const TimePoint attachedAt_;
+  std::string program_;
+  ipc::ClientRole role_ = ipc::ClientRole::kProgram;
   bool saidHello_ = false;
   bool welcomed_ = false;
   bool over_ = false;
+  bool draining_ = false;
+  bool drainAcknowledged_ = false;
   std::map<uint32_t, Package> packages_;
   std::map<uint32_t, InputSegment> inputSegments_;
-  std::map<ipc::Epoch, std::unique_ptr<Worker>> workers_;
-  uint64_t restarts_ = 0;
-  Timer tick_;
+  uint64_t inputBytes_ = 0;  ///< of segments that are not refused
+  /// Of a shared crew, by our own slots: whose workers serve them.
+  ipc::PoolId pool_;
+  std::vector<uint32_t> seats_;
+  uint64_t overdueCalls_ = 0;
+  uint64_t refusals_ = 0;
   /// Handlers on their way hold it weakly: they outlive the client's record.
   std::shared_ptr<Client*> self_;
 };

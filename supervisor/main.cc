@@ -37,7 +37,7 @@ int supervise(const Options& options) {
   closeInheritedDescriptors({options.controlFd, options.lifelineFd});
   InheritedLimits limits = detach();
   if (!armLifeline(options.lifelineFd)) return 0;
-  Supervisor supervisor(options, std::move(limits));
+  Supervisor supervisor(options, std::move(limits), {});
   supervisor.addClient(ipc::Fd(options.controlFd));
   const int exitCode = supervisor.run();
   // Without destructors: whatever is in the making is not worth waiting for, and every lifeline is

@@ -16,8 +16,6 @@ namespace asio = boost::asio;
 
 namespace {
 
-constexpr uint32_t kInHandAtRest = 1;
-
 ChannelMemory makeChannelMemory(uint64_t outputBytes) {
   ChannelMemory memory;
   memory.clientControl = ipc::createMemoryObject("isopool:client", ipc::kClientControlBytes);
@@ -29,8 +27,11 @@ ChannelMemory makeChannelMemory(uint64_t outputBytes) {
 
 }  // namespace
 
-MemoryStock::MemoryStock(asio::io_context& io, uint64_t outputBytes)
-    : io_(io), outputBytes_(outputBytes), self_(std::make_shared<MemoryStock*>(this)) {
+MemoryStock::MemoryStock(asio::io_context& io, uint64_t outputBytes, uint32_t atRest)
+    : io_(io),
+      outputBytes_(outputBytes),
+      atRest_(atRest),
+      self_(std::make_shared<MemoryStock*>(this)) {
   replenish();
 }
 
@@ -45,31 +46,38 @@ void MemoryStock::cancelExpectation() {
   if (expected_ > 0) --expected_;
 }
 
-ChannelMemory MemoryStock::take() {
+void MemoryStock::take(Taken taken) {
   cancelExpectation();
-  if (ready_.empty()) return makeChannelMemory(outputBytes_);
+  if (ready_.empty()) return make(std::move(taken));
   ChannelMemory memory = std::move(ready_.front());
   ready_.pop_front();
   replenish();
-  return memory;
+  taken(std::move(memory), {});
+}
+
+void MemoryStock::make(Taken taken) {
+  asio::post(maker_, [&io = io_, bytes = outputBytes_, taken = std::move(taken)]() mutable {
+    auto made = std::make_shared<ChannelMemory>();
+    std::string failure;
+    try {
+      *made = makeChannelMemory(bytes);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    asio::post(io, [made, failure, taken = std::move(taken)] { taken(std::move(*made), failure); });
+  });
 }
 
 void MemoryStock::replenish() {
-  for (; ready_.size() + making_ < std::max(expected_, kInHandAtRest); ++making_) {
-    asio::post(maker_, [&io = io_, bytes = outputBytes_, self = std::weak_ptr(self_)] {
-      std::shared_ptr<ChannelMemory> made;
-      try {
-        made = std::make_shared<ChannelMemory>(makeChannelMemory(bytes));
-      } catch (const std::exception& error) {
-        log(LogLevel::kWarning,
-            std::string("no memory in hand for another worker: ") + error.what());
+  for (; ready_.size() + making_ < std::max(expected_, atRest_); ++making_) {
+    make([self = std::weak_ptr(self_)](ChannelMemory made, const std::string& error) {
+      const auto alive = self.lock();
+      if (alive == nullptr) return;
+      --(*alive)->making_;
+      if (!error.empty()) {
+        return log(LogLevel::kWarning, "no memory in hand for another worker: " + error);
       }
-      asio::post(io, [made, self] {
-        const auto alive = self.lock();
-        if (alive == nullptr) return;
-        --(*alive)->making_;
-        if (made != nullptr) (*alive)->ready_.push_back(std::move(*made));
-      });
+      (*alive)->ready_.push_back(std::move(made));
     });
   }
 }

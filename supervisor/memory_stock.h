@@ -28,24 +28,29 @@ class MemoryStock {
  public:
   using SegmentMade = std::function<void(ipc::Fd segment, const std::string& error)>;
 
-  /// Keeps one set in hand at rest.
-  MemoryStock(boost::asio::io_context& io, uint64_t outputBytes);
+  /// Receives a set on the loop, or the reason why there is none.
+  using Taken = std::function<void(ChannelMemory memory, const std::string& error)>;
+
+  /// Keeps `atRest` sets in hand at rest.
+  MemoryStock(boost::asio::io_context& io, uint64_t outputBytes, uint32_t atRest);
   ~MemoryStock();
 
   /// A worker is being made that will take() soon; cancelled if it never will.
   void expectWorker();
   void cancelExpectation();
-  /// A set, made on the spot if none is ready. Throws ipc::SystemCallError.
-  ChannelMemory take();
+  /// Gives a set: before this returns if one is in hand, else when it is made.
+  void take(Taken taken);
 
   /// Makes one segment and calls `made` on the loop, with an error text if there is no memory.
   void makeSegment(uint64_t bytes, SegmentMade made);
 
  private:
   void replenish();
+  void make(Taken taken);
 
   boost::asio::io_context& io_;
   const uint64_t outputBytes_;
+  const uint32_t atRest_;
   std::deque<ChannelMemory> ready_;
   uint32_t making_ = 0;
   uint32_t expected_ = 0;

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -40,6 +41,21 @@ std::vector<pid_t> childrenOf(pid_t parent) {
     if (parentOf(entry->d_name) == parent) children.push_back(std::atoi(entry->d_name));
   }
   return children;
+}
+
+uint64_t residentAnonymousBytes(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("RssAnon:", 0) == 0) return std::strtoull(line.c_str() + 8, nullptr, 10) << 10;
+  }
+  return 0;
+}
+
+std::string programOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string name;
+  std::getline(file, name);
+  return name;
 }
 
 }  // namespace isopool::supervisor

@@ -101,6 +101,11 @@ void Roster::workerNotMade(Epoch epoch) {
   fill(*place);
 }
 
+bool Roster::relieve(Epoch epoch) {
+  Place* place = find(epoch);
+  return place != nullptr && place->slot && place->usable && promoteSpare(*place);
+}
+
 void Roster::tick(TimePoint now) {
   visitPlaces(pools_, sparePlaces_, [&](Place& place) {
     if (place.retryAt && *place.retryAt <= now) {
@@ -124,6 +129,14 @@ std::optional<Roster::Seat> Roster::seatOf(Epoch epoch) const {
   const Place* place = find(epoch);
   if (place == nullptr) return std::nullopt;
   return Seat{place->slot, place->usable};
+}
+
+std::vector<Slot> Roster::slotsOf(PoolId pool) const {
+  std::vector<Slot> slots;
+  const auto found = pools_.find(pool);
+  if (found == pools_.end()) return slots;
+  for (const Place& place : found->second) slots.push_back(*place.slot);
+  return slots;
 }
 
 std::vector<Slot> Roster::unservedSlots() const {

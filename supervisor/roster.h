@@ -39,7 +39,7 @@ class RosterEffects {
   virtual void spareQuarantined(uint32_t deaths, Milliseconds duration) = 0;
 };
 
-/// Which worker of one client serves which slot, and which is the spare: a pure state machine. The
+/// Which worker serves which slot of a crew, and which is the spare: a pure state machine. The
 /// caller brings events and the time; decisions go to RosterEffects. supervisor/README.md has the
 /// table of states and events.
 ///
@@ -63,6 +63,10 @@ class Roster {
   /// for at once.
   void workerNotMade(ipc::Epoch epoch);
 
+  /// A ready spare takes the slot of this worker, which is on its own from now on: its death needs no
+  /// report. False, and nothing changes, if it serves no slot or no spare is ready.
+  bool relieve(ipc::Epoch epoch);
+
   /// Tries again where the time has come.
   void tick(TimePoint now);
   /// When tick() is due next.
@@ -73,6 +77,7 @@ class Roster {
     bool usable = false;
   };
   std::optional<Seat> seatOf(ipc::Epoch epoch) const;
+  std::vector<Slot> slotsOf(ipc::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
   /// True if some pool has not one usable worker.

@@ -6,16 +6,18 @@
 #include "ipc/ids.h"
 #include "supervisor/memory_stock.h"
 #include "supervisor/options.h"
+#include "supervisor/package_library.h"
 #include "supervisor/zygote.h"
 
 namespace isopool::supervisor {
 
-/// What clients and workers borrow from the supervisor, which outlives them.
+/// What clients, crews and workers borrow from the supervisor, which outlives them.
 struct Services {
   boost::asio::io_context& io;
-  const Options& options;
+  const Options& options;  ///< may change between two events, when the configuration is read again
   MemoryStock& stock;
   Zygote& zygote;
+  PackageLibrary packages;
   ipc::Epoch lastEpoch;  ///< given out so far
 
   ipc::Epoch nextEpoch() { return lastEpoch = ipc::Epoch(lastEpoch.value + 1); }

@@ -6,65 +6,172 @@
 #include "supervisor/supervisor.h"
 
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <utility>
 
 #include "supervisor/log.h"
 #include "supervisor/orphans.h"
+#include "supervisor/report.h"
 
 namespace isopool::supervisor {
 
-Supervisor::Supervisor(const Options& options, InheritedLimits limits)
+namespace {
+
+constexpr const char* kSharedCrew = "shared";
+constexpr Milliseconds kDrainLook(5);
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+}  // namespace
+
+Supervisor::Supervisor(const Options& options, InheritedLimits limits, SupervisorEvents events)
     : options_(options),
-      stock_(io_, options_.outputArena),
+      events_(std::move(events)),
+      stock_(io_, options_.outputArena, options_.privatePool ? 1 : options_.workers + options_.spares),
       zygote_(io_, options_, std::move(limits),
-              Zygote::Events{[this](const ipc::ZygoteReady&) {
-                               for (const auto& [id, client] : clients_) client->zygoteReady();
-                             },
+              Zygote::Events{[this](const ipc::ZygoteReady&) { zygoteReady(); },
                              [this](const std::string& text) { zygoteGivenUp(text); },
                              [this](const std::string&) {
+                               for (const auto& [name, crew] : crews_) crew->zygoteStruggles();
                                for (const auto& [id, client] : clients_) client->zygoteStruggles();
                              },
                              [this] { childReaped(); }, [this] { sweepSoon(); }}),
-      services_{io_, options_, stock_, zygote_, {}},
-      signals_(io_, SIGCHLD, SIGTERM, SIGINT) {}
+      services_{io_, options_, stock_, zygote_, {}, {}},
+      startedAt_(now()),
+      signals_(io_, SIGCHLD, SIGTERM, SIGINT),
+      drained_(io_),
+      alive_(io_) {
+  if (!options_.privatePool) signals_.add(SIGHUP);
+}
 
 void Supervisor::addClient(ipc::Fd socket) {
-  const ClientId id(lastClient_.value + 1);
-  lastClient_ = id;
+  const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
   clients_[id] = std::make_unique<Client>(
       services_, id, std::move(socket),
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); },
-                     [this] { childReaped(); }});
+                     [this] { childReaped(); }, nullptr, nullptr});
+}
+
+void Supervisor::listen(ListeningSocket socket) {
+  const auto makeCrew = [&](const std::string& name, uint32_t workers) {
+    auto& crew = crews_[name];
+    crew = std::make_unique<Crew>(services_, name, Crew::Events{[this] { childReaped(); }});
+    crew->openPool(kSharedPool, workers);
+  };
+  makeCrew(kSharedCrew, options_.workers);
+  for (const ClientClass& each : options_.classes) {
+    if (each.dedicatedWorkers > 0) makeCrew(each.name, each.dedicatedWorkers);
+  }
+  listener_.emplace(io_, std::move(socket), [this](ipc::Fd connection) {
+    accept(std::move(connection));
+  });
 }
 
 int Supervisor::run() {
   awaitSignals();
+  sayAlive();
   zygote_.start();
   io_.run();
+  listener_.reset();
   return exitCode_;
 }
 
+void Supervisor::zygoteReady() {
+  for (const auto& [id, client] : clients_) client->zygoteReady();
+  if (std::exchange(served_, true)) return;
+  for (const std::string& missing : zygote_.readiness()->missingProtections) {
+    log(LogLevel::kWarning, "the sandbox is weaker than " + options_.sandbox + ": " + missing);
+  }
+  if (events_.serving) events_.serving();
+}
+
 void Supervisor::zygoteGivenUp(const std::string& text) {
-  for (const auto& [id, client] : clients_) client->refuse("isopool can't start: " + text);
+  refuseAll("isopool can't start: " + text);
   stop(1);
+}
+
+// ---- clients ---------------------------------------------------------------------------------
+
+void Supervisor::accept(ipc::Fd socket) {
+  std::string refusal;
+  Peer peer;
+  try {
+    peer = peerOf(socket);
+    refusal = whyRefused(socket, peer, options_.socketGroup);
+    if (refusal.empty() && clients_.size() >= options_.maxClients) {
+      refusal = std::to_string(clients_.size()) +
+                " clients are connected, which is all that may be (max_clients, ISOPOOL_MAX_CLIENTS)";
+    }
+  } catch (const std::exception& error) {
+    refusal = error.what();
+  }
+  if (!refusal.empty()) {
+    ++refusedConnections_;
+    log(LogLevel::kWarning, "process " + std::to_string(peer.processId) + " is refused: " + refusal);
+    ipc::ControlSocket(std::move(socket)).send(ipc::Failure{refusal}, {}, Milliseconds(0));
+    return;
+  }
+  const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
+  clients_[id] = std::make_unique<Client>(
+      services_, id, std::move(socket), peer,
+      Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); }, nullptr,
+                     [this](const ClientClass* its) -> Crew& { return crewFor(its); },
+                     [this] { return report(); }});
 }
 
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
   if (!reason.empty()) {
     log(LogLevel::kError, "client " + std::to_string(id.value) + ": " + reason);
   }
-  // A private pool; a supervisor that others can connect to would only forget this client.
-  stop(reason.empty() ? 0 : 1);
+  if (options_.privatePool) return stop(reason.empty() ? 0 : 1);
+  if (!reason.empty()) ++refusedConnections_;
+  // Not now: the client is calling us, and what it said last has yet to leave.
+  const auto found = clients_.find(id);
+  boost::asio::post(io_, [leaving = std::shared_ptr<Client>(std::move(found->second))] {});
+  clients_.erase(found);
 }
 
-void Supervisor::stop(int exitCode) {
-  if (io_.stopped()) return;
-  exitCode_ = exitCode;
-  zygote_.kill();
-  io_.stop();
+Crew& Supervisor::crewFor(const ClientClass* its) {
+  const auto dedicated = its != nullptr ? crews_.find(its->name) : crews_.end();
+  return dedicated != crews_.end() ? *dedicated->second : *crews_.at(kSharedCrew);
 }
+
+ipc::Report Supervisor::report() {
+  ipc::Report report;
+  report.version = ISOPOOL_VERSION;
+  report.processId = ::getpid();
+  report.zygoteProcessId = zygote_.pid();
+  report.address = options_.listen;
+  report.state = draining_ ? "draining" : served_ ? "serving" : "starting";
+  report.uptimeMilliseconds =
+      static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(now() - startedAt_).count());
+  if (const auto& zygote = zygote_.readiness()) {
+    report.pythonVersion = zygote->pythonVersion;
+    report.torchVersion = zygote->torchVersion;
+    report.missingProtections = zygote->missingProtections;
+  }
+  report.sandbox = options_.sandbox;
+  report.zygoteRestarts = zygote_.restarts();
+  report.refusedConnections = refusedConnections_;
+  for (const auto& [name, crew] : crews_) reportCrew(*crew, report);
+  std::map<const PackageMemory*, ipc::ReportedModel> models;
+  for (const auto& [id, client] : clients_) {
+    if (client->isOperator()) continue;
+    report.clients.push_back(client->report());
+    report.sharedBytes += client->declaredBytes();
+    client->appendModels(models);
+  }
+  for (auto& [memory, model] : models) {
+    report.sharedBytes += model.bytes;
+    report.models.push_back(std::move(model));
+  }
+  return report;
+}
+
+// ---- processes that are left over ------------------------------------------------------------
 
 void Supervisor::childReaped() {
   killOrphans_ = true;
@@ -90,21 +197,77 @@ void Supervisor::sweepOrphans() {
 std::vector<pid_t> Supervisor::ownChildren() const {
   std::vector<pid_t> own;
   if (zygote_.pid() != 0) own.push_back(zygote_.pid());
+  for (const auto& [name, crew] : crews_) crew->appendPids(own);
   for (const auto& [id, client] : clients_) client->appendPids(own);
   return own;
 }
 
+// ---- signals and the end ---------------------------------------------------------------------
+
 void Supervisor::awaitSignals() {
   signals_.async_wait([this](const boost::system::error_code& error, int signal) {
     if (error) return;
-    if (signal != SIGCHLD) {
+    if (signal == SIGHUP) {
+      reload();
+    } else if (signal != SIGCHLD) {
       log(LogLevel::kInfo, "asked to end by signal " + std::to_string(signal));
-      for (const auto& [id, client] : clients_) client->refuse("the supervisor was told to end");
-      return stop(0);
+      drain();
+    } else {
+      sweepOrphans();
     }
-    sweepOrphans();
     awaitSignals();
   });
+}
+
+void Supervisor::reload() {
+  if (!events_.reload) return;
+  if (const std::optional<Options> options = events_.reload()) options_ = *options;
+}
+
+// Calls in flight end, new ones are refused by their clients; asked twice, nothing is waited for.
+void Supervisor::drain() {
+  if (options_.privatePool || draining_) {
+    refuseAll("the supervisor was told to end");
+    return stop(0);
+  }
+  draining_ = true;
+  if (events_.draining) events_.draining();
+  listener_.reset();
+  for (const auto& [id, client] : clients_) {
+    client->drain("the supervisor was told to end, and takes no more calls");
+  }
+  awaitDrained(now() + options_.drainTimeout);
+}
+
+void Supervisor::awaitDrained(TimePoint until) {
+  const bool drained = std::all_of(clients_.begin(), clients_.end(),
+                                   [](const auto& entry) { return entry.second->drained(); });
+  if (!drained && now() < until) {
+    return drained_.setAfter(kDrainLook, [this, until] { awaitDrained(until); });
+  }
+  if (!drained) log(LogLevel::kWarning, "calls still ran at the end (ISOPOOL_DRAIN_TIMEOUT)");
+  refuseAll("the supervisor has ended, as it was told to");
+  stop(0);
+}
+
+void Supervisor::refuseAll(const std::string& text) {
+  // Each that ends changes the list.
+  std::vector<Client*> all;
+  for (const auto& [id, client] : clients_) all.push_back(client.get());
+  for (Client* client : all) client->refuse(text);
+}
+
+void Supervisor::sayAlive() {
+  if (!events_.alive || events_.aliveEvery.count() == 0) return;
+  events_.alive();
+  alive_.setAfter(events_.aliveEvery, [this] { sayAlive(); });
+}
+
+void Supervisor::stop(int exitCode) {
+  if (io_.stopped()) return;
+  exitCode_ = exitCode;
+  zygote_.kill();
+  io_.stop();
 }
 
 }  // namespace isopool::supervisor

@@ -3,11 +3,16 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "supervisor/client.h"
+#include "supervisor/crew.h"
+#include "supervisor/listener.h"
 #include "supervisor/memory_stock.h"
 #include "supervisor/options.h"
 #include "supervisor/services.h"
@@ -15,36 +20,68 @@
 
 namespace isopool::supervisor {
 
-/// The parent of all: one zygote, the clients, and through them all workers. Made by main, run on
-/// one thread. Everything that it started is dead or dying when run() returns.
+/// What main does for a shared supervisor. All optional.
+struct SupervisorEvents {
+  std::function<void()> serving;   ///< workers can be had, and the socket is open
+  std::function<void()> draining;  ///< SIGTERM came
+  std::function<void()> alive;     ///< every aliveEvery
+  Milliseconds aliveEvery{0};
+  /// SIGHUP came: the options from now on; nothing if they are wrong, and that was said.
+  std::function<std::optional<Options>()> reload;
+};
+
+/// The parent of all: one zygote, the clients, and crews of workers; a private pool's client has a
+/// crew of its own, those of a shared supervisor share one, or one per class with dedicated workers.
+/// Made by main, run on one thread. Everything that it started is dead or dying when run() returns.
 class Supervisor {
  public:
-  Supervisor(const Options& options, InheritedLimits limits);
+  Supervisor(const Options& options, InheritedLimits limits, SupervisorEvents events);
 
-  /// Serves a client over its control socket. A private pool has one; when it is gone, run() ends.
+  /// Serves a client over its control socket, for a private pool; when it is gone, run() ends.
   void addClient(ipc::Fd socket);
+  /// Serves whoever connects and may.
+  void listen(ListeningSocket socket);
 
-  /// Returns the exit code: 0 if the client left, 1 if it could not be served.
+  /// Returns the exit code: 0 if the client left or SIGTERM came, 1 if nobody could be served.
   int run();
 
  private:
+  void zygoteReady();
   void zygoteGivenUp(const std::string& text);
+  void accept(ipc::Fd socket);
   void clientOver(ClientId id, const std::string& reason);
+  Crew& crewFor(const ClientClass* its);
+  ipc::Report report();
   void childReaped();
   void sweepSoon();
   void sweepOrphans();
   std::vector<pid_t> ownChildren() const;
   void awaitSignals();
+  void reload();
+  void drain();
+  void awaitDrained(TimePoint until);
+  void sayAlive();
+  void refuseAll(const std::string& text);
   void stop(int exitCode);
 
-  const Options options_;
+  Options options_;
+  const SupervisorEvents events_;
   boost::asio::io_context io_;
   MemoryStock stock_;
   Zygote zygote_;
   Services services_;
+  std::optional<Listener> listener_;
+  /// "shared", and one for each class that has workers of its own.
+  std::map<std::string, std::unique_ptr<Crew>> crews_;
   std::map<ClientId, std::unique_ptr<Client>> clients_;
   ClientId lastClient_;
+  uint64_t refusedConnections_ = 0;
+  const TimePoint startedAt_;
   boost::asio::signal_set signals_;
+  Timer drained_;
+  Timer alive_;
+  bool served_ = false;
+  bool draining_ = false;
   bool sweepWanted_ = false;
   bool killOrphans_ = false;
   int exitCode_ = 0;

@@ -7,17 +7,26 @@
 #include <cstddef>
 #include <utility>
 
-#include "ipc/channel/layout.h"
+#include "ipc/channel/board.h"
 #include "ipc/memory/memory_object.h"
 #include "ipc/system_call.h"
 
 namespace isopool::supervisor {
 
+namespace {
+
+// A worker that invents names shall not fill our memory with them.
+constexpr size_t kMostForbiddenActs = 64;
+
+}  // namespace
+
 Worker::Worker(Services& services, ipc::Epoch epoch, Events events)
     : services_(services),
       epoch_(epoch),
       events_(std::move(events)),
+      bornAt_(std::chrono::steady_clock::now()),
       lastWords_(ipc::createGrowingMemoryObject("isopool:last-words")),
+      board_(ipc::createMemoryObject("isopool:board", ipc::kPageBytes)),
       deadline_(services.io),
       self_(std::make_shared<Worker*>(this)) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
@@ -29,7 +38,7 @@ Worker::Worker(Services& services, ipc::Epoch epoch, Events events)
                          [this](const std::string& reason) { controlOver(reason); },
                          [this] { bell_.ring(); }});
   requestFork(std::move(theirs), std::move(lifelineEnd));
-  services_.stock.expectWorker();
+  if (services_.options.privatePool) services_.stock.expectWorker();
 }
 
 Worker::~Worker() = default;
@@ -41,6 +50,7 @@ void Worker::requestFork(ipc::Fd control, ipc::Fd lifelineEnd) {
   request.lifeline = std::move(lifelineEnd);
   request.bell = bell_.descriptor();
   request.lastWords = lastWords_.duplicate();
+  request.board = board_.duplicate();
   request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {
     if (const auto alive = self.lock()) (*alive)->forkSettled(outcome);
   };
@@ -63,7 +73,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
     }
     if (stage_ == Stage::kDying) return process_->kill();
     stage_ = Stage::kStarting;
-    expectWithinTimeout("to start");
+    expectWithinTimeout(deadline_, "to start");
     if (saidReady_) becomeReady();
     if (controlOver_) controlOver(*controlOver_);
     return;
@@ -88,51 +98,102 @@ void Worker::kill() {
 
 void Worker::stop() {
   stage_ = Stage::kDying;
-  if (!memory_.workerControl.valid()) services_.stock.cancelExpectation();
+  if (services_.options.privatePool && !wasIntroduced_) services_.stock.cancelExpectation();
   deadline_.cancel();
+  for (auto& [client, attachment] : attachments_) {
+    attachment.deadline.cancel();
+    attachment.overdue.cancel();
+  }
 }
 
-void Worker::setMemory(ChannelMemory memory) {
-  memory_ = std::move(memory);
-  outputBytes_ = memory_.outputBytes;
-  lastSegment_ = 1;
-}
+// ---- its channels ----------------------------------------------------------------------------
 
-void Worker::introduced() {
-  stage_ = Stage::kIntroduced;
+Attachment& Worker::introduce(ClientId client, ChannelMemory memory) {
   wasIntroduced_ = true;
-  deadline_.cancel();  // from here on it is the client's turn, who may be stopped
+  return attachments_.try_emplace(client, services_.io, std::move(memory)).first->second;
 }
 
-void Worker::attach(uint64_t client) {
-  client_ = client;
-  stage_ = Stage::kAttaching;
-  send(ipc::AttachChannel{epoch_.value, client, memory_.outputBytes},
-       {memory_.clientControl.get(), memory_.workerControl.get(), memory_.output.get()});
-  memory_.clientControl.close();
-  memory_.output.close();
-  expectWithinTimeout("to attach its channel");
+void Worker::attach(ClientId client, uint32_t share, uint32_t leaseLimit) {
+  Attachment& attachment = attachments_.at(client);
+  ChannelMemory& memory = attachment.memory;
+  attachment.stage = Attachment::Stage::kAttaching;
+  send(ipc::AttachChannel{epoch_.value, client.value, memory.outputBytes, share, leaseLimit},
+       {memory.clientControl.get(), memory.workerControl.get(), memory.output.get()});
+  memory.output.close();
+  expectWithinTimeout(attachment.deadline, "to attach a channel");
 }
 
-std::optional<uint32_t> Worker::reserveSegment(uint64_t bytes, uint64_t limit) {
-  if (bytes > limit || outputBytes_ > limit - bytes) return std::nullopt;
-  outputBytes_ += bytes;
-  return ++lastSegment_;
+void Worker::detach(ClientId client) {
+  Attachment* attachment = this->attachment(client);
+  if (attachment == nullptr || stage_ == Stage::kDying) return;
+  if (attachment->stage == Attachment::Stage::kIntroduced) return forget(client);
+  if (attachment->stage == Attachment::Stage::kDetaching) return;
+  attachment->stage = Attachment::Stage::kDetaching;
+  attachment->overdue.cancel();
+  send(ipc::DetachChannel{client.value});
+  awaitDetached(client);
 }
+
+// Between two calls the worker forgets the client. While it runs another's call it is not to blame.
+void Worker::awaitDetached(ClientId client) {
+  attachments_.at(client).deadline.setAfter(services_.options.grace, [this, client] {
+    if (runningClient() != client.value) return awaitDetached(client);
+    lose("a call of client " + std::to_string(client.value) + ", which is gone, ran on for " +
+         std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
+  });
+}
+
+void Worker::overdue(ClientId client, uint64_t sequence) {
+  Attachment* attachment = this->attachment(client);
+  if (attachment == nullptr || !attachment->usable() || attachment->overdue.isSet()) return;
+  attachment->overdueSequence = sequence;
+  attachment->overdue.setAfter(services_.options.grace, [this, client, attachment] {
+    if (runningClient() != client.value ||
+        attachment->startedSequence() != attachment->overdueSequence) {
+      return;
+    }
+    lose("a call of client " + std::to_string(client.value) + " was past its deadline for " +
+         std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
+  });
+}
+
+void Worker::forget(ClientId client) {
+  const auto found = attachments_.find(client);
+  if (found == attachments_.end()) return;
+  callsOfForgotten_ += found->second.completedCalls();
+  attachments_.erase(found);
+}
+
+Attachment* Worker::attachment(ClientId client) {
+  const auto found = attachments_.find(client);
+  return found != attachments_.end() ? &found->second : nullptr;
+}
+
+// ---- what it tells of itself -----------------------------------------------------------------
 
 uint64_t Worker::sharedBytes() const {
-  if (!memory_.workerControl.valid()) return ipc::kPageBytes;
-  return ipc::kPageBytes + ipc::kClientControlBytes + ipc::kWorkerControlBytes + outputBytes_;
+  uint64_t bytes = 2 * ipc::kPageBytes;  // bell and board
+  for (const auto& [client, attachment] : attachments_) bytes += attachment.sharedBytes();
+  return bytes;
 }
 
 uint64_t Worker::completedCalls() const {
-  uint64_t calls = 0;
-  const auto offset = static_cast<off_t>(offsetof(ipc::WorkerControl, completedCalls));
-  if (!memory_.workerControl.valid() ||
-      ::pread(memory_.workerControl.get(), &calls, sizeof calls, offset) != sizeof calls) {
-    return 0;
-  }
+  uint64_t calls = callsOfForgotten_;
+  for (const auto& [client, attachment] : attachments_) calls += attachment.completedCalls();
   return calls;
+}
+
+uint64_t Worker::runningClient() const {
+  uint64_t client = 0;
+  const auto offset = static_cast<off_t>(offsetof(ipc::WorkerBoard, runningClient));
+  return ::pread(board_.get(), &client, sizeof client, offset) == sizeof client ? client : 0;
+}
+
+bool Worker::busyWith(ClientId client) const {
+  const auto found = attachments_.find(client);
+  if (found == attachments_.end()) return false;
+  // In this order: the worker says that it runs a call before it says that it has taken it.
+  return found->second.queuedCalls() != 0 || runningClient() == client.value;
 }
 
 void Worker::handle(ipc::Frame& frame) {
@@ -145,25 +206,49 @@ void Worker::handle(ipc::Frame& frame) {
       saidReady_ = true;
       if (stage_ == Stage::kStarting) becomeReady();
       return;
-    case ipc::MessageType::kChannelAttached:
-      if (stage_ != Stage::kAttaching ||
-          ipc::decodeMessage<ipc::ChannelAttached>(frame).client != client_) {
+    case ipc::MessageType::kChannelAttached: {
+      const ClientId client(ipc::decodeMessage<ipc::ChannelAttached>(frame).client);
+      Attachment* attachment = this->attachment(client);
+      // Told to forget the client meanwhile, it says that next.
+      if (attachment != nullptr && attachment->stage == Attachment::Stage::kDetaching) return;
+      if (attachment == nullptr || attachment->stage != Attachment::Stage::kAttaching) {
         throw ipc::ProtocolError("ChannelAttached for no such channel");
       }
-      deadline_.cancel();
-      stage_ = Stage::kUsable;
-      return events_.attached();
+      attachment->deadline.cancel();
+      attachment->stage = Attachment::Stage::kUsable;
+      return events_.attached(client);
+    }
+    case ipc::MessageType::kChannelDetached: {
+      const ClientId client(ipc::decodeMessage<ipc::ChannelDetached>(frame).client);
+      const Attachment* attachment = this->attachment(client);
+      if (attachment == nullptr || attachment->stage == Attachment::Stage::kIntroduced) {
+        throw ipc::ProtocolError("ChannelDetached for no such channel");
+      }
+      events_.detached(client);
+      return forget(client);
+    }
     case ipc::MessageType::kRequestOutputSegment: {
       const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(frame);
-      if (stage_ < Stage::kAttaching || request.client != client_) {
+      const Attachment* attachment = this->attachment(ClientId(request.client));
+      if (attachment == nullptr || attachment->stage == Attachment::Stage::kIntroduced) {
         throw ipc::ProtocolError("RequestOutputSegment for no such channel");
       }
-      return events_.segmentWanted(request.bytes);
+      if (attachment->listening()) events_.segmentWanted(ClientId(request.client), request.bytes);
+      return;
     }
+    case ipc::MessageType::kForbiddenAct:
+      return forbiddenAct(ipc::decodeMessage<ipc::ForbiddenAct>(frame));
     default:
       throw ipc::ProtocolError("a worker sends no message of type " +
                                std::to_string(static_cast<uint32_t>(frame.type)));
   }
+}
+
+void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {
+  std::string act = message.act.substr(0, 256);
+  if (forbiddenActs_.size() >= kMostForbiddenActs && forbiddenActs_.count(act) == 0) act = "others";
+  forbiddenActs_[act] += message.times;
+  events_.forbidden(act, message.times);
 }
 
 void Worker::becomeReady() {
@@ -196,8 +281,8 @@ void Worker::goneSoon() {
   });
 }
 
-void Worker::expectWithinTimeout(const char* what) {
-  deadline_.setAfter(services_.options.workerTimeout, [this, what] {
+void Worker::expectWithinTimeout(Timer& timer, const char* what) {
+  timer.setAfter(services_.options.workerTimeout, [this, what] {
     lose("it took longer than " + std::to_string(services_.options.workerTimeout.count()) + " ms " +
          what + " (ISOPOOL_WORKER_TIMEOUT)");
   });

@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "supervisor/attachment.h"
 #include "supervisor/bell.h"
 #include "supervisor/child_process.h"
+#include "supervisor/client_id.h"
 #include "supervisor/connection.h"
 #include "supervisor/lifeline.h"
 #include "supervisor/restart_policy.h"
@@ -16,25 +19,26 @@
 
 namespace isopool::supervisor {
 
-/// One life of one worker process, from the fork request to the reaping, and its channel to one
-/// client. Owned by that client's record. Reads nothing that the worker writes but its control
-/// messages, which it checks, and one counter, by pread. Its callbacks must not destroy it.
+/// One life of one worker process, from the fork request to the reaping, and its channels to
+/// clients. Owned by its crew. Reads nothing that the worker writes but its control messages, which
+/// it checks, and a few counters, by pread. Its callbacks must not destroy it.
 class Worker {
  public:
   enum class Stage {
-    kForking,     ///< the zygote was asked
-    kStarting,    ///< a process, not yet ready
-    kReady,       ///< waits for channels
-    kIntroduced,  ///< the client was told
-    kAttaching,   ///< told to serve the client
-    kUsable,
-    kDying  ///< dead or killed; not yet reaped
+    kForking,   ///< the zygote was asked
+    kStarting,  ///< a process, not yet ready
+    kReady,     ///< takes channels and serves them
+    kDying      ///< dead or killed; not yet reaped
   };
 
   struct Events {
     std::function<void()> ready;
-    std::function<void()> attached;
-    std::function<void(uint64_t bytes)> segmentWanted;
+    std::function<void(ClientId)> attached;
+    /// It has unmapped all that it had of the client; the attachment is about to go.
+    std::function<void(ClientId)> detached;
+    std::function<void(ClientId, uint64_t bytes)> segmentWanted;
+    /// User code tried what the sandbox forbids.
+    std::function<void(const std::string& act, uint64_t times)> forbidden;
     /// It will not serve any more: it died, misbehaved, or did not start. Not after kill().
     std::function<void(const std::string& reason)> lost;
     /// The zygote died before it made one. Not after kill().
@@ -49,66 +53,79 @@ class Worker {
 
   /// Kills it if it lives and says so by gone(), not before this returns. Idempotent.
   void kill();
+  /// The same, for a reason that is then told by lost().
+  void lose(const std::string& reason);
 
-  /// Its channel's memory; the first output segment has number 1.
-  void setMemory(ChannelMemory memory);
   /// Sends a message and rings the bell.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     connection_->send(message, descriptors);
   }
-  void introduced();
-  /// Tells it to serve the client, whose control segment must be sealed by now.
-  void attach(uint64_t client);
 
-  /// Room for another segment: its number, or none if `limit` would be passed. release() takes a
-  /// reservation back.
-  std::optional<uint32_t> reserveSegment(uint64_t bytes, uint64_t limit);
-  void releaseSegment(uint64_t bytes) { outputBytes_ -= bytes; }
+  /// A channel to a client that is about to be told of it. From here on it is the client's turn, who
+  /// may be stopped: there is no deadline.
+  Attachment& introduce(ClientId client, ChannelMemory memory);
+  /// Tells it to serve the client, whose control segment must be sealed by now.
+  void attach(ClientId client, uint32_t share, uint32_t leaseLimit);
+  /// Tells it to forget the client; it is killed if a call of that client then runs for longer than
+  /// the grace period.
+  void detach(ClientId client);
+  /// A call of the client is past its deadline: the worker is killed unless it ends within the grace
+  /// period.
+  void overdue(ClientId client, uint64_t sequence);
+  /// Null if it has no channel to the client.
+  Attachment* attachment(ClientId client);
+  const std::map<ClientId, Attachment>& attachments() const { return attachments_; }
+  bool wasIntroduced() const { return wasIntroduced_; }
 
   ipc::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
-  /// True while it has to hear of packages and segments: it has a channel that they belong to.
-  bool listening() const { return stage_ >= Stage::kAttaching && stage_ < Stage::kDying; }
-  bool wasIntroduced() const { return wasIntroduced_; }
+  TimePoint bornAt() const { return bornAt_; }
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
   const ipc::Fd& pidfd() const { return process_->pidfd(); }
-  const ChannelMemory& memory() const { return memory_; }
   const ipc::Fd& lastWords() const { return lastWords_; }
-  uint64_t outputBytes() const { return outputBytes_; }
+  const ipc::Fd& board() const { return board_; }
   uint64_t sharedBytes() const;
   /// Calls completed in this life, as the worker says.
   uint64_t completedCalls() const;
   Death deathNow() const { return completedCalls() > 0 ? Death::kAfterService : Death::kBarren; }
+  /// Whose call runs, as the worker says; 0 if none does.
+  uint64_t runningClient() const;
+  /// True if a request of the client waits or runs.
+  bool busyWith(ClientId client) const;
+  const std::map<std::string, uint64_t>& forbiddenActs() const { return forbiddenActs_; }
 
  private:
   void requestFork(ipc::Fd control, ipc::Fd lifelineEnd);
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
+  void forbiddenAct(const ipc::ForbiddenAct& message);
   void becomeReady();
   void stop();
   void controlOver(const std::string& reason);
-  void lose(const std::string& reason);
   void goneSoon();
-  void expectWithinTimeout(const char* what);
+  void expectWithinTimeout(Timer& timer, const char* what);
+  void awaitDetached(ClientId client);
+  void forget(ClientId client);
 
   Services& services_;
   const ipc::Epoch epoch_;
   Events events_;
   Stage stage_ = Stage::kForking;
+  const TimePoint bornAt_;
   bool forkSettled_ = false;
   bool saidReady_ = false;
-  std::optional<std::string> controlOver_;
   bool wasIntroduced_ = false;
-  uint64_t client_ = 0;
+  std::optional<std::string> controlOver_;
   Lifeline lifeline_;
   Bell bell_;
   ipc::Fd lastWords_;
+  ipc::Fd board_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
-  ChannelMemory memory_;
-  uint64_t outputBytes_ = 0;
-  uint32_t lastSegment_ = 0;
+  std::map<ClientId, Attachment> attachments_;
+  uint64_t callsOfForgotten_ = 0;  ///< completed for clients that are detached
+  std::map<std::string, uint64_t> forbiddenActs_;
   Timer deadline_;
   /// Handlers on their way hold it weakly: they outlive the worker.
   std::shared_ptr<Worker*> self_;

@@ -112,7 +112,7 @@ void Zygote::sendWaiting() {
     ForkRequest& request = waiting_.front();
     connection_->send(ipc::ForkWorker{request.epoch.value, randomSeed()},
                       {request.control.get(), request.lifeline.get(), request.bell.get(),
-                       request.lastWords.get()});
+                       request.lastWords.get(), request.board.get()});
     outstanding_.push_back({request.epoch, std::move(request.settled)});
   }
 }

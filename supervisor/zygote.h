@@ -39,6 +39,7 @@ struct ForkRequest {
   ipc::Fd lifeline;
   ipc::Fd bell;
   ipc::Fd lastWords;
+  ipc::Fd board;
   /// Called once, unless the request is withdrawn.
   std::function<void(const ForkOutcome&)> settled;
 };

@@ -31,11 +31,18 @@ bool within(uint64_t offset, uint64_t bytes, uint64_t all) {
 
 }  // namespace
 
+void throwIfRefused(const Channel& channel, uint32_t segment) {
+  const auto refused = channel.refusedSegments.find(segment);
+  if (refused == channel.refusedSegments.end()) return;
+  throw Refusal(ipc::RefusalKind::kLimitMet, refused->second);
+}
+
 bool CallInputs::resolvable(const Channel& channel,
                             const std::vector<ipc::StorageRecord>& records) {
   for (const ipc::StorageRecord& record : records) {
     if (record.kind == ipc::StorageKind::kLent &&
         channel.memory->inputs.find(ipc::SegmentId(record.segment)) == nullptr) {
+      throwIfRefused(channel, record.segment);
       return false;
     }
     if (record.kind == ipc::StorageKind::kPackage &&

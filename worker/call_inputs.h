@@ -11,6 +11,9 @@
 
 namespace isopool::worker {
 
+/// Throws a Refusal that names the limit if the client may not have this segment.
+void throwIfRefused(const Channel& channel, uint32_t segment);
+
 /// The storages that one call brought, so that its answer can name those that it gives back. Reused
 /// from call to call. The call loop's thread.
 class CallInputs {

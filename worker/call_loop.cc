@@ -3,9 +3,11 @@
 
 #include <Python.h>
 #include <poll.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <string>
 
 #include "ipc/crash_point.h"
@@ -51,14 +53,26 @@ bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal 
   return false;
 }
 
+// A worker that never rests looks after its books this often.
+constexpr uint32_t kCallsPerUpdate = 1024;
+
+// A few nanoseconds, and right to a few milliseconds: people read it.
+int64_t coarseNow() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 }  // namespace
 
 CallLoop::CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
-                   RoutedBlocks& blocks)
+                   ipc::Mapping board, RoutedBlocks& blocks)
     : epoch_(epoch),
       control_(std::move(control)),
       bellMapping_(std::move(bell)),
       bell_(*reinterpret_cast<const ipc::SharedWord<uint32_t>*>(bellMapping_.data())),
+      boardMapping_(std::move(board)),
+      board_(*new (boardMapping_.data()) ipc::WorkerBoard),
       blocks_(blocks),
       runner_(*this, copies_) {
   setIsopoolModuleWorker(epoch_, copies_);
@@ -71,14 +85,53 @@ void CallLoop::run() {
   readMessages();
   for (;;) {
     if (bellRung()) readMessages();
-    bool served = false;
-    // By index: a call may wait for a message that attaches a further channel.
-    for (size_t i = 0; i < channels_.size(); ++i) {
-      if (!channels_[i]->detached) served = runner_.serveOne(*channels_[i]) || served;
-    }
+    const bool served = serveNext();
     dropDetachedChannels();
     if (!served) waitForWork();
   }
+}
+
+bool CallLoop::serveNext() {
+  uint32_t waiting = 0;
+  const auto next = turns_.next(
+      channels_,
+      [&](const auto& channel) {
+        const bool waits = !channel->detached && channel->memory->end.callReady();
+        waiting += waits ? 1 : 0;
+        return waits;
+      },
+      [](const auto& channel) -> const Turns& { return channel->turns; });
+  if (next == channels_.end()) return false;
+  // By reference to the channel: a call may wait for a message that attaches a further one.
+  Channel& channel = **next;
+  board_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
+  board_.runningSince.store(coarseNow(), std::memory_order_relaxed);
+  board_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+  const CallRunner::Served served = runner_.serveOne(channel);
+  board_.runningClient.store(0, std::memory_order_relaxed);
+  if (served >= CallRunner::Served::kPreparation) turns_.served(channel.turns);
+  if (served == CallRunner::Served::kCall) {
+    board_.completedCalls.store(board_.completedCalls.load(std::memory_order_relaxed) + 1,
+                                std::memory_order_relaxed);
+  }
+  if (++servedSinceUpdate_ >= kCallsPerUpdate) updateBoard();
+  return served != CallRunner::Served::kNothing;
+}
+
+void CallLoop::updateBoard() noexcept {
+  servedSinceUpdate_ = 0;
+  uint64_t blocks = 0;
+  uint64_t bytes = 0;
+  for (const auto& channel : channels_) {
+    channel->memory->output.collectReturned();
+    blocks += channel->memory->output.leasesOut();
+    bytes += channel->memory->output.arena().bytesInUse();
+  }
+  uint64_t zombies = 0;
+  for (const auto& memory : remains_) zombies += memory->output.arena().bytesInUse();
+  board_.lentBlocks.store(blocks, std::memory_order_relaxed);
+  board_.lentBytes.store(bytes, std::memory_order_relaxed);
+  board_.zombieBytes.store(zombies, std::memory_order_relaxed);
 }
 
 bool CallLoop::bellRung() const noexcept {
@@ -102,14 +155,15 @@ void CallLoop::waitForWork() {
     for (const auto& channel : channels_) channel->memory->end.announceSleep();
     // Partner: a client that publishes after this sees that we sleep; before, we see its call.
     if (!anythingToDo()) {
+      if (servedSinceUpdate_ != 0) updateBoard();
       watches_.clear();
-      watches_.push_back({&bell_, seenBell_});
+      watches_.add(&bell_, seenBell_);
       for (const auto& channel : channels_) {
         const auto [word, expected] = channel->memory->end.watch();
-        if (watches_.size() < ipc::kMaxFutexWatches) watches_.push_back({word, expected});
+        watches_.add(word, expected);
       }
       const ReleasedGil released;
-      ipc::futexWait(watches_, std::nullopt);
+      watches_.sleep();
     }
     for (const auto& channel : channels_) channel->memory->end.withdrawSleep();
   }
@@ -121,6 +175,7 @@ void CallLoop::dropDetachedChannels() {
   if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
+    const uint64_t client = channel->memory->client;
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
@@ -131,6 +186,7 @@ void CallLoop::dropDetachedChannels() {
     channel->memory->end.detach();
     ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
     remains_.push_back(std::move(channel->memory));
+    control_.send(ipc::ChannelDetached{client});
   }
   channels_.erase(std::remove_if(channels_.begin(), channels_.end(), detached), channels_.end());
   const auto gone = [&](const std::shared_ptr<ChannelMemory>& memory) {
@@ -139,6 +195,7 @@ void CallLoop::dropDetachedChannels() {
     return true;  // borrowed storages hold it as long as they live
   };
   remains_.erase(std::remove_if(remains_.begin(), remains_.end(), gone), remains_.end());
+  updateBoard();
 }
 
 // ---- the supervisor ---------------------------------------------------------------------------
@@ -217,6 +274,13 @@ void CallLoop::obey(ipc::Frame& frame) {
         channel->memory->output.segmentRefused();
       }
       return;
+    case ipc::MessageType::kRefuseInputSegment: {
+      const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
+      if (Channel* channel = find(message.client)) {
+        channel->refusedSegments[message.segment] = message.text;
+      }
+      return;
+    }
     default:
       giveUp("was sent a message of type " + std::to_string(static_cast<uint32_t>(frame.type)) +
              ", which is none for a worker");
@@ -248,8 +312,10 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]), message.outputBytes);
   const auto space = memory.output.arena().addressSpace();
   if (!blocks_.add(memory.output, space.data(), space.data() + space.size())) {
-    giveUp("has served as many clients as one worker can");
+    giveUp("serves as many clients as one worker can");
   }
+  channel->turns.share = message.share;
+  channel->leaseLimit = message.leaseLimit;
   channels_.push_back(std::move(channel));
   memory.end.attach();
   control_.send(ipc::ChannelAttached{message.client});

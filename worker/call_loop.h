@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/spin.h"
 #include "ipc/control/frame.h"
@@ -15,6 +16,8 @@
 #include "worker/control_plane.h"
 #include "worker/copy_counts.h"
 #include "worker/routed_blocks.h"
+#include "worker/sleep_watches.h"
+#include "worker/turn_order.h"
 
 namespace isopool::worker {
 
@@ -23,8 +26,10 @@ namespace isopool::worker {
 /// thread, which holds the GIL except while it sleeps, and the life word of every channel.
 class CallLoop final : public ControlPlane {
  public:
-  /// `bell` is the supervisor's word, mapped read-only. `blocks` is immortal.
-  CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, RoutedBlocks& blocks);
+  /// `bell` is the supervisor's word, mapped read-only; `board` a page that this worker alone writes.
+  /// `blocks` is immortal.
+  CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, ipc::Mapping board,
+           RoutedBlocks& blocks);
 
   /// Returns never: ends the process when the supervisor is gone.
   [[noreturn]] void run();
@@ -43,6 +48,8 @@ class CallLoop final : public ControlPlane {
   void addOutputSegment(ipc::Frame& frame);
   Channel* find(uint64_t client) const noexcept;
 
+  bool serveNext();
+  void updateBoard() noexcept;
   void waitForWork();
   void dropDetachedChannels();
 
@@ -51,16 +58,20 @@ class CallLoop final : public ControlPlane {
   const ipc::Mapping bellMapping_;
   const ipc::SharedWord<uint32_t>& bell_;
   uint32_t seenBell_ = 0;
+  const ipc::Mapping boardMapping_;
+  ipc::WorkerBoard& board_;
   RoutedBlocks& blocks_;
 
   CopyCounts copies_;
   CallRunner runner_;
   std::vector<std::unique_ptr<Channel>> channels_;
+  TurnOrder turns_;
+  uint32_t servedSinceUpdate_ = 0;
   /// Of clients that are gone: some of their tensors live on.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
 
   ipc::SpinBudget spinBudget_;
-  std::vector<ipc::FutexWatch> watches_;
+  SleepWatches watches_;
 };
 
 }  // namespace isopool::worker

@@ -52,15 +52,15 @@ bool isPreparation(ipc::Operation operation) {
 CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies)
     : control_(control), totalCopies_(copies), export_(history_, control) {}
 
-bool CallRunner::serveOne(Channel& channel) {
+CallRunner::Served CallRunner::serveOne(Channel& channel) {
   ipc::WorkerEnd& end = channel.memory->end;
   switch (end.peek(received_)) {
     case ipc::Received::kNothing:
-      return false;
+      return Served::kNothing;
     case ipc::Received::kPoisoned:
       complain("isopool worker: a client's channel holds nonsense, it is given up\n");
       channel.detached = true;
-      return false;
+      return Served::kNothing;
     case ipc::Received::kOne:
       break;
   }
@@ -76,7 +76,9 @@ bool CallRunner::serveOne(Channel& channel) {
   run(channel);
   channel.memory->output.endCall();
   totalCopies_.add(copies_);
-  return true;
+  if ((received_.flags & ipc::kNoReply) != 0) return Served::kNotification;
+  return isPreparation(static_cast<ipc::Operation>(received_.operation)) ? Served::kPreparation
+                                                                          : Served::kCall;
 }
 
 void CallRunner::run(Channel& channel) {
@@ -94,6 +96,7 @@ void CallRunner::run(Channel& channel) {
           "the call names shared memory or a package that the supervisor has not sent within "
           "5 seconds");
     }
+    requireLeases(channel);
     inputs_.resolve(channel, *reader_);
     if (channel.memory->end.start(received_.sequence) == ipc::Start::kRecalled) {
       dropInputs();
@@ -128,6 +131,10 @@ std::span<const std::byte> CallRunner::payload(Channel& channel) {
   if (place.blobBytes == 0) return {received_.bytes, place.inlineBytes};
   const ipc::SegmentId segmentId(place.blobSegment);
   const auto find = [&] { return channel.memory->inputs.find(segmentId); };
+  if (channel.refusedSegments.count(segmentId.value) != 0) {
+    channel.memory->end.taken();
+    throwIfRefused(channel, segmentId.value);
+  }
   if (!awaitSupervisor([&] { return find() != nullptr; })) {
     channel.memory->end.taken();
     badRequest("the call lies in shared memory that the supervisor has not sent within 5 seconds");
@@ -142,6 +149,19 @@ std::span<const std::byte> CallRunner::payload(Channel& channel) {
   blob_.resize(place.blobBytes);
   std::memcpy(blob_.data(), mapping.data() + place.blobOffset, place.blobBytes);
   return blob_;
+}
+
+// Before the call has done anything.
+void CallRunner::requireLeases(const Channel& channel) const {
+  if (channel.leaseLimit == 0 || (received_.flags & ipc::kNoReply) != 0) return;
+  if (isPreparation(static_cast<ipc::Operation>(received_.operation))) return;
+  const uint32_t held = channel.memory->output.leasesOut();
+  if (held < channel.leaseLimit) return;
+  throw Refusal(ipc::RefusalKind::kLimitMet,
+                "the program holds " + std::to_string(held) +
+                    " results of this worker in shared memory, and the supervisor lets it hold " +
+                    std::to_string(channel.leaseLimit) +
+                    " (limits.leases, ISOPOOL_CLIENT_LEASES): let go of earlier results");
 }
 
 bool CallRunner::awaitSupervisor(const std::function<bool()>& ready) {

@@ -29,8 +29,14 @@ class CallRunner {
   /// `copies` counts for the life of the worker.
   CallRunner(ControlPlane& control, CopyCounts& copies);
 
-  /// Serves the oldest call; false if there is none.
-  bool serveOne(Channel& channel);
+  enum class Served {
+    kNothing,       ///< there was none, or the channel is given up
+    kNotification,  ///< a request that nobody waits for and that runs no code of the user
+    kPreparation,   ///< of the worker, before calls
+    kCall,
+  };
+  /// Serves the oldest request.
+  Served serveOne(Channel& channel);
 
  private:
   class Arguments;
@@ -77,6 +83,7 @@ class CallRunner {
   void publish(Channel& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
 
   void dropInputs();
+  void requireLeases(const Channel& channel) const;
   void settleKept(Channel& channel, OutputBlocks::Keep keep);
   /// True when `ready`, which what the supervisor has yet to send may change; waits a while for it.
   bool awaitSupervisor(const std::function<bool()>& ready);

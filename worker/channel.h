@@ -3,12 +3,15 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
+#include <string>
 
 #include "ipc/ids.h"
 #include "worker/channel_memory.h"
 #include "worker/object_table.h"
 #include "worker/package_store.h"
+#include "worker/turn_order.h"
 
 namespace isopool::worker {
 
@@ -27,6 +30,11 @@ struct Channel {
     void* block;
   };
   std::deque<Blob> blobs;
+
+  Turns turns;
+  uint32_t leaseLimit = 0;  ///< results that the client may hold; 0: as many as there are leases
+  /// Input segments that the supervisor does not let the client have, and why.
+  std::map<uint32_t, std::string> refusedSegments;
 
   /// The client is gone, or broke the protocol: no call of it is served any more.
   bool detached = false;

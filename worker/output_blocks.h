@@ -62,6 +62,7 @@ class OutputBlocks final : public ipc::BlockSource {
   std::optional<ipc::Lease> lendOwned(void* block);
   /// Ends the leases of a call whose answer can't be sent.
   void cancelLeases();
+  uint32_t leasesOut() const { return leases_.outstanding(); }
   /// Takes back what the client returned.
   void collectReturned() noexcept;
 

@@ -22,7 +22,7 @@ namespace isopool::worker {
 namespace {
 
 // Not through close-on-exec: a worker is never exec'd.
-void closeAllBut(std::array<int, 4> kept) {
+void closeAllBut(std::array<int, 5> kept) {
   std::sort(kept.begin(), kept.end());
   unsigned first = 3;
   for (const int fd : kept) {
@@ -86,7 +86,7 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
   ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
   closeAllBut({descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get(),
-               descriptors.lastWords.get()});
+               descriptors.lastWords.get(), descriptors.board.get()});
   resetSignals();
   ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);

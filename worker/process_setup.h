@@ -14,6 +14,7 @@ struct WorkerDescriptors {
   ipc::Fd lifeline;
   ipc::Fd bell;
   ipc::Fd lastWords;
+  ipc::Fd board;
 };
 
 /// How many threads this process has.

@@ -3,14 +3,16 @@
 
 namespace isopool::worker {
 
+// Entries are used again, so that a reader may meet one half old and half new. `end` is written last
+// and cleared first: whoever finds it unchanged after `begin` has read one arena's range. Arenas are
+// all of one size, so the same end belongs to the same range.
 const RoutedBlocks::Entry* RoutedBlocks::find(const void* data) const noexcept {
   const size_t count = count_.load(std::memory_order_acquire);
-  for (size_t i = firstLive_.load(std::memory_order_relaxed); i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     const Entry& entry = entries_[i];
-    if (data >= entry.begin.load(std::memory_order_relaxed) &&
-        data < entry.end.load(std::memory_order_relaxed)) {
-      return &entry;
-    }
+    const void* end = entry.end.load(std::memory_order_acquire);
+    if (data >= end || data < entry.begin.load(std::memory_order_acquire)) continue;
+    if (entry.end.load(std::memory_order_acquire) == end) return &entry;
   }
   return nullptr;
 }
@@ -23,12 +25,14 @@ void RoutedBlocks::freeBlock(void* data) noexcept {
 }
 
 bool RoutedBlocks::add(OutputBlocks& blocks, const void* begin, const void* end) {
-  const size_t index = count_.load();
+  const size_t count = count_.load();
+  size_t index = 0;
+  while (index < count && entries_[index].blocks.load() != nullptr) ++index;
   if (index == kEntries) return false;
-  entries_[index].blocks.store(&blocks, std::memory_order_relaxed);
-  entries_[index].begin.store(begin, std::memory_order_relaxed);
-  entries_[index].end.store(end, std::memory_order_relaxed);
-  count_.store(index + 1, std::memory_order_release);
+  entries_[index].blocks.store(&blocks);
+  entries_[index].begin.store(begin);
+  entries_[index].end.store(end);
+  if (index == count) count_.store(count + 1, std::memory_order_release);
   return true;
 }
 
@@ -40,9 +44,6 @@ void RoutedBlocks::remove(OutputBlocks& blocks) {
     entries_[i].begin.store(nullptr);
     entries_[i].blocks.store(nullptr);
   }
-  size_t first = firstLive_.load();
-  while (first < count && entries_[first].blocks.load() == nullptr) ++first;
-  firstLive_.store(first);
 }
 
 }  // namespace isopool::worker

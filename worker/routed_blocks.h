@@ -17,14 +17,13 @@ class RoutedBlocks final : public ipc::BlockOwner {
   bool ownsBlock(const void* data) const noexcept override;
   void freeBlock(void* data) noexcept override;
 
-  /// False if this worker has served too many clients in its life. The call loop's thread.
+  /// False if this worker serves too many clients. The call loop's thread.
   bool add(OutputBlocks& blocks, const void* begin, const void* end);
   /// `blocks` is empty and will be destroyed.
   void remove(OutputBlocks& blocks);
 
  private:
-  // An entry is never used again, so that a reader can't see half of one arena and half of another.
-  static constexpr size_t kEntries = 1024;
+  static constexpr size_t kEntries = 8192;
   struct Entry {
     std::atomic<const void*> begin{nullptr};
     std::atomic<const void*> end{nullptr};
@@ -33,8 +32,7 @@ class RoutedBlocks final : public ipc::BlockOwner {
   const Entry* find(const void* data) const noexcept;
 
   std::array<Entry, kEntries> entries_;
-  std::atomic<size_t> firstLive_{0};
-  std::atomic<size_t> count_{0};
+  std::atomic<size_t> count_{0};  // entries beyond it were never used
 };
 
 }  // namespace isopool::worker

@@ -50,8 +50,15 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
     }
     ipc::Mapping bell = ipc::mapShared(descriptors.bell, 0, ipc::kPageBytes, ipc::Access::kReadOnly,
                                        ipc::Prefault::kYes);
+    if (!ipc::memoryObjectHas(descriptors.board, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
+      throw std::runtime_error("the board is not a memory object of one page");
+    }
+    ipc::Mapping board = ipc::mapShared(descriptors.board, 0, ipc::kPageBytes,
+                                        ipc::Access::kReadWrite, ipc::Prefault::kYes);
+    ipc::sealMemoryObject(descriptors.board, ipc::Seal::kSingleWriter);
+    descriptors.board.close();
     CallLoop loop(ipc::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
-                  std::move(bell), blocks);
+                  std::move(bell), std::move(board), blocks);
     loop.run();
   } catch (const std::exception& error) {
     complain(std::string("isopool worker: ") + error.what() + "\n");

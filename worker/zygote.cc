@@ -146,11 +146,12 @@ void Zygote::forkWorker(ipc::Frame& frame) {
   const auto order = ipc::decodeMessage<ipc::ForkWorker>(frame);
   std::string reason;
   std::optional<pid_t> pid;
-  if (frame.descriptors.size() != 4) {
-    reason = "a worker needs four descriptors";
+  if (frame.descriptors.size() != 5) {
+    reason = "a worker needs five descriptors";
   } else {
     WorkerDescriptors descriptors{std::move(frame.descriptors[0]), std::move(frame.descriptors[1]),
-                                  std::move(frame.descriptors[2]), std::move(frame.descriptors[3])};
+                                  std::move(frame.descriptors[2]), std::move(frame.descriptors[3]),
+                                  std::move(frame.descriptors[4])};
     try {
       requireOneThread();
       pid = forkTwice(order, descriptors, reason);

@@ -15,7 +15,7 @@ namespace isopool::ipc {
 struct WorkerBoard {
   /// The supervisor's number of the client whose call runs, 0 if none does.
   alignas(kCacheLinePair) SharedWord<uint64_t> runningClient;
-  SharedWord<int64_t> runningSince;  ///< monotonicNow(), if one runs
+  SharedWord<int64_t> runningSince;  ///< on monotonicNow()'s clock, right to a few milliseconds
   /// Channels that had a call waiting when the running one was taken.
   SharedWord<uint32_t> waitingClients;
   SharedWord<uint64_t> completedCalls;  ///< of all clients, preparations left out

@@ -75,6 +75,7 @@ enum class RefusalKind : uint32_t {
   kArenaFull,         ///< no room for the result; the text names the knob
   kPythonExit,        ///< user code raised SystemExit; the text has the code
   kObjectUnloaded,    ///< the object was unloaded from this worker since the client defined it
+  kLimitMet,          ///< a limit of this client in a shared supervisor; the text names it
 };
 
 }  // namespace isopool::ipc

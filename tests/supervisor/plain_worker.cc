@@ -11,10 +11,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/life_word.h"
@@ -51,7 +55,11 @@ class PlainWorker {
         lifeline_(std::move(descriptors[1])),
         bellPage_(mapShared(descriptors[2], 0, kPageBytes, Access::kReadOnly, Prefault::kNo)),
         bell_(reinterpret_cast<const SharedWord<uint32_t>*>(bellPage_.data())),
-        lastWords_(std::move(descriptors[3])) {}
+        lastWords_(std::move(descriptors[3])),
+        boardPage_(mapShared(descriptors[4], 0, kPageBytes, Access::kReadWrite, Prefault::kNo)),
+        board_(new (boardPage_.data()) WorkerBoard) {
+    sealMemoryObject(descriptors[4], Seal::kSingleWriter);
+  }
 
   [[noreturn]] void serve() {
     ::setpgid(0, 0);
@@ -63,11 +71,13 @@ class PlainWorker {
     for (;;) {
       const uint32_t rung = bell_->load();
       readControl(how);
-      if (end_ && end_->callReady()) {
-        serveCall();
-        continue;
+      bool served = false;
+      for (auto& [client, end] : ends_) {
+        if (!end->callReady()) continue;
+        serveCall(client, *end);
+        served = true;
       }
-      sleep(rung);
+      if (!served) sleep(rung);
     }
   }
 
@@ -83,15 +93,21 @@ class PlainWorker {
           attach(*frame);
           if (how == "worker-dies-attached") ::kill(::getpid(), SIGKILL);
           break;
+        case MessageType::kDetachChannel: {
+          const uint64_t client = decodeMessage<DetachChannel>(*frame).client;
+          ends_.erase(client);
+          control_.send(ChannelDetached{client});
+          break;
+        }
         case MessageType::kMapPackage:
-          requireChannel();
+          requireChannel(decodeMessage<MapPackage>(*frame).client);
           known_ += "+" + decodeMessage<MapPackage>(*frame).name;
           break;
         case MessageType::kUnmapPackage:
           known_ += "-" + std::to_string(decodeMessage<UnmapPackage>(*frame).package);
           break;
         case MessageType::kMapInputSegment:
-          requireChannel();
+          requireChannel(decodeMessage<MapInputSegment>(*frame).client);
           known_ += "#" + std::to_string(decodeMessage<MapInputSegment>(*frame).segment);
           break;
         case MessageType::kAddOutputSegment: {
@@ -99,6 +115,9 @@ class PlainWorker {
           segments_ += std::to_string(added.segment) + ":" + std::to_string(added.bytes) + ";";
           break;
         }
+        case MessageType::kRefuseInputSegment:
+          known_ += "!" + decodeMessage<RefuseInputSegment>(*frame).text;
+          break;
         case MessageType::kRefuseOutputSegment:
           segments_ += decodeMessage<RefuseOutputSegment>(*frame).text + ";";
           break;
@@ -109,48 +128,54 @@ class PlainWorker {
   }
 
   // A worker knows a client by its channel: what comes before it belongs to nobody.
-  void requireChannel() const {
-    if (!end_) ::_exit(3);
+  void requireChannel(uint64_t client) const {
+    if (ends_.count(client) == 0) ::_exit(3);
   }
 
   void attach(Frame& frame) {
     const auto message = decodeMessage<AttachChannel>(frame);
-    client_ = message.client;
     Mapping own =
         mapShared(frame.descriptors[1], 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kNo);
     sealMemoryObject(frame.descriptors[1], Seal::kSingleWriter);
     Mapping peer =
         mapShared(frame.descriptors[0], 0, kClientControlBytes, Access::kReadOnly, Prefault::kNo);
-    end_ = std::make_unique<WorkerEnd>(Epoch(epoch_), std::move(own), std::move(peer));
-    end_->attach();
-    control_.send(ChannelAttached{client_});
+    auto& end = ends_[message.client];
+    end = std::make_unique<WorkerEnd>(Epoch(epoch_), std::move(own), std::move(peer));
+    end->attach();
+    control_.send(ChannelAttached{message.client});
   }
 
   void sleep(uint32_t rung) {
-    if (!end_) {
-      const FutexWatch bell{bell_, rung};
-      return futexWait({&bell, 1}, std::nullopt);
+    std::vector<FutexWatch> watches{{bell_, rung}};
+    bool ready = false;
+    for (auto& [client, end] : ends_) {
+      end->announceSleep();
+      ready = ready || end->callReady();
+      const auto [word, expected] = end->watch();
+      watches.push_back({word, expected});
     }
-    end_->announceSleep();
-    if (!end_->callReady()) {
-      const auto [word, expected] = end_->watch();
-      const FutexWatch watches[] = {{word, expected}, {bell_, rung}};
-      futexWait(watches, std::nullopt);
+    // Beyond what the kernel takes at once it looks around now and then: good enough here.
+    const bool all = watches.size() <= kMaxFutexWatches;
+    if (!ready) {
+      futexWait(watches, all ? std::nullopt : std::optional(std::chrono::milliseconds(5)));
     }
-    end_->withdrawSleep();
+    for (auto& [client, end] : ends_) end->withdrawSleep();
   }
 
-  void serveCall() {
+  void serveCall(uint64_t client, WorkerEnd& end) {
     auto call = std::make_unique<ReceivedCall>();
-    if (end_->peek(*call) != Received::kOne) ::_exit(9);
-    end_->taken();
-    end_->start(call->sequence);
+    board_->runningClient.store(client);
+    if (end.peek(*call) != Received::kOne) ::_exit(9);
+    end.taken();
+    end.start(call->sequence);
+    client_ = client;
     const std::string request(reinterpret_cast<const char*>(call->bytes),
                               call->payload.inlineBytes);
     const std::string answer = answerTo(request);
     OutgoingPayload payload;
     payload.inlineBytes = std::as_bytes(std::span(answer));
-    end_->complete(call->sequence, CompletionStatus::kValue, payload);
+    end.complete(call->sequence, CompletionStatus::kValue, payload);
+    board_->runningClient.store(0);
   }
 
   std::string answerTo(const std::string& request) {
@@ -205,8 +230,10 @@ class PlainWorker {
   Mapping bellPage_;
   const SharedWord<uint32_t>* bell_;
   Fd lastWords_;
-  std::unique_ptr<WorkerEnd> end_;
-  uint64_t client_ = 0;
+  Mapping boardPage_;
+  WorkerBoard* board_;
+  std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
+  uint64_t client_ = 0;  ///< whose call runs
   std::string known_;
   std::string segments_;
 };
@@ -224,7 +251,7 @@ class PlainZygote {
       control_.send(ZygoteFailed{"No module named 'torch'"});
       return 1;
     }
-    control_.send(ZygoteReady{"3.11.2", "none", true});
+    control_.send(ZygoteReady{"3.11.2", "none", true, {}});
     for (;;) {
       control_.waitReadable(std::chrono::milliseconds(-1));
       if (control_.receive() == ReceiveResult::kPeerGone) return 0;

@@ -229,7 +229,7 @@ void PrivatePool::handle(ipc::Frame& frame) {
 
 void PrivatePool::introduce(ipc::Frame& frame) {
   const auto introduction = ipc::decodeMessage<ipc::IntroduceWorker>(frame);
-  ASSERT_EQ(frame.descriptors.size(), 5u);
+  ASSERT_EQ(frame.descriptors.size(), 6u);
   Worker& made = workers_[introduction.epoch];
   made.introduction = introduction;
   made.pidfd = std::move(frame.descriptors[0]);

@@ -168,12 +168,14 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->bell = ipc::mapShared(worker->bellObject, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
                                 ipc::Prefault::kYes);
   worker->lastWords = ipc::createGrowingMemoryObject("last words");
+  const ipc::Fd board = ipc::createMemoryObject("board", ipc::kPageBytes);
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
   control_.send(
       ipc::ForkWorker{worker->epoch, seed},
-      {theirs.get(), lifelineRead.get(), worker->bellObject.get(), worker->lastWords.get()});
+      {theirs.get(), lifelineRead.get(), worker->bellObject.get(), worker->lastWords.get(),
+       board.get()});
   theirs.close();
   lifelineRead.close();
   const ipc::Frame answer = receiveFrom(control_, "the zygote's answer");

@@ -42,7 +42,7 @@ constexpr uint64_t kLarge = std::numeric_limits<uint64_t>::max();
 constexpr uint32_t kLarge32 = std::numeric_limits<uint32_t>::max();
 
 TEST(Messages, CrossWithEveryFieldAtItsLimit) {
-  crossed(Hello{kLarge32, kLarge32, INT32_MIN});
+  crossed(Hello{kLarge32, kLarge32, INT32_MIN, kLarge32, kLarge32, "a program"});
   crossed(OpenPool{kLarge32, kLarge32});
   crossed(DeclareInputSegment{kLarge32, kLarge});
   crossed(ReportDeath{kLarge, std::string("\0\xff\n", 3)});
@@ -51,10 +51,15 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(SlotQuarantined{kLarge32, 1, 2, 3, "text"});
   crossed(GrantOutputSegment{kLarge, kLarge32, kLarge});
   crossed(ForkWorker{kLarge, kLarge});
-  crossed(AttachChannel{kLarge, kLarge, kLarge});
+  crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32});
   crossed(MapPackage{kLarge, kLarge32, kLarge, std::string(100'000, 'n')});
   crossed(RefuseOutputSegment{kLarge, "the limit"});
   crossed(RequestOutputSegment{kLarge, kLarge});
+  crossed(ConfirmPackage{kLarge32, true});
+  crossed(ReportOverdue{kLarge, kLarge});
+  crossed(PackageHeld{kLarge32, "limits.models"});
+  crossed(RefuseInputSegment{kLarge, kLarge32, "limits.memory"});
+  crossed(ForbiddenAct{"system call ptrace", kLarge});
 }
 
 TEST(Messages, OfAMachineFullOfWorkersCross) {
@@ -67,11 +72,30 @@ TEST(Messages, OfAMachineFullOfWorkersCross) {
   EXPECT_EQ(arrived.workers.back().slot, 1023u);
 }
 
+TEST(Messages, OfASharedSupervisorFullOfClientsCross) {
+  Report report;
+  for (uint32_t i = 0; i < 256; ++i) {
+    ReportedWorker worker;
+    worker.forbiddenActs = {{"system call ptrace", i}};
+    report.workers.push_back(worker);
+    ReportedClient client;
+    client.program = std::string(64, 'p');
+    client.number = i;
+    for (int copies = 0; copies < 4; ++copies) report.clients.push_back(client);
+    report.models.push_back({std::string(200, 'm'), kLarge, std::string(32, 'd'), {1, 2, 3}});
+  }
+  const Report arrived = crossed(report);
+  ASSERT_EQ(arrived.clients.size(), 1024u);
+  EXPECT_EQ(arrived.clients.back().number, 255u);
+  EXPECT_EQ(arrived.workers.back().forbiddenActs.front().count, 255u);
+}
+
 TEST(Messages, OfAnotherVersionShowTheirVersion) {
   // A newer Hello has more fields; that it is newer must be readable all the same.
   msgpack::sbuffer buffer;
   msgpack::packer<msgpack::sbuffer> packer(buffer);
-  packer.pack_array(4).pack(kProtocolVersion + 1).pack(1).pack(2).pack("what this version lacks");
+  packer.pack_array(7).pack(kProtocolVersion + 1).pack(1).pack(2).pack(3).pack(0).pack("program");
+  packer.pack("what this version lacks");
   Frame frame;
   frame.type = MessageType::kHello;
   frame.body.assign(buffer.data(), buffer.data() + buffer.size());

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/attachment.h"
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "ipc/channel/layout.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+template <typename Value>
+Value readAt(const ipc::Fd& object, size_t offset) {
+  Value value{};
+  if (!object.valid() ||
+      ::pread(object.get(), &value, sizeof value, static_cast<off_t>(offset)) != sizeof value) {
+    return Value{};
+  }
+  return value;
+}
+
+}  // namespace
+
+Attachment::Attachment(boost::asio::io_context& io, ChannelMemory channelMemory)
+    : memory(std::move(channelMemory)),
+      deadline(io),
+      overdue(io),
+      outputBytes_(memory.outputBytes) {}
+
+std::optional<uint32_t> Attachment::reserveSegment(uint64_t bytes, uint64_t limit) {
+  if (bytes > limit || outputBytes_ > limit - bytes) return std::nullopt;
+  outputBytes_ += bytes;
+  return ++lastSegment_;
+}
+
+uint64_t Attachment::sharedBytes() const {
+  return ipc::kClientControlBytes + ipc::kWorkerControlBytes + outputBytes_;
+}
+
+uint64_t Attachment::completedCalls() const {
+  return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, completedCalls));
+}
+
+uint32_t Attachment::queuedCalls() const {
+  const auto taken =
+      readAt<uint32_t>(memory.workerControl, offsetof(ipc::WorkerControl, submissionHead));
+  const auto published =
+      readAt<uint32_t>(memory.clientControl, offsetof(ipc::ClientControl, submissionTail));
+  return published - taken;
+}
+
+uint64_t Attachment::startedSequence() const {
+  return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, startedSequence));
+}
+
+}  // namespace isopool::supervisor

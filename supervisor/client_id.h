@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "ipc/ids.h"
+
+namespace isopool::supervisor {
+
+/// The supervisor's number of a connected client, from 1, never reused.
+using ClientId = ipc::Id<struct ClientIdTag, uint64_t>;
+
+}  // namespace isopool::supervisor

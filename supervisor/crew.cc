@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/crew.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "ipc/crash_point.h"
+#include "ipc/system_call.h"
+#include "supervisor/log.h"
+#include "supervisor/process_table.h"
+
+namespace isopool::supervisor {
+
+using ipc::CrashPoint;
+using ipc::Epoch;
+using ipc::PoolId;
+
+namespace {
+
+constexpr Milliseconds kZygoteRetry(1000);
+// How often calls, age and memory of workers with a limited life are looked at, and how often
+// somebody is asked to let go of one that retires.
+constexpr Milliseconds kLifeWatchPeriod(1000);
+constexpr Milliseconds kRetirementPeriod(50);
+
+TimePoint now() { return std::chrono::steady_clock::now(); }
+
+std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
+
+std::string inSeconds(Milliseconds time) { return std::to_string(time.count() / 1000) + " s"; }
+
+}  // namespace
+
+Crew::Crew(Services& services, std::string name, Events events)
+    : services_(services),
+      name_(std::move(name)),
+      events_(std::move(events)),
+      roster_(*this, services.options.spares, services.options.restart),
+      tick_(services.io),
+      lifeWatch_(services.io),
+      self_(std::make_shared<Crew*>(this)) {}
+
+Crew::~Crew() = default;
+
+// ---- its members -----------------------------------------------------------------------------
+
+void Crew::openPool(PoolId pool, uint32_t workers) { roster_.openPool(pool, workers); }
+
+void Crew::closePool(PoolId pool) {
+  std::erase_if(serving_, [&](const auto& entry) { return entry.first.first == pool.value; });
+  roster_.closePool(pool);
+  scheduleTick();
+}
+
+void Crew::join(CrewMember& member) {
+  members_[member.id()] = &member;
+  for (const auto& [epoch, worker] : workers_) {
+    if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
+  }
+}
+
+void Crew::leave(CrewMember& member) {
+  if (members_.erase(member.id()) == 0) return;
+  departing_[member.id()] = &member;
+  for (const auto& [epoch, worker] : workers_) worker->detach(member.id());
+}
+
+void Crew::forget(ClientId client) {
+  members_.erase(client);
+  departing_.erase(client);
+}
+
+CrewMember* Crew::memberOf(ClientId client) const {
+  for (const auto* members : {&members_, &departing_}) {
+    const auto found = members->find(client);
+    if (found != members->end()) return found->second;
+  }
+  return nullptr;
+}
+
+std::vector<uint32_t> Crew::leastUsedSlots(PoolId pool, uint32_t count) const {
+  std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
+  for (const Slot& slot : roster_.slotsOf(pool)) {
+    const auto users = std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
+      return entry.second->uses(slot);
+    });
+    slots.emplace_back(static_cast<size_t>(users), slot.index);
+  }
+  std::sort(slots.begin(), slots.end());
+  std::vector<uint32_t> chosen;
+  for (uint32_t i = 0; i < count && !slots.empty(); ++i) {
+    chosen.push_back(slots[i % slots.size()].second);
+  }
+  return chosen;
+}
+
+void Crew::end() {
+  over_ = true;
+  tick_.cancel();
+  lifeWatch_.cancel();
+  for (const auto& [epoch, worker] : workers_) worker->kill();
+}
+
+void Crew::reportDeath(Epoch epoch, const std::string& reason) {
+  Worker* worker = find(epoch);
+  if (worker == nullptr) return;
+  const bool known = worker->stage() == Worker::Stage::kDying;
+  worker->kill();
+  if (!known) workerLost(*worker, reason);
+}
+
+void Crew::zygoteStruggles() {
+  const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
+  if (roster_.poolWithoutWorker()) {
+    // By copies: a member may leave over it.
+    for (const auto& [id, member] : std::map(members_)) member->workersLacking(text);
+  }
+  for (const Slot& slot : roster_.unservedSlots()) {
+    for (const auto& [id, member] : members_) {
+      if (member->uses(slot)) member->slotQuarantined({slot, 0, kZygoteRetry}, text);
+    }
+  }
+}
+
+// ---- what its workers do ---------------------------------------------------------------------
+
+void Crew::workerReady(Worker& worker) {
+  const Epoch epoch = worker.epoch();
+  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  lives_[epoch] = drawLifeSpan();
+  // The members first, so that one of them can be told at once whom it is to call.
+  for (const auto& [id, member] : members_) {
+    if (!seat || !seat->slot || member->uses(*seat->slot)) introduce(worker, *member);
+  }
+  roster_.workerUsable(epoch);
+  watchLives();
+}
+
+void Crew::introduce(Worker& worker, CrewMember& member) {
+  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
+  if (!seat || (seat->slot && !member.uses(*seat->slot))) return;
+  services_.stock.take([self = std::weak_ptr(self_), epoch = worker.epoch(), id = member.id()](
+                           ChannelMemory memory, const std::string& failure) {
+    const auto alive = self.lock();
+    if (alive == nullptr) return;
+    (*alive)->introduceWith(epoch, id, std::move(memory), failure);
+  });
+}
+
+void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
+                         const std::string& failure) {
+  Worker* worker = find(epoch);
+  const auto member = members_.find(client);
+  if (worker == nullptr || worker->stage() != Worker::Stage::kReady || member == members_.end()) {
+    return;
+  }
+  if (!failure.empty()) return worker->lose("there is no shared memory for it: " + failure);
+  worker->introduce(client, std::move(memory));
+  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  member->second->introduce(*worker, seat && !seat->slot);
+  ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
+}
+
+void Crew::workerAttached(Worker& worker, ClientId client) {
+  const auto member = members_.find(client);
+  if (member == members_.end()) return;
+  for (const auto& [key, epoch] : serving_) {
+    if (epoch != worker.epoch()) continue;
+    serveIfAttached(*member->second, Slot{PoolId(key.first), key.second}, epoch);
+  }
+}
+
+void Crew::workerDetached(Worker& worker, ClientId client) {
+  const auto member = members_.find(client);
+  if (member != members_.end()) return member->second->channelSpoilt();
+  const auto departing = departing_.find(client);
+  if (departing != departing_.end()) departing->second->channelClosed(worker.epoch());
+}
+
+void Crew::workerLost(Worker& worker, const std::string& reason) {
+  if (over_) return;
+  const Epoch epoch = worker.epoch();
+  const Death death = worker.deathNow();
+  const bool servedNothing = worker.wasIntroduced() && death == Death::kBarren;
+  const std::string text =
+      describe(worker) + ": " + reason + (servedNothing ? "; it had completed no call" : "");
+  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  if (!retires(epoch)) ++restarts_;
+  if (seat && seat->slot) {
+    Obituary& obituary = obituaries_[keyOf(*seat->slot)];
+    ++obituary.restarts;
+    obituary.reason = reason;
+    obituary.at = now();
+  }
+  std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
+  roster_.workerLost(epoch, death, now());  // first of all, callers wait
+  log(LogLevel::kWarning, text);
+  scheduleTick();
+  if (services_.zygote.struggling()) zygoteStruggles();
+}
+
+void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
+  ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
+  if (status) log(LogLevel::kInfo, describe(worker) + " " + status->describe());
+  const Epoch epoch = worker.epoch();
+  if (!over_) {
+    const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
+    for (const auto& [client, attachment] : worker.attachments()) {
+      if (CrewMember* member = memberOf(client)) member->workerDied(epoch, how);
+    }
+  }
+  retiring_.erase(epoch);
+  lives_.erase(epoch);
+  // Not now: the worker is calling us.
+  const auto found = workers_.find(epoch);
+  boost::asio::post(services_.io, [leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
+  workers_.erase(found);
+  events_.reaped();
+}
+
+Worker* Crew::find(Epoch epoch) {
+  const auto found = workers_.find(epoch);
+  return found != workers_.end() ? found->second.get() : nullptr;
+}
+
+void Crew::appendPids(std::vector<pid_t>& pids) const {
+  for (const auto& [epoch, worker] : workers_) {
+    if (worker->pid() != 0) pids.push_back(worker->pid());
+  }
+}
+
+std::string Crew::describe(const Worker& worker) const {
+  std::string text = "worker " + std::to_string(worker.epoch().value);
+  if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
+  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
+  if (!seat) return text;
+  if (!seat->slot) return text + ", a spare";
+  text += ", slot " + std::to_string(seat->slot->index);
+  return text + (name_.empty() ? " of pool " + std::to_string(seat->slot->pool.value)
+                               : " of " + name_);
+}
+
+// ---- what its roster decides -----------------------------------------------------------------
+
+Epoch Crew::startWorker(bool) {
+  const Epoch epoch = services_.nextEpoch();
+  Worker::Events events;
+  events.ready = [this, epoch] { workerReady(*find(epoch)); };
+  events.attached = [this, epoch](ClientId client) { workerAttached(*find(epoch), client); };
+  events.detached = [this, epoch](ClientId client) { workerDetached(*find(epoch), client); };
+  events.segmentWanted = [this, epoch](ClientId client, uint64_t bytes) {
+    const auto member = members_.find(client);
+    if (member != members_.end()) member->second->segmentWanted(*find(epoch), bytes);
+  };
+  events.forbidden = [this, epoch](const std::string& act, uint64_t times) {
+    log(LogLevel::kWarning, describe(*find(epoch)) + ": the sandbox forbade " + act + ", " +
+                                std::to_string(times) + (times == 1 ? " time" : " times"));
+  };
+  events.lost = [this, epoch](const std::string& reason) { workerLost(*find(epoch), reason); };
+  events.notMade = [this, epoch] { roster_.workerNotMade(epoch); };
+  events.gone = [this, epoch](const std::optional<ExitStatus>& status) {
+    workerGone(*find(epoch), status);
+  };
+  try {
+    workers_[epoch] = std::make_unique<Worker>(services_, epoch, std::move(events));
+  } catch (const ipc::SystemCallError& error) {
+    workers_.erase(epoch);
+    log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());
+    boost::asio::post(services_.io, [self = std::weak_ptr(self_), epoch] {
+      const auto alive = self.lock();
+      if (alive == nullptr || (*alive)->over_) return;
+      (*alive)->roster_.workerLost(epoch, Death::kBarren, now());
+      (*alive)->scheduleTick();
+    });
+  }
+  return epoch;
+}
+
+void Crew::retireWorker(Epoch epoch) {
+  if (Worker* worker = find(epoch)) worker->kill();
+}
+
+void Crew::assignWorker(const Slot& slot, Epoch epoch) {
+  serving_[keyOf(slot)] = epoch;
+  for (const auto& [id, member] : members_) serveIfAttached(*member, slot, epoch);
+  ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
+}
+
+void Crew::serveIfAttached(CrewMember& member, const Slot& slot, Epoch epoch) {
+  Worker* worker = find(epoch);
+  if (worker == nullptr || !member.uses(slot)) return;
+  const Attachment* attachment = worker->attachment(member.id());
+  if (attachment != nullptr && attachment->usable()) member.slotServed(slot, epoch);
+}
+
+void Crew::slotQuarantined(const Quarantine& quarantine) {
+  const std::string text =
+      "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
+      std::to_string(quarantine.duration.count()) + " ms: its last " +
+      std::to_string(quarantine.deaths) +
+      " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
+  log(LogLevel::kWarning, text);
+  for (const auto& [id, member] : members_) {
+    if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);
+  }
+}
+
+void Crew::spareQuarantined(uint32_t deaths, Milliseconds duration) {
+  log(LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
+                              " ms: the last " + std::to_string(deaths) +
+                              " died before they served (ISOPOOL_RESTART_LIMIT)");
+}
+
+void Crew::scheduleTick() {
+  const std::optional<TimePoint> next = roster_.nextTick();
+  if (!next) return tick_.cancel();
+  tick_.setAt(*next, [this] {
+    roster_.tick(now());
+    scheduleTick();
+  });
+}
+
+// ---- recycling -------------------------------------------------------------------------------
+
+Crew::LifeSpan Crew::drawLifeSpan() {
+  const Recycling& recycling = services_.options.recycling;
+  const double jitter = recycling.jitterPercent / 100.0;
+  const double factor = std::uniform_real_distribution<double>(1 - jitter, 1 + jitter)(random_);
+  const auto scaled = [&](uint64_t value) {
+    return value == 0 ? 0 : std::max<uint64_t>(1, static_cast<uint64_t>(value * factor));
+  };
+  LifeSpan life;
+  life.calls = scaled(recycling.calls);
+  life.age = Milliseconds(scaled(static_cast<uint64_t>(recycling.age.count())));
+  life.memoryGrowth = scaled(recycling.memoryGrowth);
+  return life;
+}
+
+// Looks at nobody unless lives are limited, so that a pool at rest costs nothing.
+void Crew::watchLives() {
+  const Recycling& recycling = services_.options.recycling;
+  const bool limited =
+      recycling.calls != 0 || recycling.age.count() != 0 || recycling.memoryGrowth != 0;
+  if (over_ || lifeWatch_.isSet() || (!limited && retiring_.empty())) return;
+  lifeWatch_.setAfter(retiring_.empty() ? kLifeWatchPeriod : kRetirementPeriod, [this] {
+    pursueRetirements();
+    // One at a time: the spare that takes over has a successor before the next one goes.
+    for (auto& [epoch, life] : lives_) {
+      if (!retiring_.empty()) break;
+      Worker& worker = *find(epoch);
+      const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+      if (worker.stage() != Worker::Stage::kReady || !seat || !seat->slot) continue;
+      const std::string why = lifeOver(worker, life);
+      if (why.empty()) continue;
+      const std::string who = describe(worker);
+      if (!roster_.relieve(epoch)) break;  // there is no spare yet
+      retiring_[epoch].since = now();
+      ++recycled_;
+      log(LogLevel::kInfo, who + " is replaced: " + why);
+      pursueRetirements();
+    }
+    watchLives();
+  });
+}
+
+std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
+  const uint64_t calls = worker.completedCalls();
+  if (life.calls != 0 && calls >= life.calls) {
+    return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
+  }
+  const auto age = std::chrono::duration_cast<Milliseconds>(now() - worker.bornAt());
+  if (life.age.count() != 0 && age >= life.age) return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
+  if (life.memoryGrowth == 0 || calls == 0) return {};
+  const uint64_t bytes = residentAnonymousBytes(worker.pid());
+  if (!life.memoryAfterFirstCall) life.memoryAfterFirstCall = bytes;
+  const uint64_t before = *life.memoryAfterFirstCall;
+  if (bytes < before || bytes - before < life.memoryGrowth) return {};
+  return "its memory grew by " + std::to_string((bytes - before) >> 20) +
+         " MiB (ISOPOOL_RECYCLE_MEMORY_GROWTH)";
+}
+
+void Crew::released(Epoch epoch, ClientId client) {
+  const auto found = retiring_.find(epoch);
+  if (found != retiring_.end()) found->second.released.insert(client);
+}
+
+void Crew::pursueRetirements() {
+  const Milliseconds patience = services_.options.recycling.patience;
+  for (const auto& [epoch, retirement] : retiring_) {
+    Worker* worker = find(epoch);
+    if (worker == nullptr || worker->stage() == Worker::Stage::kDying) continue;
+    bool used = false;
+    for (const auto& [client, attachment] : worker->attachments()) {
+      const auto member = members_.find(client);
+      if (member == members_.end()) {
+        used = true;  // it is being detached
+      } else if (retirement.released.count(client) == 0) {
+        used = true;
+        member->second->workerRetires(epoch);
+      } else {
+        used = used || worker->busyWith(client);
+      }
+    }
+    if (!used) {
+      worker->kill();
+    } else if (now() - retirement.since > patience) {
+      log(LogLevel::kWarning, describe(*worker) + " is replaced, and something of it was still used after " +
+                                  inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
+      worker->kill();
+    }
+  }
+}
+
+}  // namespace isopool::supervisor

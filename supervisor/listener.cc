@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/listener.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "supervisor/log.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr Milliseconds kOutOfDescriptors(100);
+constexpr int kBacklog = 1024;
+constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw std::runtime_error("can't listen at " + path + ": " + what);
+}
+
+// So that two that start at once don't both take the path. It stays: removing it would be a race.
+ipc::Fd lockPath(const std::string& path) {
+  const std::string name = path + ".lock";
+  ipc::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) fail(path, name + ": " + std::strerror(errno));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    fail(path, errno == EWOULDBLOCK ? "another supervisor serves it" : std::strerror(errno));
+  }
+  return lock;
+}
+
+// With the lock held nobody serves the path: what lies there is a leftover, if it is a socket.
+void removeLeftover(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return;
+  if (!S_ISSOCK(status.st_mode)) fail(path, "it exists and is no socket");
+  ::unlink(path.c_str());
+}
+
+}  // namespace
+
+ListeningSocket listenAt(const std::string& path, const std::string& group) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path) {
+    fail(path, "a socket's path has 1 to " + std::to_string(sizeof address.sun_path - 1) +
+                   " characters");
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  gid_t groupId = static_cast<gid_t>(-1);
+  if (!group.empty()) {
+    const struct group* entry = ::getgrnam(group.c_str());
+    if (entry == nullptr) fail(path, "there is no group " + group + " (socket_group)");
+    groupId = entry->gr_gid;
+  }
+  ListeningSocket listening;
+  listening.lock = lockPath(path);
+  removeLeftover(path);
+  listening.socket =
+      ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listening.socket.valid()) fail(path, std::strerror(errno));
+  // Nobody gets in before the mode is what it shall be.
+  const mode_t before = ::umask(0177);
+  const int bound = ::bind(listening.socket.get(), reinterpret_cast<const sockaddr*>(&address),
+                           sizeof address);
+  const int error = errno;
+  ::umask(before);
+  if (bound != 0) fail(path, std::strerror(error));
+  listening.path = path;
+  if (!group.empty() && (::chown(path.c_str(), static_cast<uid_t>(-1), groupId) != 0 ||
+                         ::chmod(path.c_str(), 0660) != 0)) {
+    fail(path, "it can't be given to the group " + group + ": " + std::strerror(errno));
+  }
+  if (::listen(listening.socket.get(), kBacklog) != 0) fail(path, std::strerror(errno));
+  return listening;
+}
+
+Listener::Listener(boost::asio::io_context& io, ListeningSocket socket,
+                   std::function<void(ipc::Fd)> accepted)
+    : io_(io), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(io) {
+  ::fcntl(socket_.socket.get(), F_SETFL, O_NONBLOCK);
+  watch();
+}
+
+Listener::~Listener() {
+  watch_.reset();
+  if (!socket_.path.empty()) ::unlink(socket_.path.c_str());
+}
+
+void Listener::watch() {
+  watch_ = std::make_unique<ReadinessWatch>(io_, socket_.socket.get());
+  watch_->onReadable([this] { accept(); });
+}
+
+void Listener::accept() {
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    ipc::Fd connection(
+        ::accept4(socket_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.valid()) {
+      accepted_(std::move(connection));
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    // A connection that can't be taken stays ready: look again when there may be descriptors.
+    log(LogLevel::kError, std::string("no connection can be accepted: ") + std::strerror(errno));
+    watch_.reset();
+    retry_.setAfter(kOutOfDescriptors, [this] { watch(); });
+    return;
+  }
+}
+
+}  // namespace isopool::supervisor

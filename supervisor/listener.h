@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <string>
+
+#include "ipc/fd.h"
+#include "supervisor/readiness_watch.h"
+#include "supervisor/timer.h"
+
+namespace isopool::supervisor {
+
+/// The socket at which programs find a shared supervisor.
+struct ListeningSocket {
+  ipc::Fd socket;
+  ipc::Fd lock;      ///< of this path, held as long as it is served
+  std::string path;  ///< empty if somebody else made it (socket activation) and removes it
+};
+
+/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. What a supervisor that died
+/// left there is removed; one that lives is not disturbed. Throws std::runtime_error with one line.
+ListeningSocket listenAt(const std::string& path, const std::string& group);
+
+/// Accepts connections on the event loop. Out of descriptors it waits a while; it never blocks.
+class Listener {
+ public:
+  /// `accepted` gets each connection, close-on-exec and non-blocking.
+  Listener(boost::asio::io_context& io, ListeningSocket socket,
+           std::function<void(ipc::Fd)> accepted);
+  /// Removes the socket's file if it is ours.
+  ~Listener();
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+ private:
+  void accept();
+  void watch();
+
+  boost::asio::io_context& io_;
+  ListeningSocket socket_;
+  const std::function<void(ipc::Fd)> accepted_;
+  std::unique_ptr<ReadinessWatch> watch_;
+  Timer retry_;
+};
+
+}  // namespace isopool::supervisor

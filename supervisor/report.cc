@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/report.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "ipc/channel/board.h"
+#include "ipc/channel/futex.h"
+#include "supervisor/process_table.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr uint64_t kNanosecondsPerMillisecond = 1'000'000;
+
+uint64_t millisecondsSince(TimePoint time) {
+  return static_cast<uint64_t>(
+      std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - time).count());
+}
+
+std::string stateOf(const Crew& crew, const Worker& worker) {
+  if (worker.stage() == Worker::Stage::kDying) return "dying";
+  if (crew.retires(worker.epoch())) return "retiring";
+  if (worker.stage() != Worker::Stage::kReady) return "starting";
+  const std::optional<Roster::Seat> seat = crew.roster().seatOf(worker.epoch());
+  return seat && seat->slot ? "serving" : "spare";
+}
+
+void readBoard(const Worker& worker, ipc::ReportedWorker& entry) {
+  // The page as it is now, and plain numbers from here on.
+  alignas(ipc::WorkerBoard) std::byte bytes[sizeof(ipc::WorkerBoard)];
+  if (::pread(worker.board().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
+  const auto number = [&](size_t offset) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes + offset, sizeof value);
+    return value;
+  };
+  uint32_t waiting = 0;
+  std::memcpy(&waiting, bytes + offsetof(ipc::WorkerBoard, waitingClients), sizeof waiting);
+  entry.runningClient = number(offsetof(ipc::WorkerBoard, runningClient));
+  if (entry.runningClient != 0) {
+    const auto since =
+        static_cast<int64_t>(number(offsetof(ipc::WorkerBoard, runningSince)));
+    const int64_t ran = ipc::monotonicNow() - since;
+    if (ran > 0) entry.runningMilliseconds = static_cast<uint64_t>(ran) / kNanosecondsPerMillisecond;
+    entry.waitingClients = waiting;
+  }
+  entry.lentBlocks = number(offsetof(ipc::WorkerBoard, lentBlocks));
+  entry.lentBytes = number(offsetof(ipc::WorkerBoard, lentBytes));
+  entry.zombieBytes = number(offsetof(ipc::WorkerBoard, zombieBytes));
+}
+
+}  // namespace
+
+void reportCrew(Crew& crew, ipc::Report& report) {
+  report.restarts += crew.restarts();
+  report.recycled += crew.recycled();
+  for (const auto& [epoch, worker] : crew.workers()) {
+    ipc::ReportedWorker entry;
+    entry.epoch = epoch.value;
+    entry.processId = worker->pid();
+    entry.crew = crew.name();
+    entry.state = stateOf(crew, *worker);
+    const std::optional<Roster::Seat> seat = crew.roster().seatOf(epoch);
+    if (seat && seat->slot) entry.slot = static_cast<int32_t>(seat->slot->index);
+    entry.ageMilliseconds = millisecondsSince(worker->bornAt());
+    entry.completedCalls = worker->completedCalls();
+    entry.clients = static_cast<uint32_t>(worker->attachments().size());
+    entry.privateBytes = worker->pid() != 0 ? residentAnonymousBytes(worker->pid()) : 0;
+    for (const auto& [client, attachment] : worker->attachments()) {
+      entry.outputBytes += attachment.outputBytes();
+    }
+    readBoard(*worker, entry);
+    for (const auto& [act, times] : worker->forbiddenActs()) {
+      entry.forbiddenActs.push_back({act, times});
+    }
+    report.sharedBytes += worker->sharedBytes();
+    report.workers.push_back(std::move(entry));
+  }
+  for (const auto& [key, obituary] : crew.obituaries()) {
+    report.slots.push_back({crew.name(), key.second, obituary.restarts, obituary.reason,
+                            millisecondsSince(obituary.at)});
+  }
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "ipc/control/messages.h"
+#include "supervisor/crew.h"
+
+namespace isopool::supervisor {
+
+/// Adds the crew's workers and slots to a report. Reads counters that workers write, by pread.
+void reportCrew(Crew& crew, ipc::Report& report);
+
+}  // namespace isopool::supervisor
