@@ -149,6 +149,7 @@ std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& co
     }
   }
   file->id_ = newId();
+  file->digest_ = copy.digest();
   entry = file;
   registry.byId[file->id_.value] = file;
   return file;
@@ -158,6 +159,18 @@ ArchiveFile::ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes)
     : name_(std::move(name)),
       object_(std::move(object)),
       mapping_(ipc::mapPrivate(object_, bytes)) {}
+
+bool ArchiveFile::adopt(ipc::Fd object) {
+  if (!ipc::memoryObjectHas(object, bytes(), ipc::Seal::kReadOnly)) return false;
+  ipc::Mapping mapping = ipc::mapPrivate(object, bytes());
+  if (std::memcmp(mapping.data(), mapping_.data(), bytes()) != 0) return false;
+  // With it nobody becomes a user meanwhile.
+  std::lock_guard lock(Registry::instance().mutex);
+  if (weak_from_this().use_count() > 1) return false;
+  mapping_ = std::move(mapping);
+  object_ = std::move(object);
+  return true;
+}
 
 std::unique_ptr<caffe2::serialize::PyTorchStreamReader> ArchiveFile::records() const {
   return std::make_unique<caffe2::serialize::PyTorchStreamReader>(

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
@@ -39,6 +40,12 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   const std::string& name() const { return name_; }  ///< the path as it was given first
   uint64_t bytes() const { return mapping_.bytes(); }
   const ipc::Fd& object() const { return object_; }
+  /// XXH3-128 of the bytes: low and high half.
+  const std::pair<uint64_t, uint64_t>& digest() const { return digest_; }
+  /// Holds its bytes in `object` from now on, which another program made, and lets its own memory go.
+  /// False, and nothing changes, if they are not the same bytes or the file has another user than the
+  /// caller. Before it is given to any worker.
+  bool adopt(ipc::Fd object);
 
   /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> records() const;
@@ -57,6 +64,7 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   std::string name_;
   ipc::Fd object_;
   ipc::Mapping mapping_;
+  std::pair<uint64_t, uint64_t> digest_;
 };
 
 /// What a storage made by ArchiveFile::slice points to.

@@ -98,7 +98,32 @@ bool Channel::workerDied() const {
   return !lifeWordWorks_ && processGone();
 }
 
-void Channel::kill() { ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0); }
+void Channel::kill(const std::string& reason) {
+  if (sharedWorker_) return sharedWorker_->kill(reason);
+  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+void Channel::share(SharedWorker worker, std::shared_ptr<CallLimit> limit) {
+  sharedWorker_ = std::move(worker);
+  callLimit_ = std::move(limit);
+}
+
+uint32_t Channel::othersCalls() const {
+  if (!sharedWorker_) return 0;
+  const ipc::WorkerBoard* board = memory_->board();
+  if (board == nullptr || board->runningClient.load(std::memory_order_relaxed) == 0) return 0;
+  return 1 + board->waitingClients.load(std::memory_order_relaxed);
+}
+
+void Channel::refuseRequests(const std::string& text) {
+  std::lock_guard lock(publishMutex_);
+  refusal_ = text;
+}
+
+void Channel::detached() {
+  markDead();
+  loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
 
 void Channel::poison(const std::string& reason) {
   if (poisoned_.exchange(true)) return;
@@ -106,7 +131,7 @@ void Channel::poison(const std::string& reason) {
     std::lock_guard lock(deathMutex_);
     death_.lastWords = "killed by its client, because what it published was nonsense: " + reason;
   }
-  kill();
+  kill("what it published is nonsense: " + reason);
 }
 
 void Channel::markDead() {
@@ -160,7 +185,8 @@ void Channel::readDeath() {
       std::fclose(file);
       line[length] = '\0';
       // The number is this process's only while it is not reaped, which a signal of 0 asks.
-      const bool same = ::syscall(SYS_pidfd_send_signal, pidfd_.get(), 0, nullptr, 0) == 0;
+      const bool same =
+          ::syscall(SYS_pidfd_send_signal, pidfd_.get(), 0, nullptr, 0) == 0 || errno == EPERM;
       const char* lastField = std::strrchr(line, ' ');
       if (same && lastField != nullptr) {
         const int code = std::atoi(lastField + 1);
@@ -188,6 +214,7 @@ void Channel::readDeath() {
 Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                          Recall* recall) {
   if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
+  const CallLimit::Call counted(callLimit_.get());
   collectReturnedLeases();
   const ProcessorLoad::BusyWorker busy;
   std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
@@ -231,6 +258,10 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     if (workerDied()) {
       dropBlob();
       return {nullptr, Fate::kNeverStarted};
+    }
+    if (!refusal_.empty()) {
+      dropBlob();
+      throw SupervisorLost(refusal_);
     }
     if (releasesWaiting_.load(std::memory_order_relaxed) > 0 && end.canPublish()) flushReleases();
     const Exchange& next = *exchanges_[nextSequence_ % ipc::kRingSlots];
@@ -276,7 +307,7 @@ bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
   const std::span<const std::byte> payload = draft.writer.finish({});
   if (payload.size() > ipc::kInlineBytes) return false;
   std::lock_guard lock(publishMutex_);
-  if (workerDied() || !memory_->end().canPublish()) return false;
+  if (workerDied() || !refusal_.empty() || !memory_->end().canPublish()) return false;
   ipc::OutgoingCall call;
   call.operation = operation;
   call.flags = ipc::kNoReply;
@@ -295,7 +326,9 @@ void Channel::releaseHandle(ipc::HandleId handle) {
     if (releases_.size() < kReleaseBatch) return;
   }
   std::unique_lock lock(publishMutex_, std::try_to_lock);
-  if (lock.owns_lock() && !workerDied() && memory_->end().canPublish()) flushReleases();
+  if (lock.owns_lock() && !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
+    flushReleases();
+  }
 }
 
 // Needs publishMutex_ and room in the ring.
@@ -496,7 +529,11 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
     killIfDeaf(publishedAt);
     return Fate::kWithdrawn;
   }
-  kill();
+  if (sharedWorker_) {
+    sharedWorker_->overdue(sequence);
+  } else {
+    kill("a call was past its deadline");
+  }
   return Fate::kOverdue;
 }
 
@@ -513,7 +550,7 @@ void Channel::killIfDeaf(int64_t calledAt) {
   if (memory_->end().peer().sleeping.load(std::memory_order_seq_cst) == 0) return;
   int64_t since = 0;
   if (deafSince_.compare_exchange_strong(since, calledAt)) since = calledAt;
-  if (ipc::monotonicNow() - since >= kDeafAfter) kill();
+  if (ipc::monotonicNow() - since >= kDeafAfter) kill("it sleeps on though it was called");
 }
 
 void Channel::release(Exchange& exchange) {

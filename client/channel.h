@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "client/archive_file.h"
+#include "client/call_limit.h"
 #include "client/processor_load.h"
 #include "client/recall.h"
 #include "client/worker_memory.h"
@@ -62,7 +63,7 @@ enum class Fate : uint32_t {
   kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
   kLost,          ///< the worker is dead and it may have
   kWithdrawn,     ///< taken back before it started: its deadline passed, or by a Recall
-  kOverdue,       ///< its deadline passed while it ran; the worker was killed
+  kOverdue,       ///< its deadline passed while it ran; the worker is killed, a shared one later
 };
 
 /// A value is of a kind that can't cross. Caught inside the library where that does not matter.
@@ -137,8 +138,26 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool workerDied() const;
   /// The worker of a dead channel and why it died.
   WorkerLost::Death death();
-  /// Kills the worker. Its calls are settled by the death that follows.
-  void kill();
+  /// Kills the worker, or has the supervisor of a shared one kill it. Its calls are settled by the
+  /// death that follows.
+  void kill(const std::string& reason);
+
+  /// Ways to have a shared worker ended, by its supervisor.
+  struct SharedWorker {
+    std::function<void(const std::string& reason)> kill;
+    /// A call runs past its deadline.
+    std::function<void(uint64_t sequence)> overdue;
+  };
+  /// The worker serves other programs, too. Said once, before the pool has the channel.
+  void share(SharedWorker worker, std::shared_ptr<CallLimit> limit);
+  /// How much other programs ask of the worker just now; 0 if it is free, and in a private pool.
+  uint32_t othersCalls() const;
+  /// From here on requests throw SupervisorLost with this text; those in flight end as they do.
+  void refuseRequests(const std::string& text);
+  /// The worker lives on, and has unmapped all that it had of this process.
+  void detached();
+  /// True while the worker has blocks of ours.
+  bool hasLoans() const { return loans_.outstanding() > 0; }
   /// Ends the channel without the worker's death having been seen here: its supervisor reaped it or
   /// is gone. Settles all calls.
   void markDead();
@@ -219,6 +238,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const ipc::Fd lastWords_;
   const bool lifeWordWorks_;
   const uint64_t connection_;  // that introduced the worker
+  std::optional<SharedWorker> sharedWorker_;
+  std::shared_ptr<CallLimit> callLimit_;
   ipc::LeaseTable loans_;
   std::function<void()> deathSeen_;
 
@@ -226,6 +247,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::condition_variable slotFreed_;
   std::array<std::unique_ptr<Exchange>, ipc::kRingSlots> exchanges_;
   uint64_t nextSequence_ = 1;  // as ClientEnd counts
+  std::string refusal_;        // guarded by publishMutex_
   std::vector<uint64_t> releases_;
   std::mutex releasesMutex_;
   std::atomic<uint32_t> releasesWaiting_{0};

@@ -76,6 +76,7 @@ at::IValue Answer::take() {
         const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));
         const std::string text = channel_->name() + ": " + std::string(reader.text(1));
         if (kind == ipc::RefusalKind::kArenaFull) throw ArenaFull(text);
+        if (kind == ipc::RefusalKind::kLimitMet) throw LimitExceeded(text);
         if (kind == ipc::RefusalKind::kObjectUnloaded) throw ObjectUnloaded(text);
         if (kind == ipc::RefusalKind::kUnsupportedValue) throw UnsupportedValue(text);
         if (kind == ipc::RefusalKind::kPythonExit) {

@@ -32,12 +32,14 @@ std::string majorMinor(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environment> environment) {
+std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environment> environment,
+                                         const std::string& address) {
   if (workers == 0 || workers > kMostWorkers) {
     throw Error("an InterpreterManager needs between 1 and " + std::to_string(kMostWorkers) +
                 " interpreters, not " + std::to_string(workers));
   }
-  return std::make_shared<ManagerImpl>(static_cast<uint32_t>(workers), std::move(environment));
+  return std::make_shared<ManagerImpl>(static_cast<uint32_t>(workers), std::move(environment),
+                                       address);
 }
 
 // What a worker would only find out when it runs the package.
@@ -71,9 +73,10 @@ void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::
 
 }  // namespace
 
-ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment)
+ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,
+                         const std::string& address)
     : modules(firstModules()),
-      owner(workers, std::move(environment), modules, "InterpreterManager"),
+      owner(workers, std::move(environment), modules, "InterpreterManager", address),
       pool(owner.pool()) {
   interpreters.reserve(pool->slots().size());
   for (const auto& slot : pool->slots()) interpreters.push_back(InterpreterAccess::make(slot));
@@ -90,7 +93,13 @@ ManagerImpl::~ManagerImpl() {
 }
 
 InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environment> env)
-    : impl_(makeManager(nInterp, std::move(env))) {}
+    : impl_(makeManager(nInterp, std::move(env), {})) {}
+
+InterpreterManager::InterpreterManager(const SharedSupervisor& supervisor, size_t nInterp,
+                                       std::shared_ptr<Environment> env)
+    : impl_(makeManager(nInterp, std::move(env), supervisor.address)) {
+  if (supervisor.address.empty()) throw Error("a shared supervisor needs an address");
+}
 
 InterpreterManager::~InterpreterManager() = default;
 
@@ -155,9 +164,11 @@ ReplicatedObj InterpreterManager::loadModel(
 
 ReplicatedObj InterpreterManager::storedModel(std::shared_ptr<client::ArchiveFile> archive,
                                               const std::string& name) {
-  const client::StoredModel model = client::readModel(std::move(archive), name);
-  auto file = std::make_shared<PackageImpl>(impl_->pool, model.file);
-  return ReplicatedObj(replicate(impl_->pool, client::storedModelObject(model), std::move(file)));
+  client::StoredModel model = client::readModel(std::move(archive), name);
+  const client::ObjectDefinition definition = client::storedModelObject(model);
+  // The only user of the file: another program's memory of the same bytes may take its place.
+  auto file = std::make_shared<PackageImpl>(impl_->pool, std::move(model.file));
+  return ReplicatedObj(replicate(impl_->pool, definition, std::move(file)));
 }
 
 void InterpreterManager::debugLimitInterpreters(size_t N) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "client/pool_owner.h"
@@ -12,7 +13,8 @@ namespace isopool {
 /// The body of an InterpreterManager.
 class ManagerImpl {
  public:
-  ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment);
+  ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,
+              const std::string& address);
   ~ManagerImpl();
   ManagerImpl(const ManagerImpl&) = delete;
   ManagerImpl& operator=(const ManagerImpl&) = delete;

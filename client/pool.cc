@@ -2,6 +2,7 @@
 #include "client/pool.h"
 
 #include <algorithm>
+#include <array>
 
 #include "client/async_executor.h"
 #include "client/interpreter_access.h"
@@ -38,6 +39,7 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
       modules_(std::move(modules)),
       owner_(owner),
       noKill_(connection->noKill()),
+      shared_(connection->shared()),
       connection_(std::move(connection)) {}
 
 Pool::~Pool() = default;
@@ -126,17 +128,21 @@ Pool::Turn::~Turn() {
 std::shared_ptr<WorkerSlot> Pool::pickLocked() {
   if (lastPool == this && lastSlot < usedSlots_) {
     const auto& slot = slots_[lastSlot];
-    if (slot->inFlight == 0 && serves(*slot)) return slot;
+    if (slot->inFlight == 0 && serves(*slot) && (!shared_ || slot->channel->othersCalls() == 0)) {
+      return slot;
+    }
   }
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
   const std::shared_ptr<WorkerSlot>* best = nullptr;
+  std::array<uint32_t, 3> bestLoad{};
   for (size_t i = 0; i < usedSlots_; ++i) {
     const auto& slot = slots_[i];
     if (!serves(*slot) || slot->inFlight >= (callsAreShort ? kCallsPerWorker : 1)) continue;
-    if (best == nullptr || slot->inFlight < (*best)->inFlight ||
-        (slot->inFlight == (*best)->inFlight && slot->users < (*best)->users)) {
-      best = &slot;
-    }
+    const std::array<uint32_t, 3> load{slot->inFlight, shared_ ? slot->channel->othersCalls() : 0,
+                                       slot->users};
+    if (best != nullptr && load >= bestLoad) continue;
+    best = &slot;
+    bestLoad = load;
   }
   return best == nullptr ? nullptr : *best;
 }

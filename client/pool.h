@@ -164,6 +164,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   const std::shared_ptr<ModuleSources> modules_;
   const char* const owner_;
   const bool noKill_;
+  const bool shared_;  // other programs' calls run on our workers, too
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a slot got a worker, or nothing will change any more

@@ -4,6 +4,7 @@
 #include <string>
 #include <typeinfo>
 
+#include "client/shared_supervisor.h"
 #include "isopool/noop_environment.h"
 #include "isopool/path_environment.h"
 
@@ -26,12 +27,17 @@ std::string identityOf(const Environment& environment) {
 }
 
 std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
-                               std::shared_ptr<ModuleSources> modules, const char* kind) {
+                               std::shared_ptr<ModuleSources> modules, const char* kind,
+                               std::string address) {
   if (!environment) environment = std::make_shared<NoopEnvironment>();
   // A spare unpickles nothing before a user's environment was applied to it.
-  auto connection = SupervisorConnection::obtain(
-      environment->getExtraPythonPaths(), identityOf(*environment),
-      isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects);
+  const auto spare =
+      isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects;
+  if (address.empty()) address = sharedSupervisorAddress();
+  const auto folders = environment->getExtraPythonPaths();
+  auto connection = address.empty()
+                        ? SupervisorConnection::obtain(folders, identityOf(*environment), spare)
+                        : SupervisorConnection::attach(folders, address, spare);
   return std::make_shared<Pool>(std::move(connection), std::move(environment), std::move(modules),
                                 kind);
 }
@@ -39,8 +45,9 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
 }  // namespace
 
 PoolOwner::PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
-                     std::shared_ptr<ModuleSources> modules, const char* kind)
-    : pool_(makePool(std::move(environment), std::move(modules), kind)) {
+                     std::shared_ptr<ModuleSources> modules, const char* kind,
+                     const std::string& address)
+    : pool_(makePool(std::move(environment), std::move(modules), kind, address)) {
   try {
     pool_->open(workers);
   } catch (...) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "client/pool.h"
 
@@ -13,8 +14,10 @@ class PoolOwner {
  public:
   /// Returns when all workers serve. `kind` is what users call the owner. Throws SupervisorLost,
   /// PoolUnavailable, and what the environment throws.
+  /// `address`: of a shared supervisor; empty: the one that ISOPOOL_SOCKET names, or a private one.
   PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
-            std::shared_ptr<ModuleSources> modules, const char* kind);
+            std::shared_ptr<ModuleSources> modules, const char* kind,
+            const std::string& address = {});
   ~PoolOwner();
   PoolOwner(const PoolOwner&) = delete;
   PoolOwner& operator=(const PoolOwner&) = delete;

@@ -21,6 +21,7 @@
 #include "client/environment_setting.h"
 #include "client/event_log.h"
 #include "client/process_fork.h"
+#include "client/shared_supervisor.h"
 #include "ipc/channel/layout.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
@@ -37,6 +38,8 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills what it has and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
+// A shared supervisor answers for a package at once.
+constexpr std::chrono::seconds kPackagePatience(30);
 
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
@@ -71,6 +74,14 @@ uint64_t nextNumber() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
+std::string programName() {
+  std::ifstream file("/proc/self/comm");
+  std::string name;
+  std::getline(file, name);
+  const char* chosen = std::getenv("ISOPOOL_PROGRAM");
+  return chosen != nullptr && *chosen != '\0' ? chosen : name;
+}
+
 bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
   pollfd watched{pidfd.get(), POLLIN, 0};
   return pidfd.valid() && ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
@@ -91,27 +102,44 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
       connection->lostReason().empty()) {
     return connection;
   }
-  connection.reset(new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor()));
-  connection->greet();
-  InputArena::instance().addAudience(*connection);
+  connection.reset(new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(),
+                                            supervisorPath()));
+  connection->begin();
+  entry = connection;
+  return connection;
+}
+
+std::shared_ptr<SupervisorConnection> SupervisorConnection::attach(
+    const std::vector<std::string>& pythonPaths, const std::string& address, SpareWorker spare) {
+  SupervisorProcess process;
+  process.control = connectToSupervisor(address).release();
+  std::shared_ptr<SupervisorConnection> connection(
+      new SupervisorConnection(pythonPaths, spare, std::move(process), address));
+  connection->begin();
+  return connection;
+}
+
+void SupervisorConnection::begin() {
+  greet();
+  if (welcome_.callLimit != 0) callLimit_ = std::make_shared<CallLimit>(welcome_.callLimit);
+  InputArena::instance().addAudience(*this);
   // The control thread takes no signals: they are the program's.
   sigset_t all;
   sigset_t previous;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &previous);
-  connection->thread_ = std::thread([raw = connection.get()] { raw->run(); });
+  thread_ = std::thread([this] { run(); });
   ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-  entry = connection;
-  return connection;
 }
 
 SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
-                                           SupervisorProcess process)
+                                           SupervisorProcess process, std::string place)
     : number_(nextNumber()),
       generation_(client::forkGeneration()),
       noKill_(switchSetting("ISOPOOL_NO_KILL", false)),
       pythonPaths_(std::move(pythonPaths)),
       spare_(spare),
+      place_(std::move(place)),
       lifeline_(std::move(process.lifeline)),
       socket_(std::move(process.control)),
       writer_(std::make_shared<ControlWriter>(socket_)),
@@ -124,6 +152,7 @@ SupervisorConnection::~SupervisorConnection() {
     return;
   }
   InputArena::instance().removeAudience(*this);
+  if (shared()) awaitLoansBack();
   const uint64_t one = 1;
   if (thread_.joinable()) {
     (void)!::write(stop_.get(), &one, sizeof one);
@@ -133,8 +162,19 @@ SupervisorConnection::~SupervisorConnection() {
   // Closing alone would not end it while a process that the program forked has a copy.
   ::shutdown(socket_.fd(), SHUT_RDWR);
   socket_.close();
-  waitUntilGone(supervisor_, kEndPatience);
+  if (!shared()) waitUntilGone(supervisor_, kEndPatience);
   lose("its manager is gone");
+}
+
+// A shared worker lives on, and what was lent to it is ours again when it says so: between two calls,
+// so that a long one of another program would be waited for. Then the memory is given up.
+void SupervisorConnection::awaitLoansBack() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kEndPatience, [this] {
+    return !lostReason_.empty() ||
+           std::none_of(channels_.begin(), channels_.end(),
+                        [](const auto& entry) { return entry.second->hasLoans(); });
+  });
 }
 
 // Before there is a control thread: says who we are and waits until workers can be had.
@@ -144,6 +184,7 @@ void SupervisorConnection::greet() {
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = ::getpid();
+  hello.program = programName();
   writer_->send(hello, {self.get()});
   const auto giveUp = Clock::now() + kStartPatience;
   for (;;) {
@@ -162,7 +203,7 @@ void SupervisorConnection::greet() {
         }
         welcome_ = ipc::decodeMessage<ipc::Welcome>(*frame);
         if (welcome_.protocolVersion != ipc::kProtocolVersion) {
-          throw SupervisorLost("the supervisor " + supervisorPath() + " speaks protocol version " +
+          throw SupervisorLost("the supervisor " + place_ + " speaks protocol version " +
                                std::to_string(welcome_.protocolVersion) + ", this library " +
                                std::to_string(ipc::kProtocolVersion) +
                                ": they are from different builds of isopool");
@@ -171,11 +212,11 @@ void SupervisorConnection::greet() {
         return;
       }
       if (received == ipc::ReceiveResult::kPeerGone) {
-        throw SupervisorLost("the supervisor " + supervisorPath() +
+        throw SupervisorLost("the supervisor " + place_ +
                              " ended before it could serve: its error output says why");
       }
     } catch (const ipc::ProtocolError& error) {
-      throw SupervisorLost("the supervisor " + supervisorPath() +
+      throw SupervisorLost("the supervisor " + place_ +
                            " is not one of ours: " + error.what());
     }
   }
@@ -230,21 +271,31 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       return lose(ipc::decodeMessage<ipc::Failure>(frame).text);
     case ipc::MessageType::kStatistics:
       return;
+    case ipc::MessageType::kPackageHeld:
+      return held(ipc::decodeMessage<ipc::PackageHeld>(frame), frame);
+    case ipc::MessageType::kRetireWorker:
+      return retire(ipc::decodeMessage<ipc::RetireWorker>(frame).epoch);
+    case ipc::MessageType::kChannelClosed:
+      return closed(ipc::decodeMessage<ipc::ChannelClosed>(frame).epoch);
+    case ipc::MessageType::kDrain:
+      return drain(ipc::decodeMessage<ipc::Drain>(frame).text);
     default:
       throw ipc::ProtocolError("a message that is not for clients");
   }
 }
 
 void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame) {
-  if (frame.descriptors.size() != 5) throw ipc::ProtocolError("a worker without its descriptors");
+  if (frame.descriptors.size() != 6) throw ipc::ProtocolError("a worker without its descriptors");
   ipc::Fd& pidfd = frame.descriptors[0];
   const ipc::Fd& own = frame.descriptors[1];
   const ipc::Fd& peer = frame.descriptors[2];
   const ipc::Fd& output = frame.descriptors[3];
   ipc::Fd& lastWords = frame.descriptors[4];
+  const ipc::Fd& board = frame.descriptors[5];
   if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
-      !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize)) {
+      !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize) ||
+      !ipc::memoryObjectHas(board, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
     throw ipc::ProtocolError("a worker with memory of another size");
   }
   auto memory =
@@ -252,6 +303,8 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
                                      ipc::mapShared(own, 0, ipc::kClientControlBytes,
                                                     ipc::Access::kReadWrite, ipc::Prefault::kYes),
                                      ipc::mapShared(peer, 0, ipc::kWorkerControlBytes,
+                                                    ipc::Access::kReadOnly, ipc::Prefault::kYes),
+                                     ipc::mapShared(board, 0, ipc::kPageBytes,
                                                     ipc::Access::kReadOnly, ipc::Prefault::kYes));
   // Ours is now the only writable mapping of our control segment that there will ever be.
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
@@ -263,9 +316,19 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
     writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
   });
+  if (shared()) {
+    channel->share({[writer = writer_, epoch = message.epoch](const std::string& reason) {
+                      writer->send(ipc::ReportDeath{epoch, reason});
+                    },
+                    [writer = writer_, epoch = message.epoch](uint64_t sequence) {
+                      writer->send(ipc::ReportOverdue{epoch, sequence});
+                    }},
+                   callLimit_);
+  }
   {
     std::lock_guard lock(mutex_);
     channels_[message.epoch] = channel;
+    if (!drainText_.empty()) channel->refuseRequests(drainText_);
   }
   prepareSpare(channel);
   writer_->send(ipc::ChannelMapped{message.epoch});
@@ -290,10 +353,13 @@ void SupervisorConnection::assign(const ipc::AssignWorker& message) {
   const auto channel = channelOf(message.epoch);
   const auto pool = poolOf(message.pool);
   if (!channel || !pool) return;
-  channel->assume(message.pool, message.slot);
-  RequestDraft& draft = requestDraft();
-  draft.writer.packer().pack_array(1).pack(message.slot);
-  channel->notify(ipc::Operation::kAssumeSlot, draft);
+  // Several slots may be served by one shared worker: to itself it is the first of them.
+  if (!channel->place()) {
+    channel->assume(message.pool, message.slot);
+    RequestDraft& draft = requestDraft();
+    draft.writer.packer().pack_array(1).pack(message.slot);
+    channel->notify(ipc::Operation::kAssumeSlot, draft);
+  }
   pool->workerAssigned(message.slot, channel);
   logEvent(LogLevel::kDebug, [&] { return channel->name() + " serves"; });
 }
@@ -305,7 +371,9 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
   {
     std::lock_guard lock(mutex_);
     channels_.erase(message.epoch);
+    if (retired_.erase(message.epoch) != 0) return;
   }
+  changed_.notify_all();
   const auto place = channel->place();
   const auto pool = place ? poolOf(place->pool) : nullptr;
   // Without a pool that wants it, it died because its pool was closed, or as a spare.
@@ -316,6 +384,50 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
     return deathText(death) +
            (death.lastWords.empty() ? "" : "; its last words:\n" + death.lastWords);
   });
+}
+
+// The worker lives on, without us.
+void SupervisorConnection::closed(uint64_t epoch) {
+  const auto channel = channelOf(epoch);
+  if (!channel) return;
+  channel->detached();
+  {
+    std::lock_guard lock(mutex_);
+    channels_.erase(epoch);
+  }
+  changed_.notify_all();
+}
+
+void SupervisorConnection::retire(uint64_t epoch) {
+  const auto channel = channelOf(epoch);
+  if (channel) {
+    std::lock_guard lock(mutex_);
+    retired_.insert(epoch);
+    // The table's and ours: no call, session or Obj has it, and its slots have another.
+    if (channel.use_count() > 2) return;
+  }
+  writer_->send(ipc::WorkerReleased{epoch});
+}
+
+void SupervisorConnection::drain(const std::string& text) {
+  {
+    std::lock_guard lock(mutex_);
+    drainText_ = text;
+    for (const auto& [epoch, channel] : channels_) channel->refuseRequests(text);
+  }
+  writer_->send(ipc::AcknowledgeDrain{});
+}
+
+void SupervisorConnection::held(const ipc::PackageHeld& message, ipc::Frame& frame) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto asked = packagesAsked_.find(message.package);
+    if (asked == packagesAsked_.end()) return;
+    asked->second.answered = true;
+    asked->second.refusal = message.refusal;
+    if (!frame.descriptors.empty()) asked->second.same = std::move(frame.descriptors.front());
+  }
+  changed_.notify_all();
 }
 
 void SupervisorConnection::lose(const std::string& reason) {
@@ -330,17 +442,19 @@ void SupervisorConnection::lose(const std::string& reason) {
     }
     channels_.clear();
   }
+  changed_.notify_all();
   for (const auto& pool : pools) pool->supervisorLost(reason);
   if (!pools.empty()) logEvent(LogLevel::kError, [&] { return reason; });
   // The kernel kills the workers together with their supervisor: wait until none can write any more.
   for (const auto& channel : channels) {
-    channel->kill();
+    if (!shared()) channel->kill(reason);
     channel->markDead();
   }
   const auto giveUp = Clock::now() + kEndPatience;
   for (const auto& channel : channels) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
     // One that can't be seen to end keeps what was lent to it for ever.
+    if (shared() && !channel->hasLoans()) continue;
     if (channel->processGone(std::max(left, milliseconds(0)))) channel->reaped(SIGKILL, 0);
   }
 }
@@ -382,8 +496,35 @@ void SupervisorConnection::loadPackage(const std::shared_ptr<ArchiveFile>& packa
     std::lock_guard lock(mutex_);
     if (packageUses_[package->id().value]++ > 0) return;
   }
+  if (shared()) return shareMemory(package);
   writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
                 {package->object().get()});
+}
+
+// The supervisor may know the same bytes from another program: then they are held once.
+void SupervisorConnection::shareMemory(const std::shared_ptr<ArchiveFile>& package) {
+  const uint32_t id = package->id().value;
+  Held answer;
+  {
+    std::unique_lock lock(mutex_);
+    packagesAsked_.try_emplace(id);
+    lock.unlock();
+    writer_->send(ipc::LoadPackage{id, package->bytes(), package->name(), /*shared=*/false,
+                                   package->digest().first, package->digest().second},
+                  {package->object().get()});
+    lock.lock();
+    const bool answered = changed_.wait_for(lock, kPackagePatience, [&] {
+      return packagesAsked_.at(id).answered || !lostReason_.empty();
+    });
+    answer = std::move(packagesAsked_.at(id));
+    packagesAsked_.erase(id);
+    if (!answer.answered || !answer.refusal.empty()) packageUses_.erase(id);
+    if (!lostReason_.empty()) throw SupervisorLost(lostReason_);
+    if (!answered) throw SupervisorLost("the supervisor does not answer");
+  }
+  if (!answer.refusal.empty()) throw LimitExceeded(package->name() + ": " + answer.refusal);
+  if (!answer.same.valid()) return;
+  writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(answer.same))});
 }
 
 void SupervisorConnection::unloadPackage(ipc::PackageId package) {

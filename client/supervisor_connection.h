@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,11 @@ class PoolEvents {
   virtual void supervisorLost(std::string text) = 0;
 };
 
+/// Where a connection's supervisor is found.
+struct SupervisorPlace {
+  std::string address;  ///< of a shared one; empty: a private one is started
+};
+
 /// The writing half of the connection, shared with what may outlive it. Any thread.
 class ControlWriter {
  public:
@@ -58,7 +64,8 @@ enum class SpareWorker : uint8_t {
   kEmpty,       ///< nothing: something is to be done to it first
 };
 
-/// This process's connection to one supervisor, shared by all managers with the same environment.
+/// This process's connection to one supervisor: a private one, shared by all managers with the same
+/// environment, or a shared one, where each manager is a client with a connection of its own.
 /// A thread of its own reads what the supervisor tells and keeps the channels; writers send from any
 /// thread. Ends with its last owner: the supervisor then kills its workers and exits.
 ///
@@ -72,12 +79,18 @@ class SupervisorConnection final : public SegmentAudience {
   static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
                                                       const std::string& identity,
                                                       SpareWorker spare);
+  /// A connection of its own to the shared supervisor at `address`. Throws SupervisorLost.
+  static std::shared_ptr<SupervisorConnection> attach(const std::vector<std::string>& pythonPaths,
+                                                      const std::string& address,
+                                                      SpareWorker spare);
   ~SupervisorConnection() override;
 
   ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
   void closePool(ipc::PoolId pool);
 
-  /// Makes the package known to all workers, present and future; once per connection.
+  /// Makes the package known to all workers, present and future; once per connection. In a shared
+  /// supervisor its memory becomes that of the same bytes that are there already. Throws
+  /// LimitExceeded, SupervisorLost.
   void loadPackage(const std::shared_ptr<ArchiveFile>& package);
   void unloadPackage(ipc::PackageId package);
 
@@ -88,6 +101,8 @@ class SupervisorConnection final : public SegmentAudience {
   /// No other connection of this process has it.
   uint64_t number() const { return number_; }
   const std::shared_ptr<ControlWriter>& writer() const { return writer_; }
+  /// Other programs use the supervisor's workers, too.
+  bool shared() const { return welcome_.shared; }
   /// Of the environment that the supervisor was started in: ISOPOOL_NO_KILL.
   bool noKill() const { return noKill_; }
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
@@ -102,7 +117,8 @@ class SupervisorConnection final : public SegmentAudience {
 
  private:
   SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
-                       SupervisorProcess process);
+                       SupervisorProcess process, std::string place);
+  void begin();
   void greet();
   void run();
   void handle(ipc::Frame& frame);
@@ -110,6 +126,12 @@ class SupervisorConnection final : public SegmentAudience {
   void prepareSpare(const std::shared_ptr<Channel>& channel);
   void assign(const ipc::AssignWorker& message);
   void died(const ipc::WorkerDied& message);
+  void closed(uint64_t epoch);
+  void retire(uint64_t epoch);
+  void drain(const std::string& text);
+  void held(const ipc::PackageHeld& message, ipc::Frame& frame);
+  void shareMemory(const std::shared_ptr<ArchiveFile>& package);
+  void awaitLoansBack();
   void lose(const std::string& reason);
   std::shared_ptr<Channel> channelOf(uint64_t epoch);
   std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
@@ -119,6 +141,7 @@ class SupervisorConnection final : public SegmentAudience {
   const bool noKill_;
   const std::vector<std::string> pythonPaths_;
   const SpareWorker spare_;
+  const std::string place_;  ///< for messages: where the supervisor is, or its program
   ipc::Fd lifeline_;
   ipc::ControlSocket socket_;  // read by the control thread
   const std::shared_ptr<ControlWriter> writer_;
@@ -132,8 +155,19 @@ class SupervisorConnection final : public SegmentAudience {
   std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
   std::map<uint64_t, ObjectDefinition> definitions_;
   std::map<uint32_t, uint32_t> packageUses_;
+  /// Packages that the supervisor has yet to answer for, and its answers.
+  struct Held {
+    bool answered = false;
+    std::string refusal;
+    ipc::Fd same;  ///< what may be the same bytes
+  };
+  std::map<uint32_t, Held> packagesAsked_;
+  std::condition_variable changed_;  // packagesAsked_, channels_ or lostReason_ have
+  std::shared_ptr<CallLimit> callLimit_;
+  std::set<uint64_t> retired_;  // workers that were replaced on purpose
   uint32_t nextPool_ = 1;
   std::string lostReason_;
+  std::string drainText_;
 };
 
 }  // namespace isopool::client

@@ -18,8 +18,9 @@ void giveBack(void* context) {
 
 }  // namespace
 
-WorkerMemory::WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer)
-    : end_(epoch, std::move(own), std::move(peer)) {}
+WorkerMemory::WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer,
+                           ipc::Mapping board)
+    : end_(epoch, std::move(own), std::move(peer)), board_(std::move(board)) {}
 
 void WorkerMemory::addSegment(ipc::SegmentId id, ipc::Mapping mapping) {
   {

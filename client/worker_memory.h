@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "ipc/channel/board.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/memory/memory_object.h"
@@ -23,7 +24,8 @@ namespace isopool::client {
 /// channel, the manager and the supervisor if a result does.
 class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
  public:
-  WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer);
+  /// `board` is the worker's, mapped read-only.
+  WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping board);
 
   /// The control thread adds segments as the supervisor grants them.
   void addSegment(ipc::SegmentId id, ipc::Mapping mapping);
@@ -38,6 +40,9 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
                      ipc::Lease lease);
 
   ipc::ClientEnd& end() { return end_; }
+  const ipc::WorkerBoard* board() const {
+    return reinterpret_cast<const ipc::WorkerBoard*>(board_.data());
+  }
 
   /// Of all segments.
   uint64_t capacityBytes();
@@ -56,6 +61,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   };
 
   ipc::ClientEnd end_;
+  const ipc::Mapping board_;
   std::mutex mutex_;
   std::condition_variable segmentAdded_;
   std::vector<Segment> segments_;

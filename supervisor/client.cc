@@ -338,7 +338,9 @@ void Client::loadPackage(ipc::Frame& frame) {
     throw ProtocolError("a package is not of its size or not sealed");
   }
   if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");
-  if (!isShared()) {
+  // The memory of a moved object is there already and stands for nobody else's: it is counted, and
+  // neither compared nor refused.
+  if (!isShared() || message.shared) {
     Package& package = packages_[message.package] = {memory, message.name, message.shared, {}, false};
     return mapPackage(message.package, package);
   }
@@ -353,14 +355,12 @@ void Client::loadPackage(ipc::Frame& frame) {
     ++refusals_;
     return connection_.send(ipc::PackageHeld{message.package, refusal});
   }
-  // The memory of a moved object is written to: it stands for nobody else's.
-  const auto candidate = message.shared ? nullptr : services_.packages.find(memory->digest);
-  Package& package = packages_[message.package] = {memory, message.name, message.shared, candidate,
-                                                   false};
+  const auto candidate = services_.packages.find(memory->digest);
+  Package& package = packages_[message.package] = {memory, message.name, false, candidate, false};
   if (candidate != nullptr) {
     return connection_.send(ipc::PackageHeld{message.package, ""}, {candidate->object.get()});
   }
-  if (!message.shared) services_.packages.add(memory);
+  services_.packages.add(memory);
   mapPackage(message.package, package);
   connection_.send(ipc::PackageHeld{message.package, ""});
 }

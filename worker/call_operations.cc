@@ -92,7 +92,8 @@ void CallRunner::perform(Channel& channel) {
     case ipc::Operation::kPing:
       return answerNothing(channel);
     case ipc::Operation::kAssumeSlot:
-      assumeSlot();
+      channel.slot = reader_->integer(0);
+      assumeSlotOf(channel);
       return answerNothing(channel);
     case ipc::Operation::kFindModules:
       return findModules(channel);
@@ -156,10 +157,13 @@ void CallRunner::perform(Channel& channel) {
   badRequest("the call asks for an unknown operation");
 }
 
-void CallRunner::assumeSlot() {
+// Each client sees its own number.
+void CallRunner::assumeSlotOf(const Channel& channel) {
+  if (!channel.slot || channel.slot == slot_) return;
   const PyRef version = orRaised(PyRef::steal(PyImport_ImportModule("torch.version")));
-  const PyRef slot = PyRef::steal(PyLong_FromUnsignedLongLong(reader_->integer(0)));
+  const PyRef slot = PyRef::steal(PyLong_FromUnsignedLongLong(*channel.slot));
   if (PyObject_SetAttrString(version.get(), "interp", slot.get()) != 0) throw PythonRaised{};
+  slot_ = channel.slot;
 }
 
 void CallRunner::findModules(Channel& channel) {

@@ -46,7 +46,7 @@ class CallRunner {
   void perform(Channel& channel);
 
   // Operations.
-  void assumeSlot();
+  void assumeSlotOf(const Channel& channel);
   void findModules(Channel& channel);
   void extendPath();
   void registerModule();
@@ -93,6 +93,7 @@ class CallRunner {
   PageHistory history_;
 
   ipc::ReceivedCall received_;
+  std::optional<uint64_t> slot_;  // that Python knows of now
   bool answered_ = false;
   std::vector<std::byte> blob_;
   std::optional<ipc::PayloadReader> reader_;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ipc/ids.h"
@@ -32,6 +33,7 @@ struct Channel {
   std::deque<Blob> blobs;
 
   Turns turns;
+  std::optional<uint64_t> slot;  ///< which interpreter of its client's pool this worker is
   uint32_t leaseLimit = 0;  ///< results that the client may hold; 0: as many as there are leases
   /// Input segments that the supervisor does not let the client have, and why.
   std::map<uint32_t, std::string> refusedSegments;

@@ -63,7 +63,8 @@ class WorkerLost : public Error {
   bool started_;
 };
 
-/// The call's deadline passed. If it had not started it never will; else its worker is killed.
+/// The call's deadline passed. If it had not started it never will; else its worker is killed, by a
+/// shared supervisor only if the call has not ended when its grace period is over.
 class DeadlineExceeded : public Error {
  public:
   DeadlineExceeded(const std::string& what, bool started) : Error(what), started_(started) {}
@@ -86,8 +87,8 @@ class PoolUnavailable : public Error {
   using Error::Error;
 };
 
-/// The supervisor is gone, or could not start, and its workers with it. The manager stays dead; a new
-/// one starts a new supervisor.
+/// The supervisor is gone, is about to end, or could not start, and its workers with it. The manager
+/// stays dead; a new one starts a new supervisor, or attaches to the shared one that is there then.
 class SupervisorLost : public Error {
  public:
   using Error::Error;
@@ -95,6 +96,13 @@ class SupervisorLost : public Error {
 
 /// An arena has no room for a payload and none came free before the deadline. The text names the knob.
 class ArenaFull : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The operator of a shared supervisor lets this program have no more: of memory, results, calls in
+/// flight or models. Nothing was done; the text names the limit.
+class LimitExceeded : public Error {
  public:
   using Error::Error;
 };

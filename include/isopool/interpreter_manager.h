@@ -25,6 +25,11 @@ class ArchiveFile;
 }
 class ManagerImpl;
 
+/// A supervisor that runs on its own and serves several programs (`isopoold --listen ADDRESS`).
+struct SharedSupervisor {
+  std::string address;  ///< path of its socket
+};
+
 /// A pool of workers, each a process with a Python interpreter of its own. The constructor returns
 /// when all of them can take calls; managers of one process with the same environment share one
 /// supervisor, so that a second one starts in milliseconds.
@@ -40,6 +45,15 @@ class InterpreterManager {
   /// means NoopEnvironment.
   explicit InterpreterManager(
       size_t nInterp = 2, std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
+  /// Attaches to a shared supervisor: in milliseconds, because its workers are there. The same
+  /// manager otherwise, with rings of its own to each worker; nothing but tensors that workers write
+  /// is shared with other programs. Of more interpreters than there are workers several are the same
+  /// process. What the supervisor's operator does not let this program have throws LimitExceeded.
+  /// Workers have the supervisor's environment variables and sys.path, to which `env` adds. A manager
+  /// without this argument attaches to the address in ISOPOOL_SOCKET, if that is set.
+  explicit InterpreterManager(
+      const SharedSupervisor& supervisor, size_t nInterp = 2,
+      std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
   ~InterpreterManager();
   InterpreterManager(const InterpreterManager&) = delete;
   InterpreterManager& operator=(const InterpreterManager&) = delete;

@@ -73,6 +73,8 @@ class ControlSocket {
   int fd() const { return socket_.get(); }
   bool valid() const { return socket_.valid(); }
   void close() { socket_.close(); }
+  /// Gives the socket away. Only before anything was received.
+  Fd release() { return std::move(socket_); }
 
   /// Sends a message with borrowed descriptors, waiting up to `patience` for room in the socket.
   /// A frame is sent whole or (kWouldBlock) not at all, as long as the caller then gives up the

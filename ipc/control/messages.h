@@ -122,7 +122,7 @@ struct DeclareInputSegment {
 /// A package for every worker of this client, now and later. No answer: a call that names the
 /// package makes a worker read its socket first. Descriptors: the package. An archive is sealed
 /// kReadOnly and mapped copy-on-write; the memory of a moved object is `shared`: sealed kFixedSize,
-/// and what one worker writes to it all see. A shared supervisor answers kPackageHeld.
+/// and what one worker writes to it all see. A shared supervisor answers kPackageHeld for an archive.
 struct LoadPackage {
   static constexpr MessageType kType = MessageType::kLoadPackage;
   uint32_t package = 0;

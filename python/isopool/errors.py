@@ -50,5 +50,9 @@ class SupervisorLost(Error):
     """The supervisor is gone, or could not start, and its workers with it."""
 
 
+class LimitExceeded(Error):
+    """A shared supervisor lets this program have no more; the text names the limit."""
+
+
 class ArenaFull(Error):
     """Shared memory has no room for a payload; the text names the knob."""

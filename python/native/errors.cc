@@ -49,6 +49,8 @@ void translate(std::exception_ptr thrown) {
     raise("SupervisorLost", error);
   } catch (const ArenaFull& error) {
     raise("ArenaFull", error);
+  } catch (const LimitExceeded& error) {
+    raise("LimitExceeded", error);
   } catch (const Error& error) {
     raise("Error", error);
   } catch (const c10::Error& error) {

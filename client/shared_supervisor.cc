@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/shared_supervisor.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& address, int error) {
+  std::string text = "the supervisor at " + address + " can't be reached: " + std::strerror(error);
+  if (error == ENOENT || error == ECONNREFUSED) {
+    text += "; start one with isopoold --listen " + address;
+  } else if (error == EACCES || error == EPERM) {
+    text += "; its socket lets in its own user, root and the group that socket_group names";
+  } else if (error == EAGAIN) {
+    text += "; it is not taking connections";
+  }
+  throw SupervisorLost(text);
+}
+
+}  // namespace
+
+std::string sharedSupervisorAddress() {
+  const char* address = std::getenv("ISOPOOL_SOCKET");
+  return address != nullptr ? address : "";
+}
+
+ipc::ControlSocket connectToSupervisor(const std::string& address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (address.empty() || address.size() >= sizeof name.sun_path) fail(address, ENAMETOOLONG);
+  std::memcpy(name.sun_path, address.data(), address.size());
+  // Not blocking: a supervisor whose queue is full is as good as none.
+  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) fail(address, errno);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
+    fail(address, errno);
+  }
+  return ipc::ControlSocket(std::move(socket));
+}
+
+}  // namespace isopool::client
