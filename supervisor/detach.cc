@@ -20,12 +20,15 @@ namespace {
 
 constexpr const char* kOomAdjustment = "/proc/self/oom_score_adj";
 
-void resetSignals() {
+void resetSignalHandlers() {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
     action.sa_handler = signal == SIGPIPE ? SIG_IGN : SIG_DFL;
     ::sigaction(signal, &action, nullptr);  // some can't be set
   }
+}
+
+void unblockSignals() {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -50,6 +53,14 @@ std::string lowerOomScore() {
   return before;
 }
 
+InheritedLimits becomeSupervisor() {
+  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  InheritedLimits inherited;
+  inherited.openFiles = raiseOpenFiles();
+  inherited.oomScoreAdjustment = lowerOomScore();
+  return inherited;
+}
+
 }  // namespace
 
 void closeInheritedDescriptors(const std::vector<int>& kept) {
@@ -72,14 +83,17 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
 InheritedLimits detach() {
   if (ipc::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
   ipc::checkSystemCall(::setsid(), "setsid");
-  resetSignals();
+  resetSignalHandlers();
+  unblockSignals();
   continueUnderGuardian();
   ipc::checkSystemCall(::setsid(), "setsid");
-  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
-  InheritedLimits inherited;
-  inherited.openFiles = raiseOpenFiles();
-  inherited.oomScoreAdjustment = lowerOomScore();
-  return inherited;
+  return becomeSupervisor();
+}
+
+InheritedLimits detachStandalone() {
+  resetSignalHandlers();
+  continueUnderForegroundGuardian();
+  return becomeSupervisor();
 }
 
 }  // namespace isopool::supervisor

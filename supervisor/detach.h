@@ -17,4 +17,10 @@ void closeInheritedDescriptors(const std::vector<int>& kept);
 /// what children shall have as it was. Throws ipc::SystemCallError.
 InheritedLimits detach();
 
+/// The same for a supervisor that whoever started it shall see in the foreground: the calling process
+/// becomes the guardian (continueUnderForegroundGuardian() says what it does), and this returns in
+/// the supervisor. Descriptors that the supervisor holds are closed in the guardian. SIGTERM and
+/// SIGHUP are blocked until admitSignals().
+InheritedLimits detachStandalone();
+
 }  // namespace isopool::supervisor

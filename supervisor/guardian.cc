@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <initializer_list>
 
 #include "ipc/system_call.h"
 #include "supervisor/process_table.h"
@@ -14,6 +15,8 @@
 namespace isopool::supervisor {
 
 namespace {
+
+constexpr const char* kName = "isopoold-guard";
 
 pid_t waitForOne(pid_t which) {
   pid_t reaped = 0;
@@ -30,18 +33,77 @@ void killAllDescendants() {
   } while (waitForOne(-1) != -1);
 }
 
+sigset_t setOf(std::initializer_list<int> signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : signals) ::sigaddset(&set, signal);
+  return set;
+}
+
+// The signals that the supervisor has handlers for, once it runs.
+sigset_t handledSignals() { return setOf({SIGTERM, SIGHUP}); }
+
+int asPassedOn(const siginfo_t& info) {
+  // Nobody is left to see a reload's result: a program that a terminal ran ends with it.
+  const bool hangUp = info.si_signo == SIGHUP && info.si_code == SI_KERNEL;
+  return info.si_signo == SIGINT || hangUp ? SIGTERM : info.si_signo;
+}
+
+[[noreturn]] void guardInForeground(pid_t guarded, const sigset_t& signals) {
+  for (;;) {
+    siginfo_t info{};
+    if (::sigwaitinfo(&signals, &info) == -1) continue;
+    if (info.si_signo != SIGCHLD) {
+      // Not reaped yet, so the number is still its own.
+      ::kill(guarded, asPassedOn(info));
+      continue;
+    }
+    int status = 0;
+    if (::waitpid(guarded, &status, WNOHANG) != guarded) continue;
+    killAllDescendants();
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+}
+
 }  // namespace
 
 void continueUnderGuardian() {
   ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
   if (guarded == 0) return;
-  ::prctl(PR_SET_NAME, "isopoold-guard");
+  ::prctl(PR_SET_NAME, kName);
   // Held open here, the user's pipes would never end.
   ::close_range(0, ~0U, 0);
   waitForOne(guarded);
   killAllDescendants();
   ::_exit(0);
+}
+
+void continueUnderForegroundGuardian() {
+  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  // Ignored, which a starter may have left it as, it would not arrive.
+  ::signal(SIGCHLD, SIG_DFL);
+  const sigset_t awaited = setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD});
+  ::sigprocmask(SIG_SETMASK, &awaited, nullptr);
+  const pid_t guardian = ::getpid();
+  const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
+  if (guarded != 0) {
+    ::prctl(PR_SET_NAME, kName);
+    // The listening socket among them: whoever connects after our end shall be refused.
+    ::close_range(0, ~0U, 0);
+    guardInForeground(guarded, awaited);
+  }
+  ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
+  // It may have died before the kernel was told.
+  if (::getppid() != guardian) ::_exit(128 + SIGKILL);
+  ipc::checkSystemCall(::setsid(), "setsid");
+  const sigset_t handled = handledSignals();
+  ::sigprocmask(SIG_SETMASK, &handled, nullptr);
+}
+
+void admitSignals() {
+  const sigset_t handled = handledSignals();
+  ::sigprocmask(SIG_UNBLOCK, &handled, nullptr);
 }
 
 }  // namespace isopool::supervisor

@@ -11,4 +11,16 @@ namespace isopool::supervisor {
 /// code started in sessions of its own, which no signal to a group reaches.
 void continueUnderGuardian();
 
+/// The same for a supervisor that stays in the foreground: the guardian is the process that was
+/// started. It passes SIGTERM and SIGINT (as SIGTERM), SIGHUP, SIGQUIT and SIGABRT on, and ends with
+/// the child's exit code, or 128 and the signal that killed it. If a terminal hangs up, its SIGHUP
+/// is passed on as SIGTERM. Should the guardian be killed, the kernel kills the child.
+///
+/// In the child, in a session of its own, SIGTERM and SIGHUP are blocked until admitSignals(), so
+/// that one that comes before there is a handler is not lost.
+void continueUnderForegroundGuardian();
+
+/// See above: to be called when handlers of these signals are in place.
+void admitSignals();
+
 }  // namespace isopool::supervisor
