@@ -3,7 +3,7 @@
 #   isopool::asio     Boost.Asio, headers only
 #   isopool::msgpack  msgpack for C++, headers only
 #   isopool::xxhash   xxHash, compiled into whoever includes it
-#   spdlog::spdlog, CLI11::CLI11  as they come
+#   spdlog::spdlog, CLI11::CLI11, tomlplusplus::tomlplusplus  as they come
 #
 # A target that sees isopool::torch must not see spdlog::spdlog: torch's include folder holds
 # another fmt, which Debian's spdlog does not compile with.
@@ -34,3 +34,4 @@ target_compile_definitions(isopool::xxhash INTERFACE XXH_INLINE_ALL)
 
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)

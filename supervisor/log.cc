@@ -8,13 +8,23 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
+
+#include "supervisor/json_text.h"
 
 namespace isopool::supervisor {
 
 namespace {
+
+constexpr const char* kTextPattern = "isopoold[%P] %H:%M:%S.%e %l: %v";
+constexpr const char* kJsonPattern =
+    R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","pid":%P,"message":%v})";
+
+// Of PIPE_BUF, what the patterns above leave for message and fields.
+constexpr size_t kMostPayload = PIPE_BUF - 160;
+constexpr size_t kMostFieldText = 512;
+constexpr size_t kLeastMessage = 256;
 
 // The error stream is the user's: perhaps a pipe that its reader has forgotten. A pipe that polls
 // as writable takes PIPE_BUF bytes at once.
@@ -31,10 +41,12 @@ class PatientlessStderrSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
+LogFormat formatNow = LogFormat::kText;
+
 spdlog::logger& logger() {
   static spdlog::logger instance = [] {
     spdlog::logger made("isopoold", std::make_shared<PatientlessStderrSink>());
-    made.set_pattern("isopoold[%P] %H:%M:%S.%e %l: %v");
+    made.set_pattern(kTextPattern);
     made.set_level(spdlog::level::warn);
     return made;
   }();
@@ -51,22 +63,89 @@ spdlog::level::level_enum toSpdlog(LogLevel level) {
       return spdlog::level::warn;
     case LogLevel::kError:
       return spdlog::level::err;
+    case LogLevel::kOff:
+      return spdlog::level::off;
   }
   return spdlog::level::err;
 }
 
-}  // namespace
-
-bool startLog() {
-  const char* wanted = std::getenv("ISOPOOL_LOG");
-  if (wanted == nullptr || *wanted == '\0') return true;
-  const auto level = spdlog::level::from_str(wanted);
-  // from_str answers "off" for what it doesn't know.
-  if (level == spdlog::level::off && std::string_view(wanted) != "off") return false;
-  logger().set_level(level);
-  return true;
+bool needsQuotes(std::string_view text) {
+  return text.empty() || std::any_of(text.begin(), text.end(), [](char each) {
+           const auto byte = static_cast<unsigned char>(each);
+           return byte <= ' ' || byte == 0x7F || byte == '"' || byte == '=' || byte == '\\';
+         });
 }
 
-void log(LogLevel level, std::string_view text) { logger().log(toSpdlog(level), text); }
+std::string spelled(const LogField& field, LogFormat format) {
+  std::string out;
+  if (const auto* text = std::get_if<std::string_view>(&field.value)) {
+    if (format == LogFormat::kText && !needsQuotes(*text) && text->size() <= kMostFieldText) {
+      return std::string(*text);
+    }
+    appendJsonString(out, *text, kMostFieldText);
+  } else if (const auto* truth = std::get_if<bool>(&field.value)) {
+    out = *truth ? "true" : "false";
+  } else if (const auto* number = std::get_if<int64_t>(&field.value)) {
+    out = std::to_string(*number);
+  } else {
+    out = std::to_string(std::get<uint64_t>(field.value));
+  }
+  return out;
+}
+
+// The fields that fit, each as it follows the message.
+std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
+  std::string out;
+  for (const LogField& field : fields) {
+    std::string one;
+    if (format == LogFormat::kJson) {
+      one = ",";
+      appendJsonString(one, field.key);
+      one += ":";
+    } else {
+      one = " ";
+      one += field.key;
+      one += '=';
+    }
+    one += spelled(field, format);
+    if (out.size() + one.size() <= kMostPayload - kLeastMessage) out += one;
+  }
+  return out;
+}
+
+std::string payload(std::string_view text, std::initializer_list<LogField> fields,
+                    LogFormat format) {
+  const std::string behind = spelled(fields, format);
+  const size_t most = kMostPayload - behind.size();
+  std::string out;
+  if (format == LogFormat::kJson) {
+    appendJsonString(out, text, most);
+  } else {
+    out = text.size() <= most ? std::string(text) : std::string(text.substr(0, most - 3)) + "...";
+  }
+  return out + behind;
+}
+
+}  // namespace
+
+void startLog(LogLevel level, LogFormat format) {
+  if (format == LogFormat::kAuto) {
+    format = ::isatty(STDERR_FILENO) == 1 ? LogFormat::kText : LogFormat::kJson;
+  }
+  formatNow = format;
+  if (format == LogFormat::kJson) {
+    logger().set_pattern(kJsonPattern, spdlog::pattern_time_type::utc);
+  } else {
+    logger().set_pattern(kTextPattern);
+  }
+  setLogLevel(level);
+}
+
+void setLogLevel(LogLevel level) { logger().set_level(toSpdlog(level)); }
+
+void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
+  if (!logger().should_log(toSpdlog(level))) return;
+  logger().log(toSpdlog(level), spdlog::string_view_t(payload(text, fields, formatNow)));
+}
 
 }  // namespace isopool::supervisor

@@ -7,13 +7,17 @@
 #include <cstdlib>
 #include <exception>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ipc/control/frame.h"
 #include "ipc/crash_point.h"
 #include "supervisor/detach.h"
+#include "supervisor/guardian.h"
 #include "supervisor/lifeline.h"
 #include "supervisor/log.h"
-#include "supervisor/options.h"
+#include "supervisor/service_manager.h"
+#include "supervisor/settings.h"
 #include "supervisor/supervisor.h"
 
 namespace {
@@ -45,6 +49,43 @@ int supervise(const Options& options) {
   ::_exit(exitCode);
 }
 
+// The process that was started is the guardian from here on; this is its child. `socket` is not
+// valid unless the service manager opened it: then `listen` is to be made.
+int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, InheritedLimits limits) {
+  // SEAM: Supervisor supervisor(settings.options(), std::move(limits));
+  //       supervisor.listen(std::move(socket), std::move(manager), std::move(settings));
+  //       and, when its signal_set has SIGTERM and SIGHUP: admitSignals();
+  (void)settings, (void)socket, (void)limits;
+  admitSignals();
+  manager.stopping("there is no shared pool in this build");
+  log(LogLevel::kError, "there is no shared pool in this build");
+  return 1;
+}
+
+int superviseShared(Settings settings) {
+  ipc::Fd socket = takeActivatedSocket();
+  const std::string& listen = settings.options().listen;
+  if (!socket.valid() && listen.empty()) {
+    return refuse({"isopoold is started by programs that use isopool (--private), or with --listen "
+                   "PATH; see --help",
+                   2},
+                  -1);
+  }
+  if (socket.valid() && !listen.empty() && pathOfSocket(socket) != listen) {
+    return refuse({"isopoold: listen is " + listen + ", but the service manager handed over " +
+                       pathOfSocket(socket) + ": leave listen out of the settings",
+                   2},
+                  -1);
+  }
+  std::vector<int> kept;
+  if (socket.valid()) kept.push_back(socket.get());
+  closeInheritedDescriptors(kept);
+  ServiceManager manager = ServiceManager::fromEnvironment();
+  InheritedLimits limits = detachStandalone();
+  ::_exit(
+      serveShared(std::move(settings), std::move(socket), std::move(manager), std::move(limits)));
+}
+
 bool asksForPrivatePool(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--private") return true;
@@ -52,29 +93,31 @@ bool asksForPrivatePool(int argc, char** argv) {
   return false;
 }
 
+// A private pool's log is read by whoever reads its program's error stream.
+void startLogOf(const Options& options) {
+  const bool asText = options.privatePool && options.logFormat == LogFormat::kAuto;
+  startLog(options.logLevel, asText ? LogFormat::kText : options.logFormat);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto parsed = parseOptions(argc, argv);
+  auto parsed = Settings::parse(argc, argv);
   if (const auto* refused = std::get_if<OptionsRefused>(&parsed)) {
     return refuse(*refused, asksForPrivatePool(argc, argv) ? kDefaultControlFd : -1);
   }
-  const Options& options = std::get<Options>(parsed);
-  if (!options.privatePool) {
-    return refuse({"isopoold is started by programs that use isopool (--private); see --help", 2},
-                  -1);
-  }
-  if (!startLog()) {
-    return refuse({"isopoold: ISOPOOL_LOG is none of debug, info, warning, error, off", 2},
-                  options.controlFd);
-  }
+  Settings& settings = std::get<Settings>(parsed);
+  const Options& options = settings.options();
+  startLogOf(options);
   if (!ipc::armCrashPointFromEnvironment("ISOPOOL_SUPERVISOR_CRASH_POINT") &&
       std::getenv("ISOPOOL_SUPERVISOR_CRASH_POINT") != nullptr) {
     return refuse({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT names no crash point", 2},
-                  options.controlFd);
+                  options.privatePool ? options.controlFd : -1);
   }
   try {
-    return supervise(options);
+    return options.privatePool ? supervise(options) : superviseShared(std::move(settings));
+  } catch (const ActivationError& error) {
+    return refuse({std::string("isopoold: ") + error.what(), 2}, -1);
   } catch (const std::exception& error) {
     log(LogLevel::kError, error.what());
     ::_exit(1);

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "supervisor/log.h"
 #include "supervisor/restart_policy.h"
 
 namespace isopool::supervisor {
@@ -35,7 +35,8 @@ struct Recycling {
   std::chrono::milliseconds age{0};
   uint64_t memoryGrowth = 0;  ///< bytes of resident anonymous memory more than after its first call
   uint32_t jitterPercent = 10;  ///< each life's thresholds vary by up to so much, either way
-  std::chrono::milliseconds patience{60'000};  ///< for what still uses the old one; then it is killed
+  std::chrono::milliseconds patience{
+      60'000};  ///< for what still uses the old one; then it is killed
 };
 
 /// What isopoold was told, by flags, ISOPOOL_* environment variables and a file, and what it takes
@@ -67,14 +68,8 @@ struct Options {
   /// NAME=VALUE for the zygote and the workers: the settings that are theirs, and [environment].
   std::vector<std::string> workerEnvironment;
   bool noKill = false;  ///< the time-outs are as good as none
+  LogLevel logLevel = LogLevel::kWarning;
+  LogFormat logFormat = LogFormat::kAuto;
 };
-
-/// Not options but what to print instead, and the exit code that goes with it.
-struct OptionsRefused {
-  std::string text;  ///< one line for an error, more for --help
-  int exitCode = 0;
-};
-
-std::variant<Options, OptionsRefused> parseOptions(int argc, const char* const* argv);
 
 }  // namespace isopool::supervisor

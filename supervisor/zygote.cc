@@ -36,7 +36,8 @@ void Zygote::start() {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     ipc::Fd lifelineEnd;
     lifeline_ = Lifeline::make(lifelineEnd);
-    const pid_t pid = spawnZygote(options_.worker, theirs, lifelineEnd, limits_);
+    const pid_t pid =
+        spawnZygote(options_.worker, options_.workerEnvironment, theirs, lifelineEnd, limits_);
     process_ = std::make_unique<ChildProcess>(io_, pid, [this](const ExitStatus& status) {
       connection_->readNow();  // what it said last: a reason, perhaps answers
       lost(condemnation_.empty() ? "the zygote " + status.describe() : condemnation_);

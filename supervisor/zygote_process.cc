@@ -6,10 +6,9 @@
 #include <spawn.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
+#include <cstddef>
 #include <fstream>
-#include <string_view>
-#include <vector>
 
 #include "ipc/system_call.h"
 
@@ -20,21 +19,19 @@ namespace {
 constexpr int kControlFd = 3;
 constexpr int kLifelineFd = 4;
 
-// A math library that starts threads at import makes every later fork a gamble.
-constexpr std::array<std::string_view, 3> kOneThread{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-                                                     "MKL_NUM_THREADS"};
+std::string_view nameOf(std::string_view variable) {
+  return variable.substr(0, variable.find('='));
+}
 
-std::vector<std::string> zygoteEnvironment() {
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text(*variable);
-    bool replaced = false;
-    for (const std::string_view name : kOneThread) {
-      replaced = replaced || text.substr(0, text.find('=')) == name;
-    }
-    if (!replaced) variables.emplace_back(text);
-  }
+std::vector<std::string> zygoteEnvironment(std::vector<std::string> variables) {
   for (const std::string_view name : kOneThread) variables.push_back(std::string(name) + "=1");
+  const size_t ours = variables.size();
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const bool replaced =
+        std::any_of(variables.begin(), variables.begin() + static_cast<ptrdiff_t>(ours),
+                    [&](const std::string& each) { return nameOf(each) == nameOf(*variable); });
+    if (!replaced) variables.emplace_back(*variable);
+  }
   return variables;
 }
 
@@ -57,14 +54,14 @@ void check(int error, const char* call, std::string_view subject = {}) {
 
 }  // namespace
 
-pid_t spawnZygote(const std::string& executable, const ipc::Fd& control, const ipc::Fd& lifeline,
-                  const InheritedLimits& limits) {
+pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
+                  const ipc::Fd& control, const ipc::Fd& lifeline, const InheritedLimits& limits) {
   const ipc::Fd controlSource = outOfTheWay(control);
   const ipc::Fd lifelineSource = outOfTheWay(lifeline);
   std::vector<std::string> words{executable,      "--zygote",
                                  "--control-fd",  std::to_string(kControlFd),
                                  "--lifeline-fd", std::to_string(kLifelineFd)};
-  std::vector<std::string> variables = zygoteEnvironment();
+  std::vector<std::string> environment = zygoteEnvironment(variables);
   sigset_t none;
   sigset_t all;
   ::sigemptyset(&none);
@@ -83,7 +80,7 @@ pid_t spawnZygote(const std::string& executable, const ipc::Fd& control, const i
       &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = -1;
   const int error = ::posix_spawn(&pid, executable.c_str(), &actions, &attributes,
-                                  asPointers(words).data(), asPointers(variables).data());
+                                  asPointers(words).data(), asPointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   check(error, "posix_spawn", executable);

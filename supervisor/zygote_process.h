@@ -4,7 +4,10 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <array>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "ipc/fd.h"
 
@@ -16,10 +19,15 @@ struct InheritedLimits {
   std::string oomScoreAdjustment;  ///< empty: unknown, leave it
 };
 
+/// Variables that are always 1 in zygote and workers: a math library that starts threads at import
+/// makes every later fork a gamble.
+inline constexpr std::array<std::string_view, 3> kOneThread{
+    "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
+
 /// Starts `executable --zygote` in a process group of its own, with default signals, one thread per
-/// math library, the error stream and the like as ours, and no descriptors but its two. Throws
-/// ipc::SystemCallError.
-pid_t spawnZygote(const std::string& executable, const ipc::Fd& control, const ipc::Fd& lifeline,
-                  const InheritedLimits& limits);
+/// math library, the error stream and the like as ours, and no descriptors but its two. Of the
+/// environment, `variables` (NAME=VALUE) win over ours. Throws ipc::SystemCallError.
+pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
+                  const ipc::Fd& control, const ipc::Fd& lifeline, const InheritedLimits& limits);
 
 }  // namespace isopool::supervisor

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/setting_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <span>
+#include <utility>
+
+namespace isopool::supervisor {
+
+namespace {
+
+struct Unit {
+  std::string_view name;
+  uint64_t factor;
+};
+
+// From the smallest to the largest.
+constexpr Unit kTimeUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
+constexpr Unit kSizeUnits[] = {{"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}};
+
+struct Quantity {
+  std::string_view what;
+  std::span<const Unit> units;
+  uint64_t bareFactor;  ///< of a number without a unit
+};
+
+constexpr Quantity kTime{"a TIME like 500ms, 30s or 2m", kTimeUnits, 1000};
+constexpr Quantity kSize{"a SIZE like 512KiB, 8MiB or 1GiB", kSizeUnits, 1};
+constexpr Quantity kCount{"a whole number", {}, 1};
+
+const Quantity& quantityOf(SettingKind kind) {
+  if (kind == SettingKind::kTime) return kTime;
+  return kind == SettingKind::kSize ? kSize : kCount;
+}
+
+bool isQuantity(SettingKind kind) {
+  return kind == SettingKind::kTime || kind == SettingKind::kSize || kind == SettingKind::kCount;
+}
+
+std::string spell(const Quantity& quantity, uint64_t number) {
+  const auto unit =
+      std::find_if(quantity.units.rbegin(), quantity.units.rend(),
+                   [&](const Unit& each) { return number != 0 && number % each.factor == 0; });
+  if (unit == quantity.units.rend()) return std::to_string(number);
+  return std::to_string(number / unit->factor) + std::string(unit->name);
+}
+
+std::string describeRange(const Setting& setting) {
+  const Quantity& quantity = quantityOf(setting.kind);
+  std::string text = setting.zero.empty() ? "" : "0 or ";
+  if (setting.most >= UINT32_MAX && setting.kind == SettingKind::kCount) {
+    return text + "at least " + spell(quantity, setting.least);
+  }
+  return text + "between " + spell(quantity, setting.least) + " and " +
+         spell(quantity, setting.most);
+}
+
+std::string quoted(std::string_view text) { return std::string("'").append(text) + "'"; }
+
+using Parsed = std::variant<SettingValue, std::string>;
+
+Parsed parseQuantity(const Setting& setting, std::string_view text) {
+  const Quantity& quantity = quantityOf(setting.kind);
+  uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [unit, error] = std::from_chars(text.data(), end, number);
+  const std::string_view unitName(unit, static_cast<size_t>(end - unit));
+  uint64_t factor = unitName.empty() ? quantity.bareFactor : 0;
+  for (const Unit& each : quantity.units) {
+    if (each.name == unitName) factor = each.factor;
+  }
+  if (error != std::errc() || factor == 0) {
+    if (setting.kind != SettingKind::kCount) {
+      return quoted(text) + " is not " + std::string(quantity.what);
+    }
+    return quoted(text) + " is not " + describeValues(setting);
+  }
+  const bool isZero = number == 0 && !setting.zero.empty();
+  if (!isZero && (number > setting.most / factor || number * factor < setting.least)) {
+    return quoted(text) + " is not " + describeValues(setting);
+  }
+  return SettingValue{number * factor, {}, {}};
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(separator, start), text.size());
+    parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+Parsed parseChoice(const Setting& setting, std::string_view text) {
+  const auto choices = split(setting.choices, '|');
+  if (std::find(choices.begin(), choices.end(), text) != choices.end()) {
+    return SettingValue{0, std::string(text), {}};
+  }
+  std::string names;
+  for (const std::string_view choice : choices) {
+    names += (names.empty() ? "" : ", ") + std::string(choice);
+  }
+  return quoted(text) + " is none of " + names;
+}
+
+Parsed parseSwitch(std::string_view text) {
+  for (const std::string_view yes : {"1", "true", "yes", "on"}) {
+    if (text == yes) return SettingValue{1, {}, {}};
+  }
+  for (const std::string_view no : {"0", "false", "no", "off"}) {
+    if (text == no) return SettingValue{0, {}, {}};
+  }
+  return quoted(text) + " is not 1 or 0";
+}
+
+SettingValue parseList(const Setting& setting, std::string_view text) {
+  SettingValue value;
+  for (std::string_view item : split(text, setting.separator)) {
+    while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
+    while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
+    if (!item.empty()) value.items.emplace_back(item);
+  }
+  return value;
+}
+
+// The number of single characters to add, drop or change.
+size_t editDistance(std::string_view from, std::string_view to) {
+  std::vector<size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < from.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < to.size(); ++j) {
+      const size_t change = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({change, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string_view lastPart(std::string_view key) { return key.substr(key.rfind('.') + 1); }
+
+size_t distance(std::string_view wrong, std::string_view right) {
+  return std::min(editDistance(wrong, right), editDistance(lastPart(wrong), lastPart(right)) + 1);
+}
+
+}  // namespace
+
+Parsed parseSetting(const Setting& setting, std::string_view text) {
+  if (isQuantity(setting.kind)) return parseQuantity(setting, text);
+  switch (setting.kind) {
+    case SettingKind::kChoice:
+      return parseChoice(setting, text);
+    case SettingKind::kSwitch:
+      return parseSwitch(text);
+    case SettingKind::kList:
+      return parseList(setting, text);
+    default:
+      return SettingValue{0, std::string(text), {}};
+  }
+}
+
+std::string spellSetting(const Setting& setting, const SettingValue& value) {
+  if (isQuantity(setting.kind)) return spell(quantityOf(setting.kind), value.number);
+  if (setting.kind == SettingKind::kSwitch) return std::to_string(value.number);
+  if (setting.kind != SettingKind::kList) return value.text;
+  std::string text;
+  for (const std::string& item : value.items) {
+    if (!text.empty()) text += setting.separator;
+    text += item;
+  }
+  return text;
+}
+
+std::string describeValues(const Setting& setting) {
+  switch (setting.kind) {
+    case SettingKind::kCount:
+      return "a whole number" + std::string(setting.zero.empty() ? " " : ", ") +
+             describeRange(setting);
+    case SettingKind::kSize:
+    case SettingKind::kTime:
+      return describeRange(setting);
+    case SettingKind::kChoice: {
+      const auto choices = split(setting.choices, '|');
+      std::string text;
+      for (size_t i = 0; i < choices.size(); ++i) {
+        if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
+        text += choices[i];
+      }
+      return text;
+    }
+    case SettingKind::kSwitch:
+      return "1 or 0";
+    case SettingKind::kList:
+      return setting.separator == ':' ? "folders separated by ':'" : "names separated by ','";
+    case SettingKind::kPath:
+      return "a path";
+    case SettingKind::kText:
+      return "a name";
+  }
+  return "";
+}
+
+std::string nearestOf(std::string_view word, const std::vector<std::string>& words) {
+  return *std::min_element(words.begin(), words.end(),
+                           [&](const std::string& left, const std::string& right) {
+                             return distance(word, left) < distance(word, right);
+                           });
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "supervisor/setting_table.h"
+
+/// What people read about settings. All of it comes from the table of settings.
+namespace isopool::supervisor {
+
+class Settings;
+
+/// "default: 30s", and what 0 means.
+std::string describeDefault(const Setting& setting);
+
+/// A line for each setting: key, value, source.
+std::string showSettings(const Settings& settings);
+/// A JSON array of objects with key, value, source, and whether SIGHUP can change it.
+std::string showSettingsAsJson(const Settings& settings);
+
+/// The tables of docs/configuration.md.
+std::string settingsAsMarkdown();
+/// A settings file that sets nothing: every key with its default, commented out.
+std::string exampleSettingsFile();
+
+}  // namespace isopool::supervisor
