@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <climits>
+#include <regex>
+#include <string>
+
+#include "ipc/fd.h"
+#include "supervisor/json_text.h"
+
+namespace isopool::supervisor {
+namespace {
+
+/// The error stream, in a pipe, while it lives.
+class LogTest : public testing::Test {
+ protected:
+  LogTest() : before_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    reader_ = ipc::Fd(ends[0]);
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[1]);
+    // As the user's pipes are: only we must not wait.
+    ::fcntl(STDERR_FILENO, F_SETFL, 0);
+  }
+  ~LogTest() override {
+    startLog(LogLevel::kWarning, LogFormat::kText);
+    ::dup2(before_.get(), STDERR_FILENO);
+  }
+
+  std::string written() {
+    std::string text(size_t{1} << 20, '\0');
+    const ssize_t length = ::read(reader_.get(), text.data(), text.size());
+    text.resize(static_cast<size_t>(length > 0 ? length : 0));
+    return text;
+  }
+
+ private:
+  ipc::Fd before_;
+  ipc::Fd reader_;
+};
+
+TEST_F(LogTest, WritesLinesOfItsLevelAndAbove) {
+  startLog(LogLevel::kInfo, LogFormat::kText);
+  log(LogLevel::kDebug, "not this");
+  EXPECT_EQ(written(), "");
+  log(LogLevel::kInfo, "this");
+  const std::string line = written();
+  EXPECT_TRUE(
+      std::regex_match(line, std::regex(R"(isopoold\[\d+\] \d\d:\d\d:\d\d\.\d\d\d info: this\n)")))
+      << line;
+}
+
+TEST_F(LogTest, ChangesItsLevelWhileItRuns) {
+  startLog(LogLevel::kWarning, LogFormat::kText);
+  log(LogLevel::kInfo, "x");
+  EXPECT_EQ(written(), "");
+  setLogLevel(LogLevel::kDebug);
+  log(LogLevel::kDebug, "x");
+  EXPECT_NE(written(), "");
+  setLogLevel(LogLevel::kOff);
+  log(LogLevel::kError, "x");
+  EXPECT_EQ(written(), "");
+}
+
+TEST_F(LogTest, PutsFieldsBehindTheText) {
+  startLog(LogLevel::kInfo, LogFormat::kText);
+  log(LogLevel::kInfo, "a client came",
+      {{"client", 7u}, {"program", "my program"}, {"name", "x"}, {"lag", -1}, {"old", false}});
+  const std::string line = written();
+  EXPECT_TRUE(
+      line.ends_with("a client came client=7 program=\"my program\" name=x lag=-1 old=false\n"))
+      << line;
+}
+
+TEST_F(LogTest, WritesJsonWithTimeLevelAndProcess) {
+  startLog(LogLevel::kInfo, LogFormat::kJson);
+  log(LogLevel::kWarning, "said \"no\"\n{braces} \\", {{"client", 7u}, {"text", "a\tb"}});
+  const std::string line = written();
+  EXPECT_TRUE(std::regex_match(
+      line,
+      std::regex(R"(\{"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","level":"warning","pid":)" +
+                 std::to_string(::getpid()) +
+                 R"(,"message":"said \\"no\\"\\n\{braces\} \\\\","client":7,"text":"a\\tb"\}\n)")))
+      << line;
+}
+
+TEST_F(LogTest, AutomaticallyIsJsonOffATerminal) {
+  startLog(LogLevel::kInfo, LogFormat::kAuto);
+  log(LogLevel::kInfo, "x");
+  EXPECT_EQ(written().substr(0, 9), "{\"time\":\"");
+}
+
+TEST_F(LogTest, KeepsALineWithinWhatAPipeTakesAtOnce) {
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    startLog(LogLevel::kInfo, format);
+    const std::string longText(20'000, '"');
+    log(LogLevel::kInfo, longText, {{"first", longText}, {"second", longText}, {"third", 3}});
+    const std::string line = written();
+    EXPECT_LE(line.size(), static_cast<size_t>(PIPE_BUF));
+    EXPECT_GE(line.size(), static_cast<size_t>(PIPE_BUF) - 200);
+    EXPECT_EQ(line.back(), '\n');
+    EXPECT_NE(line.find("third"), std::string::npos);
+    if (format == LogFormat::kJson) {
+      EXPECT_TRUE(line.ends_with("}\n"));
+    }
+  }
+}
+
+TEST_F(LogTest, DropsLinesAndDoesNotWaitWhileNobodyReads) {
+  startLog(LogLevel::kInfo, LogFormat::kJson);
+  for (int i = 0; i < 10'000; ++i) log(LogLevel::kInfo, std::string(500, 'x'));
+  EXPECT_FALSE(written().empty());
+  log(LogLevel::kInfo, "heard again");
+  EXPECT_NE(written().find("heard again"), std::string::npos);
+}
+
+std::string asJson(std::string_view text, size_t most = SIZE_MAX) {
+  std::string out;
+  appendJsonString(out, text, most);
+  return out;
+}
+
+TEST(JsonText, KeepsWhatIsUtf8) {
+  EXPECT_EQ(asJson("Gr\xC3\xBC\xC3\x9F"
+                   "e \xE2\x82\xAC \xF0\x9F\x98\x80"),
+            "\"Gr\xC3\xBC\xC3\x9F"
+            "e \xE2\x82\xAC \xF0\x9F\x98\x80\"");
+}
+
+TEST(JsonText, ReplacesWhatIsNot) {
+  const std::string replaced = "\xEF\xBF\xBD";
+  EXPECT_EQ(asJson("a\xFFz"), "\"a" + replaced + "z\"");
+  EXPECT_EQ(asJson("\xC3"), "\"" + replaced + "\"") << "an end in a character";
+  EXPECT_EQ(asJson("\xC0\xAF"), "\"" + replaced + replaced + "\"") << "an overlong form";
+  EXPECT_EQ(asJson("\xED\xA0\x80"), "\"" + replaced + replaced + replaced + "\"") << "a surrogate";
+  EXPECT_EQ(asJson("\xF4\x90\x80\x80").size(), 2 + 4 * replaced.size()) << "above U+10FFFF";
+}
+
+TEST(JsonText, EscapesControlCharacters) {
+  EXPECT_EQ(asJson(std::string_view("\0\x1F\x7F\b\n\"\\", 7)),
+            R"("\u0000\u001f\u007f\u0008\n\"\\")");
+}
+
+TEST(JsonText, CutsBetweenCharacters) {
+  EXPECT_EQ(asJson("abcdefgh", 10), "\"abcdefgh\"");
+  EXPECT_EQ(asJson("abcdefghi", 10), "\"abcde...\"");
+  EXPECT_EQ(asJson("abcd\xE2\x82\xAC\xE2\x82\xAC", 10), "\"abcd...\"");
+  EXPECT_EQ(asJson("abcd\n\n\n\n", 10), "\"abcd...\"");
+}
+
+}  // namespace
+}  // namespace isopool::supervisor
