@@ -18,6 +18,20 @@ foreach(program IN ITEMS isopoold isopool-worker)
   endif()
 endforeach()
 
+# What an operator needs for a shared supervisor. Units name paths below the prefix, which is known
+# when they are installed.
+set(units_folder ${PROJECT_BINARY_DIR}/CMakeFiles/installed/systemd)
+install(CODE "
+  set(PROGRAM \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}/isopool/isopoold\")
+  set(DATA_FOLDER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/isopool\")
+  set(FOLDER \"${units_folder}\")
+  include(\"${PROJECT_SOURCE_DIR}/packaging/systemd/units.cmake\")")
+install(FILES ${units_folder}/isopoold.service ${units_folder}/isopoold.socket DESTINATION lib/systemd/system)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/isopool.sysusers
+        DESTINATION lib/sysusers.d RENAME isopool.conf)
+install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/isopool)
+
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/isopool)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/isopool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
           FILES_MATCHING PATTERN "*.h")

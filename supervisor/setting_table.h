@@ -27,11 +27,11 @@ enum class SettingGroup {
 };
 
 enum class Concern {
-  kSupervisor,  ///< any supervisor
-  kShared,      ///< only one that listens; a private pool has no use for it
-  kWorkers,     ///< handed to zygote and workers as its environment variable
-  kEverybody,   ///< supervisor and workers
-  kLibrary      ///< libisopool in the user's program: an environment variable, and documentation
+  kSupervisor,   ///< any supervisor
+  kShared,       ///< only one that listens; a private pool has no use for it
+  kWorkers,      ///< handed to zygote and workers as its environment variable
+  kEverybody,    ///< supervisor and workers
+  kVariableOnly  ///< a variable that others read, here for the documentation: no key, no flag
 };
 
 enum class TakenUp { kAtStart, kOnReload };
@@ -48,7 +48,7 @@ struct SettingValue {
 /// One thing that can be set: the source of flags, environment variables, file keys, help and
 /// documentation.
 struct Setting {
-  std::string_view key{};  ///< in the file; "limits.memory" is memory in [limits]. Library's: empty
+  std::string_view key{};       ///< in the file; "limits.memory" is memory in [limits]; empty: none
   std::string_view flag{};      ///< empty: none
   std::string_view variable{};  ///< empty: none
   SettingKind kind = SettingKind::kText;

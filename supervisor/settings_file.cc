@@ -162,8 +162,7 @@ class Reader {
         throw wrong("no name of a variable");
       }
       for (const Setting& setting : settingTable()) {
-        if (setting.variable != variable) continue;
-        if (setting.key.empty()) throw wrong("is for programs, not for workers");
+        if (setting.variable != variable || setting.key.empty()) continue;
         throw wrong("is the setting " + std::string(setting.key) + " of this file");
       }
       if (std::find(kOneThread.begin(), kOneThread.end(), variable) != kOneThread.end()) {

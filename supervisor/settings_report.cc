@@ -80,7 +80,7 @@ std::string explanation(const Setting& setting) {
   std::string text(setting.description);
   if (!text.ends_with("...")) text += ".";
   if (!setting.more.empty()) text += joined({" ", setting.more});
-  if (setting.concern == Concern::kLibrary) return text + " The program's.";
+  if (setting.concern == Concern::kVariableOnly) return text + " Environment only.";
   const bool hasRange = setting.kind != SettingKind::kPath && setting.kind != SettingKind::kText &&
                         setting.kind != SettingKind::kSwitch;
   if (hasRange) {

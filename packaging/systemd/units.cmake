@@ -1,0 +1,12 @@
+# Writes the units with the paths of one installation:
+#
+#   cmake -DPROGRAM=/usr/libexec/isopool/isopoold -DDATA_FOLDER=/usr/share/isopool -DFOLDER=OUTPUT -P units.cmake
+
+foreach(needed IN ITEMS PROGRAM DATA_FOLDER FOLDER)
+  if(NOT DEFINED ${needed})
+    message(FATAL_ERROR "units.cmake: give it -D${needed}=")
+  endif()
+endforeach()
+foreach(unit IN ITEMS isopoold.service isopoold.socket)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${unit}.in ${FOLDER}/${unit} @ONLY)
+endforeach()

@@ -1,0 +1,95 @@
+"""The systemd units hold what their comments say, and systemd finds nothing wrong with them.
+
+    python tests/packaging/units.py ISOPOOLD CMAKE
+
+Exits with 77 and says why if there is no systemd to ask.
+"""
+
+import configparser
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+PACKAGING = pathlib.Path(__file__).parents[2] / "packaging"
+NOT_RUN = 77
+UNITS = ("isopoold.service", "isopoold.socket")
+
+
+def output(*command: str | pathlib.Path) -> str:
+    finished = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert finished.returncode == 0, f"{command}: {finished.stdout}"
+    return finished.stdout
+
+
+def seconds(text: str) -> float:
+    factors = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+    number, unit = re.fullmatch(r"(\d+)([a-z]*)", text).groups()
+    return int(number) * factors[unit]
+
+
+def read_unit(path: pathlib.Path) -> configparser.ConfigParser:
+    unit = configparser.ConfigParser(interpolation=None, strict=False, comment_prefixes=("#",))
+    unit.optionxform = str
+    unit.read(path)
+    return unit
+
+
+def check_service(unit: configparser.ConfigParser, isopoold: pathlib.Path) -> None:
+    service = unit["Service"]
+    assert service["ExecStart"].split()[0] == str(isopoold), service["ExecStart"]
+    shown = json.loads(output(isopoold, "--show-settings", "--json"))
+    defaults = {each["key"]: each["value"] for each in shown}
+    assert seconds(service["TimeoutStopSec"]) > seconds(defaults["drain_timeout"])
+    assert seconds(service["TimeoutStartSec"]) > seconds(defaults["zygote_timeout"])
+    assert (service["Type"], service["NotifyAccess"]) == ("notify", "all")
+    # Its end would otherwise take the socket away that systemd goes on listening at.
+    assert service["RuntimeDirectoryPreserve"] == "yes"
+
+
+def check_with_systemd(folder: pathlib.Path) -> str:
+    # systemd-analyze ends with 0 also where it says that it ignores a line.
+    said = output("systemd-analyze", "verify", *(folder / unit for unit in UNITS))
+    assert said == "", said
+    wrong = folder / "wrong" / UNITS[0]
+    wrong.parent.mkdir()
+    shutil.copy(folder / UNITS[1], wrong.parent)
+    wrong.write_text((folder / UNITS[0]).read_text().replace("KillMode=mixed", "KillMode=mixd"))
+    said = output("systemd-analyze", "verify", wrong)
+    assert "mixd" in said, "a wrong line was let through"
+    if shutil.which("systemd-sysusers") is None:
+        return "no systemd-sysusers here"
+    output("systemd-sysusers", "--dry-run", PACKAGING / "systemd" / "isopool.sysusers")
+    return "users and units are right"
+
+
+def main() -> int:
+    isopoold = pathlib.Path(sys.argv[1])
+    cmake = sys.argv[2]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        output(
+            cmake,
+            f"-DPROGRAM={isopoold}",
+            "-DDATA_FOLDER=/usr/share/isopool",
+            f"-DFOLDER={folder}",
+            "-P",
+            PACKAGING / "systemd" / "units.cmake",
+        )
+        check_service(read_unit(folder / UNITS[0]), isopoold)
+        socket = read_unit(folder / UNITS[1])["Socket"]
+        assert socket["SocketMode"] == "0660"
+        if shutil.which("systemd-analyze") is None:
+            print("no systemd-analyze here; on Debian: apt-get install systemd")
+            return NOT_RUN
+        print(check_with_systemd(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
