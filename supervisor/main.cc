@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -49,17 +51,58 @@ int supervise(const Options& options) {
   ::_exit(exitCode);
 }
 
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+// The options from now on; nothing if the settings are wrong.
+std::optional<Options> reloaded(Settings& settings, ServiceManager& manager) {
+  manager.reloading();
+  const auto changes = settings.reload();
+  manager.ready("serving");
+  if (const auto* refused = std::get_if<OptionsRefused>(&changes)) {
+    log(LogLevel::kError, "the settings stay as they were: " + refused->text);
+    return std::nullopt;
+  }
+  const auto& [taken, needRestart] = std::get<Settings::Changes>(changes);
+  setLogLevel(settings.options().logLevel);
+  log(LogLevel::kInfo, "the settings were read again",
+      {{"taken", joined(taken)}, {"need_restart", joined(needRestart)}});
+  if (!needRestart.empty()) {
+    log(LogLevel::kWarning, "changed in the file, but needs a restart: " + joined(needRestart));
+  }
+  return settings.options();
+}
+
 // The process that was started is the guardian from here on; this is its child. `socket` is not
-// valid unless the service manager opened it: then `listen` is to be made.
+// valid unless the service manager opened it.
 int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, InheritedLimits limits) {
-  // SEAM: Supervisor supervisor(settings.options(), std::move(limits));
-  //       supervisor.listen(std::move(socket), std::move(manager), std::move(settings));
-  //       and, when its signal_set has SIGTERM and SIGHUP: admitSignals();
-  (void)settings, (void)socket, (void)limits;
+  ListeningSocket listening;
+  if (socket.valid()) {
+    listening.socket = std::move(socket);
+  } else {
+    listening = listenAt(settings.options().listen, settings.options().socketGroup);
+  }
+  const std::string address = pathOfSocket(listening.socket);
+  // A worker has descriptors of each of its clients.
+  limits.openFiles = {};
+  SupervisorEvents events;
+  events.serving = [&] {
+    manager.ready("serving");
+    log(LogLevel::kInfo, "serving", {{"address", address}});
+  };
+  events.draining = [&] { manager.stopping("waiting for calls in flight"); };
+  if (const auto period = manager.signOfLifePeriod()) {
+    events.alive = [&] { manager.alive(); };
+    events.aliveEvery = std::chrono::duration_cast<Milliseconds>(*period);
+  }
+  events.reload = [&] { return reloaded(settings, manager); };
+  Supervisor supervisor(settings.options(), std::move(limits), std::move(events));
+  supervisor.listen(std::move(listening));
   admitSignals();
-  manager.stopping("there is no shared pool in this build");
-  log(LogLevel::kError, "there is no shared pool in this build");
-  return 1;
+  return supervisor.run();
 }
 
 int superviseShared(Settings settings) {

@@ -253,6 +253,7 @@ void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {
 
 void Worker::becomeReady() {
   stage_ = Stage::kReady;
+  deadline_.cancel();
   events_.ready();
 }
 
