@@ -93,7 +93,10 @@ bool Channel::processGone(milliseconds patience) const {
 }
 
 bool Channel::workerDied() const {
-  if (ended_.load(std::memory_order_acquire)) return true;
+  return ended_.load(std::memory_order_acquire) || deathVisible();
+}
+
+bool Channel::deathVisible() const {
   if (ipc::lifeWordOwnerDied(memory_->end().peer())) return true;
   return !lifeWordWorks_ && processGone();
 }
@@ -510,7 +513,8 @@ void Channel::settleAll() {
       }
     }
   }
-  if (first && deathSeen_) deathSeen_();
+  // A channel may also end because we leave a worker that lives on.
+  if (first && deathSeen_ && deathVisible()) deathSeen_();
 }
 
 // The deadline has passed, or the request was taken back. Nothing if the answer came in the same

@@ -223,6 +223,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void discard(Exchange& exchange);
   void passLead();
   void settleAll();
+  bool deathVisible() const;
   std::optional<Fate> giveUp(Exchange& exchange, bool takenBack);
   void wakeWaiter(Exchange& exchange);
   void killIfDeaf(int64_t calledAt);

@@ -419,8 +419,10 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
 
 void Client::reportDeath(const ipc::ReportDeath& message) {
   if (crew_ == nullptr) return;
-  const Worker* worker = crew_->find(Epoch(message.epoch));
-  if (worker == nullptr || worker->attachments().count(id_) == 0) return;
+  Worker* worker = crew_->find(Epoch(message.epoch));
+  const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
+  // Whoever leaves has no say any more.
+  if (attachment == nullptr || attachment->stage == Attachment::Stage::kDetaching) return;
   crew_->reportDeath(Epoch(message.epoch), message.reason);
 }
 
