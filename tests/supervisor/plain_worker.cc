@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -184,6 +185,7 @@ class PlainWorker {
     const std::string argument = blank == std::string::npos ? "" : request.substr(blank + 1);
     if (command == "!exit") ::_exit(std::atoi(argument.c_str()));
     if (command == "!hang") pauseForEver();
+    if (command == "!spin") spinFor(std::chrono::milliseconds(std::stoi(argument)));
     if (command == "!known") return known_;
     if (command == "!segments") return segments_;
     if (command == "!garbage") sendGarbage(control_.fd());
@@ -196,6 +198,12 @@ class PlainWorker {
       return value != nullptr ? value : "";
     }
     return request;
+  }
+
+  static void spinFor(std::chrono::milliseconds time) {
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < end) {
+    }
   }
 
   static pid_t startChild() {

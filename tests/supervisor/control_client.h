@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/channel/client_end.h"
+#include "ipc/control/frame.h"
+#include "tests/supervisor/process_mark.h"
+
+namespace isopool::tests {
+
+using std::chrono::milliseconds;
+
+/// A client of a real isopoold, as far as the control connection and the rings go: the least that
+/// libisopool has to do. Waits on events with a deadline; a wait that fails fails the test.
+class ControlClient {
+ public:
+  struct Worker {
+    ipc::IntroduceWorker introduction;
+    ipc::Fd pidfd;
+    ipc::Fd clientControl;
+    ipc::Fd lastWords;
+    std::unique_ptr<ipc::ClientEnd> end;
+    std::optional<ipc::WorkerDied> died;
+    std::vector<ipc::GrantOutputSegment> segments;
+  };
+  using SlotKey = std::pair<uint32_t, uint32_t>;  ///< pool, slot
+
+  explicit ControlClient(ipc::ControlSocket control = {}) : control_(std::move(control)) {}
+
+  /// Says Hello and waits for Welcome.
+  void begin(const std::string& program = {});
+  void openPool(uint32_t pool, uint32_t workers);
+  /// Waits until every slot of the pool has a worker that is attached.
+  bool waitForPool(uint32_t pool, uint32_t workers);
+  /// Waits until a worker is ready that serves no slot; its epoch, or 0.
+  uint64_t waitForSpare();
+  bool waitFor(const std::function<bool()>& condition, milliseconds patience = milliseconds(5000));
+  /// True once the supervisor has closed the connection.
+  bool waitForEnd(milliseconds patience = milliseconds(5000));
+  /// A round trip through the supervisor.
+  ipc::Statistics statistics();
+
+  template <typename Message>
+  void send(const Message& message, std::initializer_list<int> descriptors = {}) {
+    control_.send(message, descriptors);
+  }
+  void sendBytes(const std::string& bytes);
+  /// Calls the worker; nothing if there is no answer in time.
+  std::optional<std::string> call(uint64_t epoch, const std::string& text,
+                                  milliseconds patience = milliseconds(5000));
+  /// The same without waiting for an answer.
+  void post(uint64_t epoch, const std::string& text);
+  /// Kills the process, reports it as a client does that sees the life word, and says when.
+  Clock::time_point killAndReport(uint64_t epoch);
+
+  Worker& worker(uint64_t epoch) { return workers_.at(epoch); }
+  uint64_t serving(uint32_t pool, uint32_t slot) { return slots_[{pool, slot}]; }
+  const ipc::Welcome& welcome() const { return *welcome_; }
+  const std::optional<std::string>& failure() const { return failure_; }
+  const std::optional<ipc::Drain>& drain() const { return drain_; }
+  const std::vector<uint64_t>& closedChannels() const { return closedChannels_; }
+  const std::vector<uint64_t>& retired() const { return retired_; }
+  const std::map<uint32_t, ipc::PackageHeld>& held() const { return held_; }
+  /// The descriptor that came with the answer for a package.
+  std::map<uint32_t, ipc::Fd>& offered() { return offered_; }
+  const std::vector<ipc::SlotQuarantined>& quarantines() const { return quarantines_; }
+  size_t deaths() const { return deaths_; }
+  /// Time at which the slot got its present worker.
+  Clock::time_point assignedAt(uint32_t pool, uint32_t slot) { return assignedAt_[{pool, slot}]; }
+  const std::map<uint64_t, Worker>& workers() const { return workers_; }
+  void closeControl() { control_.close(); }
+  int controlFd() const { return control_.fd(); }
+
+  bool answersIntroductions = true;  ///< false: workers are introduced in vain
+
+ protected:
+  void setControl(ipc::ControlSocket control) { control_ = std::move(control); }
+
+ private:
+  bool receive(milliseconds patience);
+  void handle(ipc::Frame& frame);
+  void introduce(ipc::Frame& frame);
+
+  ipc::ControlSocket control_;
+  bool ended_ = false;
+  std::optional<ipc::Welcome> welcome_;
+  std::optional<std::string> failure_;
+  std::optional<ipc::Statistics> statistics_;
+  std::optional<ipc::Drain> drain_;
+  std::vector<uint64_t> closedChannels_;
+  std::vector<uint64_t> retired_;
+  std::map<uint32_t, ipc::PackageHeld> held_;
+  std::map<uint32_t, ipc::Fd> offered_;
+  uint64_t lastToken_ = 0;
+  std::map<uint64_t, Worker> workers_;
+  std::map<SlotKey, uint64_t> slots_;
+  std::map<SlotKey, Clock::time_point> assignedAt_;
+  std::vector<ipc::SlotQuarantined> quarantines_;
+  size_t deaths_ = 0;
+};
+
+}  // namespace isopool::tests

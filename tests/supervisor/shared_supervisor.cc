@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/supervisor/shared_supervisor.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace isopool::tests {
+
+SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::string& settings) {
+  std::string folder = std::filesystem::temp_directory_path() / "isopool-shared-XXXXXX";
+  folder_ = ::mkdtemp(folder.data());
+  address_ = folder_ + "/socket";
+  setMode("");
+  std::vector<std::string> words{ISOPOOLD, "--listen", address_, "--worker", PLAIN_WORKER,
+                                 "--log-level", "info"};
+  if (!settings.empty()) {
+    writeSettings(settings);
+    words.insert(words.end(), {"--config", folder_ + "/settings.toml"});
+  }
+  words.insert(words.end(), flags.begin(), flags.end());
+  std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + folder_ + "/mode"};
+  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  environment.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  const std::string log = folder_ + "/log";
+  ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  EXPECT_EQ(::posix_spawn(&pid_, ISOPOOLD, &actions, nullptr, arguments.data(), environment.data()),
+            0);
+  ::posix_spawn_file_actions_destroy(&actions);
+  const auto deadline = Clock::now() + milliseconds(5000);
+  while (!connect().valid() && Clock::now() < deadline) ::poll(nullptr, 0, 2);
+}
+
+SharedSupervisor::~SharedSupervisor() {
+  if (pid_ > 0) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  EXPECT_TRUE(mark_.waitUntilNoneIsLeft(milliseconds(2000))) << "processes are left over";
+  std::filesystem::remove_all(folder_);
+}
+
+ipc::ControlSocket SharedSupervisor::connect() const {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::strncpy(name.sun_path, address_.c_str(), sizeof name.sun_path - 1);
+  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) return {};
+  return ipc::ControlSocket(std::move(socket));
+}
+
+std::unique_ptr<ControlClient> SharedSupervisor::attach(const std::string& program) const {
+  auto client = std::make_unique<ControlClient>(connect());
+  client->begin(program);
+  return client;
+}
+
+std::unique_ptr<ControlClient> SharedSupervisor::attachWithPool(uint32_t workers,
+                                                                const std::string& program) const {
+  auto client = attach(program);
+  client->openPool(1, workers);
+  return client;
+}
+
+ipc::Report SharedSupervisor::report() const {
+  ipc::ControlSocket control = connect();
+  if (!control.valid()) return {};
+  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::Hello hello;
+  hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
+  control.send(hello, {pidfd.get()});
+  control.send(ipc::RequestReport{1});
+  while (control.waitReadable(milliseconds(2000))) {
+    const bool gone = control.receive() == ipc::ReceiveResult::kPeerGone;
+    while (std::optional<ipc::Frame> frame = control.next()) {
+      if (frame->type == ipc::MessageType::kReport) return ipc::decodeMessage<ipc::Report>(*frame);
+    }
+    if (gone) break;
+  }
+  ADD_FAILURE() << "no report";
+  return {};
+}
+
+bool SharedSupervisor::waitForReport(const std::function<bool(const ipc::Report&)>& condition,
+                                     milliseconds patience) const {
+  const auto deadline = Clock::now() + patience;
+  while (!condition(report())) {
+    if (Clock::now() > deadline) return false;
+    ::poll(nullptr, 0, 5);
+  }
+  return true;
+}
+
+void SharedSupervisor::setMode(const std::string& mode) const {
+  // In one step: a process may be reading it.
+  std::ofstream(folder_ + "/mode.new") << mode;
+  std::filesystem::rename(folder_ + "/mode.new", folder_ + "/mode");
+}
+
+void SharedSupervisor::writeSettings(const std::string& settings) const {
+  std::ofstream(folder_ + "/settings.toml") << settings;
+}
+
+void SharedSupervisor::signal(int number) const { ::kill(pid_, number); }
+
+std::optional<int> SharedSupervisor::waitForEnd(milliseconds patience) {
+  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  if (::poll(&ended, 1, static_cast<int>(patience.count())) != 1) return std::nullopt;
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string SharedSupervisor::log() const {
+  std::ostringstream text;
+  text << std::ifstream(folder_ + "/log").rdbuf();
+  return text.str();
+}
+
+}  // namespace isopool::tests

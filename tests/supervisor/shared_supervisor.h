@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/supervisor/control_client.h"
+#include "tests/supervisor/process_mark.h"
+
+namespace isopool::tests {
+
+/// A real isopoold that listens, with plain workers. Nothing of it outlives the object.
+class SharedSupervisor {
+ public:
+  explicit SharedSupervisor(std::vector<std::string> flags = {}, const std::string& settings = "");
+  ~SharedSupervisor();
+  SharedSupervisor(const SharedSupervisor&) = delete;
+  SharedSupervisor& operator=(const SharedSupervisor&) = delete;
+
+  const std::string& address() const { return address_; }
+  const std::string& folder() const { return folder_; }
+  /// A connection that has said nothing yet.
+  ipc::ControlSocket connect() const;
+  /// A client that is welcome. Its program is called `program`.
+  std::unique_ptr<ControlClient> attach(const std::string& program = "test") const;
+  /// A client with a pool that is served.
+  std::unique_ptr<ControlClient> attachWithPool(uint32_t workers,
+                                                const std::string& program = "test") const;
+  ipc::Report report() const;
+  bool waitForReport(const std::function<bool(const ipc::Report&)>& condition,
+                     milliseconds patience = milliseconds(5000)) const;
+
+  void setMode(const std::string& mode) const;
+  void writeSettings(const std::string& settings) const;
+  void signal(int number) const;
+  /// The process that was started: the guardian.
+  pid_t pid() const { return pid_; }
+  pid_t supervisorPid() const { return report().processId; }
+  /// The exit code; nothing if it does not end in time.
+  std::optional<int> waitForEnd(milliseconds patience = milliseconds(5000));
+  const ProcessMark& mark() const { return mark_; }
+  std::string log() const;
+
+ private:
+  ProcessMark mark_;
+  std::string folder_;
+  std::string address_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace isopool::tests
