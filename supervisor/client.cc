@@ -573,6 +573,13 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd 
   worker->send(ipc::AddOutputSegment{id_.value, number, bytes}, {segment.get()});
 }
 
+std::string Client::describe() const {
+  std::string text = "client " + std::to_string(id_.value);
+  if (!isShared()) return text;
+  return text + " (" + program_ + ", pid " + std::to_string(peer_->processId) + ", user " +
+         std::to_string(peer_->userId) + ")";
+}
+
 // ---- for reports -----------------------------------------------------------------------------
 
 ipc::ReportedClient Client::report() const {

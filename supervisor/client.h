@@ -54,6 +54,8 @@ class Client final : public CrewMember {
   bool drained() const;
 
   void appendPids(std::vector<pid_t>& pids) const;
+  /// What people call it: "client 7 (trader, pid 4711, user 1000)".
+  std::string describe() const;
   bool isOperator() const { return role_ == ipc::ClientRole::kOperator; }
   ipc::ReportedClient report() const;
   void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;

@@ -123,13 +123,18 @@ void Supervisor::accept(ipc::Fd socket) {
 }
 
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
-  if (!reason.empty()) {
-    log(LogLevel::kError, "client " + std::to_string(id.value) + ": " + reason);
-  }
-  if (options_.privatePool) return stop(reason.empty() ? 0 : 1);
-  if (!reason.empty()) ++refusedConnections_;
-  // Not now: the client is calling us, and what it said last has yet to leave.
   const auto found = clients_.find(id);
+  if (options_.privatePool) {
+    if (!reason.empty()) log(LogLevel::kError, found->second->describe() + ": " + reason);
+    return stop(reason.empty() ? 0 : 1);
+  }
+  if (!reason.empty()) {
+    ++refusedConnections_;
+    log(LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
+  } else if (!found->second->isOperator()) {
+    log(LogLevel::kInfo, found->second->describe() + " has left");
+  }
+  // Not now: the client is calling us, and what it said last has yet to leave.
   boost::asio::post(io_, [leaving = std::shared_ptr<Client>(std::move(found->second))] {});
   clients_.erase(found);
 }

@@ -126,7 +126,10 @@ void Worker::attach(ClientId client, uint32_t share, uint32_t leaseLimit) {
 void Worker::detach(ClientId client) {
   Attachment* attachment = this->attachment(client);
   if (attachment == nullptr || stage_ == Stage::kDying) return;
-  if (attachment->stage == Attachment::Stage::kIntroduced) return forget(client);
+  if (attachment->stage == Attachment::Stage::kIntroduced) {
+    events_.detached(client);
+    return forget(client);
+  }
   if (attachment->stage == Attachment::Stage::kDetaching) return;
   attachment->stage = Attachment::Stage::kDetaching;
   attachment->overdue.cancel();

@@ -504,7 +504,7 @@ TEST_F(SharedGarbage, BytesThatAreNoFrame) {
   ControlClient stranger(supervisor_.connect());
   stranger.sendBytes("GET / HTTP/1.1\r\nHost: isopool\r\n\r\n");
   EXPECT_TRUE(stranger.waitForEnd());
-  EXPECT_EQ(timesLogged("client 2: "), 1u);
+  EXPECT_EQ(timesLogged(" is refused: "), 1u);
 }
 
 TEST_F(SharedGarbage, HalfAMessageAndThenNothing) {
@@ -516,7 +516,7 @@ TEST_F(SharedGarbage, HalfAMessageAndThenNothing) {
   stranger.sendBytes(std::string(frame.bytes.data(), frame.bytes.size() / 2));
   EXPECT_TRUE(stranger.waitForEnd());
   EXPECT_NE(stranger.failure().value_or("").find("ISOPOOL_HANDSHAKE_TIMEOUT"), std::string::npos);
-  EXPECT_EQ(timesLogged("client 2: "), 1u);
+  EXPECT_EQ(timesLogged(" is refused: "), 1u);
 }
 
 TEST_F(SharedGarbage, NothingAtAll) {
