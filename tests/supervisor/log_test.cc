@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <climits>
-#include <regex>
 #include <string>
 
 #include "ipc/fd.h"
@@ -14,6 +14,19 @@
 
 namespace isopool::supervisor {
 namespace {
+
+/// With 0 for each number.
+std::string withoutNumbers(const std::string& line) {
+  std::string out;
+  bool inNumber = false;
+  for (const char each : line) {
+    const bool isDigit = std::isdigit(static_cast<unsigned char>(each)) != 0;
+    if (!isDigit) out += each;
+    if (isDigit && !inNumber) out += '0';
+    inNumber = isDigit;
+  }
+  return out;
+}
 
 /// The error stream, in a pipe, while it lives.
 class LogTest : public testing::Test {
@@ -49,10 +62,7 @@ TEST_F(LogTest, WritesLinesOfItsLevelAndAbove) {
   log(LogLevel::kDebug, "not this");
   EXPECT_EQ(written(), "");
   log(LogLevel::kInfo, "this");
-  const std::string line = written();
-  EXPECT_TRUE(
-      std::regex_match(line, std::regex(R"(isopoold\[\d+\] \d\d:\d\d:\d\d\.\d\d\d info: this\n)")))
-      << line;
+  EXPECT_EQ(withoutNumbers(written()), "isopoold[0] 0:0:0.0 info: this\n");
 }
 
 TEST_F(LogTest, ChangesItsLevelWhileItRuns) {
@@ -81,12 +91,11 @@ TEST_F(LogTest, WritesJsonWithTimeLevelAndProcess) {
   startLog(LogLevel::kInfo, LogFormat::kJson);
   log(LogLevel::kWarning, "said \"no\"\n{braces} \\", {{"client", 7u}, {"text", "a\tb"}});
   const std::string line = written();
-  EXPECT_TRUE(std::regex_match(
-      line,
-      std::regex(R"(\{"time":"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z","level":"warning","pid":)" +
-                 std::to_string(::getpid()) +
-                 R"(,"message":"said \\"no\\"\\n\{braces\} \\\\","client":7,"text":"a\\tb"\}\n)")))
-      << line;
+  EXPECT_NE(line.find(",\"pid\":" + std::to_string(::getpid()) + ","), std::string::npos) << line;
+  EXPECT_EQ(withoutNumbers(line),
+            R"({"time":"0-0-0T0:0:0.0Z","level":"warning","pid":0,)"
+            R"("message":"said \"no\"\n{braces} \\","client":0,"text":"a\tb"})"
+            "\n");
 }
 
 TEST_F(LogTest, AutomaticallyIsJsonOffATerminal) {
