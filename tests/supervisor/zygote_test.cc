@@ -2,10 +2,25 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "tests/supervisor/private_pool.h"
 
 namespace isopool::tests {
 namespace {
+
+/// What a process was started with for this variable, in order.
+std::vector<std::string> valuesOf(pid_t pid, const std::string& variable) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+  std::vector<std::string> values;
+  for (std::string text; std::getline(file, text, '\0');) {
+    if (text.starts_with(variable + "=")) values.push_back(text.substr(variable.size() + 1));
+  }
+  return values;
+}
 
 TEST(Zygote, ThatCannotStartIsTheClientsToKnow) {
   PrivatePool pool({}, "zygote-fails");
@@ -36,6 +51,22 @@ TEST(Zygote, ThatDoesNotExistIsTold) {
   PrivatePool pool({"--worker", "/nowhere/isopool-worker"});
   ASSERT_TRUE(pool.waitForEnd());
   EXPECT_NE(pool.failure().value_or("").find("/nowhere/isopool-worker"), std::string::npos);
+}
+
+TEST(Zygote, HasWhatAFlagSaysAndNotWhatWeInheritedForIt) {
+  ::setenv("ISOPOOL_PRELOAD_MODULES", "csv", 1);
+  ::setenv("ISOPOOL_PRELOAD_LIBS", "inherited.so", 1);
+  ::setenv("OMP_NUM_THREADS", "16", 1);
+  PrivatePool pool({"--preload-modules", "json,csv"});
+  for (const char* name : {"ISOPOOL_PRELOAD_MODULES", "ISOPOOL_PRELOAD_LIBS", "OMP_NUM_THREADS"}) {
+    ::unsetenv(name);
+  }
+  pool.begin();
+  const pid_t zygote = pool.welcome().zygoteProcessId;
+  using Values = std::vector<std::string>;
+  EXPECT_EQ(valuesOf(zygote, "ISOPOOL_PRELOAD_MODULES"), Values{"json,csv"});
+  EXPECT_EQ(valuesOf(zygote, "ISOPOOL_PRELOAD_LIBS"), Values{"inherited.so"});
+  EXPECT_EQ(valuesOf(zygote, "OMP_NUM_THREADS"), Values{"1"});
 }
 
 TEST(Zygote, KilledIsReplacedWhileWorkersLiveOn) {
