@@ -118,8 +118,11 @@ TEST(Shared, AClosedPoolIsToldWhenItsMemoryIsItsOwnAgain) {
   SharedSupervisor supervisor({"--workers", "2"});
   const auto client = supervisor.attachWithPool(2);
   client->send(ipc::ClosePool{1});
-  // Two workers and the spare.
-  EXPECT_TRUE(client->waitFor([&] { return client->closedChannels().size() == 3; }));
+  // Those of the two workers, and of the spare if it was introduced by then.
+  EXPECT_TRUE(client->waitFor([&] {
+    return client->closedChannels().size() == client->workers().size();
+  }));
+  EXPECT_GE(client->workers().size(), 2u);
 }
 
 TEST(Shared, ARunningCallOfADeadProgramGetsTheGracePeriodAndNoMore) {
@@ -375,7 +378,7 @@ TEST(Recycling, AfterSoManyCallsASpareTakesOverAndNoCallIsLost) {
 
 TEST(Recycling, DoesNotWaitForEverForWhoeverStillUsesTheOldOne) {
   SharedSupervisor supervisor(
-      {"--workers", "1", "--recycle-age", "1ms", "--recycle-patience", "200ms"});
+      {"--workers", "1", "--recycle-age", "1s", "--recycle-patience", "200ms"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
   EXPECT_TRUE(client->waitFor([&] { return client->worker(worker).died.has_value(); },
