@@ -60,4 +60,12 @@ std::vector<pid_t> childrenOf(pid_t process) {
   return children;
 }
 
+std::vector<pid_t> descendantsOf(pid_t process) {
+  std::vector<pid_t> all = childrenOf(process);
+  for (size_t i = 0; i < all.size(); ++i) {
+    for (const pid_t child : childrenOf(all[i])) all.push_back(child);
+  }
+  return all;
+}
+
 }  // namespace bench

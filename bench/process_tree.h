@@ -17,5 +17,7 @@ Memory memoryOf(const std::vector<pid_t>& processes);
 
 pid_t parentOf(pid_t process);
 std::vector<pid_t> childrenOf(pid_t process);
+/// Children, their children, and so on.
+std::vector<pid_t> descendantsOf(pid_t process);
 
 }  // namespace bench

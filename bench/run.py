@@ -6,6 +6,7 @@
   memory     what a worker, and a large model on eight workers, cost in memory
   start      how fast a pool is ready and a dead worker is replaced
   async      what asynchronous calls cost, and how many two workers answer
+  sharing    three programs on one supervisor: greedy, sparse, and killed at random
   all        (also when nothing is named) all of them
 
 Every number is a median; behind it half the distance between the quartiles of its repetitions.
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BENCHES = ("roundtrip", "memory", "start", "async")
+BENCHES = ("roundtrip", "memory", "start", "async", "sharing")
 Row = dict[str, Any]
 
 

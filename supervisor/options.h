@@ -59,7 +59,7 @@ struct Options {
   std::chrono::milliseconds handshakeTimeout{5'000};  ///< for a client to say who it is
   std::chrono::milliseconds drainTimeout{30'000};     ///< for calls in flight after SIGTERM
   /// How long a shared worker may go on with a call past its deadline, or of a client that is gone.
-  std::chrono::milliseconds grace{1'000};
+  std::chrono::milliseconds grace{500};
   uint32_t maxClients = 1024;
   ClientLimits limits;
   Recycling recycling;

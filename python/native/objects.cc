@@ -31,9 +31,14 @@ std::shared_ptr<T> makeShared(Arguments&&... arguments) {
   });
 }
 
-std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count) {
+std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count,
+                                                const std::optional<std::string>& address) {
   if (count < 0) throw py::value_error("an InterpreterManager needs at least one interpreter");
-  return unlocked([&] { return makeShared<InterpreterManager>(static_cast<size_t>(count)); });
+  return unlocked([&] {
+    return address ? makeShared<InterpreterManager>(SharedSupervisor{*address},
+                                                    static_cast<size_t>(count))
+                   : makeShared<InterpreterManager>(static_cast<size_t>(count));
+  });
 }
 
 std::shared_ptr<Session> acquireOne(InterpreterManager& manager) {
@@ -142,7 +147,7 @@ void defineObjects(py::module_& module) {
   py::class_<InterpreterManager, std::shared_ptr<InterpreterManager>>(
       module, "InterpreterManager",
       "A pool of worker processes, each with a Python interpreter of its own.")
-      .def(py::init(&makeManager), py::arg("n") = 2)
+      .def(py::init(&makeManager), py::arg("n") = 2, py::arg("address") = py::none())
       .def("acquire_one", &acquireOne, "A session on a free worker, or on the least used one.")
       .def("__len__", [](InterpreterManager& self) { return self.allInstances().size(); })
       .def("__getitem__", &sessionOf, py::arg("index"), "A session on this very worker.");

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Three programs on one supervisor with two workers: one calls with large tensors without a pause,
+// from two threads; one makes a small call every 10 ms; one is killed, stopped and started again at
+// random. What does the second one's 99th percentile become, over the length of the call that runs
+// just then and what its own costs alone? And what is left when all have gone?
+#include <ATen/ATen.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/process_tree.h"
+#include "bench/row.h"
+#include "bench/statistics.h"
+#include "isopool/isopool.h"
+
+extern char** environ;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+struct Options {
+  std::string packages;
+  std::string role;
+  std::string supervisor = ISOPOOL_BENCH_SUPERVISOR;
+  uint32_t seed = 1;
+  double seconds = 20;
+  bool quick = false;
+};
+
+double microsecondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+// ---- the programs ----------------------------------------------------------------------------
+
+std::atomic<bool> told{false};
+
+/// What a program says when it is told to end: a line for its parent.
+struct Tally {
+  uint64_t wrong = 0;
+  uint64_t failed = 0;
+  std::vector<double> times;  ///< of calls, in microseconds
+};
+
+void call(isopool::ReplicatedObj& model, const at::Tensor& input, float expected, Tally& tally) {
+  const auto begin = Clock::now();
+  try {
+    const at::Tensor result = model({input}).toTensor();
+    tally.times.push_back(microsecondsSince(begin));
+    const auto* data = result.data_ptr<float>();
+    if (result.numel() != input.numel() || data[0] != expected ||
+        data[result.numel() - 1] != expected) {
+      ++tally.wrong;
+    }
+  } catch (const isopool::Error& error) {
+    ++tally.failed;
+    std::fprintf(stderr, "sharing: %s\n", error.what());
+  }
+}
+
+Tally callAgainAndAgain(isopool::InterpreterManager& manager, const Options& options,
+                        const char* object, float added, int64_t elements, milliseconds pause) {
+  isopool::ReplicatedObj model =
+      manager.loadPackage(options.packages + "/calls.pt")
+          .loadPickle("model", std::string(object) + ".pkl");
+  Tally tally;
+  const at::Tensor input = isopool::empty({elements});
+  float value = 0;
+  while (!told) {
+    value = value >= 1000 ? 0 : value + 1;
+    input.data_ptr<float>()[0] = value;
+    input.data_ptr<float>()[elements - 1] = value;
+    call(model, input, value + added, tally);
+    if (pause.count() > 0) std::this_thread::sleep_for(pause);
+  }
+  return tally;
+}
+
+int beProgram(const Options& options) {
+  ::signal(SIGTERM, [](int) { told = true; });
+  isopool::InterpreterManager manager(2);
+  std::vector<Tally> tallies(1);
+  if (options.role == "sparse") {
+    tallies[0] = callAgainAndAgain(manager, options, "identity", 0, 16, milliseconds(10));
+  } else if (options.role == "greedy") {
+    tallies.resize(2);
+    std::vector<std::thread> threads;
+    for (Tally& tally : tallies) {
+      threads.emplace_back([&] {
+        tally = callAgainAndAgain(manager, options, "add_one", 1, 25'000'000 / 4, {});
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  } else {
+    tallies[0] = callAgainAndAgain(manager, options, "add_one", 1, 250'000, {});
+  }
+  Tally all;
+  for (const Tally& each : tallies) {
+    all.wrong += each.wrong;
+    all.failed += each.failed;
+    all.times.insert(all.times.end(), each.times.begin(), each.times.end());
+  }
+  std::printf("%llu %llu", static_cast<unsigned long long>(all.wrong),
+              static_cast<unsigned long long>(all.failed));
+  for (const double time : all.times) std::printf(" %.1f", time);
+  std::printf("\n");
+  return 0;
+}
+
+// ---- their parent ----------------------------------------------------------------------------
+
+/// A child process with its standard output in a file.
+class Child {
+ public:
+  Child(const std::vector<std::string>& words, const std::string& output) : output_(output) {
+    std::vector<char*> arguments;
+    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_addopen(&actions, 1, output.c_str(),
+                                       O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ) != 0) {
+      throw std::runtime_error("can't start " + words[0]);
+    }
+    ::posix_spawn_file_actions_destroy(&actions);
+  }
+  ~Child() { end(SIGKILL); }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  void signal(int number) const { ::kill(pid_, number); }
+  void end(int number) {
+    if (pid_ <= 0) return;
+    signal(number);
+    signal(SIGCONT);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+  /// Told to end: what it counted.
+  Tally tally() {
+    end(SIGTERM);
+    Tally tally;
+    std::ifstream file(output_);
+    if (!(file >> tally.wrong >> tally.failed)) throw std::runtime_error("a program said nothing");
+    for (double time = 0; file >> time;) tally.times.push_back(time);
+    return tally;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  const std::string output_;
+  pid_t pid_ = -1;
+};
+
+size_t descriptorsOf(pid_t pid) {
+  size_t count = 0;
+  if (DIR* folder = ::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str())) {
+    while (::readdir(folder) != nullptr) ++count;
+    ::closedir(folder);
+  }
+  return count;
+}
+
+uint64_t systemSharedBytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string word; info >> word;) {
+    uint64_t kilobytes = 0;
+    if (word == "Shmem:" && info >> kilobytes) return kilobytes << 10;
+  }
+  return 0;
+}
+
+class Bench {
+ public:
+  explicit Bench(const Options& options) : options_(options), random_(options.seed) {
+    std::string folder = std::filesystem::temp_directory_path() / "isopool-sharing-XXXXXX";
+    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    folder_ = folder;
+    ::setenv("ISOPOOL_SOCKET", (folder_ + "/socket").c_str(), 1);
+    supervisor_ = std::make_unique<Child>(
+        std::vector<std::string>{options.supervisor, "--listen", folder_ + "/socket", "--workers",
+                                 "2", "--log-level", "error"},
+        folder_ + "/log");
+    const auto giveUp = Clock::now() + std::chrono::seconds(60);
+    while (!std::filesystem::exists(folder_ + "/socket") && Clock::now() < giveUp) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  ~Bench() {
+    supervisor_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  int run() {
+    const milliseconds alone(options_.quick ? 2000 : 5000);
+    bench::announce("a sparse program alone");
+    auto sparse = program("sparse");
+    std::this_thread::sleep_for(alone);
+    const Tally own = sparse->tally();
+    bench::announce("a greedy program alone");
+    auto greedy = program("greedy");
+    std::this_thread::sleep_for(alone);
+    const Tally running = greedy->tally();
+
+    settle();
+    const size_t descriptors = descriptorsOfAll();
+    const uint64_t shared = systemSharedBytes();
+
+    bench::announce("three programs");
+    sparse = program("sparse");
+    greedy = program("greedy");
+    const int blows = harass(std::chrono::duration_cast<milliseconds>(
+        std::chrono::duration<double>(options_.quick ? 6 : options_.seconds)));
+    const Tally shares = sparse->tally();
+    const Tally greeds = greedy->tally();
+    settle();
+
+    const double cost = bench::quantile(own.times, 0.99);
+    const double call = bench::quantile(running.times, 0.99);
+    print("sparse, alone", "p50", bench::quantile(own.times, 0.5));
+    print("sparse, alone", "p99", cost);
+    print("greedy call of 25 MB, alone, 2 threads", "p50", bench::quantile(running.times, 0.5));
+    print("greedy call of 25 MB, alone, 2 threads", "p99", call);
+    print("sparse, with the other two", "p50", bench::quantile(shares.times, 0.5));
+    const double p99 = bench::quantile(shares.times, 0.99);
+    bench::print({"sharing", "isopool", "sparse, with the other two", "p99", "us", p99, {},
+                  "greedy p99 + sparse p99, alone", p99 / (call + cost)});
+    count("sparse, with the other two", "calls", shares.times.size());
+    count("greedy, with the other two", "calls", greeds.times.size());
+    count("all", "wrong answers", own.wrong + running.wrong + shares.wrong + greeds.wrong);
+    count("sparse and greedy", "failed calls",
+          own.failed + running.failed + shares.failed + greeds.failed);
+    count("victim", "kills and stops", static_cast<uint64_t>(blows));
+    const size_t after = descriptorsOfAll();
+    count("all", "leaked descriptors", after > descriptors ? after - descriptors : 0);
+    const uint64_t sharedAfter = systemSharedBytes();
+    count("all", "leaked shared memory MB",
+          sharedAfter > shared ? (sharedAfter - shared) >> 20 : 0);
+    return 0;
+  }
+
+ private:
+  std::unique_ptr<Child> program(const std::string& role) {
+    return std::make_unique<Child>(
+        std::vector<std::string>{std::filesystem::read_symlink("/proc/self/exe"), "--packages",
+                                 options_.packages, "--role", role},
+        folder_ + "/" + role);
+  }
+
+  // Kills and stops the third program until the time is over.
+  int harass(milliseconds time) {
+    const auto end = Clock::now() + time;
+    int blows = 0;
+    auto victim = program("victim");
+    while (Clock::now() < end) {
+      std::this_thread::sleep_for(milliseconds(pick(100, 900)));
+      ++blows;
+      if (pick(0, 1) == 0) {
+        victim->end(SIGKILL);
+        victim = program("victim");
+        continue;
+      }
+      victim->signal(SIGSTOP);
+      std::this_thread::sleep_for(milliseconds(pick(10, 1000)));
+      victim->signal(SIGCONT);
+    }
+    return blows;
+  }
+
+  int pick(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
+
+  // What a dead program left is to be gone within a second.
+  void settle() const { std::this_thread::sleep_for(milliseconds(1500)); }
+
+  size_t descriptorsOfAll() const {
+    size_t all = 0;
+    for (const pid_t pid : bench::descendantsOf(supervisor_->pid())) all += descriptorsOf(pid);
+    return all;
+  }
+
+  static void print(const char* subject, const char* metric, double value) {
+    bench::print({"sharing", "isopool", subject, metric, "us", value, {}, "", {}});
+  }
+  static void count(const char* subject, const char* metric, uint64_t value) {
+    bench::print(
+        {"sharing", "isopool", subject, metric, "", static_cast<double>(value), {}, "", {}});
+  }
+
+  const Options options_;
+  std::mt19937 random_;
+  std::string folder_;
+  std::unique_ptr<Child> supervisor_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Three programs on one supervisor: what does one's greed cost another?");
+  Options options;
+  app.add_option("--packages", options.packages, "folder with calls.pt")->required();
+  app.add_option("--seconds", options.seconds, "how long the three run together")
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of kills and stops")->capture_default_str();
+  app.add_option("--role", options.role, "be one of the programs (used by this one)");
+  app.add_flag("--quick", options.quick, "shorter");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return options.role.empty() ? Bench(options).run() : beProgram(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "sharing: %s\n", error.what());
+    return 1;
+  }
+}

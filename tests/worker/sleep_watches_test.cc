@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/sleep_watches.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace isopool::worker {
+namespace {
+
+// However many words there are, a change of any of them ends the sleep. A lost one would let the test
+// hang, and its time-out end it.
+void expectWokenByEachOf(size_t words) {
+  std::vector<ipc::SharedWord<uint32_t>> watched(words);
+  SleepWatches watches;
+  for (size_t changed = 0; changed < words; changed += words > 100 ? 37 : 1) {
+    std::vector<uint32_t> expected;
+    watches.clear();
+    for (auto& word : watched) {
+      expected.push_back(word.load());
+      watches.add(&word, expected.back());
+    }
+    std::thread other([&] {
+      watched[changed].fetch_add(1);
+      ipc::futexWake(watched[changed]);
+    });
+    while (watched[changed].load() == expected[changed]) watches.sleep();
+    other.join();
+  }
+}
+
+TEST(SleepWatches, OneWordEndsTheSleep) { expectWokenByEachOf(1); }
+TEST(SleepWatches, AnyOfAsManyAsTheKernelTakesEndsTheSleep) {
+  expectWokenByEachOf(ipc::kMaxFutexWatches);
+}
+TEST(SleepWatches, AnyOfMoreThanTheKernelTakesEndsTheSleep) {
+  expectWokenByEachOf(ipc::kMaxFutexWatches + 1);
+}
+TEST(SleepWatches, AnyOfAThousandEndsTheSleep) { expectWokenByEachOf(1000); }
+
+TEST(SleepWatches, WordsThatAreGoneAreNotMissed) {
+  SleepWatches watches;
+  auto gone = std::make_unique<std::vector<ipc::SharedWord<uint32_t>>>(500);
+  ipc::SharedWord<uint32_t> ours{0};
+  watches.add(&ours, 1);  // not as expected: it returns at once, its deputies sleep on
+  for (auto& word : *gone) watches.add(&word, 0);
+  watches.sleep();
+  gone.reset();
+  expectWokenByEachOf(300);
+}
+
+}  // namespace
+}  // namespace isopool::worker
