@@ -114,7 +114,10 @@ void Channel::share(SharedWorker worker, std::shared_ptr<CallLimit> limit) {
 uint32_t Channel::othersCalls() const {
   if (!sharedWorker_) return 0;
   const ipc::WorkerBoard* board = memory_->board();
-  if (board == nullptr || board->runningClient.load(std::memory_order_relaxed) == 0) return 0;
+  if (board == nullptr) return 0;
+  const uint64_t running = board->runningClient.load(std::memory_order_relaxed);
+  // Our own calls the pool counts; the one that has just answered may still stand there.
+  if (running == 0 || running == sharedWorker_->client) return 0;
   return 1 + board->waitingClients.load(std::memory_order_relaxed);
 }
 

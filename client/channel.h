@@ -147,6 +147,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::function<void(const std::string& reason)> kill;
     /// A call runs past its deadline.
     std::function<void(uint64_t sequence)> overdue;
+    uint64_t client = 0;  ///< the supervisor's number of us
   };
   /// The worker serves other programs, too. Said once, before the pool has the channel.
   void share(SharedWorker worker, std::shared_ptr<CallLimit> limit);

@@ -223,6 +223,7 @@ void Client::welcome() {
     welcome.lifeWordWorks = zygote->lifeWordWorks;
   }
   welcome.shared = isShared();
+  welcome.client = id_.value;
   welcome.callLimit = isShared() ? services_.options.limits.calls : 0;
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   connection_.send(welcome, {pidfd.get()});

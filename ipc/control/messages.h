@@ -214,8 +214,9 @@ struct Welcome {
   bool lifeWordWorks = true;  ///< false: deaths are seen through pidfds alone on this system
   bool shared = false;        ///< several programs use the supervisor, and its workers
   uint32_t callLimit = 0;     ///< calls that the client may have in flight; 0: no limit
+  uint64_t client = 0;        ///< the supervisor's number of the client, as workers' boards name it
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
-                       lifeWordWorks, shared, callLimit)
+                       lifeWordWorks, shared, callLimit, client)
 };
 
 /// Answers kLoadPackage in a shared supervisor: the package is refused, or held. Descriptors: none, or
