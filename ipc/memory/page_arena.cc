@@ -25,11 +25,15 @@ Mapping mapSparseBooks(size_t bytes) {
 
 PageArena::PageArena(size_t capacityBytes)
     : reservation_(reserveAddressSpace(roundUpToPages(capacityBytes) + kPageBytes)),
-      entriesMemory_(
-          mapSparseBooks(reservation_.bytes() / kPageBytes * sizeof(PageEntry) + kPageBytes)),
+      entriesMemory_(mapSparseBooks(bookBytes(capacityBytes))),
       entries_(reinterpret_cast<PageEntry*>(entriesMemory_.data())) {}
 
 PageArena::~PageArena() = default;
+
+size_t PageArena::bookBytes(size_t capacityBytes) noexcept {
+  const size_t pages = roundUpToPages(capacityBytes) / kPageBytes + 1;
+  return roundUpToPages(pages * sizeof(PageEntry) + kPageBytes);
+}
 
 uint32_t PageArena::binOf(uint32_t pages) noexcept {
   if (pages <= kExactBins) return pages - 1;

@@ -33,6 +33,9 @@ class PageArena {
  public:
   /// Reserves address space for segments of `capacityBytes` in all. Throws SystemCallError.
   explicit PageArena(size_t capacityBytes);
+  /// The private memory that such an arena has for its books: most of it is never touched, but
+  /// RLIMIT_DATA counts it.
+  static size_t bookBytes(size_t capacityBytes) noexcept;
   ~PageArena();
   PageArena(const PageArena&) = delete;
   PageArena& operator=(const PageArena&) = delete;
