@@ -4,18 +4,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
-#include <linux/sched.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 namespace isopool::worker {
 
 namespace {
+
+std::optional<int> keptFolder;
 
 bool writeText(const char* path, const char* text) {
   const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
@@ -37,12 +41,26 @@ int mountFolder(const char* users, const char* groups) {
   const auto context = static_cast<int>(::syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC));
   if (context < 0) return -1;
   ::syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "mode", "0700", 0);
+  ::syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "size", "64m", 0);
   int folder = -1;
   if (::syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) {
     folder = static_cast<int>(::syscall(SYS_fsmount, context, FSMOUNT_CLOEXEC, 0));
   }
   ::close(context);
   return folder;
+}
+
+struct Mounting {
+  const char* users;
+  const char* groups;
+  int report;  ///< a pipe's end for the folder's descriptor
+};
+
+int mountAndReport(void* argument) {
+  const auto* mounting = static_cast<const Mounting*>(argument);
+  const int folder = mountFolder(mounting->users, mounting->groups);
+  (void)!::write(mounting->report, &folder, sizeof folder);
+  ::_exit(0);
 }
 
 }  // namespace
@@ -56,14 +74,12 @@ ipc::Fd makeAnonymousFolder() {
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};
   const ipc::Fd input(ends[0]);
   const ipc::Fd output(ends[1]);
-  const auto child =
-      static_cast<pid_t>(::syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, 0));
+  Mounting mounting{users, groups, output.get()};
+  alignas(16) std::array<char, 64 * 1024> stack;
+  // In our memory, while we wait: a copy of it costs milliseconds.
+  const pid_t child = ::clone(mountAndReport, stack.data() + stack.size(),
+                              CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &mounting);
   if (child == -1) return {};
-  if (child == 0) {
-    const int folder = mountFolder(users, groups);
-    (void)!::write(output.get(), &folder, sizeof folder);
-    ::_exit(0);
-  }
   int status = 0;
   while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
   }
@@ -74,6 +90,16 @@ ipc::Fd makeAnonymousFolder() {
     return {};
   }
   return ipc::Fd(folder);
+}
+
+int keepAnonymousFolder() {
+  keptFolder = makeAnonymousFolder().release();
+  return *keptFolder;
+}
+
+ipc::Fd takeAnonymousFolder() {
+  if (!keptFolder) return makeAnonymousFolder();
+  return ipc::Fd(::fcntl(*keptFolder, F_DUPFD_CLOEXEC, 3));
 }
 
 }  // namespace isopool::worker

@@ -66,7 +66,7 @@ int64_t coarseNow() {
 }  // namespace
 
 CallLoop::CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
-                   ipc::Mapping board, RoutedBlocks& blocks)
+                   ipc::Mapping board, RoutedBlocks& blocks, Sandbox& sandbox)
     : epoch_(epoch),
       control_(std::move(control)),
       bellMapping_(std::move(bell)),
@@ -74,7 +74,7 @@ CallLoop::CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping be
       boardMapping_(std::move(board)),
       board_(*new (boardMapping_.data()) ipc::WorkerBoard),
       blocks_(blocks),
-      runner_(*this, copies_) {
+      runner_(*this, copies_, sandbox) {
   setIsopoolModuleWorker(epoch_, copies_);
 }
 
@@ -238,6 +238,11 @@ void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
   } catch (const std::exception& error) {
     giveUp(error.what());
   }
+}
+
+bool CallLoop::tell(const ipc::ForbiddenAct& act) {
+  // Small against the socket's buffer: it goes whole or not at all.
+  return control_.send(act, {}, std::chrono::milliseconds(0)) != ipc::SendResult::kWouldBlock;
 }
 
 Channel* CallLoop::find(uint64_t client) const noexcept {

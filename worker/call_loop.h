@@ -29,13 +29,14 @@ class CallLoop final : public ControlPlane {
   /// `bell` is the supervisor's word, mapped read-only; `board` a page that this worker alone writes.
   /// `blocks` is immortal.
   CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, ipc::Mapping board,
-           RoutedBlocks& blocks);
+           RoutedBlocks& blocks, Sandbox& sandbox);
 
   /// Returns never: ends the process when the supervisor is gone.
   [[noreturn]] void run();
 
   bool waitForMessage(int64_t deadline) override;
   void requestOutputSegment(uint64_t client, size_t bytes) noexcept override;
+  bool tell(const ipc::ForbiddenAct& act) override;
 
  private:
   bool bellRung() const noexcept;

@@ -187,6 +187,7 @@ void CallRunner::extendPath() {
   if (path == nullptr || !PyList_Check(path)) badRequest("sys.path is not a list");
   for (size_t i = 0; i < reader_->elements(); ++i) {
     const PyRef folder = text(i);
+    sandbox_.noteModuleFolder(std::string(reader_->text(i)));
     const int known = PySequence_Contains(path, folder.get());
     if (known < 0 || (known == 0 && PyList_Append(path, folder.get()) != 0)) throw PythonRaised{};
   }

@@ -47,10 +47,16 @@ bool isPreparation(ipc::Operation operation) {
   }
 }
 
+// What a worker is for, once models are loaded; the others prepare it.
+bool runsModels(ipc::Operation operation) {
+  return operation == ipc::Operation::kCallObject || operation == ipc::Operation::kCallHandle ||
+         operation == ipc::Operation::kNext;
+}
+
 }  // namespace
 
-CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies)
-    : control_(control), totalCopies_(copies), export_(history_, control) {}
+CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox)
+    : control_(control), totalCopies_(copies), sandbox_(sandbox), export_(history_, control) {}
 
 CallRunner::Served CallRunner::serveOne(Channel& channel) {
   ipc::WorkerEnd& end = channel.memory->end;
@@ -76,6 +82,7 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
   run(channel);
   channel.memory->output.endCall();
   totalCopies_.add(copies_);
+  sandbox_.report(control_);
   if ((received_.flags & ipc::kNoReply) != 0) return Served::kNotification;
   return isPreparation(static_cast<ipc::Operation>(received_.operation)) ? Served::kPreparation
                                                                           : Served::kCall;
@@ -103,6 +110,7 @@ void CallRunner::run(Channel& channel) {
       publish(channel, ipc::CompletionStatus::kWithdrawn, kNoBody);
       return;
     }
+    if (runsModels(operation)) sandbox_.beginCalls();
     perform(channel);
     return;
   } catch (const PythonRaised&) {
@@ -123,6 +131,7 @@ void CallRunner::run(Channel& channel) {
   channel.memory->output.cancelLeases();
   dropInputs();
   settleKept(channel, keep);
+  sandbox_.explain(reason);
   refuse(channel, refusalKind, reason);
 }
 
@@ -223,7 +232,8 @@ void CallRunner::finishValue(Channel& channel, OutputBlocks::Keep keep) {
 }
 
 void CallRunner::answerPythonError(Channel& channel, OutputBlocks::Keep keep) {
-  const PythonError error = takePythonError();
+  PythonError error = takePythonError();
+  sandbox_.explain(error);
   flushOutput();
   dropInputs();
   settleKept(channel, keep);

@@ -18,6 +18,7 @@
 #include "worker/control_plane.h"
 #include "worker/copy_counts.h"
 #include "worker/result_export.h"
+#include "worker/sandbox.h"
 
 namespace isopool::worker {
 
@@ -27,7 +28,7 @@ namespace isopool::worker {
 class CallRunner {
  public:
   /// `copies` counts for the life of the worker.
-  CallRunner(ControlPlane& control, CopyCounts& copies);
+  CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox);
 
   enum class Served {
     kNothing,       ///< there was none, or the channel is given up
@@ -90,6 +91,7 @@ class CallRunner {
 
   ControlPlane& control_;
   CopyCounts& totalCopies_;
+  Sandbox& sandbox_;
   PageHistory history_;
 
   ipc::ReceivedCall received_;

@@ -83,7 +83,7 @@ class CompiledModel::Place {
       return;
     }
     // The runtime looks for the description beside the library, by its name.
-    folder_ = makeAnonymousFolder();
+    folder_ = takeAnonymousFolder();
     if (!folder_.valid()) {
       throw std::runtime_error(
           "the model calls operators through torch's dispatcher, and AOTInductor's runtime wants a "
@@ -91,11 +91,20 @@ class CompiledModel::Place {
           "no folder without a name, which takes user namespaces. Allow them, or store the model "
           "as TorchScript, by torch.export.save or as a torch.package");
     }
-    const std::string name = "model" + std::to_string(count);
-    path_ = "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + name + ".so";
-    ipc::checkSystemCall(::symlinkat(library.c_str(), folder_.get(), (name + ".so").c_str()),
+    name_ = "model" + std::to_string(count);
+    path_ = "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + name_ + ".so";
+    ipc::checkSystemCall(::symlinkat(library.c_str(), folder_.get(), (name_ + ".so").c_str()),
                          "symlinkat", path_);
-    write(name + ".json", operators);
+    write(name_ + ".json", operators);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  /// What was loaded from it needs it no more, and the folder may be one that is kept.
+  ~Place() {
+    if (!folder_.valid()) return;
+    for (const char* suffix : {".so", ".json"}) {
+      ::unlinkat(folder_.get(), (name_ + suffix).c_str(), 0);
+    }
   }
 
   const std::string& path() const { return path_; }
@@ -114,6 +123,7 @@ class CompiledModel::Place {
   }
 
   std::string path_;
+  std::string name_;
   ipc::Fd folder_;
 };
 

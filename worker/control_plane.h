@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "ipc/control/messages.h"
 #include "worker/output_blocks.h"
 
 namespace isopool::worker {
@@ -14,6 +15,8 @@ class ControlPlane : public SegmentRequester {
   /// `deadline` (monotonicNow()). The GIL is released meanwhile. A channel that is detached by one is
   /// only marked. Does not return if the supervisor is gone.
   virtual bool waitForMessage(int64_t deadline) = 0;
+  /// Never waits; false if the supervisor's socket has no room now.
+  virtual bool tell(const ipc::ForbiddenAct& act) = 0;
 };
 
 }  // namespace isopool::worker

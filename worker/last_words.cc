@@ -8,10 +8,12 @@
 #include <cxxabi.h>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
 #include <typeinfo>
 
 #include "ipc/memory/memory_object.h"
+#include "worker/memory_limit.h"
 
 namespace isopool::worker {
 
@@ -33,6 +35,9 @@ std::string describeCurrentException() {
   std::string text = std::string("terminate called after an exception of type ") + type->name();
   try {
     throw;
+  } catch (const std::bad_alloc& error) {
+    text.append(": ").append(error.what());
+    if (const std::string limit = memoryLimitInWords(); !limit.empty()) text += "\n" + limit;
   } catch (const std::exception& error) {
     text.append(": ").append(error.what());
   } catch (...) {

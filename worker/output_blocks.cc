@@ -21,7 +21,11 @@ constexpr int64_t kRefusalLasts = 100'000'000;  // ns
 
 OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns,
                            SegmentRequester& requester)
-    : client_(client), requester_(requester), arena_(kReservedBytes), leases_(peerReturns) {}
+    : client_(client),
+      requester_(requester),
+      roomForBooks_(ipc::PageArena::bookBytes(kReservedBytes)),
+      arena_(kReservedBytes),
+      leases_(peerReturns) {}
 
 OutputBlocks::~OutputBlocks() = default;
 

@@ -14,6 +14,7 @@
 #include "ipc/memory/page_arena.h"
 #include "ipc/tensor/routing_allocator.h"
 #include "worker/copy_counts.h"
+#include "worker/memory_limit.h"
 
 namespace isopool::worker {
 
@@ -102,6 +103,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
   const uint64_t client_;
   SegmentRequester& requester_;
+  const MemoryRoom roomForBooks_;
   ipc::PageArena arena_;
   ipc::LeaseTable leases_;
   std::vector<std::pair<ipc::SegmentId, ipc::Fd>> objects_;

@@ -7,6 +7,7 @@
 
 #include "worker/interpreter.h"
 #include "worker/isopool_module.h"
+#include "worker/memory_limit.h"
 
 namespace isopool::worker {
 
@@ -37,10 +38,10 @@ Package::Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t byt
     : id_(id),
       name_(std::move(name)),
       object_(std::move(object)),
-      mapping_(std::make_shared<const ipc::Mapping>(
-          sharing == Sharing::kShared
-              ? ipc::mapShared(object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)
-              : ipc::mapPrivate(object_, bytes))),
+      mapping_(sharing == Sharing::kShared
+                   ? std::make_shared<const ipc::Mapping>(ipc::mapShared(
+                         object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo))
+                   : mapBeyondLimit(object_, bytes)),
       sharing_(sharing) {}
 
 PyRef Package::capsule() const { return makePackageCapsule(mapping_, shared()); }

@@ -89,7 +89,6 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
                descriptors.lastWords.get(), descriptors.board.get()});
   resetSignals();
   ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);
-  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   if (!coreDumpsWanted()) {
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);

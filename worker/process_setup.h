@@ -24,7 +24,7 @@ size_t threadCount();
 bool debugged();
 
 /// The first acts of a forked worker, before it runs anything of Python: a group of its own, default
-/// signals, no descriptor of the zygote's, an armed lifeline, limits. Throws SystemCallError.
+/// signals, no descriptor of the zygote's, an armed lifeline, no core dumps unless asked for. Throws SystemCallError.
 void setUpWorkerProcess(const WorkerDescriptors& descriptors);
 
 }  // namespace isopool::worker

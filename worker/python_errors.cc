@@ -30,6 +30,22 @@ std::string bytesOf(PyObject* bytes) {
   return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
 }
 
+// What a sandbox may have to do with it.
+void describeDenial(PyObject* raised, PythonError& error) {
+  const PyRef denial = workerFunction("errors", "denial");
+  const PyRef both = denial ? PyRef::steal(PyObject_CallOneArg(denial.get(), raised)) : PyRef();
+  if (!both || !PyTuple_Check(both.get()) || PyTuple_GET_SIZE(both.get()) != 2) {
+    PyErr_Clear();
+    return;
+  }
+  error.memoryShort = PyTuple_GET_ITEM(both.get(), 0) == Py_True;
+  PyObject* files = PyTuple_GET_ITEM(both.get(), 1);
+  if (!PyList_Check(files)) return;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(files); ++i) {
+    error.refusedFiles.push_back(bytesOf(PyList_GET_ITEM(files, i)));
+  }
+}
+
 }  // namespace
 
 PythonError takePythonError() {
@@ -56,6 +72,7 @@ PythonError takePythonError() {
     error.message = "(an exception that could not be described)";
     error.formatted = error.type + ": " + error.message;
   }
+  describeDenial(raised.get(), error);
   return error;
 }
 

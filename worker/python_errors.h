@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace isopool::worker {
 
@@ -13,6 +14,8 @@ struct PythonError {
   std::string traceback;   ///< as Python prints it
   std::string
       formatted;  ///< as pybind11 words it: "Type: message\n\nAt:\n  file(line): function\n"
+  bool memoryShort = false;               ///< it, or what it came from, is that there was no memory
+  std::vector<std::string> refusedFiles;  ///< that the system let nobody use, of both
 };
 
 /// Describes and clears the current Python error, and with it the frames that it kept alive. Never

@@ -31,12 +31,16 @@ void beginInPython(uint64_t seed, int lastWords) {
 
 }  // namespace
 
-void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, RoutedBlocks& blocks) {
+void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, RoutedBlocks& blocks,
+               const SandboxPlan& plan) {
   try {
     // The descriptors first: what dies from here on is told in the last words.
     setUpWorkerProcess(descriptors);
     keepLastWords(descriptors.lastWords.get());
+    Sandbox sandbox(plan);
+    sandbox.enter();
     PyOS_AfterFork_Child();
+    sandbox.enteredPython();
     if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
       complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point of this build\n");
     }
@@ -58,7 +62,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
     ipc::sealMemoryObject(descriptors.board, ipc::Seal::kSingleWriter);
     descriptors.board.close();
     CallLoop loop(ipc::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
-                  std::move(bell), std::move(board), blocks);
+                  std::move(bell), std::move(board), blocks, sandbox);
     loop.run();
   } catch (const std::exception& error) {
     complain(std::string("isopool worker: ") + error.what() + "\n");

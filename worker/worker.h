@@ -4,12 +4,13 @@
 #include "ipc/control/messages.h"
 #include "worker/process_setup.h"
 #include "worker/routed_blocks.h"
+#include "worker/sandbox.h"
 
 namespace isopool::worker {
 
 /// Lives a worker's life in a freshly forked process, between fork() and PyOS_AfterFork_Child().
 /// Never returns.
 [[noreturn]] void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors,
-                            RoutedBlocks& blocks);
+                            RoutedBlocks& blocks, const SandboxPlan& plan);
 
 }  // namespace isopool::worker

@@ -127,6 +127,7 @@ int Zygote::run() {
 
 void Zygote::prepare() {
   const bool lifeWordWorks = ipc::lifeWordWorksHere();
+  const SandboxSettings sandbox = readSandboxSettings(::getenv);
   useOneThread();
   ipc::installRoutingAllocator(blocks_);
   startInterpreter(pythonExecutable());
@@ -138,8 +139,10 @@ void Zygote::prepare() {
                              " has torch " + versions.torch +
                              ", but isopool was built for " ISOPOOL_TORCH_VERSION);
   }
+  sandbox_ = planSandbox(sandbox);
   requireOneThread();
-  control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks});
+  control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks,
+                                 missingProtections(sandbox_.settings, sandbox_.kernel)});
 }
 
 void Zygote::forkWorker(ipc::Frame& frame) {
@@ -175,7 +178,7 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   if (middle == 0) {
     // Nothing but a second fork happens here, so that Python need not know of this process.
     const pid_t worker = ::fork();
-    if (worker == 0) runWorker(order, std::move(descriptors), blocks_);
+    if (worker == 0) runWorker(order, std::move(descriptors), blocks_, sandbox_);
     workerPid->store(worker == -1 ? -errno : worker);
     ::_exit(0);
   }

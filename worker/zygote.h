@@ -9,6 +9,7 @@
 #include "ipc/control/frame.h"
 #include "worker/process_setup.h"
 #include "worker/routed_blocks.h"
+#include "worker/sandbox.h"
 
 namespace isopool::worker {
 
@@ -33,6 +34,7 @@ class Zygote {
   ipc::ControlSocket control_;
   ipc::Fd lifeline_;
   RoutedBlocks& blocks_;
+  SandboxPlan sandbox_;
   /// Where the middle process tells the pid of the worker.
   ipc::Mapping pidWord_;
 };

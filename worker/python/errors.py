@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Exceptions in words."""
 
+import errno
+import os
 import traceback
 from types import TracebackType
 
@@ -27,6 +29,24 @@ def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
         lines = f"(the traceback could not be formatted: {type(unprintable).__name__})"
     formatted = f"{kind.__name__}: {message}" + _frames(error.__traceback__)
     return _bytes(name), _bytes(message), _bytes(lines), _bytes(formatted)
+
+
+def denial(error: BaseException) -> tuple[bool, list[bytes]]:
+    """Whether memory ran out, and the files that the system refused, in an error and its causes."""
+    memory_short = False
+    files: list[bytes] = []
+    each: BaseException | None = error
+    for _ in range(8):
+        if each is None:
+            break
+        memory_short |= isinstance(each, MemoryError)
+        if isinstance(each, OSError):
+            memory_short |= each.errno == errno.ENOMEM
+            if each.errno in (errno.EACCES, errno.EPERM):
+                names = (each.filename, each.filename2)
+                files += [os.fsencode(name) for name in names if isinstance(name, (str, bytes))]
+        each = each.__cause__ or each.__context__
+    return memory_short, [os.path.abspath(file) for file in files]
 
 
 def _frames(trace: TracebackType | None) -> str:

@@ -3,7 +3,9 @@
 
 import faulthandler
 import gc
+import os
 import sys
+import tempfile
 
 import torch
 
@@ -20,3 +22,13 @@ def begin(seed: int, last_words: int, debugged: bool) -> None:
         from isopool_worker import breakpoints
 
         breakpoints.install()
+
+
+def use_temporary_folder(path: str) -> None:
+    """Of a worker whose sandbox lets it write nowhere, or only where it was told."""
+    wanted = os.environ.get("TMPDIR")
+    try:
+        tempfile.TemporaryFile(dir=wanted or "/tmp").close()
+    except OSError:
+        os.environ["TMPDIR"] = path
+        tempfile.tempdir = None

@@ -4,6 +4,7 @@
 import gc
 import importlib
 import io
+import os
 import platform
 import sys
 import warnings
@@ -41,6 +42,7 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         "importlib.util",
         "linecache",
         "random",
+        "tempfile",
         "torch.package",
         "traceback",
         "isopool_worker.packages",
@@ -67,6 +69,13 @@ def prepare(preload: list[str]) -> tuple[str, str]:
     _held.extend(_fill_holes())
     gc.freeze()
     return platform.python_version(), str(torch.__version__)
+
+
+def folders() -> list[bytes]:
+    """Where this Python has its programs and modules: what a worker in a sandbox may read."""
+    prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    names = sorted(prefixes) + [name for name in sys.path if name.startswith("/")]
+    return [os.fsencode(name) for name in dict.fromkeys(names) if name != "/"]
 
 
 def _warm_up(torch) -> None:  # type: ignore[no-untyped-def]

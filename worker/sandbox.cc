@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/sandbox.h"
+
+#include <Python.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <stdexcept>
+#include <string_view>
+
+#include "ipc/system_call.h"
+#include "worker/anonymous_folder.h"
+#include "worker/forbidden_acts.h"
+#include "worker/interpreter.h"
+#include "worker/memory_limit.h"
+#include "worker/native_libraries.h"
+#include "worker/process_starts.h"
+#include "worker/system_call_filter.h"
+
+namespace isopool::worker {
+
+namespace {
+
+using ipc::checkSystemCall;
+
+constexpr const char* kTooMuchMemory = "memory beyond ISOPOOL_WORKER_MEMORY";
+// Of one call; the supervisor is told of all.
+constexpr size_t kMaxActsInWords = 4;
+// That wait for the supervisor's socket.
+constexpr size_t kMaxUnreported = 256;
+
+void requirePath(const char* variable, const std::string& path) {
+  if (::access(path.c_str(), F_OK) == 0) return;
+  throw std::runtime_error(std::string(variable) + " names " + path +
+                           ", which is not there: workers could not be let in once it is");
+}
+
+void allowPythonsFolders(FileAccess& files) {
+  const PyRef function = workerFunction("zygote", "folders");
+  const PyRef folders = function ? PyRef::steal(PyObject_CallNoArgs(function.get())) : PyRef();
+  if (!folders || !PyList_Check(folders.get()))
+    throw std::runtime_error(takePythonError().traceback);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(folders.get()); ++i) {
+    const char* folder = PyBytes_AsString(PyList_GET_ITEM(folders.get(), i));
+    if (folder == nullptr) throw std::runtime_error(takePythonError().traceback);
+    files.allowPrograms(folder);
+  }
+}
+
+void allowLibrariesOfWorkers(FileAccess& files) {
+  for (const std::string& library : namesIn(kWorkerLibraries)) {
+    const size_t slash = library.rfind('/');
+    // A library finds those that it needs beside itself.
+    if (slash != std::string::npos && slash > 0) files.allowReading(library.substr(0, slash));
+  }
+}
+
+void dropCapabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[2] = {};
+  checkSystemCall(static_cast<int>(::syscall(SYS_capset, &header, none)), "capset");
+}
+
+void limitHard(int resource, uint64_t value, const char* variable) {
+  rlimit former{};
+  checkSystemCall(::getrlimit(static_cast<__rlimit_resource>(resource), &former), "getrlimit",
+                  variable);
+  const rlim_t limit = std::min<rlim_t>(value, former.rlim_max);
+  const rlimit wanted{limit, limit};
+  checkSystemCall(::setrlimit(static_cast<__rlimit_resource>(resource), &wanted), "setrlimit",
+                  variable);
+}
+
+bool begins(std::string_view text, std::string_view with) { return text.starts_with(with); }
+
+const char* adviceFor(const std::string& act) {
+  if (begins(act, "file ")) return "see ISOPOOL_SANDBOX_READ and ISOPOOL_SANDBOX_WRITE";
+  if (begins(act, "start of a process")) {
+    return "once a model was called no worker may, see docs/sandbox.md";
+  }
+  if (begins(act, "system call socket")) return "see ISOPOOL_SANDBOX_NETWORK";
+  return "see docs/sandbox.md";
+}
+
+// A worker can't have more than whoever starts it.
+void requireFiles(uint64_t wanted) {
+  rlimit limit{};
+  checkSystemCall(::getrlimit(RLIMIT_NOFILE, &limit), "getrlimit", "RLIMIT_NOFILE");
+  if (wanted <= limit.rlim_max) return;
+  throw std::runtime_error("ISOPOOL_WORKER_FILES=" + std::to_string(wanted) +
+                           " is more than this process may have, which is " +
+                           std::to_string(limit.rlim_max) + " (ulimit -Hn)");
+}
+
+// As Python and torch word it; they have no type for it.
+bool isAboutMemory(const std::string& text) {
+  for (const char* words : {"std::bad_alloc", "annot allocate memory", "can't allocate memory"}) {
+    if (text.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+SandboxPlan planSandbox(const SandboxSettings& settings) {
+  SandboxPlan plan;
+  plan.settings = settings;
+  plan.kernel = probeKernelProtections();
+  if (settings.files) requireFiles(*settings.files);
+  if (settings.level != SandboxLevel::kStrict) return plan;
+  plan.files = FileAccess::ofTheSystem(settings.network);
+  allowPythonsFolders(plan.files);
+  allowLibrariesOfWorkers(plan.files);
+  for (const std::string& path : settings.readable) {
+    requirePath("ISOPOOL_SANDBOX_READ", path);
+    plan.files.allowReading(path);
+  }
+  for (const std::string& path : settings.writable) {
+    requirePath("ISOPOOL_SANDBOX_WRITE", path);
+    plan.files.allowWriting(path);
+  }
+  return plan;
+}
+
+void Sandbox::enter() {
+  if (plan_.settings.level == SandboxLevel::kNone) return;
+  checkSystemCall(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)");
+  FilterOptions options;
+  options.process = ::getpid();
+  options.network = plan_.settings.network;
+  if (::getrandom(options.limitKey, sizeof options.limitKey, 0) != sizeof options.limitKey) {
+    throw ipc::SystemCallError("getrandom", "a key", errno);
+  }
+  // What the rules below forbid to make.
+  if (strict()) folder_ = keepAnonymousFolder();
+  limitResources();
+  if (plan_.settings.memory) limitMemory(*plan_.settings.memory, options.limitKey);
+  if (!strict()) return;
+  dropCapabilities();
+  plan_.files.restrictSelf(plan_.kernel.landlock, plan_.settings.network, folder_);
+  if (!plan_.kernel.systemCallFilters) return;
+  countForbiddenCalls();
+  installFilter(alwaysForbidden(options));
+}
+
+void Sandbox::limitResources() const {
+  const SandboxSettings& settings = plan_.settings;
+  if (settings.files) limitHard(RLIMIT_NOFILE, *settings.files, "ISOPOOL_WORKER_FILES");
+  if (settings.processes) limitHard(RLIMIT_NPROC, *settings.processes, "ISOPOOL_WORKER_PROCESSES");
+}
+
+void Sandbox::enteredPython() {
+  if (folder_ != -1) {
+    const std::string path =
+        "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(folder_);
+    const PyRef use = workerFunction("startup", "use_temporary_folder");
+    if (!use || !PyRef::steal(PyObject_CallFunction(use.get(), "s", path.c_str()))) {
+      throw std::runtime_error(takePythonError().traceback);
+    }
+  }
+  if (strict() && plan_.kernel.systemCallFilters) watchProcessStarts();
+}
+
+void Sandbox::closeForCalls() {
+  if (strict() && plan_.kernel.systemCallFilters) {
+    installFilter(forbiddenDuringCalls());
+    forbidProcessStarts();
+  }
+  callsBegan_ = true;
+}
+
+void Sandbox::noteModuleFolder(const std::string& folder) {
+  if (!strict() || plan_.kernel.landlock == 0 || ::access(folder.c_str(), F_OK) != 0 ||
+      !plan_.files.hides(folder)) {
+    return;
+  }
+  countForbiddenAct("file " + folder);
+  if (hiddenFolders_.size() < kMaxActsInWords) hiddenFolders_.push_back(folder);
+}
+
+void Sandbox::collect() {
+  for (ipc::ForbiddenAct& act : takeForbiddenActs()) {
+    const auto same = [&](const ipc::ForbiddenAct& each) { return each.act == act.act; };
+    const auto known = std::find_if(unreported_.begin(), unreported_.end(), same);
+    if (known != unreported_.end()) {
+      known->times += act.times;
+    } else if (unreported_.size() < kMaxUnreported) {
+      unreported_.push_back(std::move(act));
+    }
+  }
+}
+
+void Sandbox::explain(PythonError& error) {
+  if (strict() && plan_.kernel.landlock > 0) {
+    for (const std::string& file : error.refusedFiles) {
+      if (plan_.files.forbids(file)) countForbiddenAct("file " + file);
+    }
+  }
+  const std::string lines =
+      words(error.memoryShort || isAboutMemory(error.message), error.type == "ModuleNotFoundError");
+  for (std::string* text : {&error.message, &error.traceback, &error.formatted}) {
+    if (lines.empty()) break;
+    if (!text->empty() && text->back() != '\n') text->push_back('\n');
+    text->append(lines);
+  }
+}
+
+void Sandbox::explain(std::string& reason) {
+  const std::string lines = words(isAboutMemory(reason), /*moduleMissing=*/false);
+  if (!lines.empty()) reason.append("\n").append(lines);
+}
+
+std::string Sandbox::words(bool memoryShort, bool moduleMissing) {
+  std::string lines;
+  const auto add = [&](const std::string& line) {
+    if (!lines.empty()) lines.push_back('\n');
+    lines.append(line);
+  };
+  collect();
+  for (size_t i = 0; i < std::min(unreported_.size(), kMaxActsInWords); ++i) {
+    const std::string& act = unreported_[i].act;
+    add("isopool: the sandbox (strict) forbids " + act + "; " + adviceFor(act));
+  }
+  if (unreported_.size() > kMaxActsInWords) {
+    add("isopool: and " + std::to_string(unreported_.size() - kMaxActsInWords) + " other acts");
+  }
+  for (const std::string& folder : hiddenFolders_) {
+    if (!moduleMissing) break;
+    add("isopool: the sandbox (strict) hides the folder " + folder +
+        " of sys.path; see ISOPOOL_SANDBOX_READ");
+  }
+  if (memoryShort && plan_.settings.memory) {
+    countForbiddenAct(kTooMuchMemory);
+    add(memoryLimitInWords());
+  }
+  return lines;
+}
+
+void Sandbox::report(ControlPlane& control) noexcept {
+  if (!anyForbiddenActs() && unreported_.empty()) return;
+  try {
+    collect();
+    const auto reported = [&](const ipc::ForbiddenAct& act) { return control.tell(act); };
+    unreported_.erase(unreported_.begin(),
+                      std::find_if_not(unreported_.begin(), unreported_.end(), reported));
+  } catch (const std::exception&) {
+    // Told after the next call.
+  }
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "worker/control_plane.h"
+#include "worker/file_access.h"
+#include "worker/kernel_protections.h"
+#include "worker/python_errors.h"
+#include "worker/sandbox_settings.h"
+
+namespace isopool::worker {
+
+/// What the zygote finds out once for all workers.
+struct SandboxPlan {
+  SandboxSettings settings;
+  KernelProtections kernel;
+  FileAccess files;  ///< for kStrict
+};
+
+/// Of the environment, the kernel, and the Python that runs, whose folders workers may read. Throws
+/// std::runtime_error that says what is wrong with a setting. With the GIL.
+SandboxPlan planSandbox(const SandboxSettings& settings);
+
+/// One worker's sandbox: goes up in two stages, tells callers what it refused, and the supervisor how
+/// often. The call loop's thread.
+class Sandbox {
+ public:
+  explicit Sandbox(const SandboxPlan& plan) : plan_(plan) {}
+
+  /// The first stage: before anything of Python runs in this process, while it has one thread. What
+  /// the kernel has not is left out (missingProtections() told so); what it refuses throws.
+  void enter();
+  /// When Python knows that it was forked.
+  void enteredPython();
+  /// The second stage: before the first call that runs a model. Throws std::runtime_error.
+  void beginCalls() {
+    if (!callsBegan_) closeForCalls();
+  }
+
+  /// A folder of modules that a client adds: one that no rule opens is counted, and named to whoever
+  /// then misses a module.
+  void noteModuleFolder(const std::string& folder);
+
+  /// The call that this error ends has met the sandbox or the memory limit: says so behind what
+  /// Python says.
+  void explain(PythonError& error);
+  /// The same for an error of isopool's own.
+  void explain(std::string& reason);
+
+  /// After each call: tells the supervisor what was forbidden since the last time.
+  void report(ControlPlane& control) noexcept;
+
+ private:
+  bool strict() const { return plan_.settings.level == SandboxLevel::kStrict; }
+  void closeForCalls();
+  void limitResources() const;
+  void collect();
+  /// One line for each act of the call that runs, and for the memory limit.
+  std::string words(bool memoryShort, bool moduleMissing);
+
+  const SandboxPlan& plan_;
+  bool callsBegan_ = false;
+  int folder_ = -1;  ///< for temporary files; -1: the system lets us have none
+  std::vector<ipc::ForbiddenAct> unreported_;
+  std::vector<std::string> hiddenFolders_;
+};
+
+}  // namespace isopool::worker

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace isopool::worker {
+
+/// What keeps user code in a worker from the rest of the machine: docs/sandbox.md has the table.
+enum class SandboxLevel { kNone, kDefault, kStrict };
+
+const char* nameOf(SandboxLevel level);
+
+/// What an operator asked for, by ISOPOOL_SANDBOX and the variables beside it.
+struct SandboxSettings {
+  SandboxLevel level = SandboxLevel::kDefault;
+  std::optional<uint64_t> memory;     ///< bytes beyond those at birth; ISOPOOL_WORKER_MEMORY
+  std::optional<uint64_t> files;      ///< descriptors; ISOPOOL_WORKER_FILES
+  std::optional<uint64_t> processes;  ///< of the user, not of the worker; ISOPOOL_WORKER_PROCESSES
+  bool network = false;               ///< ISOPOOL_SANDBOX_NETWORK
+  std::vector<std::string> readable;  ///< ISOPOOL_SANDBOX_READ
+  std::vector<std::string> writable;  ///< ISOPOOL_SANDBOX_WRITE
+};
+
+/// Null for a variable that is not set.
+using Variables = std::function<const char*(const char* name)>;
+
+/// Throws std::runtime_error with one line that names the variable and says what would do.
+SandboxSettings readSandboxSettings(const Variables& variables);
+
+/// "512 MiB": in the largest unit that divides it.
+std::string inWords(uint64_t bytes);
+
+}  // namespace isopool::worker

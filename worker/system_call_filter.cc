@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Filters are written out here, not made by libseccomp: that one has no rule for "any target but
+// these three", which kill() needs.
+#include "worker/system_call_filter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <stdexcept>
+
+#include "ipc/system_call.h"
+
+#if !defined(__x86_64__)
+#error "the numbers of system calls here are those of x86-64"
+#endif
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
+constexpr uint32_t kTrap = SECCOMP_RET_TRAP;
+constexpr uint32_t refusal(int error) { return SECCOMP_RET_ERRNO | static_cast<uint32_t>(error); }
+
+// Newer than the headers of the systems that we build on.
+constexpr int kQuotactlFd = 443;
+constexpr int kProcessMrelease = 448;
+constexpr int kOpenTreeAttr = 467;
+
+struct Call {
+  int number;
+  const char* name;
+};
+
+// Whatever their arguments are.
+constexpr Call kAlwaysForbidden[] = {
+    // other processes
+    {SYS_ptrace, "ptrace"},
+    {SYS_process_vm_readv, "process_vm_readv"},
+    {SYS_process_vm_writev, "process_vm_writev"},
+    {SYS_process_madvise, "process_madvise"},
+    {kProcessMrelease, "process_mrelease"},
+    {SYS_pidfd_getfd, "pidfd_getfd"},
+    {SYS_kcmp, "kcmp"},
+    {SYS_migrate_pages, "migrate_pages"},
+    {SYS_move_pages, "move_pages"},
+    {SYS_tkill, "tkill"},
+    // file systems and namespaces
+    {SYS_mount, "mount"},
+    {SYS_umount2, "umount2"},
+    {SYS_pivot_root, "pivot_root"},
+    {SYS_chroot, "chroot"},
+    {SYS_fsopen, "fsopen"},
+    {SYS_fsconfig, "fsconfig"},
+    {SYS_fsmount, "fsmount"},
+    {SYS_fspick, "fspick"},
+    {SYS_move_mount, "move_mount"},
+    {SYS_open_tree, "open_tree"},
+    {kOpenTreeAttr, "open_tree_attr"},
+    {SYS_mount_setattr, "mount_setattr"},
+    {SYS_setns, "setns"},
+    {SYS_unshare, "unshare"},
+    {SYS_open_by_handle_at, "open_by_handle_at"},
+    {SYS_quotactl, "quotactl"},
+    {kQuotactlFd, "quotactl_fd"},
+    {SYS_fanotify_init, "fanotify_init"},
+    {SYS_swapon, "swapon"},
+    {SYS_swapoff, "swapoff"},
+    {SYS_acct, "acct"},
+    // the kernel's large doors
+    {SYS_bpf, "bpf"},
+    {SYS_perf_event_open, "perf_event_open"},
+    {SYS_userfaultfd, "userfaultfd"},
+    {SYS_io_uring_setup, "io_uring_setup"},
+    {SYS_io_uring_enter, "io_uring_enter"},
+    {SYS_io_uring_register, "io_uring_register"},
+    {SYS_keyctl, "keyctl"},
+    {SYS_add_key, "add_key"},
+    {SYS_request_key, "request_key"},
+    {SYS_kexec_load, "kexec_load"},
+    {SYS_kexec_file_load, "kexec_file_load"},
+    {SYS_init_module, "init_module"},
+    {SYS_finit_module, "finit_module"},
+    {SYS_delete_module, "delete_module"},
+    {SYS_modify_ldt, "modify_ldt"},
+    {SYS_iopl, "iopl"},
+    {SYS_ioperm, "ioperm"},
+    {SYS_syslog, "syslog"},
+    // who one is, and the machine
+    {SYS_setuid, "setuid"},
+    {SYS_setgid, "setgid"},
+    {SYS_setreuid, "setreuid"},
+    {SYS_setregid, "setregid"},
+    {SYS_setresuid, "setresuid"},
+    {SYS_setresgid, "setresgid"},
+    {SYS_setfsuid, "setfsuid"},
+    {SYS_setfsgid, "setfsgid"},
+    {SYS_setgroups, "setgroups"},
+    {SYS_setrlimit, "setrlimit"},
+    {SYS_reboot, "reboot"},
+    {SYS_sethostname, "sethostname"},
+    {SYS_setdomainname, "setdomainname"},
+    {SYS_settimeofday, "settimeofday"},
+    {SYS_clock_settime, "clock_settime"},
+    {SYS_clock_adjtime, "clock_adjtime"},
+    {SYS_adjtimex, "adjtimex"},
+    {SYS_vhangup, "vhangup"},
+};
+
+// By their arguments, below.
+constexpr Call kSometimesForbidden[] = {
+    {SYS_kill, "kill"},
+    {SYS_tgkill, "tgkill"},
+    {SYS_rt_sigqueueinfo, "rt_sigqueueinfo"},
+    {SYS_rt_tgsigqueueinfo, "rt_tgsigqueueinfo"},
+    {SYS_pidfd_send_signal, "pidfd_send_signal"},
+    {SYS_prlimit64, "prlimit64"},
+    {SYS_socket, "socket"},
+    {SYS_socketpair, "socketpair"},
+    {SYS_clone, "clone"},
+    {SYS_personality, "personality"},
+    {SYS_ioctl, "ioctl"},
+    {SYS_fcntl, "fcntl"},
+    {SYS_execve, "execve"},
+    {SYS_execveat, "execveat"},
+    {SYS_fork, "fork"},
+};
+
+// CLONE_NEWTIME shares a bit with the signal that clone() may be given.
+constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                 CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
+/// Straight-line code for one system call: its conditions in their order, then what else holds.
+class Verdict {
+ public:
+  Verdict& load(size_t argument) { return loadAt(offsetof(seccomp_data, args) + 8 * argument); }
+  Verdict& loadHigh(size_t argument) {
+    return loadAt(offsetof(seccomp_data, args) + 8 * argument + 4);
+  }
+  Verdict& ifEqual(uint32_t value, uint32_t action) {
+    return jump(BPF_JEQ, value, 0, 1).otherwise(action);
+  }
+  Verdict& unlessEqual(uint32_t value, uint32_t action) {
+    return jump(BPF_JEQ, value, 1, 0).otherwise(action);
+  }
+  Verdict& ifAny(uint32_t bits, uint32_t action) {
+    return jump(BPF_JSET, bits, 0, 1).otherwise(action);
+  }
+  Verdict& unlessAny(uint32_t bits, uint32_t action) {
+    return jump(BPF_JSET, bits, 1, 0).otherwise(action);
+  }
+  Verdict& ifNull(size_t argument, uint32_t action) {
+    load(argument).jump(BPF_JEQ, 0, 0, 3);
+    return loadHigh(argument).ifEqual(0, action);
+  }
+  Verdict& unlessWhole(size_t argument, uint64_t value, uint32_t action) {
+    load(argument).unlessEqual(static_cast<uint32_t>(value), action);
+    return loadHigh(argument).unlessEqual(static_cast<uint32_t>(value >> 32), action);
+  }
+  /// The last thing.
+  Verdict& otherwise(uint32_t action) {
+    code_.push_back(BPF_STMT(BPF_RET | BPF_K, action));
+    return *this;
+  }
+  const FilterProgram& code() const { return code_; }
+
+ private:
+  Verdict& loadAt(size_t offset) {
+    code_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
+    return *this;
+  }
+  Verdict& jump(uint16_t comparison, uint32_t value, uint8_t ifTrue, uint8_t ifFalse) {
+    code_.push_back(
+        BPF_JUMP(static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), value, ifTrue, ifFalse));
+    return *this;
+  }
+
+  FilterProgram code_;
+};
+
+using Verdicts = std::map<uint32_t, Verdict>;
+
+// A binary tree over the numbers: every call passes all of its levels, where the kernel does not
+// know beforehand that it is allowed.
+FilterProgram treeOver(Verdicts::const_iterator first, size_t count) {
+  FilterProgram code;
+  if (count == 1) {
+    const FilterProgram& verdict = first->second.code();
+    code.push_back(
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first->first, 0, static_cast<uint8_t>(verdict.size())));
+    code.insert(code.end(), verdict.begin(), verdict.end());
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, kAllow));
+    return code;
+  }
+  const auto middle = std::next(first, static_cast<ptrdiff_t>(count / 2));
+  const FilterProgram below = treeOver(first, count / 2);
+  const FilterProgram above = treeOver(middle, count - count / 2);
+  // A conditional jump reaches only 255 instructions far.
+  code.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, middle->first, 0, 1));
+  code.push_back(BPF_STMT(BPF_JMP | BPF_JA, static_cast<uint32_t>(below.size())));
+  code.insert(code.end(), below.begin(), below.end());
+  code.insert(code.end(), above.begin(), above.end());
+  return code;
+}
+
+FilterProgram programOf(const Verdicts& verdicts) {
+  constexpr uint32_t kFirstOfX32 = 0x40000000;
+  FilterProgram program = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, refusal(EPERM)),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kFirstOfX32, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, refusal(ENOSYS)),
+  };
+  const FilterProgram tree = treeOver(verdicts.begin(), verdicts.size());
+  program.insert(program.end(), tree.begin(), tree.end());
+  return program;
+}
+
+Verdict onlySignals(const FilterOptions& options, size_t signalArgument) {
+  const auto process = static_cast<uint32_t>(options.process);
+  Verdict verdict;
+  // Signal 0 asks whether the process is there.
+  verdict.load(signalArgument).ifEqual(0, kAllow);
+  return verdict.load(0).ifEqual(process, kAllow);
+}
+
+Verdict sockets(bool network) {
+  constexpr uint32_t kRoutes = 0;  // NETLINK_ROUTE: name look-ups ask for the machine's addresses
+  // As libc asks nscd whenever a user is looked up: that would be counted against innocent code.
+  constexpr uint32_t kToNscd = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  Verdict verdict;
+  verdict.load(0);
+  if (!network) {
+    return verdict.unlessEqual(AF_UNIX, kTrap)
+        .load(1)
+        .ifEqual(kToNscd, refusal(EPERM))
+        .otherwise(kTrap);
+  }
+  for (const uint32_t family : {AF_UNIX, AF_INET, AF_INET6}) verdict.ifEqual(family, kAllow);
+  return verdict.unlessEqual(AF_NETLINK, kTrap).load(2).ifEqual(kRoutes, kAllow).otherwise(kTrap);
+}
+
+}  // namespace
+
+FilterProgram alwaysForbidden(const FilterOptions& options) {
+  Verdicts verdicts;
+  for (const Call& call : kAlwaysForbidden) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
+  }
+  const auto group = static_cast<uint32_t>(-options.process);
+  verdicts[SYS_kill] =
+      onlySignals(options, 1).ifEqual(group, kAllow).ifEqual(0, kAllow).otherwise(kTrap);
+  verdicts[SYS_tgkill] = onlySignals(options, 2).otherwise(kTrap);
+  verdicts[SYS_rt_sigqueueinfo] = onlySignals(options, 1).otherwise(kTrap);
+  verdicts[SYS_rt_tgsigqueueinfo] = onlySignals(options, 2).otherwise(kTrap);
+  verdicts[SYS_pidfd_send_signal].load(1).ifEqual(0, kAllow).otherwise(kTrap);
+  // A signal when a descriptor is ready would be one more way to send one.
+  verdicts[SYS_fcntl]
+      .load(1)
+      .ifEqual(F_SETOWN, kTrap)
+      .ifEqual(F_SETOWN_EX, kTrap)
+      .ifEqual(F_SETSIG, kTrap)
+      .otherwise(kAllow);
+  // The last two put words into the mouth of whoever sits at the terminal.
+  verdicts[SYS_ioctl]
+      .load(1)
+      .ifEqual(FIOSETOWN, kTrap)
+      .ifEqual(SIOCSPGRP, kTrap)
+      .ifEqual(TIOCSTI, kTrap)
+      .ifEqual(TIOCLINUX, kTrap)
+      .otherwise(kAllow);
+  verdicts[SYS_prlimit64]
+      .ifNull(2, kAllow)
+      .load(0)
+      .unlessEqual(0, kTrap)
+      // Compilers want a larger stack, and nobody else has less of it.
+      .load(1)
+      .ifEqual(RLIMIT_STACK, kAllow)
+      .unlessWhole(4, options.limitKey[0], kTrap)
+      .unlessWhole(5, options.limitKey[1], kTrap)
+      .otherwise(kAllow);
+  verdicts[SYS_socket] = sockets(options.network);
+  verdicts[SYS_socketpair].load(0).ifEqual(AF_UNIX, kAllow).otherwise(kTrap);
+  verdicts[SYS_clone].load(0).ifAny(kNamespaces, kTrap).otherwise(kAllow);
+  verdicts[SYS_clone3].otherwise(refusal(ENOSYS));
+  verdicts[SYS_personality].load(0).ifEqual(0, kAllow).ifEqual(~0U, kAllow).otherwise(kTrap);
+  verdicts[SYS_rt_sigaction]
+      .load(0)
+      .unlessEqual(SIGSYS, kAllow)
+      .ifNull(1, kAllow)
+      .otherwise(refusal(EPERM));
+  return programOf(verdicts);
+}
+
+FilterProgram forbiddenDuringCalls() {
+  Verdicts verdicts;
+  verdicts[SYS_execve].otherwise(kTrap);
+  verdicts[SYS_execveat].otherwise(kTrap);
+  verdicts[SYS_fork].otherwise(kTrap);
+  verdicts[SYS_vfork].otherwise(refusal(EPERM));
+  verdicts[SYS_clone].load(0).unlessAny(CLONE_THREAD, refusal(EPERM)).otherwise(kAllow);
+  return programOf(verdicts);
+}
+
+void installFilter(const FilterProgram& program) {
+  const sock_fprog code{static_cast<unsigned short>(program.size()),
+                        const_cast<sock_filter*>(program.data())};
+  const auto result = static_cast<int>(
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &code));
+  ipc::checkSystemCall(result, "seccomp", "a filter");
+  if (result != 0) {
+    throw std::runtime_error("thread " + std::to_string(result) +
+                             " has a filter of system calls that user code gave it");
+  }
+}
+
+std::optional<std::string> forbiddenCallName(size_t number) {
+  const auto has = [&](const Call& call) { return static_cast<size_t>(call.number) == number; };
+  const auto always = std::find_if(std::begin(kAlwaysForbidden), std::end(kAlwaysForbidden), has);
+  if (always != std::end(kAlwaysForbidden)) return always->name;
+  const auto sometimes =
+      std::find_if(std::begin(kSometimesForbidden), std::end(kSometimesForbidden), has);
+  if (sometimes != std::end(kSometimesForbidden)) return sometimes->name;
+  return std::nullopt;
+}
+
+}  // namespace isopool::worker
