@@ -7,6 +7,7 @@
   start      how fast a pool is ready and a dead worker is replaced
   async      what asynchronous calls cost, and how many two workers answer
   sharing    three programs on one supervisor: greedy, sparse, and killed at random
+  sandbox    what the levels of a worker's sandbox cost
   all        (also when nothing is named) all of them
 
 Every number is a median; behind it half the distance between the quartiles of its repetitions.
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BENCHES = ("roundtrip", "memory", "start", "async", "sharing")
+BENCHES = ("roundtrip", "memory", "start", "async", "sharing", "sandbox")
 Row = dict[str, Any]
 
 
