@@ -108,7 +108,8 @@ std::string WorkerProcess::readLastWords() const {
 
 // ---- ZygoteProcess ------------------------------------------------------------------------------
 
-ZygoteProcess::ZygoteProcess(std::vector<std::string> environment) {
+ZygoteProcess::ZygoteProcess(std::vector<std::string> environment,
+                             std::vector<std::string> through) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   auto [lifelineRead, lifelineWrite] = makePipe();
@@ -135,15 +136,18 @@ ZygoteProcess::ZygoteProcess(std::vector<std::string> environment) {
   std::vector<char*> envp;
   for (std::string& entry : all) envp.push_back(entry.data());
   envp.push_back(nullptr);
-  const char* argv[] = {ISOPOOL_WORKER,  "--zygote", "--control-fd", "3",
-                        "--lifeline-fd", "4",        nullptr};
+  for (const char* word : {ISOPOOL_WORKER, "--zygote", "--control-fd", "3", "--lifeline-fd", "4"}) {
+    through.emplace_back(word);
+  }
+  std::vector<char*> argv;
+  for (std::string& word : through) argv.push_back(word.data());
+  argv.push_back(nullptr);
   const auto begin = Clock::now();
-  const int error = ::posix_spawn(&pid_, ISOPOOL_WORKER, &actions, nullptr,
-                                  const_cast<char**>(argv), envp.data());
+  const int error = ::posix_spawn(&pid_, argv.front(), &actions, nullptr, argv.data(), envp.data());
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(high);
   ::close(highLifeline);
-  if (error != 0) throw ipc::SystemCallError("posix_spawn", ISOPOOL_WORKER, error);
+  if (error != 0) throw ipc::SystemCallError("posix_spawn", through.front(), error);
   theirs.close();
   control_ = ipc::ControlSocket(std::move(ours));
   lifeline_ = std::move(lifelineWrite);

@@ -128,6 +128,13 @@ class Probe(torch.nn.Module):
             self.weight.zero_()
 
     # ---- this process
+    def run(self, source):
+        """What Python text leaves in `result`."""
+        # With Python's own import, not the package's.
+        scope = {"__builtins__": sys.modules["builtins"]}
+        exec(source, scope)
+        return scope.get("result")
+
     def draw(self):
         import random
 

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What user code may not do in a worker, by level: each act is really tried.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "tests/worker/harness.h"
+
+namespace isopool::tests {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Status = ipc::CompletionStatus;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Beside the probe's package: "readable" and "writable" as the sandboxes below have them, "hidden".
+const fs::path& folder(const std::string& name) {
+  static std::map<std::string, fs::path> folders;
+  fs::path& path = folders[name];
+  if (path.empty()) {
+    path = fs::path(probePackage()).parent_path() / name;
+    fs::create_directories(path);
+    std::ofstream(path / "file.txt") << "content";
+  }
+  return path;
+}
+
+ZygoteProcess& strictZygote() {
+  static ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict",
+                               "ISOPOOL_SANDBOX_READ=" + folder("readable").string(),
+                               "ISOPOOL_SANDBOX_WRITE=" + folder("writable").string()});
+  return zygote;
+}
+
+/// One worker with the Probe in it.
+class Sandboxed : public ::testing::Test {
+ protected:
+  explicit Sandboxed(ZygoteProcess& zygote) : worker(zygote.fork(1)), client(*worker) {
+    client.defineProbe();
+  }
+
+  Answer run(const std::string& source) { return client.probe("run", {source}); }
+  at::IValue resultOf(const std::string& source) { return client.probeValue("run", {source}); }
+  std::string errorOf(const std::string& source, const std::string& type) {
+    const Answer answer = run(source);
+    if (answer.status != Status::kPythonError) {
+      ADD_FAILURE() << "nothing was raised by " << source;
+      return {};
+    }
+    EXPECT_EQ(answer.error[0], type) << answer.error[1];
+    EXPECT_TRUE(has(answer.error[2], answer.error[1])) << answer.error[2];
+    return answer.error[1];
+  }
+  /// What the worker told its supervisor until it had told `count` acts.
+  std::map<std::string, uint64_t> toldActs(uint64_t count) {
+    std::map<std::string, uint64_t> acts;
+    for (uint64_t told = 0; told < count;) {
+      const ipc::Frame frame = worker->receive();
+      if (frame.type != ipc::MessageType::kForbiddenAct) continue;
+      const auto act = ipc::decodeMessage<ipc::ForbiddenAct>(frame);
+      acts[act.act] += act.times;
+      told += act.times;
+    }
+    return acts;
+  }
+  void expectServes() { EXPECT_EQ(resultOf("result = 6 * 7").toInt(), 42); }
+
+  std::unique_ptr<WorkerProcess> worker;
+  TestClient client;
+};
+
+class Strict : public Sandboxed {
+ protected:
+  Strict() : Sandboxed(strictZygote()) {}
+};
+
+using Acts = std::map<std::string, uint64_t>;
+
+struct Forbidden {
+  const char* name;
+  const char* act;  ///< as it is counted
+  const char* source;
+  const char* type = "PermissionError";
+};
+
+std::ostream& operator<<(std::ostream& out, const Forbidden& forbidden) {
+  return out << forbidden.name;
+}
+
+class ForbiddenAct : public Strict, public ::testing::WithParamInterface<Forbidden> {};
+
+// What libc has and Python not.
+constexpr const char* kNative = R"(
+import ctypes, os, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def native(function, *arguments):
+    ctypes.set_errno(0)
+    if function(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), "it failed")
+def call(*words):
+    native(libc.syscall, *(ctypes.c_long(word) for word in words))
+)";
+
+constexpr Forbidden kForbidden[] = {
+    {"System", "start of a process (os.system)", "os.system('true')"},
+    {"Subprocess", "start of a process (subprocess.Popen)",
+     "import subprocess; subprocess.run(['true'])"},
+    {"Fork", "start of a process (os.fork)", "os.fork()"},
+    {"NativeFork", "start of a process (fork)", "native(libc.fork)"},
+    {"Exec", "start of a process (os.exec)", "os.execv('/bin/true', ['true'])"},
+    {"NativeExec", "system call execve", "call(59, 0, 0, 0)"},
+    {"Socket", "system call socket", "socket.socket()"},
+    {"UnixSocket", "system call socket", "socket.socket(socket.AF_UNIX)"},
+    {"Kill", "system call kill", "os.kill(os.getppid(), 18)"},
+    {"KillOfAll", "system call kill", "os.kill(-1, 18)"},
+    {"KillOfAThread", "system call tgkill", "call(234, os.getppid(), os.getppid(), 18)"},
+    {"KillByDescriptor", "system call pidfd_send_signal",
+     "import signal; signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 18)"},
+    {"SignalWhenReadable", "system call fcntl",
+     "import fcntl; fcntl.fcntl(0, fcntl.F_SETOWN, os.getppid())"},
+    {"Ptrace", "system call ptrace", "native(libc.ptrace, 16, os.getppid(), 0, 0)"},
+    {"ReadingProcesses", "system call process_vm_readv", "call(310, os.getppid(), 0, 0, 0, 0, 0)"},
+    {"Mount", "system call mount", "native(libc.mount, b'none', b'/mnt', b'tmpfs', 0, None)"},
+    {"Unshare", "system call unshare", "native(libc.unshare, 0x10000000)"},
+    {"CloneOfNamespaces", "system call clone", "call(56, 0x10000000 | 17, 0, 0, 0, 0)"},
+    {"OtherUser", "system call setresuid", "os.setresuid(1, 1, 1)"},
+    {"Limits", "system call prlimit64",
+     "import resource; resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))", "ValueError"},
+    {"Keys", "system call keyctl", "call(250, 0, 0, 0, 0, 0)"},
+    {"Bpf", "system call bpf", "call(321, 0, 0, 0)"},
+    {"Performance", "system call perf_event_open", "call(298, 0, 0, 0, 0, 0)"},
+    {"Rings", "system call io_uring_setup", "call(425, 1, 0)"},
+    {"FaultHandling", "system call userfaultfd", "call(323, 0)"},
+    {"TypingAtTheTerminal", "system call ioctl",
+     "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b'x')"},
+    {"ReadingOutside", "file FOLDER/hidden/file.txt", "open('FOLDER/hidden/file.txt')"},
+    {"ReadingPasswords", "file /etc/shadow", "open('/etc/shadow')"},
+    {"WritingOutside", "file FOLDER/hidden/new.txt", "open('FOLDER/hidden/new.txt', 'w')"},
+    {"WritingWhereOneMayRead", "file FOLDER/readable/file.txt",
+     "open('FOLDER/readable/file.txt', 'a')"},
+    {"MakingWhereOneMayRead", "file FOLDER/readable/new.txt",
+     "open('FOLDER/readable/new.txt', 'w')"},
+    {"RemovingOutside", "file FOLDER/hidden/file.txt", "os.remove('FOLDER/hidden/file.txt')"},
+    {"TruncatingOutside", "file FOLDER/hidden/file.txt",
+     "os.truncate('FOLDER/hidden/file.txt', 0)"},
+    {"ListingOutside", "file FOLDER/hidden", "os.listdir('FOLDER/hidden')"},
+    {"ReadingAnothersMemory", "file /proc/PARENT/mem", "open(f'/proc/{os.getppid()}/mem', 'rb')"},
+};
+
+std::string replaced(std::string text, const std::string& word, const std::string& by) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word)) {
+    text.replace(at, word.size(), by);
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_P(ForbiddenAct, IsAPythonErrorThatNamesItAndIsCounted) {
+  for (const char* name : {"hidden", "readable", "writable"}) folder(name);
+  const auto here = [&](const std::string& text) {
+    return replaced(replaced(text, "FOLDER", fs::path(probePackage()).parent_path()), "PARENT",
+                    std::to_string(::getpid()));
+  };
+  const std::string act = here(GetParam().act);
+  const std::string message = errorOf(kNative + here(GetParam().source), GetParam().type);
+  EXPECT_TRUE(has(message, "isopool: the sandbox (strict) forbids " + act)) << message;
+  EXPECT_EQ(toldActs(1), (Acts{{act, 1}}));
+  expectServes();
+  EXPECT_FALSE(worker->hasMessage(milliseconds(0))) << "it was told twice";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ForbiddenAct, ::testing::ValuesIn(kForbidden),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+TEST_F(Strict, LacksNothingOnAKernelThatHasAll) {
+  const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(strictZygote().greeting());
+  if (ready.missingProtections.empty()) return;
+  for (const std::string& line : ready.missingProtections)
+    std::printf("missing: %s\n", line.c_str());
+  GTEST_SKIP() << "this kernel has not everything";
+}
+
+TEST_F(Strict, CountsWhatUserCodeSwallows) {
+  EXPECT_EQ(resultOf(R"(
+import socket
+result = 0
+for _ in range(5):
+    try:
+        socket.socket()
+    except PermissionError:
+        result += 1
+)")
+                .toInt(),
+            5);
+  EXPECT_EQ(toldActs(5), (Acts{{"system call socket", 5}}));
+}
+
+TEST_F(Strict, CountsWhatOtherThreadsDo) {
+  resultOf(R"(
+import socket, threading
+def act():
+    try:
+        socket.socket()
+    except PermissionError:
+        pass
+threads = [threading.Thread(target=act) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+)");
+  EXPECT_EQ(toldActs(4), (Acts{{"system call socket", 4}}));
+}
+
+TEST_F(Strict, TellsASupervisorThatDoesNotReadWithoutWaitingForIt) {
+  constexpr uint64_t kTimes = 3000;
+  for (uint64_t i = 0; i < kTimes; ++i) {
+    ASSERT_EQ(client.probe("run", {"import socket\nsocket.socket()"}).status, Status::kPythonError);
+  }
+  // What found no room is told after a later call.
+  uint64_t times = 0;
+  for (int round = 0; round < 100 && times < kTimes; ++round) {
+    while (worker->hasMessage(milliseconds(0))) {
+      const auto act = ipc::decodeMessage<ipc::ForbiddenAct>(worker->receive());
+      EXPECT_EQ(act.act, "system call socket");
+      times += act.times;
+    }
+    expectServes();
+  }
+  EXPECT_EQ(times, kTimes);
+}
+
+TEST_F(Strict, TellsABoundedNumberOfActs) {
+  for (int i = 0; i < 100; ++i) {
+    errorOf("open('" + (folder("hidden") / std::to_string(i)).string() + "', 'w')",
+            "PermissionError");
+  }
+  const Acts acts = toldActs(100);
+  EXPECT_EQ(acts.size(), 64u);
+  EXPECT_EQ(acts.at("other acts"), 37u);
+}
+
+TEST_F(Strict, StartsNoProcessNativelyEither) {
+  // posix_spawn blocks all signals, so this is refused without one.
+  EXPECT_EQ(resultOf(std::string(kNative) + R"(
+pid = ctypes.c_int(0)
+words = (ctypes.c_char_p * 2)(b'true', None)
+result = libc.posix_spawn(ctypes.byref(pid), b'/bin/true', None, None, words, None)
+)")
+                .toInt(),
+            EPERM);
+  expectServes();
+}
+
+TEST_F(Strict, KeepsItsHandlerOfForbiddenCalls) {
+  errorOf("import signal; signal.signal(signal.SIGSYS, signal.SIG_DFL)", "PermissionError");
+  errorOf("import socket; socket.socket()", "PermissionError");
+  expectServes();
+}
+
+TEST_F(Strict, LetsPythonDoTheUsualThings) {
+  for (const char* source :
+       {"import os; os.kill(os.getpid(), 0); os.kill(0, 0)",
+        "import threading; t = threading.Thread(target=print); t.start(); t.join()",
+        "import socket; a, b = socket.socketpair(); a.send(b'x'); b.recv(1)",
+        "import asyncio; asyncio.run(asyncio.sleep(0))", "import json.tool, sqlite3, ssl, decimal",
+        "import time; time.localtime()", "import zoneinfo; zoneinfo.ZoneInfo('Europe/Paris')",
+        "import os; os.cpu_count(); os.sched_getaffinity(0); os.getloadavg(); os.urandom(8)",
+        "import pwd, os; pwd.getpwuid(0)", "open('/dev/null', 'w').write('x')",
+        "open('/proc/self/maps').read(); open('/proc/meminfo').read()",
+        "import numpy; numpy.random.rand(3).dot(numpy.ones(3))",
+        "import torch; torch.set_num_threads(3); torch.ones(600, 600).mm(torch.ones(600, 600))",
+        "import torch; torch.jit.script(torch.nn.ReLU())(torch.ones(3))",
+        "import resource; resource.getrlimit(resource.RLIMIT_DATA)",
+        "import multiprocessing.connection, ctypes.util, logging.handlers, http.client"}) {
+    const Answer answer = run(source);
+    EXPECT_EQ(answer.status, Status::kValue)
+        << source << ": " << (answer.error.empty() ? answer.reason : answer.error[2]);
+  }
+}
+
+TEST_F(Strict, ReadsAndWritesWhereItMay) {
+  EXPECT_EQ(resultOf("result = open('" + (folder("readable") / "file.txt").string() + "').read()")
+                .toStringRef(),
+            "content");
+  resultOf("import os; os.chdir('" + folder("writable").string() + R"(')
+os.makedirs('a/b')
+open('a/b/new.txt', 'w').write('new')
+os.rename('a/b/new.txt', 'a/moved.txt')
+os.symlink('moved.txt', 'a/link')
+open('a/link', 'a').write('er')
+os.rmdir('a/b')
+)");
+  std::ifstream file(folder("writable") / "a" / "moved.txt");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "newer");
+}
+
+TEST_F(Strict, ReachesMemoryObjectsThroughTheirDescriptors) {
+  EXPECT_EQ(resultOf(R"(
+import os
+fd = os.memfd_create('object')
+with open(f'/proc/self/fd/{fd}', 'w') as file: file.write('content')
+result = open(f'/proc/self/fd/{fd}').read()
+)")
+                .toStringRef(),
+            "content");
+}
+
+TEST_F(Strict, HasAFolderForTemporaryFilesThatNobodyElseSees) {
+  const at::IValue result = resultOf(R"(
+import tempfile, os
+with tempfile.NamedTemporaryFile('w+') as file:
+    file.write('content')
+    file.flush()
+    result = open(file.name).read(), os.path.dirname(file.name), len(os.listdir(tempfile.gettempdir()))
+)");
+  const auto& elements = result.toTupleRef().elements();
+  EXPECT_EQ(elements[0].toStringRef(), "content");
+  EXPECT_EQ(elements[1].toStringRef().rfind("/proc/" + std::to_string(worker->pid) + "/fd/", 0),
+            0u);
+  EXPECT_EQ(elements[2].toInt(), 1);
+  errorOf("import tempfile; tempfile.TemporaryFile().write(bytes(65 << 20))", "OSError");
+}
+
+TEST_F(Strict, CountsNoUserLookUps) {
+  resultOf("import pwd, getpass; pwd.getpwuid(0); getpass.getuser()");
+  expectServes();
+  EXPECT_FALSE(worker->hasMessage(milliseconds(0)));
+}
+
+TEST_F(Strict, HasNoCapabilities) {
+  EXPECT_EQ(resultOf("result = [line.split()[1] for line in open('/proc/self/status')"
+                     " if line.startswith(('CapEff', 'CapPrm', 'NoNewPrivs'))]")
+                .toListRef()
+                .vec(),
+            (std::vector<at::IValue>{"0000000000000000", "0000000000000000", "1"}));
+}
+
+TEST(StrictSandbox, LetsModelsStartProcessesWhileTheyAreLoaded) {
+  const fs::path modules = folder("modules");
+  std::ofstream(modules / "starts_a_process.py")
+      << "import os, subprocess\n"
+         "answer = subprocess.run(['/bin/sh', '-c', 'exit 7']).returncode\n";
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "PYTHONPATH=" + modules.string()});
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  const auto import = [&](const char* module, const char* name) {
+    return client.ask(ipc::Operation::kGlobal, [&](ipc::PayloadWriter& writer) {
+      writer.packer().pack_array(3).pack(std::string(module)).pack(std::string(name)).pack(1);
+    });
+  };
+  const Answer answer = import("starts_a_process", "answer");
+  EXPECT_EQ(answer.status, Status::kValue) << (answer.error.empty() ? "" : answer.error[2]);
+  client.defineProbe();
+  EXPECT_EQ(client.probe("run", {"import os; os.system('true')"}).status, Status::kPythonError);
+}
+
+TEST(StrictSandbox, LetsModelsBeCompiledWhileTheyAreLoaded) {
+  const fs::path modules = folder("modules");
+  std::ofstream(modules / "compiles.py")
+      << "import torch\n"
+         "compiled = torch.compile(lambda x: (x * 2 + 1).relu())\n"
+         "with torch.no_grad(): answer = compiled(torch.ones(4)).sum().item()\n"
+         "def call(): return compiled(torch.ones(4)).sum().item()\n";
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "PYTHONPATH=" + modules.string(),
+                        "TORCHINDUCTOR_COMPILE_THREADS=1", "TMPDIR=" + folder("cache").string(),
+                        "ISOPOOL_SANDBOX_WRITE=" + folder("cache").string()});
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  const Answer answer = client.ask(ipc::Operation::kGlobal, [&](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(3).pack(std::string("compiles")).pack(std::string("call")).pack(1);
+  });
+  ASSERT_EQ(answer.status, Status::kValue) << (answer.error.empty() ? "" : answer.error[2]);
+  client.defineProbe();
+  EXPECT_EQ(client.probeValue("run", {"import compiles; result = compiles.call()"}).toDouble(), 12);
+}
+
+TEST(StrictSandbox, SaysWhichFolderOfModulesItHides) {
+  auto worker = strictZygote().fork(1);
+  TestClient client(*worker);
+  const auto extend = [&](const std::string& path) {
+    return client.ask(ipc::Operation::kExtendPath, [&](ipc::PayloadWriter& writer) {
+      writer.packer().pack_array(1).pack(path);
+    });
+  };
+  EXPECT_EQ(extend(folder("readable")).status, Status::kValue);
+  EXPECT_EQ(extend(folder("hidden")).status, Status::kValue);
+  const auto act = ipc::decodeMessage<ipc::ForbiddenAct>(worker->receive());
+  EXPECT_EQ(act.act, "file " + folder("hidden").string());
+  client.defineProbe();
+  const Answer answer = client.probe("run", {"import module_that_is_hidden"});
+  ASSERT_EQ(answer.status, Status::kPythonError);
+  EXPECT_TRUE(has(answer.error[1], "isopool: the sandbox (strict) hides the folder " +
+                                       folder("hidden").string() +
+                                       " of sys.path; see ISOPOOL_SANDBOX_READ"))
+      << answer.error[1];
+  const Answer other = client.probe("run", {"raise ValueError('no')"});
+  EXPECT_EQ(other.error[1], "no");
+}
+
+TEST(StrictSandbox, LetsTheLifelineKillTheWorker) {
+  auto worker = strictZygote().fork(1);
+  ::kill(worker->pid, SIGSTOP);
+  worker->lifeline.close();
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
+}
+
+TEST(StrictSandbox, OpensTheNetworkWhenAsked) {
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_NETWORK=1"});
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  EXPECT_EQ(client
+                .probeValue("run", {R"(
+import socket
+server = socket.create_server(('127.0.0.1', 0))
+client = socket.create_connection(server.getsockname())
+other, _ = server.accept()
+client.send(b'content')
+result = other.recv(7).decode()
+)"})
+                .toStringRef(),
+            "content");
+  EXPECT_EQ(client.probe("run", {"import socket; socket.socket(socket.AF_PACKET)"}).status,
+            Status::kPythonError);
+}
+
+TEST(StrictSandbox, RunsOnAKernelWithoutItsFeaturesAndSaysWhatIsNotProtected) {
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict"}, {PYTHON, TEST_SOURCE_DIR "/older_kernel.py"});
+  const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(zygote.greeting());
+  ASSERT_EQ(ready.missingProtections.size(), 2u);
+  EXPECT_TRUE(has(ready.missingProtections[0], "no seccomp here, so user code can"));
+  EXPECT_TRUE(has(ready.missingProtections[1], "no Landlock here, so user code can"));
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  EXPECT_EQ(client.probeValue("run", {"import os; result = os.system('exit 3') >> 8"}).toInt(), 3);
+}
+
+TEST(SandboxLevel, ThatDoesNotExistIsRefusedByTheZygoteInOneLine) {
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=paranoid"});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_EQ(failed.text, "ISOPOOL_SANDBOX=paranoid makes no sense: it is none, default or strict");
+}
+
+TEST(SandboxLevel, StrictIsRefusedWithAFolderThatIsNotThere) {
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_READ=/no/such/folder"});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_TRUE(has(failed.text, "ISOPOOL_SANDBOX_READ names /no/such/folder")) << failed.text;
+}
+
+TEST(SandboxLevel, NoneAndDefaultDifferInNewPrivilegesAndLimits) {
+  for (const auto& [level, privileges] : {std::pair{"none", "0"}, {"default", "1"}}) {
+    ZygoteProcess zygote({std::string("ISOPOOL_SANDBOX=") + level,
+                          std::string(level) == "none" ? "UNUSED=1" : "ISOPOOL_WORKER_FILES=100"});
+    auto worker = zygote.fork(1);
+    TestClient client(*worker);
+    client.defineProbe();
+    const auto ask = [&](const std::string& source) { return client.probeValue("run", {source}); };
+    EXPECT_EQ(ask("result = [line.split()[1] for line in open('/proc/self/status')"
+                  " if line.startswith('NoNewPrivs')][0]")
+                  .toStringRef(),
+              privileges);
+    EXPECT_EQ(ask("import os; result = os.system('exit 3') >> 8").toInt(), 3);
+    EXPECT_EQ(ask("import resource; result = resource.getrlimit(resource.RLIMIT_CORE)[0]").toInt(),
+              0);
+    const int64_t files =
+        ask("import resource; result = resource.getrlimit(resource.RLIMIT_NOFILE)[1]").toInt();
+    if (std::string(level) == "none") {
+      EXPECT_GT(files, 100);
+    } else {
+      EXPECT_EQ(files, 100);
+    }
+  }
+}
+
+TEST(SandboxLevel, DefaultLimitsProcessesOfTheUser) {
+  ZygoteProcess zygote({"ISOPOOL_WORKER_PROCESSES=1000"});
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  EXPECT_EQ(client
+                .probeValue("run",
+                            {"import resource; result = resource.getrlimit(resource.RLIMIT_NPROC)"})
+                .toTupleRef()
+                .elements()[1]
+                .toInt(),
+            1000);
+}
+
+// ---- memory ----------------------------------------------------------------------------------
+
+class MemoryLimit : public Sandboxed {
+ protected:
+  explicit MemoryLimit(ZygoteProcess& zygote = limited("default")) : Sandboxed(zygote) {}
+
+  static ZygoteProcess& limited(const char* level) {
+    static std::map<std::string, ZygoteProcess> zygotes;
+    return zygotes
+        .try_emplace(level, std::vector<std::string>{std::string("ISOPOOL_SANDBOX=") + level,
+                                                     "ISOPOOL_WORKER_MEMORY=256MiB"})
+        .first->second;
+  }
+  uint64_t limit() {
+    return static_cast<uint64_t>(
+        resultOf("import resource; result = resource.getrlimit(resource.RLIMIT_DATA)[0]").toInt());
+  }
+  void expectBreach(const std::string& source, const std::string& type) {
+    const std::string message = errorOf(source, type);
+    EXPECT_TRUE(
+        has(message, "isopool: the worker's memory is limited to 256 MiB (ISOPOOL_WORKER_MEMORY)"))
+        << message;
+    EXPECT_EQ(toldActs(1), (Acts{{"memory beyond ISOPOOL_WORKER_MEMORY", 1}}));
+    expectServes();
+    EXPECT_EQ(resultOf("result = len(bytearray(100 << 20))").toInt(), 100 << 20);
+  }
+};
+
+class StrictMemoryLimit : public MemoryLimit {
+ protected:
+  StrictMemoryLimit() : MemoryLimit(limited("strict")) {}
+};
+
+TEST_F(MemoryLimit, IsToldToWhoeverMakesATooLargeTensor) {
+  expectBreach("import torch; torch.empty(1 << 30, dtype=torch.uint8)", "RuntimeError");
+}
+
+TEST_F(MemoryLimit, IsToldToWhoeverMakesTooManyTensors) {
+  expectBreach("import torch\nkept = []\nwhile True: kept.append(torch.ones(1 << 22))",
+               "RuntimeError");
+}
+
+TEST_F(MemoryLimit, IsToldToWhoeverMakesATooLargeObject) {
+  expectBreach("bytearray(1 << 30)", "MemoryError");
+  expectBreach("[None] * (1 << 28)", "MemoryError");
+}
+
+TEST_F(MemoryLimit, IsToldToWhoeverLetsNativeCodeAllocate) {
+  expectBreach(
+      "import numpy\ntry: numpy.zeros(1 << 27)\nexcept MemoryError as e: raise OSError from e",
+      "OSError");
+  expectBreach("import zlib; zlib.decompress(zlib.compress(bytes(1 << 26)), bufsize=1 << 30)",
+               "MemoryError");
+}
+
+TEST_F(MemoryLimit, IsToldWhenItWasACause) {
+  expectBreach("try:\n  bytearray(1 << 30)\nexcept MemoryError as e: raise KeyError('x') from e",
+               "KeyError");
+}
+
+TEST_F(MemoryLimit, IsInTheLastWordsOfAWorkerThatDiesOfIt) {
+  // operator new on a thread that has nobody to catch what it throws.
+  client.publishProbe("run", {R"(
+import ctypes, threading
+new = ctypes.CDLL('libstdc++.so.6')._Znwm
+threading.Thread(target=new, args=(ctypes.c_size_t(1 << 30),)).start()
+threading.Event().wait()
+)"});
+  EXPECT_EQ(worker->waitForEnd().signal, SIGABRT);
+  const std::string words = worker->readLastWords();
+  EXPECT_TRUE(has(words, "std::bad_alloc")) << words;
+  EXPECT_TRUE(has(words, "isopool: the worker's memory is limited to 256 MiB")) << words;
+}
+
+TEST_F(MemoryLimit, IsNotMentionedByOtherErrors) {
+  EXPECT_EQ(errorOf("raise ValueError('no')", "ValueError"), "no");
+}
+
+TEST_F(StrictMemoryLimit, HoldsUnderStrictToo) {
+  expectBreach("import torch; torch.empty(1 << 30, dtype=torch.uint8)", "RuntimeError");
+}
+
+TEST_F(StrictMemoryLimit, CanNotBeRaisedByUserCode) {
+  const uint64_t before = limit();
+  errorOf("import resource; resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))", "ValueError");
+  errorOf("import resource, os; resource.prlimit(os.getpid(), resource.RLIMIT_DATA, (-1, -1))",
+          "PermissionError");
+  EXPECT_EQ(limit(), before);
+}
+
+class PackageUnderLimit : public MemoryLimit, public ::testing::WithParamInterface<const char*> {
+ protected:
+  PackageUnderLimit() : MemoryLimit(limited(GetParam())) {}
+};
+
+TEST_P(PackageUnderLimit, IsNotCountedWhateverItsSizeAndTheLimitComesBackWithItsEnd) {
+  const uint64_t before = limit();
+  constexpr uint64_t kBytes = uint64_t{1} << 30;
+  const ipc::Fd package = ipc::createGrowingMemoryObject("package");
+  ASSERT_EQ(::ftruncate(package.get(), kBytes), 0);
+  ipc::sealMemoryObject(package, ipc::Seal::kReadOnly);
+  worker->send(ipc::MapPackage{1, 77, kBytes, "large.pt", false}, {package.get()});
+  ASSERT_TRUE([&] {
+    for (int i = 0; i < 1000; ++i) {
+      if (limit() == before + kBytes) return true;
+    }
+    return false;
+  }()) << "four times the limit was not mapped";
+  expectBreach("bytearray(1 << 30)", "MemoryError");
+  worker->send(ipc::UnmapPackage{1, 77});
+  ASSERT_TRUE([&] {
+    for (int i = 0; i < 1000; ++i) {
+      if (limit() == before) return true;
+    }
+    return false;
+  }());
+}
+
+INSTANTIATE_TEST_SUITE_P(AtEachLevel, PackageUnderLimit, ::testing::Values("default", "strict"),
+                         [](const auto& each) { return std::string(each.param); });
+
+}  // namespace isopool::tests
