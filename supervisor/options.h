@@ -64,7 +64,7 @@ struct Options {
   ClientLimits limits;
   Recycling recycling;
   std::vector<ClientClass> classes;
-  std::string sandbox = "default";  ///< none, default, strict: see docs/operating.md
+  std::string sandbox = "default";  ///< none, default, strict: see docs/sandbox.md
   /// NAME=VALUE for the zygote and the workers: the settings that are theirs, and [environment].
   std::vector<std::string> workerEnvironment;
   bool noKill = false;  ///< the time-outs are as good as none

@@ -250,8 +250,10 @@ void Worker::handle(ipc::Frame& frame) {
 void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {
   std::string act = message.act.substr(0, 256);
   if (forbiddenActs_.size() >= kMostForbiddenActs && forbiddenActs_.count(act) == 0) act = "others";
-  forbiddenActs_[act] += message.times;
-  events_.forbidden(act, message.times);
+  uint64_t& times = forbiddenActs_[act];
+  // Said once a life: a model may try it in every call.
+  if (times == 0) events_.forbidden(act, message.times);
+  times += message.times;
 }
 
 void Worker::becomeReady() {

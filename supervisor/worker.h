@@ -37,7 +37,7 @@ class Worker {
     /// It has unmapped all that it had of the client; the attachment is about to go.
     std::function<void(ClientId)> detached;
     std::function<void(ClientId, uint64_t bytes)> segmentWanted;
-    /// User code tried what the sandbox forbids.
+    /// User code tried what the sandbox forbids, this act for the first time.
     std::function<void(const std::string& act, uint64_t times)> forbidden;
     /// It will not serve any more: it died, misbehaved, or did not start. Not after kill().
     std::function<void(const std::string& reason)> lost;
