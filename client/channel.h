@@ -151,6 +151,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   };
   /// The worker serves other programs, too. Said once, before the pool has the channel.
   void share(SharedWorker worker, std::shared_ptr<CallLimit> limit);
+  /// True if the worker serves other programs, too.
+  bool shared() const { return sharedWorker_.has_value(); }
   /// How much other programs ask of the worker just now; 0 if it is free, and in a private pool.
   uint32_t othersCalls() const;
   /// From here on requests throw SupervisorLost with this text; those in flight end as they do.

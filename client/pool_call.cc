@@ -12,7 +12,7 @@ namespace {
   if (call.recall != nullptr && call.recall->requested()) {
     throw cancelledCall();
   }
-  throwDeadlinePassed(worker, /*started=*/false);
+  throwWithdrawn(worker, "call");
 }
 
 // One call, until a worker has answered it.
@@ -77,7 +77,7 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
     case Fate::kWithdrawn:
       throwWithdrawn(call_, channel.name());
     default:
-      throwDeadlinePassed(channel.name(), /*started=*/true);
+      throwOverdue(channel, "call");
   }
 }
 
@@ -114,11 +114,19 @@ Cancelled cancelledCall() {
   return Cancelled("the call was cancelled before it started; it will not run");
 }
 
-void throwDeadlinePassed(const std::string& worker, bool started) {
+void throwWithdrawn(const std::string& worker, const char* what) {
   throw DeadlineExceeded(
-      started ? "the deadline passed while " + worker + " ran the call; that worker was killed"
-              : "the deadline passed before " + worker + " started the call; it will not run",
-      started);
+      "the deadline passed before " + worker + " started the " + what + "; it will not run",
+      /*started=*/false);
+}
+
+void throwOverdue(Channel& channel, const char* what) {
+  const char* fate =
+      channel.shared() ? "it is killed if that goes on for longer than the supervisor's grace period"
+                       : "that worker was killed";
+  throw DeadlineExceeded(
+      "the deadline passed while " + channel.name() + " ran the " + what + "; " + fate,
+      /*started=*/true);
 }
 
 bool Preparation::on(Channel& channel) {

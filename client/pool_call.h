@@ -40,7 +40,10 @@ void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRe
 
 /// What a call comes to that was taken back before it started.
 Cancelled cancelledCall();
-[[noreturn]] void throwDeadlinePassed(const std::string& worker, bool started);
+/// `what` had not started: a call, a step.
+[[noreturn]] void throwWithdrawn(const std::string& worker, const char* what);
+/// It runs in the worker of this channel, past its deadline.
+[[noreturn]] void throwOverdue(Channel& channel, const char* what);
 
 /// Makes it, again elsewhere when its worker died before it started (or at all, if it is idempotent).
 /// `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled,

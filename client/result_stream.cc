@@ -59,9 +59,9 @@ bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool u
       answer.take();
       return true;
     case Fate::kWithdrawn:
-      client::throwDeadlinePassed(channel.name(), /*started=*/false);
+      client::throwWithdrawn(channel.name(), "call");
     case Fate::kOverdue:
-      client::throwDeadlinePassed(channel.name(), /*started=*/true);
+      client::throwOverdue(channel, "call");
     case Fate::kLost:
       pool.checkAfterDeath();
       if (userCode && !idempotent) throw WorkerLost(channel.death(), /*started=*/true);

@@ -2,6 +2,7 @@
 #include "client/worker_steps.h"
 
 #include "client/call_observation.h"
+#include "client/pool_call.h"
 
 namespace isopool {
 
@@ -29,13 +30,9 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
         case Fate::kAnswered:
           return answer.take();
         case Fate::kWithdrawn:
-          throw DeadlineExceeded(
-              "the deadline passed before " + channel.name() + " started the step; it will not run",
-              /*started=*/false);
+          throwWithdrawn(channel.name(), "step");
         case Fate::kOverdue:
-          throw DeadlineExceeded("the deadline passed while " + channel.name() +
-                                     " ran the step; that worker was killed",
-                                 /*started=*/true);
+          throwOverdue(channel, "step");
         default:
           pool.checkAfterDeath();
           throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);

@@ -384,7 +384,7 @@ const Setting kTable[] = {
      .group = SettingGroup::kSandbox,
      .concern = Concern::kWorkers,
      .description = "What the kernel keeps workers from",
-     .more = "The levels are told apart in [operating.md](operating.md).",
+     .more = "The levels are told apart in [sandbox.md](sandbox.md).",
      .take = [](Options& options, const SettingValue& value) { options.sandbox = value.text; }},
     {.key = "sandbox.read",
      .flag = "--sandbox-read",

@@ -25,17 +25,23 @@ SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::st
   folder_ = ::mkdtemp(folder.data());
   address_ = folder_ + "/socket";
   setMode("");
-  std::vector<std::string> words{ISOPOOLD, "--listen", address_, "--worker", PLAIN_WORKER,
-                                 "--log-level", "info"};
+  words_ = {ISOPOOLD, "--listen", address_, "--log-level", "info"};
+#ifdef PLAIN_WORKER
+  words_.insert(words_.end(), {"--worker", PLAIN_WORKER});
+#endif
   if (!settings.empty()) {
     writeSettings(settings);
-    words.insert(words.end(), {"--config", folder_ + "/settings.toml"});
+    words_.insert(words_.end(), {"--config", folder_ + "/settings.toml"});
   }
-  words.insert(words.end(), flags.begin(), flags.end());
+  words_.insert(words_.end(), flags.begin(), flags.end());
+  start();
+}
+
+void SharedSupervisor::start() {
   std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + folder_ + "/mode"};
   for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
   std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
+  for (std::string& word : words_) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());

@@ -13,13 +13,17 @@
 
 namespace isopool::tests {
 
-/// A real isopoold that listens, with plain workers. Nothing of it outlives the object.
+/// A real isopoold that listens, with plain workers where PLAIN_WORKER is defined, else with real
+/// ones. Nothing of it outlives the object.
 class SharedSupervisor {
  public:
   explicit SharedSupervisor(std::vector<std::string> flags = {}, const std::string& settings = "");
   ~SharedSupervisor();
   SharedSupervisor(const SharedSupervisor&) = delete;
   SharedSupervisor& operator=(const SharedSupervisor&) = delete;
+
+  /// Once more, after it has ended.
+  void start();
 
   const std::string& address() const { return address_; }
   const std::string& folder() const { return folder_; }
@@ -49,6 +53,7 @@ class SharedSupervisor {
   ProcessMark mark_;
   std::string folder_;
   std::string address_;
+  std::vector<std::string> words_;
   pid_t pid_ = -1;
 };
 

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Managers that are attached to a shared supervisor: the same API, other programs beside.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <algorithm>
+#include <future>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include "tests/client/harness.h"
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+using Supervisor = SharedSupervisor;  // of the tests; the library's is isopool::SharedSupervisor
+using Address = isopool::SharedSupervisor;
+
+class Shared : public ::testing::Test {
+ protected:
+  void serve(std::vector<std::string> flags, const std::string& settings = "") {
+    flags.insert(flags.begin(), {"--workers", "2"});
+    supervisor_ = std::make_unique<Supervisor>(std::move(flags), settings);
+  }
+  std::unique_ptr<InterpreterManager> attach(size_t interpreters = 2) const {
+    return std::make_unique<InterpreterManager>(Address{supervisor_->address()}, interpreters);
+  }
+  std::unique_ptr<Program> program(const std::string& mode) const {
+    return std::make_unique<Program>(
+        std::vector<std::string>{PROGRAM, mode, packagePath()},
+        std::vector<std::string>{"ISOPOOL_SOCKET=" + supervisor_->address()});
+  }
+  Supervisor& supervisor() const { return *supervisor_; }
+
+ private:
+  std::unique_ptr<Supervisor> supervisor_;
+};
+
+CallOptions within(milliseconds time) {
+  CallOptions options;
+  options.deadline = time;
+  return options;
+}
+
+std::set<int64_t> processesOf(InterpreterManager& manager) {
+  std::set<int64_t> processes;
+  for (const Interpreter& each : manager.allInstances()) {
+    processes.insert(each.processId().value_or(-1));
+  }
+  return processes;
+}
+
+// The memory objects with this label that a process has mapped, by inode.
+std::set<uint64_t> mappedObjects(pid_t pid, const std::string& label) {
+  std::set<uint64_t> inodes;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(label) == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string range, access, offset, device;
+    uint64_t inode = 0;
+    fields >> range >> access >> offset >> device >> inode;
+    inodes.insert(inode);
+  }
+  return inodes;
+}
+
+TEST_F(Shared, TwoManagersCallTheSameWorkersAndKeepTheirStateApart) {
+  serve({});
+  const auto first = attach();
+  const auto second = attach();
+  EXPECT_EQ(processesOf(*first), processesOf(*second));
+  const Subject one(*first);
+  const Subject two(*second);
+  one.object().callOnAll({"set_mark", 1});
+  two.object().callOnAll({"set_mark", 2});
+  for (const at::IValue& mark : one.object().callOnAll({"get_mark"})) EXPECT_EQ(mark.toInt(), 1);
+  for (const at::IValue& mark : two.object().callOnAll({"get_mark"})) EXPECT_EQ(mark.toInt(), 2);
+}
+
+TEST_F(Shared, TheVariableAttachesAProgramThatKnowsNothingOfIt) {
+  serve({});
+  const ScopedVariable socket("ISOPOOL_SOCKET=" + supervisor().address());
+  InterpreterManager manager(2);
+  const auto shared = attach();
+  EXPECT_EQ(processesOf(manager), processesOf(*shared));
+  Interpreter alone(std::make_shared<NoopEnvironment>());
+  EXPECT_EQ(processesOf(manager).count(alone.processId().value_or(-1)), 1u);
+}
+
+TEST_F(Shared, TensorsInSharedMemoryCrossWithoutACopyBothWays) {
+  serve({});
+  const auto manager = attach();
+  const Subject subject(*manager);
+  const at::Tensor input = isopool::empty({1 << 20}).fill_(3);
+  subject.ask("add_one", {input});
+  const CopyCounters before = copyCounters();
+  const at::Tensor result = subject.tensor("add_one", {input});
+  EXPECT_EQ((copyCounters() - before).total(), 0u);
+  EXPECT_TRUE(result.equal(at::full({1 << 20}, 4.0f)));
+}
+
+TEST_F(Shared, ThatIsNotThereIsNamedWithWhatToDo) {
+  try {
+    InterpreterManager manager(Address{"/nowhere/socket"}, 2);
+    FAIL() << "it was there";
+  } catch (const SupervisorLost& error) {
+    EXPECT_NE(std::string(error.what()).find("isopoold --listen /nowhere/socket"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
+  serve({});
+  const auto other = program("rest");
+  ASSERT_EQ(other->readLine(), "ready");
+  const auto own = attach();
+  const std::set<uint64_t> before = mappedObjects(::getpid(), "isopool:archive");
+  // A copy of the file, read from a place of its own.
+  const std::string copy = testFolder() / "a_copy_of_subject.pt";
+  std::filesystem::copy_file(packagePath(), copy,
+                             std::filesystem::copy_options::overwrite_existing);
+  std::ofstream(copy, std::ios::app);
+  Package package = own->loadPackage(copy);
+  ReplicatedObj object = package.loadPickle("model", "model.pkl");
+  EXPECT_EQ(object({"slot"}).toInt(), object({"slot"}).toInt());
+  const ipc::Report report = supervisor().report();
+  ASSERT_EQ(report.models.size(), 1u);
+  EXPECT_EQ(report.models.front().clients.size(), 2u);
+  std::set<uint64_t> both;
+  const auto theirs = mappedObjects(other->pid(), "isopool:archive");
+  for (const uint64_t inode : mappedObjects(::getpid(), "isopool:archive")) {
+    if (theirs.count(inode) != 0) both.insert(inode);
+  }
+  // Unless another test of this process holds the same bytes already, which is then what is shared.
+  if (before.empty()) EXPECT_EQ(both.size(), 1u);
+}
+
+TEST_F(Shared, AKilledProgramIsForgottenAndTheOthersGoOn) {
+  serve({"--grace", "100ms"});
+  const auto staying = attach();
+  const Subject subject(*staying);
+  const auto processes = processesOf(*staying);
+  const auto victim = program("load");
+  ASSERT_EQ(victim->readLine(), "ready");
+  victim->kill(SIGKILL);
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    return report.clients.size() == 1 &&
+           std::all_of(report.workers.begin(), report.workers.end(),
+                       [](const auto& worker) { return worker.clients <= 1; });
+  }, milliseconds(1000)));
+  EXPECT_EQ(processesOf(*staying), processes);
+  EXPECT_EQ(subject.tensor("add_one", {at::ones({3})})[0].item<float>(), 2);
+}
+
+TEST_F(Shared, AStoppedProgramHoldsNobodyUp) {
+  serve({});
+  const auto stopped = program("load");
+  ASSERT_EQ(stopped->readLine(), "ready");
+  const auto own = attach();
+  const Subject subject(*own);
+  stopped->kill(SIGSTOP);
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_EQ(subject.ask("add_one", {at::ones({3})}, within(milliseconds(5000)))
+                  .toTensor()[0]
+                  .item<float>(),
+              2);
+  }
+  stopped->kill(SIGCONT);
+}
+
+TEST_F(Shared, ADyingWorkerIsReplacedForAllAndCallsThatHadNotStartedRunElsewhere) {
+  serve({});
+  const auto first = attach();
+  const auto second = attach();
+  const Subject one(*first);
+  const Subject two(*second);
+  EXPECT_THROW(one.ask("die", {SIGSEGV}), WorkerLost);
+  for (int i = 0; i < 20; ++i) EXPECT_NO_THROW(two.number("pid"));
+  EXPECT_NO_THROW(one.number("pid"));
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    return report.restarts == 1 && !report.slots.empty();
+  }));
+}
+
+TEST_F(Shared, ChildrenThatAModelStartedGoWithTheirWorker) {
+  serve({});
+  const auto manager = attach(1);
+  const auto other = attach(2);
+  pid_t child = -1;
+  {
+    InterpreterSession session = manager->acquireOne();
+    child = static_cast<pid_t>(session.global("os", "spawnlp")(
+        {session.global("os", "P_NOWAIT").toIValue(), "sleep", "sleep", "600"}).toIValue().toInt());
+    EXPECT_THROW(session.global("os", "kill")({manager->allInstances()[0].processId().value_or(-1), SIGKILL}),
+                 WorkerLost);
+  }
+  EXPECT_TRUE(waitUntilDead(child, milliseconds(1000)));
+  EXPECT_NO_THROW(Subject(*other).number("pid"));
+}
+
+TEST_F(Shared, ACallPastItsDeadlineThatEndsInTimeKillsNobody) {
+  serve({"--grace", "20s"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const int64_t process = subject.number("pid");
+  const Gate gate;
+  EXPECT_THROW(subject.ask("wait_at", gate.arguments(), within(milliseconds(100))),
+               DeadlineExceeded);
+  gate.open();
+  EXPECT_EQ(subject.number("pid"), process);
+}
+
+TEST_F(Shared, ACallPastItsDeadlineIsKilledAfterTheGracePeriod) {
+  serve({"--grace", "200ms"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const int64_t process = subject.number("pid");
+  const Gate gate;
+  EXPECT_THROW(subject.ask("wait_at", gate.arguments(), within(milliseconds(100))),
+               DeadlineExceeded);
+  EXPECT_NE(subject.number("pid"), process);
+  EXPECT_EQ(supervisor().report().clients.front().overdueCalls, 1u);
+}
+
+// ---- limits ----------------------------------------------------------------------------------
+
+template <typename Act>
+std::string limitMetBy(Act&& act) {
+  try {
+    act();
+  } catch (const LimitExceeded& error) {
+    return error.what();
+  }
+  return "no limit was met";
+}
+
+TEST_F(Shared, ALimitOfModelsRefusesTheNextPackage) {
+  serve({"--client-models", "1"});
+  const auto manager = attach();
+  Package package = manager->loadPackage(packagePath());
+  EXPECT_NE(limitMetBy([&] { manager->loadPackage(packagePath("values.pt")); }).find("limits.models"),
+            std::string::npos);
+  EXPECT_NO_THROW(package.loadPickle("model", "model.pkl")({"pid"}));
+}
+
+TEST_F(Shared, ALimitOfCallsRefusesTheNextCallAtOnce) {
+  serve({"--client-calls", "1"});
+  const auto manager = attach();
+  const Subject subject(*manager);
+  const Gate gate;
+  auto running = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
+  gate.arrival();
+  EXPECT_NE(limitMetBy([&] { subject.number("pid"); }).find("limits.calls"), std::string::npos);
+  gate.open();
+  running.get();
+  EXPECT_NO_THROW(subject.number("pid"));
+}
+
+TEST_F(Shared, ALimitOfResultsHeldRefusesTheNextCallBeforeItRuns) {
+  serve({"--client-leases", "3"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const std::string log = testFolder() / "limit_of_results.txt";
+  const at::Tensor input = isopool::empty({1 << 16}).fill_(1);
+  std::vector<at::Tensor> held;
+  for (int i = 0; i < 3; ++i) held.push_back(subject.tensor("add_one", {input}));
+  EXPECT_NE(limitMetBy([&] { subject.ask("log", {log, "it ran"}); }).find("limits.leases"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(log));
+  held.pop_back();
+  EXPECT_NO_THROW(subject.ask("log", {log, "it ran"}));
+}
+
+TEST_F(Shared, ALimitOfMemoryRefusesACallWhoseInputIsBeyondIt) {
+  serve({"--client-memory", "64MiB"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const at::Tensor large = isopool::empty({int64_t{100} << 20}, at::kByte).fill_(1);
+  EXPECT_NE(limitMetBy([&] { subject.ask("describe", {large}); }).find("limits.memory"),
+            std::string::npos);
+  EXPECT_NO_THROW(subject.number("pid"));
+}
+
+// ---- many ------------------------------------------------------------------------------------
+
+TEST_F(Shared, MoreProgramsThanTheKernelLetsOneThreadWaitForAreAllServed) {
+  serve({"--workers", "1", "--spares", "0", "--output-arena", "64KiB"});
+  std::vector<std::unique_ptr<InterpreterManager>> managers;
+  for (int i = 0; i < 200; ++i) managers.push_back(attach(1));
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 200; ++i) {
+      InterpreterSession session = managers[i]->acquireOne();
+      EXPECT_EQ(session.global("builtins", "abs")({-i}).toIValue().toInt(), i);
+    }
+  }
+}
+
+TEST_F(Shared, AThousandAttachmentsLeaveNothingInAWorker) {
+  serve({"--workers", "1", "--spares", "0"});
+  const auto keeper = attach(1);
+  const pid_t worker = keeper->allInstances()[0].processId().value_or(-1);
+  const auto cycle = [&] {
+    const auto manager = attach(1);
+    InterpreterSession session = manager->acquireOne();
+    EXPECT_EQ(session.global("builtins", "abs")({-1}).toIValue().toInt(), 1);
+  };
+  const auto settled = [&] {
+    return supervisor().waitForReport([](const ipc::Report& report) {
+      return report.clients.size() == 1 && report.workers.front().clients == 1;
+    });
+  };
+  const auto mappings = [&] {
+    std::ifstream maps("/proc/" + std::to_string(worker) + "/maps");
+    return std::count(std::istreambuf_iterator<char>(maps), {}, '\n');
+  };
+  for (int i = 0; i < 20; ++i) cycle();
+  ASSERT_TRUE(settled());
+  const size_t descriptors = openDescriptors(worker);
+  const auto mapped = mappings();
+  for (int i = 0; i < 1000; ++i) cycle();
+  ASSERT_TRUE(settled());
+  EXPECT_LE(openDescriptors(worker), descriptors);
+  EXPECT_LE(mappings(), mapped + 4);
+  EXPECT_EQ(keeper->allInstances()[0].processId().value_or(-1), worker);
+}
+
+// ---- replaced on purpose, and the end --------------------------------------------------------
+
+TEST_F(Shared, ARecycledWorkerServesItsSessionsToTheirEndAndNoCallFails) {
+  serve({"--workers", "1", "--recycle-calls", "50"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  auto session = std::make_unique<InterpreterSession>(manager->acquireOne());
+  const auto sessionProcess = [&] { return session->global("os", "getpid")(at::ArrayRef<at::IValue>{}).toIValue().toInt(); };
+  const int64_t old = sessionProcess();
+  ASSERT_TRUE(waitUntil([&] { return subject.number("pid") != old; }));
+  EXPECT_EQ(sessionProcess(), old);
+  session.reset();
+  EXPECT_TRUE(waitUntilDead(static_cast<pid_t>(old), milliseconds(5000)));
+  EXPECT_NO_THROW(subject.number("pid"));
+  const ipc::Report report = supervisor().report();
+  EXPECT_GE(report.recycled, 1u);
+  EXPECT_EQ(report.restarts, 0u);
+}
+
+TEST_F(Shared, ADrainedSupervisorAnswersWhatRunsAndRefusesWhatIsNew) {
+  serve({});
+  const auto manager = attach();
+  const Subject subject(*manager);
+  const Gate gate;
+  auto running = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
+  gate.arrival();
+  supervisor().signal(SIGTERM);
+  std::string refusal;
+  ASSERT_TRUE(waitUntil([&] {
+    try {
+      subject.number("pid");
+    } catch (const SupervisorLost& error) {
+      refusal = error.what();
+    }
+    return !refusal.empty();
+  }));
+  EXPECT_NE(refusal.find("told to end"), std::string::npos) << refusal;
+  gate.open();
+  EXPECT_NO_THROW(running.get());
+  EXPECT_EQ(supervisor().waitForEnd(), 0);
+}
+
+TEST_F(Shared, AfterTheSupervisorsDeathANewManagerAttachesToTheNextOne) {
+  serve({});
+  auto manager = attach();
+  const auto subject = std::make_unique<Subject>(*manager);
+  const std::string address = supervisor().address();
+  ::kill(supervisor().supervisorPid(), SIGKILL);
+  EXPECT_TRUE(waitUntil([&] {
+    try {
+      subject->number("pid");
+    } catch (const SupervisorLost&) {
+      return true;
+    } catch (const WorkerLost&) {
+    }
+    return false;
+  }));
+  supervisor().waitForEnd();
+  supervisor().start();
+  const auto next = attach();
+  EXPECT_NO_THROW(Subject(*next).number("pid"));
+}
+
+TEST_F(Shared, StrictWorkersServeAndForbiddenActsAreCounted) {
+  serve({"--sandbox", "strict"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  EXPECT_TRUE(subject.tensor("add_one", {at::ones({3})}).equal(at::full({3}, 2.0f)));
+  InterpreterSession session = manager->acquireOne();
+  try {
+    session.global("builtins", "open")({"/etc/shadow"});
+    FAIL() << "it was opened";
+  } catch (const RemoteError& error) {
+    EXPECT_EQ(error.pythonType(), "PermissionError");
+  }
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    for (const auto& worker : report.workers) {
+      for (const auto& act : worker.forbiddenActs) {
+        if (act.name.find("/etc/shadow") != std::string::npos && act.count >= 1) return true;
+      }
+    }
+    return false;
+  }));
+}
+
+}  // namespace
+}  // namespace isopool::tests
