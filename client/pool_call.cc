@@ -12,7 +12,7 @@ namespace {
   if (call.recall != nullptr && call.recall->requested()) {
     throw cancelledCall();
   }
-  throwWithdrawn(worker, "call");
+  throwNotStartedInTime(worker, "call");
 }
 
 // One call, until a worker has answered it.
@@ -114,7 +114,7 @@ Cancelled cancelledCall() {
   return Cancelled("the call was cancelled before it started; it will not run");
 }
 
-void throwWithdrawn(const std::string& worker, const char* what) {
+void throwNotStartedInTime(const std::string& worker, const char* what) {
   throw DeadlineExceeded(
       "the deadline passed before " + worker + " started the " + what + "; it will not run",
       /*started=*/false);

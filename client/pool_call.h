@@ -41,7 +41,7 @@ void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRe
 /// What a call comes to that was taken back before it started.
 Cancelled cancelledCall();
 /// `what` had not started: a call, a step.
-[[noreturn]] void throwWithdrawn(const std::string& worker, const char* what);
+[[noreturn]] void throwNotStartedInTime(const std::string& worker, const char* what);
 /// It runs in the worker of this channel, past its deadline.
 [[noreturn]] void throwOverdue(Channel& channel, const char* what);
 

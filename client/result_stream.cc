@@ -59,7 +59,7 @@ bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool u
       answer.take();
       return true;
     case Fate::kWithdrawn:
-      client::throwWithdrawn(channel.name(), "call");
+      client::throwNotStartedInTime(channel.name(), "call");
     case Fate::kOverdue:
       client::throwOverdue(channel, "call");
     case Fate::kLost:

@@ -30,7 +30,7 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
         case Fate::kAnswered:
           return answer.take();
         case Fate::kWithdrawn:
-          throwWithdrawn(channel.name(), "step");
+          throwNotStartedInTime(channel.name(), "step");
         case Fate::kOverdue:
           throwOverdue(channel, "step");
         default:
