@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
+#include <tuple>
 
 namespace isopool::worker {
 
@@ -25,16 +25,13 @@ class TurnOrder {
   template <typename Channels, typename Waits, typename TurnsOf>
   auto next(Channels& channels, Waits&& waits, TurnsOf&& turnsOf) const {
     auto best = channels.end();
-    uint64_t bestPass = std::numeric_limits<uint64_t>::max();
+    Rank bestRank;
     for (auto each = channels.begin(); each != channels.end(); ++each) {
       if (!waits(*each)) continue;
-      const Turns& turns = turnsOf(*each);
-      const uint64_t pass = std::max(turns.pass, now_);
-      if (pass < bestPass ||
-          (pass == bestPass && turns.lastServed < turnsOf(*best).lastServed)) {
-        best = each;
-        bestPass = pass;
-      }
+      const Rank rank = rankOf(turnsOf(*each));
+      if (best != channels.end() && !(rank < bestRank)) continue;
+      best = each;
+      bestRank = rank;
     }
     return best;
   }
@@ -48,6 +45,12 @@ class TurnOrder {
 
  private:
   static constexpr uint64_t kStride = uint64_t{1} << 20;
+  using Rank = std::tuple<bool, uint64_t, uint64_t>;
+
+  // Whoever always waits is never behind the present: one that is has not called for a while.
+  Rank rankOf(const Turns& turns) const {
+    return {turns.pass >= now_, std::max(turns.pass, now_), turns.lastServed};
+  }
 
   uint64_t now_ = 0;  // the pass of the turn that was given last
   uint64_t count_ = 0;
