@@ -63,7 +63,11 @@ void Package::forgetImporter() {
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  importer_.reset();
+  if (importer_) {
+    const PyRef forget = workerFunction("packages", "forget_package");
+    if (!forget || !PyRef::steal(PyObject_CallOneArg(forget.get(), importer_.get()))) PyErr_Clear();
+    importer_.reset();
+  }
   PyErr_Restore(type, value, traceback);
 }
 

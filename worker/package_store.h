@@ -34,6 +34,11 @@ class Package {
   /// Throws SystemCallError.
   Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes, Sharing sharing);
 
+  /// With the GIL.
+  ~Package() { forgetImporter(); }
+  Package(const Package&) = delete;
+  Package& operator=(const Package&) = delete;
+
   ipc::PackageId id() const { return id_; }
   const std::string& name() const { return name_; }
   const std::shared_ptr<const ipc::Mapping>& mapping() const { return mapping_; }

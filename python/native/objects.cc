@@ -31,14 +31,14 @@ std::shared_ptr<T> makeShared(Arguments&&... arguments) {
   });
 }
 
-std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count,
-                                                const std::optional<std::string>& address) {
+std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count, const py::object& address) {
   if (count < 0) throw py::value_error("an InterpreterManager needs at least one interpreter");
-  return unlocked([&] {
-    return address ? makeShared<InterpreterManager>(SharedSupervisor{*address},
-                                                    static_cast<size_t>(count))
-                   : makeShared<InterpreterManager>(static_cast<size_t>(count));
-  });
+  const auto workers = static_cast<size_t>(count);
+  if (address.is_none()) {
+    return unlocked([&] { return makeShared<InterpreterManager>(workers); });
+  }
+  const SharedSupervisor supervisor{py::str(address).cast<std::string>()};  // a path object, too
+  return unlocked([&] { return makeShared<InterpreterManager>(supervisor, workers); });
 }
 
 std::shared_ptr<Session> acquireOne(InterpreterManager& manager) {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Packages whose stored tensors are mapped, not read."""
 
+import linecache
 import struct
 
 import _isopool
@@ -42,3 +43,10 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
 
 def open_package(path: str, mapping: object) -> PackageImporter:
     return PackageImporter(MappedReader(path, mapping))
+
+
+def forget_package(importer: PackageImporter) -> None:
+    """Lets go of what Python's line cache has of the package's modules: by it the importer, and with it
+    the file and all that was loaded from it, would live for ever."""
+    for name in [name for name in linecache.cache if name.startswith(importer.id() + ".")]:
+        del linecache.cache[name]
