@@ -24,7 +24,8 @@ ALLOWED = {
     "worker": ["ipc", "ipc/tensor"],
     "service": ["include/isopool"],
     "batch": ["include/isopool"],
-    "cli": ["include/isopool"],
+    # Asks a supervisor that it is no client of, and starts without torch.
+    "cli": ["ipc"],
     "python": ["include/isopool"],
     "tools": ["include/isopool"],
     "examples": ["include/isopool", "include/compat"],
@@ -50,7 +51,7 @@ LOGGING = re.compile(r"(spdlog|fmt)/")
 
 # bench/ calls a model in its own process through CPython's C API, to compare with.
 MAY_SEE_PYTHON = ["worker", "python", "tests/worker", "bench"]
-MUST_NOT_SEE_TORCH = ["ipc", "supervisor"]
+MUST_NOT_SEE_TORCH = ["ipc", "supervisor", "cli"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/rates.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace isopool::cli {
+
+namespace {
+
+using Numbers = std::map<uint64_t, uint64_t>;
+
+// Who is new began at nothing. A client's calls are those that its present workers completed for it,
+// and grow fewer when one of those dies: that is no rate.
+std::map<uint64_t, double> perSecond(const Numbers& before, const Numbers& after, double seconds) {
+  std::map<uint64_t, double> rates;
+  for (const auto& [key, count] : after) {
+    const auto found = before.find(key);
+    const uint64_t had = found != before.end() ? found->second : 0;
+    rates[key] = count > had ? static_cast<double>(count - had) / seconds : 0;
+  }
+  return rates;
+}
+
+double rateOf(const std::map<uint64_t, double>& rates, uint64_t key) {
+  const auto found = rates.find(key);
+  return found != rates.end() ? found->second : 0;
+}
+
+}  // namespace
+
+std::optional<Rates> RateMeter::compare(const ipc::Report& report, TimePoint at) {
+  Counts counts{at, {}, {}};
+  for (const ipc::ReportedWorker& worker : report.workers) {
+    counts.ofWorkers[worker.epoch] = worker.completedCalls;
+  }
+  for (const ipc::ReportedClient& client : report.clients) {
+    counts.ofClients[client.number] = client.completedCalls;
+  }
+  const std::optional<Counts> before = std::exchange(last_, counts);
+  if (!before || before->at >= at) return std::nullopt;
+  const double seconds = std::chrono::duration<double>(at - before->at).count();
+  Rates rates{0, perSecond(before->ofWorkers, counts.ofWorkers, seconds),
+              perSecond(before->ofClients, counts.ofClients, seconds)};
+  for (const auto& [epoch, rate] : rates.ofWorkers) rates.total += rate;
+  return rates;
+}
+
+void sortByActivity(ipc::Report& report, const std::optional<Rates>& rates) {
+  const Rates known = rates.value_or(Rates{});
+  const auto rankOfWorker = [&](const ipc::ReportedWorker& worker) {
+    return std::tuple(rateOf(known.ofWorkers, worker.epoch), worker.runningClient != 0,
+                      worker.waitingClients, worker.completedCalls);
+  };
+  const auto rankOfClient = [&](const ipc::ReportedClient& client) {
+    return std::tuple(rateOf(known.ofClients, client.number), client.runningCalls,
+                      client.queuedCalls, client.completedCalls);
+  };
+  std::stable_sort(
+      report.workers.begin(), report.workers.end(),
+      [&](const auto& one, const auto& other) { return rankOfWorker(one) > rankOfWorker(other); });
+  std::stable_sort(
+      report.clients.begin(), report.clients.end(),
+      [&](const auto& one, const auto& other) { return rankOfClient(one) > rankOfClient(other); });
+}
+
+}  // namespace isopool::cli

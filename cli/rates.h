@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "ipc/control/messages.h"
+
+namespace isopool::cli {
+
+/// Completed calls per second between two reports.
+struct Rates {
+  double total = 0;
+  std::map<uint64_t, double> ofWorkers;  ///< by epoch
+  std::map<uint64_t, double> ofClients;  ///< by number
+};
+
+/// Compares each report with the one before it.
+class RateMeter {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  /// Nothing for the first report.
+  std::optional<Rates> compare(const ipc::Report& report, TimePoint at);
+
+ private:
+  struct Counts {
+    TimePoint at;
+    std::map<uint64_t, uint64_t> ofWorkers;
+    std::map<uint64_t, uint64_t> ofClients;
+  };
+
+  std::optional<Counts> last_;
+};
+
+/// Puts first who completes most calls, then who runs or waits.
+void sortByActivity(ipc::Report& report, const std::optional<Rates>& rates);
+
+}  // namespace isopool::cli

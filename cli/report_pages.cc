@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/report_pages.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/findings.h"
+#include "cli/wording.h"
+
+namespace isopool::cli {
+
+namespace {
+
+using Alignment = Table::Alignment;
+
+constexpr size_t kLongestName = 40;
+constexpr size_t kLongestPath = 60;
+constexpr size_t kLongestProgram = 24;
+constexpr size_t kShortDigest = 12;
+constexpr size_t kLabelWidth = 10;
+constexpr const char* kNotYet = "-";
+
+Emphasis emphasisOf(const std::string& state) {
+  if (state == "serving") return Emphasis::kGood;
+  if (state == "spare" || state == "attached") return Emphasis::kNone;
+  return state == "dying" ? Emphasis::kAlarm : Emphasis::kWarning;
+}
+
+Span stateSpan(const std::string& state) { return {terminalText(state), emphasisOf(state)}; }
+
+Span unlessZero(uint64_t number, Emphasis emphasis = Emphasis::kNone) {
+  return {number != 0 ? std::to_string(number) : "", emphasis};
+}
+
+std::string rateOf(const std::map<uint64_t, double>& rates, uint64_t key) {
+  const auto found = rates.find(key);
+  return found != rates.end() ? wordsForRate(found->second) : kNotYet;
+}
+
+std::string placeOf(const std::string& crew, int64_t slot) {
+  return slot < 0 ? terminalText(crew, kLongestName)
+                  : terminalText(crew, kLongestName) + "/" + std::to_string(slot);
+}
+
+std::string deathOf(const ipc::ReportedSlot& slot) {
+  if (slot.lastDeath.empty()) return "";
+  return wordsForDuration(slot.lastDeathMillisecondsAgo) + " ago: " + terminalText(slot.lastDeath);
+}
+
+std::string lent(uint64_t blocks, uint64_t bytes) {
+  return blocks == 0 ? "" : wordsForBytes(bytes) + " in " + std::to_string(blocks);
+}
+
+std::string tagOf(uint64_t client) {
+  std::string tag(1, '#');
+  return tag += std::to_string(client);
+}
+
+std::string runningIn(const ipc::Report& report, const ipc::ReportedWorker& worker) {
+  if (worker.runningClient == 0) return "";
+  const ipc::ReportedClient* client = findClient(report, worker.runningClient);
+  return tagOf(worker.runningClient) + " " +
+         (client != nullptr ? terminalText(client->program, kLongestProgram) : "(gone)") + ", " +
+         wordsForDuration(worker.runningMilliseconds);
+}
+
+uint64_t forbiddenIn(const ipc::ReportedWorker& worker) {
+  uint64_t times = 0;
+  for (const ipc::ReportedCount& act : worker.forbiddenActs) times += act.count;
+  return times;
+}
+
+Line labelled(std::string label, std::string text, Emphasis emphasis = Emphasis::kNone) {
+  label.resize(kLabelWidth, ' ');
+  return {{std::move(label), Emphasis::kFaint}, {std::move(text), emphasis}};
+}
+
+Line titleOf(const ipc::Report& report) {
+  return {{"isopoold " + terminalText(report.version), Emphasis::kStrong},
+          {"  "},
+          stateSpan(report.state),
+          {"  pid " + std::to_string(report.processId) + "  up " +
+           wordsForDuration(report.uptimeMilliseconds)}};
+}
+
+std::string workersIn(const Totals& totals) {
+  std::string text =
+      std::to_string(totals.servingWorkers) + " serving, " + counted(totals.spareWorkers, "spare");
+  if (totals.otherWorkers > 0) {
+    text += ", " + std::to_string(totals.otherWorkers) + " coming or going";
+  }
+  return text;
+}
+
+std::string memoryIn(const ipc::Report& report, const Totals& totals) {
+  return wordsForBytes(report.sharedBytes) + " shared; " + wordsForBytes(totals.lentBytes) +
+         " lent in " + counted(totals.lentBlocks, "result") + ", " +
+         wordsForBytes(totals.zombieBytes) + " zombie";
+}
+
+std::string restartsIn(const ipc::Report& report) {
+  return counted(report.restarts, "worker") + " died and replaced, " +
+         std::to_string(report.recycled) + " recycled; zygote " +
+         counted(report.zygoteRestarts, "time");
+}
+
+std::string versionsIn(const ipc::Report& report) {
+  if (report.pythonVersion.empty()) return "not known yet";
+  return terminalText(report.pythonVersion) + ", torch " + terminalText(report.torchVersion);
+}
+
+void appendSandbox(const ipc::Report& report, Page& page) {
+  page.push_back(labelled("sandbox", terminalText(report.sandbox)));
+  for (const std::string& missing : report.missingProtections) {
+    page.push_back(labelled("", "missing: " + terminalText(missing), Emphasis::kWarning));
+  }
+}
+
+void appendFindings(const ipc::Report& report, Page& page) {
+  for (const std::string& finding : findings(report)) {
+    page.push_back({{"! ", Emphasis::kAlarm}, {finding, Emphasis::kWarning}});
+  }
+}
+
+Table workersTable(bool rates) {
+  Table table;
+  table.addColumn("SLOT");
+  table.addColumn("STATE");
+  table.addColumn("PID", Alignment::kRight);
+  table.addColumn("AGE", Alignment::kRight);
+  table.addColumn(rates ? "CALLS/S" : "", Alignment::kRight);
+  table.addColumn("CALLS", Alignment::kRight);
+  table.addColumn("CLIENTS", Alignment::kRight);
+  table.addColumn("RUNNING");
+  table.addColumn("WAITING", Alignment::kRight);
+  table.addColumn("PRIVATE", Alignment::kRight);
+  table.addColumn("LENT", Alignment::kRight);
+  table.addColumn("ZOMBIE", Alignment::kRight);
+  table.addColumn("FORBIDDEN", Alignment::kRight);
+  table.addColumn("RESTARTS", Alignment::kRight);
+  table.addColumn("LAST DEATH");
+  return table;
+}
+
+}  // namespace
+
+Page statusPage(const ipc::Report& report) {
+  const Totals totals = totalsOf(report);
+  Page page{titleOf(report)};
+  page.push_back(labelled("address", terminalText(report.address)));
+  page.push_back(labelled("python", versionsIn(report)));
+  appendSandbox(report, page);
+  page.push_back(labelled("workers", workersIn(totals)));
+  page.push_back(labelled("calls", std::to_string(totals.runningCalls) + " running, " +
+                                       std::to_string(totals.queuedCalls) + " queued, " +
+                                       std::to_string(totals.completedCalls) + " completed"));
+  page.push_back(labelled("restarts", restartsIn(report)));
+  for (const ipc::ReportedSlot& slot : report.slots) {
+    page.push_back(labelled("", placeOf(slot.crew, slot.slot) + ": " +
+                                    counted(slot.restarts, "restart") + ", last " + deathOf(slot)));
+  }
+  page.push_back(labelled("memory", memoryIn(report, totals)));
+  page.push_back(labelled("clients", std::to_string(report.clients.size()) + " connected, " +
+                                         counted(report.refusedConnections, "connection") +
+                                         " refused"));
+  page.push_back(labelled("models", report.models.empty()
+                                        ? "none"
+                                        : std::to_string(report.models.size()) + " loaded, " +
+                                              wordsForBytes(totals.modelBytes)));
+  page.push_back({});
+  const size_t before = page.size();
+  appendFindings(report, page);
+  if (page.size() == before) page.push_back({{"nothing is wrong", Emphasis::kGood}});
+  return page;
+}
+
+Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
+  Table table = workersTable(rates.has_value());
+  for (const ipc::ReportedWorker& worker : report.workers) {
+    const ipc::ReportedSlot* slot = slotOf(report, worker);
+    table.addRow({{placeOf(worker.crew, worker.slot)},
+                  stateSpan(worker.state),
+                  {std::to_string(worker.processId)},
+                  {wordsForDuration(worker.ageMilliseconds)},
+                  {rates ? rateOf(rates->ofWorkers, worker.epoch) : ""},
+                  {std::to_string(worker.completedCalls)},
+                  {std::to_string(worker.clients)},
+                  {runningIn(report, worker)},
+                  unlessZero(worker.waitingClients),
+                  {wordsForBytes(worker.privateBytes)},
+                  {lent(worker.lentBlocks, worker.lentBytes)},
+                  {worker.zombieBytes != 0 ? wordsForBytes(worker.zombieBytes) : ""},
+                  unlessZero(forbiddenIn(worker), Emphasis::kAlarm),
+                  unlessZero(slot != nullptr ? slot->restarts : 0),
+                  {slot != nullptr ? deathOf(*slot) : ""}});
+  }
+  for (const ipc::ReportedSlot& slot : report.slots) {
+    if (workerOf(report, slot) != nullptr) continue;
+    std::vector<Span> cells{{placeOf(slot.crew, slot.slot)}, {"none", Emphasis::kAlarm}};
+    cells.resize(13);
+    cells.push_back(unlessZero(slot.restarts));
+    cells.push_back({deathOf(slot)});
+    table.addRow(std::move(cells));
+  }
+  if (table.empty()) return {{{"no worker"}}};
+  return table.page();
+}
+
+Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates) {
+  if (report.clients.empty()) return {{{"no client"}}};
+  Table table;
+  table.addColumn("CLIENT", Alignment::kRight);
+  table.addColumn("PID", Alignment::kRight);
+  table.addColumn("USER");
+  table.addColumn("PROGRAM");
+  table.addColumn("CLASS");
+  table.addColumn("SHARE", Alignment::kRight);
+  table.addColumn("STATE");
+  table.addColumn("FOR", Alignment::kRight);
+  table.addColumn("QUEUED", Alignment::kRight);
+  table.addColumn("RUNNING", Alignment::kRight);
+  table.addColumn(rates ? "CALLS/S" : "", Alignment::kRight);
+  table.addColumn("COMPLETED", Alignment::kRight);
+  table.addColumn("INPUTS", Alignment::kRight);
+  table.addColumn("PACKAGES", Alignment::kRight);
+  table.addColumn("RESULTS", Alignment::kRight);
+  table.addColumn("MODELS", Alignment::kRight);
+  table.addColumn("OVERDUE", Alignment::kRight);
+  table.addColumn("REFUSALS", Alignment::kRight);
+  for (const ipc::ReportedClient& client : report.clients) {
+    table.addRow({{tagOf(client.number)},
+                  {std::to_string(client.processId)},
+                  {terminalText(userName(client.userId), kLongestProgram)},
+                  {terminalText(client.program, kLongestProgram)},
+                  {terminalText(client.clientClass, kLongestProgram)},
+                  {client.share != 1 ? std::to_string(client.share) : ""},
+                  stateSpan(client.state),
+                  {wordsForDuration(client.attachedMilliseconds)},
+                  {std::to_string(client.queuedCalls)},
+                  {std::to_string(client.runningCalls)},
+                  {rates ? rateOf(rates->ofClients, client.number) : ""},
+                  {std::to_string(client.completedCalls)},
+                  {wordsForBytes(client.inputBytes)},
+                  {wordsForBytes(client.packageBytes)},
+                  {wordsForBytes(client.outputBytes)},
+                  {std::to_string(client.models)},
+                  unlessZero(client.overdueCalls, Emphasis::kWarning),
+                  unlessZero(client.refusals, Emphasis::kWarning)});
+  }
+  return table.page();
+}
+
+Page modelsPage(const ipc::Report& report) {
+  if (report.models.empty()) return {{{"no model"}}};
+  Table table;
+  table.addColumn("MODEL");
+  table.addColumn("SIZE", Alignment::kRight);
+  table.addColumn("DIGEST");
+  table.addColumn("CLIENTS");
+  for (const ipc::ReportedModel& model : report.models) {
+    std::string clients;
+    for (const uint64_t number : model.clients) {
+      const ipc::ReportedClient* client = findClient(report, number);
+      if (!clients.empty()) clients += ", ";
+      clients += tagOf(number);
+      if (client != nullptr)
+        clients.append(" ").append(terminalText(client->program, kLongestProgram));
+    }
+    table.addRow({{terminalPath(model.name, kLongestPath)},
+                  {wordsForBytes(model.bytes)},
+                  {terminalText(model.digest.substr(0, kShortDigest))},
+                  {clients}});
+  }
+  return table.page();
+}
+
+Page summaryPage(const ipc::Report& report, const std::optional<Rates>& rates) {
+  const Totals totals = totalsOf(report);
+  Page page{titleOf(report)};
+  page.push_back(labelled("workers", workersIn(totals) + "; " + std::to_string(report.restarts) +
+                                         " restarted, " + std::to_string(report.recycled) +
+                                         " recycled"));
+  page.push_back(labelled("calls", (rates ? wordsForRate(rates->total) : std::string(kNotYet)) +
+                                       "/s, " + std::to_string(totals.runningCalls) + " running, " +
+                                       std::to_string(totals.queuedCalls) + " queued"));
+  page.push_back(labelled("memory", memoryIn(report, totals)));
+  appendFindings(report, page);
+  return page;
+}
+
+}  // namespace isopool::cli

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace isopool::cli {
+
+enum class Emphasis { kNone, kStrong, kFaint, kGood, kWarning, kAlarm };
+
+struct Span {
+  std::string text;  ///< fit for a terminal
+  Emphasis emphasis = Emphasis::kNone;
+};
+
+/// A line of a page, before it is known what it is shown on.
+using Line = std::vector<Span>;
+using Page = std::vector<Line>;
+
+enum class Colours { kNo, kYes };
+
+/// The line with the escape sequences for its emphasis, cut to `columns`; without a line end.
+std::string painted(const Line& line, Colours colours, size_t columns = SIZE_MAX);
+std::string painted(const Page& page, Colours colours);
+
+/// Cells under headings, in columns as wide as they must be. A column whose cells are all empty is
+/// left out.
+class Table {
+ public:
+  enum class Alignment { kLeft, kRight };
+
+  void addColumn(std::string heading, Alignment alignment = Alignment::kLeft);
+  /// As many cells as there are columns, each fit for a terminal.
+  void addRow(std::vector<Span> cells);
+  bool empty() const { return rows_.empty(); }
+
+  Page page() const;
+
+ private:
+  struct Column {
+    std::string heading;
+    Alignment alignment;
+    size_t width = 0;  ///< of the widest cell
+  };
+
+  Line lineOf(const std::vector<Span>& cells) const;
+
+  std::vector<Column> columns_;
+  std::vector<std::vector<Span>> rows_;
+};
+
+}  // namespace isopool::cli

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/supervisor_link.h"
+
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "cli/wording.h"
+#include "ipc/system_call.h"
+
+namespace isopool::cli {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+[[noreturn]] void failToConnect(const std::string& address, int error) {
+  std::string text = "no supervisor can be reached at " + terminalText(address) + ": ";
+  switch (error) {
+    case ENOENT:
+      text +=
+          "there is no such socket; name another with --socket or ISOPOOL_SOCKET, or start one: "
+          "isopoold --listen " +
+          terminalText(address);
+      break;
+    case ECONNREFUSED:
+      text +=
+          "nobody listens there; its supervisor has ended or is ending; start one: isopoold "
+          "--listen " +
+          terminalText(address);
+      break;
+    case EACCES:
+    case EPERM:
+      text +=
+          "you may not open it; it lets in its own user, root and the group that socket_group "
+          "names";
+      break;
+    case EAGAIN:
+      text += "it takes no connections; it is stopped or hangs";
+      break;
+    case ENAMETOOLONG:
+      text += "a socket's path has 1 to " + std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
+              " bytes";
+      break;
+    default:
+      text += std::strerror(error);
+  }
+  throw SupervisorUnreachable(text);
+}
+
+ipc::Fd connectTo(const std::string& address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  if (address.empty() || address.size() >= sizeof name.sun_path) {
+    failToConnect(address, ENAMETOOLONG);
+  }
+  std::memcpy(name.sun_path, address.data(), address.size());
+  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.valid()) failToConnect(address, errno);
+  // Who is stopped takes connections until its queue is full, and then they wait.
+  timeval patience{};
+  patience.tv_sec =
+      std::chrono::duration_cast<std::chrono::seconds>(SupervisorLink::kPatience).count();
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
+    failToConnect(address, errno);
+  }
+  return socket;
+}
+
+}  // namespace
+
+SupervisorLink::SupervisorLink(const std::string& address)
+    : address_(address), socket_(connectTo(address)) {
+  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::checkSystemCall(pidfd.get(), "pidfd_open", ::getpid());
+  ipc::Hello hello;
+  hello.processId = ::getpid();
+  hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
+  hello.program = "isopool";
+  // A supervisor that refuses us closes at once; why is read from the socket all the same.
+  socket_.send(hello, {pidfd.get()}, kPatience);
+}
+
+ipc::Report SupervisorLink::ask() {
+  request();
+  for (;;) {
+    if (std::optional<ipc::Report> report = receive()) return *report;
+    const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
+    if (left.count() <= 0) giveUp();
+    socket_.waitReadable(left);
+  }
+}
+
+void SupervisorLink::request() {
+  deadline_ = Clock::now() + kPatience;
+  socket_.send(ipc::RequestReport{++token_}, {}, kPatience);
+}
+
+std::optional<ipc::Report> SupervisorLink::receive() {
+  const std::string who = "the supervisor at " + terminalText(address_);
+  try {
+    const bool gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
+    while (std::optional<ipc::Frame> frame = socket_.next()) {
+      if (frame->type == ipc::MessageType::kFailure) {
+        throw SupervisorUnreachable(
+            who + " says: " + terminalText(ipc::decodeMessage<ipc::Failure>(*frame).text));
+      }
+      if (frame->type == ipc::MessageType::kWelcome) continue;
+      auto report = ipc::decodeMessage<ipc::Report>(*frame);
+      if (report.token < token_) continue;  // of a request that was given up
+      if (report.token != token_) throw ipc::ProtocolError("a report that nobody asked for");
+      answered_ = true;
+      return report;
+    }
+    if (gone) throw SupervisorUnreachable(who + (answered_ ? " has ended" : " hung up"));
+  } catch (const ipc::ProtocolError& error) {
+    throw SupervisorUnreachable("what listens at " + terminalText(address_) +
+                                " is no isopoold of this version: " + terminalText(error.what()));
+  }
+  return std::nullopt;
+}
+
+void SupervisorLink::giveUp() const {
+  throw SupervisorUnreachable("the supervisor at " + terminalText(address_) +
+                              " did not answer within " + wordsForDuration(kPatience.count()) +
+                              "; it is stopped or hangs, or something else listens there");
+}
+
+}  // namespace isopool::cli

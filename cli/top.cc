@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "cli/top.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "cli/json_writer.h"
+#include "cli/rates.h"
+#include "cli/report_json.h"
+#include "cli/report_pages.h"
+#include "cli/styled_text.h"
+#include "cli/supervisor_link.h"
+#include "cli/terminal.h"
+#include "ipc/fd.h"
+#include "ipc/system_call.h"
+
+namespace isopool::cli {
+
+namespace {
+
+using Clock = SupervisorLink::Clock;
+using std::chrono::milliseconds;
+
+struct Observation {
+  ipc::Report report;
+  std::optional<Rates> rates;
+};
+
+Observation observe(ipc::Report report, RateMeter& meter) {
+  std::optional<Rates> rates = meter.compare(report, Clock::now());
+  sortByActivity(report, rates);
+  return {std::move(report), std::move(rates)};
+}
+
+std::string timeOfDay() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::localtime_r(&now, &parts);
+  std::array<char, 32> text;
+  return {text.data(), std::strftime(text.data(), text.size(), "%H:%M:%S", &parts)};
+}
+
+void append(Page& page, Page more) {
+  page.insert(page.end(), std::make_move_iterator(more.begin()),
+              std::make_move_iterator(more.end()));
+}
+
+// The rows that fit, the last of them saying how many do not.
+void appendCut(Page& page, Page table, size_t rows) {
+  if (table.size() <= rows) return append(page, std::move(table));
+  if (rows == 0) return;
+  const size_t hidden = table.size() - (rows - 1);
+  table.resize(rows - 1);
+  append(page, std::move(table));
+  page.push_back({{"... " + std::to_string(hidden) + " more", Emphasis::kFaint}});
+}
+
+Page pageOf(const Observation& seen, size_t rows) {
+  Page page = summaryPage(seen.report, seen.rates);
+  page.front().push_back({"  at " + timeOfDay(), Emphasis::kFaint});
+  Page workers = workersPage(seen.report, seen.rates);
+  Page clients = clientsPage(seen.report, seen.rates);
+  // A blank line before each table. Workers leave half of the room to clients that need it.
+  const size_t used = page.size() + 2;
+  const size_t room = rows > used ? rows - used : 0;
+  const size_t forClients = std::min(clients.size(), room / 2);
+  page.push_back({});
+  appendCut(page, std::move(workers), room - forClients);
+  page.push_back({});
+  appendCut(page, std::move(clients), rows > page.size() ? rows - page.size() : 0);
+  return page;
+}
+
+std::string jsonOf(const Observation& seen) {
+  const auto sinceEpoch = std::chrono::system_clock::now().time_since_epoch();
+  JsonWriter json;
+  json.beginObject().field("time_ms", std::chrono::duration_cast<milliseconds>(sinceEpoch).count());
+  json.name("calls_per_second");
+  seen.rates ? json.value(seen.rates->total) : json.null();
+  json.name("status");
+  writeStatus(json, seen.report);
+  json.name("workers");
+  writeWorkers(json, seen.report, WithRates::kYes, seen.rates);
+  json.name("clients");
+  writeClients(json, seen.report, WithRates::kYes, seen.rates);
+  json.name("models");
+  writeModels(json, seen.report);
+  return json.endObject().text() + "\n";
+}
+
+/// Signals that end or change what is shown, as something to wait for. The mask is as it was when the
+/// object dies.
+class Signals {
+ public:
+  Signals() {
+    sigset_t mask;
+    ::sigemptyset(&mask);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) {
+      ::sigaddset(&mask, signal);
+    }
+    ::sigprocmask(SIG_BLOCK, &mask, &before_);
+    fd_ = ipc::Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+    ipc::checkSystemCall(fd_.get(), "signalfd");
+  }
+  ~Signals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  int fd() const { return fd_.get(); }
+  /// 0 if there is none.
+  int next() {
+    signalfd_siginfo info{};
+    return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
+                                                                : 0;
+  }
+
+ private:
+  sigset_t before_{};
+  ipc::Fd fd_;
+};
+
+/// `top` on a terminal: one loop that waits for keys, signals and the report at once.
+class LiveView {
+ public:
+  LiveView(SupervisorLink& link, const TopOptions& options)
+      : link_(link),
+        options_(options),
+        colours_(outputHasColours() ? Colours::kYes : Colours::kNo) {
+    screen_.emplace();
+  }
+
+  void run() {
+    askAt_ = Clock::now();
+    while (!ended_) {
+      if (!asked_ && Clock::now() >= askAt_) {
+        link_.request();
+        asked_ = true;
+      }
+      const auto next = asked_ ? link_.deadline() : askAt_;
+      const auto left = std::chrono::ceil<milliseconds>(next - Clock::now());
+      // Between two reports the link is watched for the supervisor's end.
+      std::array<pollfd, 3> waiting{{{link_.fd(), POLLIN, 0},
+                                     {signals_.fd(), POLLIN, 0},
+                                     {keysEnded_ ? -1 : STDIN_FILENO, POLLIN, 0}}};
+      ::poll(waiting.data(), waiting.size(), static_cast<int>(std::max<int64_t>(left.count(), 0)));
+      if (waiting[1].revents != 0) readSignals();
+      if (waiting[2].revents != 0) readKeys();
+      if (waiting[0].revents != 0) readReport();
+      if (asked_ && Clock::now() >= link_.deadline()) link_.giveUp();
+    }
+  }
+
+ private:
+  void readReport() {
+    std::optional<ipc::Report> report = link_.receive();
+    if (!report) return;
+    asked_ = false;
+    askAt_ = Clock::now() + options_.interval;
+    seen_ = observe(std::move(*report), meter_);
+    draw();
+    ended_ = ended_ || (options_.count != 0 && ++shown_ >= options_.count);
+  }
+
+  void readKeys() {
+    std::array<char, 64> keys;
+    const ssize_t got = ::read(STDIN_FILENO, keys.data(), keys.size());
+    if (got <= 0) {
+      keysEnded_ = true;
+      return;
+    }
+    ended_ = ended_ || std::any_of(keys.begin(), keys.begin() + got,
+                                   [](char key) { return key == 'q' || key == 'Q'; });
+  }
+
+  void readSignals() {
+    while (const int signal = signals_.next()) {
+      if (signal == SIGWINCH) {
+        draw();
+      } else if (signal == SIGTSTP) {
+        pause();
+      } else {
+        ended_ = true;
+      }
+    }
+  }
+
+  // The shell has the terminal as it was until we are continued.
+  void pause() {
+    screen_.reset();
+    ::kill(::getpid(), SIGSTOP);
+    screen_.emplace();
+    // The deadline ran while we did not.
+    asked_ = false;
+    askAt_ = Clock::now();
+    draw();
+  }
+
+  void draw() {
+    if (!seen_) return;
+    const Screen::Size size = screen_->size();
+    std::string text = "\x1b[H";
+    const Page page = pageOf(*seen_, size.rows);
+    for (size_t row = 0; row < std::min(page.size(), size.rows); ++row) {
+      if (row > 0) text += "\r\n";
+      text += painted(page[row], colours_, size.columns) + "\x1b[K";
+    }
+    writeOut(text + "\x1b[J");
+  }
+
+  SupervisorLink& link_;
+  const TopOptions& options_;
+  const Colours colours_;
+  Signals signals_;
+  std::optional<Screen> screen_;
+  RateMeter meter_;
+  std::optional<Observation> seen_;
+  uint64_t shown_ = 0;
+  Clock::time_point askAt_;
+  bool asked_ = false;
+  bool keysEnded_ = false;
+  bool ended_ = false;
+};
+
+void printReports(SupervisorLink& link, const TopOptions& options) {
+  RateMeter meter;
+  for (uint64_t shown = 0; options.count == 0 || shown < options.count; ++shown) {
+    // Nothing comes unasked but the supervisor's end.
+    for (const auto next = Clock::now() + options.interval; shown > 0;) {
+      const auto left = std::chrono::ceil<milliseconds>(next - Clock::now());
+      if (left.count() <= 0) break;
+      pollfd end{link.fd(), POLLIN, 0};
+      if (::poll(&end, 1, static_cast<int>(left.count())) > 0) link.receive();
+    }
+    const Observation seen = observe(link.ask(), meter);
+    if (options.json) {
+      writeOut(jsonOf(seen));
+    } else {
+      if (shown > 0) writeOut("\n");
+      writeOut(painted(pageOf(seen, SIZE_MAX), Colours::kNo));
+    }
+  }
+}
+
+}  // namespace
+
+void runTop(const std::string& address, const TopOptions& options) {
+  SupervisorLink link(address);
+  if (options.json || !outputIsTerminal()) return printReports(link, options);
+  LiveView(link, options).run();
+}
+
+}  // namespace isopool::cli
