@@ -14,6 +14,7 @@
 #include "cli/json_writer.h"
 #include "cli/report_json.h"
 #include "cli/report_pages.h"
+#include "cli/sorting.h"
 #include "cli/styled_text.h"
 #include "cli/supervisor_link.h"
 #include "cli/terminal.h"
@@ -66,7 +67,11 @@ void print(const Page& page) {
 
 void print(const JsonWriter& json) { writeOut(json.text() + "\n"); }
 
-ipc::Report reportFor(const Options& options) { return SupervisorLink(addressOf(options)).ask(); }
+ipc::Report reportFor(const Options& options) {
+  ipc::Report report = SupervisorLink(addressOf(options)).ask();
+  sortByPlace(report);
+  return report;
+}
 
 void status(const Options& options) {
   const ipc::Report report = reportFor(options);
@@ -140,8 +145,9 @@ void addTop(CLI::App& app, Options& options) {
       ->add_option("--interval", options.interval,
                    "Time between two reports: seconds, or with ms, s, m, h (default: 1s)")
       ->type_name("TIME")
-      ->transform(CLI::AsNumberWithUnit(
-          std::map<std::string, double>{{"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}}))
+      ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{
+                                            {"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}})
+                      .description(""))
       ->check([](const std::string& text) {
         const double seconds = std::strtod(text.c_str(), nullptr);
         const bool fits = seconds >= kShortestInterval && seconds <= kLongestInterval;
@@ -149,7 +155,7 @@ void addTop(CLI::App& app, Options& options) {
       });
   command->add_option("--count", options.count, "End after so many reports (default: no end)")
       ->type_name("N")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}));
+      ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}).description(""));
 }
 
 std::function<void(const Options&)> commandOf(const CLI::App& app) {
@@ -162,7 +168,8 @@ std::function<void(const Options&)> commandOf(const CLI::App& app) {
 }
 
 void declare(CLI::App& app, Options& options) {
-  app.set_version_flag("--version", "isopool " ISOPOOL_VERSION);
+  app.set_help_flag("-h,--help", "This text");
+  app.set_version_flag("--version", "isopool " ISOPOOL_VERSION, "The version of isopool");
   app.require_subcommand(1);
   app.get_formatter()->column_width(20);
   app.footer(kExamples);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/rates.h"
 
-#include <algorithm>
-#include <tuple>
 #include <utility>
 
 namespace isopool::cli {
@@ -23,11 +21,6 @@ std::map<uint64_t, double> perSecond(const Numbers& before, const Numbers& after
   return rates;
 }
 
-double rateOf(const std::map<uint64_t, double>& rates, uint64_t key) {
-  const auto found = rates.find(key);
-  return found != rates.end() ? found->second : 0;
-}
-
 }  // namespace
 
 std::optional<Rates> RateMeter::compare(const ipc::Report& report, TimePoint at) {
@@ -45,24 +38,6 @@ std::optional<Rates> RateMeter::compare(const ipc::Report& report, TimePoint at)
               perSecond(before->ofClients, counts.ofClients, seconds)};
   for (const auto& [epoch, rate] : rates.ofWorkers) rates.total += rate;
   return rates;
-}
-
-void sortByActivity(ipc::Report& report, const std::optional<Rates>& rates) {
-  const Rates known = rates.value_or(Rates{});
-  const auto rankOfWorker = [&](const ipc::ReportedWorker& worker) {
-    return std::tuple(rateOf(known.ofWorkers, worker.epoch), worker.runningClient != 0,
-                      worker.waitingClients, worker.completedCalls);
-  };
-  const auto rankOfClient = [&](const ipc::ReportedClient& client) {
-    return std::tuple(rateOf(known.ofClients, client.number), client.runningCalls,
-                      client.queuedCalls, client.completedCalls);
-  };
-  std::stable_sort(
-      report.workers.begin(), report.workers.end(),
-      [&](const auto& one, const auto& other) { return rankOfWorker(one) > rankOfWorker(other); });
-  std::stable_sort(
-      report.clients.begin(), report.clients.end(),
-      [&](const auto& one, const auto& other) { return rankOfClient(one) > rankOfClient(other); });
 }
 
 }  // namespace isopool::cli

@@ -35,7 +35,4 @@ class RateMeter {
   std::optional<Counts> last_;
 };
 
-/// Puts first who completes most calls, then who runs or waits.
-void sortByActivity(ipc::Report& report, const std::optional<Rates>& rates);
-
 }  // namespace isopool::cli

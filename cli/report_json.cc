@@ -2,6 +2,9 @@
 #include "cli/report_json.h"
 
 #include <map>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/findings.h"
 #include "cli/wording.h"
@@ -16,6 +19,12 @@ void writeRate(JsonWriter& json, const std::map<uint64_t, double>* rates, uint64
   known ? json.value(rates->at(key)) : json.null();
 }
 
+// 0 stands for a process that is not there.
+void writeProcess(JsonWriter& json, std::string_view name, int32_t processId) {
+  json.name(name);
+  processId != 0 ? json.value(processId) : json.null();
+}
+
 void writeTexts(JsonWriter& json, const std::vector<std::string>& texts) {
   json.beginArray();
   for (const std::string& text : texts) json.value(text);
@@ -26,11 +35,9 @@ void writeTexts(JsonWriter& json, const std::vector<std::string>& texts) {
 
 void writeStatus(JsonWriter& json, const ipc::Report& report) {
   const Totals totals = totalsOf(report);
-  json.beginObject()
-      .field("version", report.version)
-      .field("pid", report.processId)
-      .field("zygote_pid", report.zygoteProcessId)
-      .field("address", report.address)
+  json.beginObject().field("version", report.version).field("pid", report.processId);
+  writeProcess(json, "zygote_pid", report.zygoteProcessId);
+  json.field("address", report.address)
       .field("state", report.state)
       .field("uptime_ms", report.uptimeMilliseconds)
       .field("python_version", report.pythonVersion)
@@ -66,11 +73,9 @@ void writeWorkers(JsonWriter& json, const ipc::Report& report, WithRates withRat
                   const std::optional<Rates>& rates) {
   json.beginArray();
   for (const ipc::ReportedWorker& worker : report.workers) {
-    json.beginObject()
-        .field("pid", worker.processId)
-        .field("epoch", worker.epoch)
-        .field("crew", worker.crew)
-        .name("slot");
+    json.beginObject();
+    writeProcess(json, "pid", worker.processId);
+    json.field("epoch", worker.epoch).field("crew", worker.crew).name("slot");
     worker.slot >= 0 ? json.value(worker.slot) : json.null();
     json.field("state", worker.state)
         .field("age_ms", worker.ageMilliseconds)
@@ -136,8 +141,8 @@ void writeSlots(JsonWriter& json, const ipc::Report& report) {
   json.beginArray();
   for (const ipc::ReportedSlot& slot : report.slots) {
     const ipc::ReportedWorker* worker = workerOf(report, slot);
-    json.beginObject().field("crew", slot.crew).field("slot", slot.slot).name("pid");
-    worker != nullptr ? json.value(worker->processId) : json.null();
+    json.beginObject().field("crew", slot.crew).field("slot", slot.slot);
+    writeProcess(json, "pid", worker != nullptr ? worker->processId : 0);
     json.field("restarts", slot.restarts)
         .field("last_death", slot.lastDeath)
         .field("last_death_ms_ago", slot.lastDeathMillisecondsAgo)

@@ -182,7 +182,7 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
     const ipc::ReportedSlot* slot = slotOf(report, worker);
     table.addRow({{placeOf(worker.crew, worker.slot)},
                   stateSpan(worker.state),
-                  {std::to_string(worker.processId)},
+                  {worker.processId != 0 ? std::to_string(worker.processId) : ""},
                   {wordsForDuration(worker.ageMilliseconds)},
                   {rates ? rateOf(rates->ofWorkers, worker.epoch) : ""},
                   {std::to_string(worker.completedCalls)},

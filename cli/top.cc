@@ -16,6 +16,7 @@
 #include "cli/rates.h"
 #include "cli/report_json.h"
 #include "cli/report_pages.h"
+#include "cli/sorting.h"
 #include "cli/styled_text.h"
 #include "cli/supervisor_link.h"
 #include "cli/terminal.h"
@@ -36,6 +37,7 @@ struct Observation {
 
 Observation observe(ipc::Report report, RateMeter& meter) {
   std::optional<Rates> rates = meter.compare(report, Clock::now());
+  sortByPlace(report);
   sortByActivity(report, rates);
   return {std::move(report), std::move(rates)};
 }

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The command against a real supervisor with plain workers: what it says is so.
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/cli/attached_program.h"
+#include "tests/cli/own_supervisor.h"
+#include "tests/cli/running_command.h"
+
+namespace isopool::tests {
+namespace {
+
+std::string run(const OwnSupervisor& supervisor, const std::string& subcommand) {
+  const CommandOutcome outcome = runCommand({subcommand, "--socket", supervisor.address()});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  EXPECT_EQ(outcome.errors, "");
+  return outcome.output;
+}
+
+std::string runJson(const OwnSupervisor& supervisor, const std::string& subcommand) {
+  const CommandOutcome outcome =
+      runCommand({subcommand, "--json", "--socket", supervisor.address()});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1);
+  return outcome.output;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool allServe(const ipc::Report& report, size_t workers) {
+  return static_cast<size_t>(std::count_if(
+             report.workers.begin(), report.workers.end(), [](const ipc::ReportedWorker& worker) {
+               return worker.state == "serving" || worker.state == "spare";
+             })) == workers;
+}
+
+TEST(Command, SaysHowManyWorkersServe) {
+  const OwnSupervisor supervisor({"--workers", "3"});
+  supervisor.waitFor([](const ipc::Report& report) { return allServe(report, 4); });
+  const std::string status = run(supervisor, "status");
+  EXPECT_TRUE(has(status, "serving  pid " + std::to_string(supervisor.processId()))) << status;
+  EXPECT_TRUE(has(status, supervisor.address())) << status;
+  EXPECT_TRUE(has(status, "3 serving, 1 spare")) << status;
+  EXPECT_TRUE(has(status, "nothing is wrong")) << status;
+  const std::string json = runJson(supervisor, "status");
+  EXPECT_EQ(inJson(json, "value['workers_serving'], value['workers_spare'], value['state']"),
+            "(3, 1, 'serving')");
+  EXPECT_EQ(inJson(json, "value['pid']"), std::to_string(supervisor.processId()));
+  EXPECT_EQ(inJson(json, "value['address']"), supervisor.address());
+  EXPECT_EQ(inJson(json, "value['python_version'], value['findings']"), "('3.11.2', [])");
+
+  const std::string workers = run(supervisor, "workers");
+  for (const char* place : {"shared/0", "shared/1", "shared/2", "spare"}) {
+    EXPECT_TRUE(has(workers, place)) << workers;
+  }
+  EXPECT_EQ(inJson(runJson(supervisor, "workers"),
+                   "sorted(str(worker['slot']) for worker in value['workers'])"),
+            "['0', '1', '2', 'None']");
+}
+
+TEST(Command, SaysThatNobodyIsThere) {
+  const OwnSupervisor supervisor;
+  EXPECT_EQ(run(supervisor, "clients"), "no client\n");
+  EXPECT_EQ(run(supervisor, "models"), "no model\n");
+  EXPECT_EQ(inJson(runJson(supervisor, "clients"), "value"), "{'clients': []}");
+  EXPECT_EQ(inJson(runJson(supervisor, "models"), "value"), "{'models': []}");
+}
+
+TEST(Command, ShowsAProgramThatAttachedAndItsCalls) {
+  const OwnSupervisor supervisor;
+  AttachedProgram program(supervisor.address(), "trainer");
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(program.call("hello"), "hello");
+  const std::string clients = run(supervisor, "clients");
+  EXPECT_TRUE(has(clients, "trainer")) << clients;
+  EXPECT_TRUE(has(clients, ::getpwuid(::geteuid())->pw_name)) << clients;
+  EXPECT_EQ(inJson(runJson(supervisor, "clients"),
+                   "[(each['program'], each['pid'], each['user_id'], each['completed_calls'],"
+                   " each['state'], each['class'], each['share']) for each in value['clients']]"),
+            "[('trainer', " + std::to_string(::getpid()) + ", " + std::to_string(::geteuid()) +
+                ", 5, 'attached', None, 1)]");
+  EXPECT_EQ(inJson(runJson(supervisor, "workers"),
+                   "sum(worker['completed_calls'] for worker in value['workers'])"),
+            "5");
+  EXPECT_EQ(inJson(runJson(supervisor, "status"), "value['clients'], value['completed_calls']"),
+            "(1, 5)");
+}
+
+TEST(Command, ShowsWhoseCallRuns) {
+  const OwnSupervisor supervisor;
+  AttachedProgram program(supervisor.address(), "trainer");
+  program.hang();
+  const std::string number =
+      inJson(runJson(supervisor, "clients"), "value['clients'][0]['number']");
+  const std::string workers = run(supervisor, "workers");
+  EXPECT_TRUE(has(workers, "#" + number + " trainer, ")) << workers;
+  EXPECT_EQ(inJson(runJson(supervisor, "workers"),
+                   "[worker['running_client'] for worker in value['workers'] if "
+                   "worker['running_client'] is not None]"),
+            "[" + number + "]");
+  EXPECT_EQ(inJson(runJson(supervisor, "clients"), "value['clients'][0]['running_calls']"), "1");
+}
+
+TEST(Command, SaysWhyAWorkerWasReplaced) {
+  const OwnSupervisor supervisor;
+  const ipc::Report before =
+      supervisor.waitFor([](const ipc::Report& report) { return allServe(report, 3); });
+  const auto victim = std::find_if(before.workers.begin(), before.workers.end(),
+                                   [](const ipc::ReportedWorker& each) { return each.slot == 1; });
+  ASSERT_NE(victim, before.workers.end());
+  ASSERT_EQ(::kill(victim->processId, SIGKILL), 0);
+  const ipc::Report after = supervisor.waitFor([](const ipc::Report& report) {
+    return report.restarts == 1 && !report.slots.empty() && allServe(report, 3);
+  });
+  const std::string reason = after.slots.front().lastDeath;
+  ASSERT_NE(reason, "");
+
+  const std::string status = run(supervisor, "status");
+  EXPECT_TRUE(has(status, "1 worker died and replaced")) << status;
+  EXPECT_TRUE(has(status, "shared/1: 1 restart, last ")) << status;
+  EXPECT_TRUE(has(status, "ago: " + reason)) << status;
+  EXPECT_TRUE(has(status, "nothing is wrong")) << status;
+  const std::string workers = run(supervisor, "workers");
+  EXPECT_TRUE(has(workers, "ago: " + reason)) << workers;
+  const std::string json = runJson(supervisor, "status");
+  EXPECT_EQ(inJson(json,
+                   "value['restarts'], [(slot['crew'], slot['slot'], slot['restarts'], "
+                   "slot['last_death']) for slot in value['slots']]"),
+            "(1, [('shared', 1, 1, '" + reason + "')])");
+  EXPECT_EQ(inJson(json, "value['slots'][0]['pid'] == " + std::to_string(victim->processId)),
+            "False");
+}
+
+TEST(Command, ShowsAModelAndWhoLoadedIt) {
+  const OwnSupervisor supervisor;
+  AttachedProgram one(supervisor.address(), "trainer");
+  AttachedProgram other(supervisor.address(), "server");
+  const std::string bytes(4096, 'm');
+  one.load("/models/bert.pt", bytes);
+  other.load("/models/other.pt", bytes);
+  const auto isHeldOnce = [](const ipc::Report& report) {
+    return report.models.size() == 1 && report.models[0].clients.size() == 2;
+  };
+  supervisor.waitFor(isHeldOnce);
+  const std::string models = run(supervisor, "models");
+  EXPECT_TRUE(has(models, "/models/bert.pt  4.0 KiB  000000000000")) << models;
+  EXPECT_TRUE(has(models, "trainer, #")) << models;
+  EXPECT_TRUE(has(models, "server")) << models;
+  EXPECT_EQ(inJson(runJson(supervisor, "models"),
+                   "[(model['name'], model['bytes'], model['digest'], len(model['clients'])) for "
+                   "model in value['models']]"),
+            "[('/models/bert.pt', 4096, '00000000000001230000000000abcdef', 2)]");
+  EXPECT_EQ(inJson(runJson(supervisor, "clients"),
+                   "[(each['models'], each['package_bytes']) for each in value['clients']]"),
+            "[(1, 4096), (1, 4096)]");
+}
+
+TEST(Command, AModelsNameCannotSpoilTheOutput) {
+  const OwnSupervisor supervisor;
+  AttachedProgram program(supervisor.address(), "trainer");
+  program.load("\x1b[2J\xff\"\n", "bytes");
+  const std::string models = run(supervisor, "models");
+  EXPECT_EQ(models.find('\x1b'), std::string::npos);
+  EXPECT_TRUE(has(models, "?[2J?\" ")) << models;
+  EXPECT_EQ(inJson(runJson(supervisor, "models"), "ascii(value['models'][0]['name'])"),
+            "'\\x1b[2J\\ufffd\"\\n'");
+}
+
+TEST(Command, FindsTheSupervisorByItsVariable) {
+  const OwnSupervisor supervisor;
+  const CommandOutcome outcome = runCommand({"status"}, {"ISOPOOL_SOCKET=" + supervisor.address()});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  const CommandOutcome flagWins = runCommand({"status", "--socket", supervisor.address()},
+                                             {"ISOPOOL_SOCKET=/nowhere/isopoold.sock"});
+  EXPECT_EQ(flagWins.exitCode, 0) << flagWins.errors;
+}
+
+TEST(Command, HelpTeaches) {
+  const CommandOutcome all = runCommand({"--help"});
+  EXPECT_EQ(all.exitCode, 0);
+  for (const char* part : {"status", "workers", "models", "clients", "top",
+                           "Examples:", "ISOPOOL_SOCKET", "Exit code"}) {
+    EXPECT_TRUE(has(all.output, part)) << part;
+  }
+  for (const char* subcommand : {"status", "workers", "models", "clients", "top"}) {
+    const CommandOutcome one = runCommand({subcommand, "--help"});
+    EXPECT_EQ(one.exitCode, 0);
+    for (const char* part : {"--json", "--socket PATH", "Examples:"}) {
+      EXPECT_TRUE(has(one.output, part)) << one.output;
+    }
+  }
+}
+
+TEST(Command, WrongUsageEndsWithTwo) {
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{},
+                                             {"statsu"},
+                                             {"status", "--jsn"},
+                                             {"status", "workers"},
+                                             {"top", "--interval", "1ms"},
+                                             {"top", "--interval", "nan"},
+                                             {"top", "--interval", "soon"},
+                                             {"top", "--count", "0"},
+                                             {"top", "--count", "-1"}}) {
+    const CommandOutcome outcome = runCommand(wrong);
+    EXPECT_EQ(outcome.exitCode, 2) << (wrong.empty() ? "" : wrong.back());
+    EXPECT_EQ(outcome.output, "");
+    EXPECT_NE(outcome.errors, "");
+  }
+}
+
+}  // namespace
+}  // namespace isopool::tests

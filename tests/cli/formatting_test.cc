@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <clocale>
+#include <string>
+
+#include "cli/findings.h"
+#include "cli/json_writer.h"
+#include "cli/rates.h"
+#include "cli/report_pages.h"
+#include "cli/sorting.h"
+#include "cli/styled_text.h"
+#include "cli/utf8.h"
+#include "cli/wording.h"
+
+namespace isopool::cli {
+namespace {
+
+using std::chrono::milliseconds;
+
+class Utf8Locale {
+ public:
+  Utf8Locale() { std::setlocale(LC_CTYPE, "C.UTF-8"); }
+  ~Utf8Locale() { std::setlocale(LC_CTYPE, "C"); }
+};
+
+ipc::ReportedWorker workerNamed(uint64_t epoch, const std::string& state, int32_t slot) {
+  ipc::ReportedWorker worker;
+  worker.epoch = epoch;
+  worker.processId = static_cast<int32_t>(1000 + epoch);
+  worker.crew = "shared";
+  worker.state = state;
+  worker.slot = slot;
+  return worker;
+}
+
+ipc::ReportedClient clientNamed(uint64_t number, const std::string& program) {
+  ipc::ReportedClient client;
+  client.number = number;
+  client.program = program;
+  client.state = "attached";
+  return client;
+}
+
+std::string textOf(const Page& page) { return painted(page, Colours::kNo); }
+
+TEST(Wording, GivesBytesInTheUnitThatReadsBest) {
+  EXPECT_EQ(wordsForBytes(0), "0");
+  EXPECT_EQ(wordsForBytes(1023), "1023 B");
+  EXPECT_EQ(wordsForBytes(1024), "1.0 KiB");
+  EXPECT_EQ(wordsForBytes(4u << 20), "4.0 MiB");
+  EXPECT_EQ(wordsForBytes((1u << 20) - 1), "1.0 MiB");
+  EXPECT_EQ(wordsForBytes(500u << 20), "500 MiB");
+  EXPECT_EQ(wordsForBytes(UINT64_MAX), "16.0 EiB");
+}
+
+TEST(Wording, GivesDurationsInOneOrTwoUnits) {
+  EXPECT_EQ(wordsForDuration(999), "999 ms");
+  EXPECT_EQ(wordsForDuration(3290), "3.2 s");
+  EXPECT_EQ(wordsForDuration(59'999), "59.9 s");
+  EXPECT_EQ(wordsForDuration(250'000), "4 min 10 s");
+  EXPECT_EQ(wordsForDuration(12'000'000), "3 h 20 min");
+  EXPECT_EQ(wordsForDuration(1'051'200'000), "12 d 4 h");
+}
+
+TEST(Wording, NoControlCharacterReachesTheTerminal) {
+  const Utf8Locale locale;
+  EXPECT_EQ(terminalText("\x1b[2Jmodel\x07\r\x7f"), "?[2Jmodel???");
+  EXPECT_EQ(terminalText("one\ntwo\tthree"), "one two three");
+  EXPECT_EQ(terminalText("\xc2\x9b"
+                         "31m"),
+            "?31m");  // the one-byte form of ESC [
+  EXPECT_EQ(terminalText("a\xe2\x80\xae"
+                         "b"),
+            "a?b");  // right-to-left override
+  EXPECT_EQ(terminalText("\xff\xc3(\xed\xa0\x80"),
+            "?"
+            "?(???");  // no UTF-8
+  EXPECT_EQ(terminalText("\xc3\xa9\xe6\xa8\xa1"), "\xc3\xa9\xe6\xa8\xa1");
+}
+
+TEST(Wording, OutsideOfUtf8OnlyAsciiIsShown) {
+  std::setlocale(LC_CTYPE, "C");
+  EXPECT_EQ(terminalText("caf\xc3\xa9"), "caf?");
+}
+
+TEST(Wording, CutsByColumns) {
+  const Utf8Locale locale;
+  EXPECT_EQ(terminalText("abcdef", 6), "abcdef");
+  EXPECT_EQ(terminalText("abcdefg", 6), "abc...");
+  EXPECT_EQ(terminalText("\xe6\xa8\xa1\xe6\xa8\xa1\xe6\xa8\xa1\xe6\xa8\xa1", 6), "\xe6\xa8\xa1...");
+  EXPECT_EQ(terminalPath("/models/of/mine/bert.pt", 14), "...ine/bert.pt");
+  EXPECT_EQ(terminalPath("bert.pt", 14), "bert.pt");
+  EXPECT_EQ(columnsOf("\xe6\xa8\xa1"), 2u);
+}
+
+TEST(Utf8, RefusesWhatIsNotTheShortestFormOrNoCharacter) {
+  for (const char* wrong : {"\xc0\x80", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xed\xbf\xbf",
+                            "\xf4\x90\x80\x80", "\xc3", "\x80"}) {
+    EXPECT_FALSE(firstCharacter(wrong).valid) << wrong;
+  }
+  EXPECT_EQ(firstCharacter("\xf4\x8f\xbf\xbf").code, char32_t{0x10FFFF});
+}
+
+TEST(JsonWriter, EscapesWhateverATextHolds) {
+  JsonWriter json;
+  json.value(std::string("a\"b\\c\n\x00\x1b\x7f\xc2\x9b\xff", 12));
+  EXPECT_EQ(json.text(), "\"a\\\"b\\\\c\\u000a\\u0000\\u001b\\u007f\\u009b\xEF\xBF\xBD\"");
+}
+
+TEST(JsonWriter, SeparatesValues) {
+  JsonWriter json;
+  json.beginObject().field("a", 1).name("b").beginArray().value(0.5).value(true).null().endArray();
+  json.name("c").beginObject().endObject().field("d", "").endObject();
+  EXPECT_EQ(json.text(), R"({"a": 1, "b": [0.500, true, null], "c": {}, "d": ""})");
+}
+
+TEST(Table, AlignsAndLeavesOutEmptyColumns) {
+  Table table;
+  table.addColumn("NAME");
+  table.addColumn("NEVER");
+  table.addColumn("SIZE", Table::Alignment::kRight);
+  table.addColumn("WHY");
+  table.addRow({{"one"}, {""}, {"7"}, {""}});
+  table.addRow({{"sixteen"}, {""}, {"12345"}, {"because"}});
+  EXPECT_EQ(textOf(table.page()),
+            "NAME      SIZE  WHY\n"
+            "one          7\n"
+            "sixteen  12345  because\n");
+}
+
+TEST(StyledText, IsCutByWhatIsSeen) {
+  const Line line{{"abc", Emphasis::kAlarm}, {"def"}};
+  EXPECT_EQ(painted(line, Colours::kNo), "abcdef");
+  EXPECT_EQ(painted(line, Colours::kNo, 4), "abcd");
+  EXPECT_EQ(painted(line, Colours::kYes, 2), "\x1b[1;31mab\x1b[0m");
+}
+
+TEST(Findings, NameWhatIsWrong) {
+  ipc::Report report;
+  report.state = "serving";
+  report.zygoteProcessId = 7;
+  EXPECT_TRUE(findings(report).empty());
+
+  report.slots.push_back({"shared", 1, 3, "killed by SIGSEGV", 3200});
+  report.workers.push_back(workerNamed(1, "serving", 0));
+  report.workers[0].runningClient = 5;
+  report.workers[0].runningMilliseconds = 45'000;
+  report.workers[0].forbiddenActs.push_back({"connect", 2});
+  report.clients.push_back(clientNamed(5, "trainer"));
+  const std::vector<std::string> found = findings(report);
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0],
+            "slot 1 of shared has no worker; its last one died 3.2 s ago: killed by SIGSEGV");
+  EXPECT_EQ(found[1],
+            "worker 1001 has been running one call for 45.0 s, of client 5 (trainer, pid 0)");
+  EXPECT_EQ(found[2], "the sandbox kept worker 1001 from connect, 2 times");
+
+  report.workers.push_back(workerNamed(2, "starting", 1));
+  EXPECT_EQ(findings(report).size(), 2u) << "a worker is on its way to the slot";
+}
+
+TEST(RateMeter, CountsCallsPerSecondSinceTheReportBefore) {
+  ipc::Report report;
+  report.workers.push_back(workerNamed(1, "serving", 0));
+  report.workers[0].completedCalls = 100;
+  report.clients.push_back(clientNamed(5, "trainer"));
+  report.clients[0].completedCalls = 40;
+  RateMeter meter;
+  const RateMeter::TimePoint start;
+  EXPECT_FALSE(meter.compare(report, start));
+
+  report.workers[0].completedCalls = 160;
+  report.workers.push_back(workerNamed(2, "serving", 1));
+  report.workers[1].completedCalls = 20;
+  report.clients[0].completedCalls = 10;
+  const auto rates = meter.compare(report, start + milliseconds(2000));
+  ASSERT_TRUE(rates);
+  EXPECT_DOUBLE_EQ(rates->total, 40);
+  EXPECT_DOUBLE_EQ(rates->ofWorkers.at(1), 30);
+  EXPECT_DOUBLE_EQ(rates->ofWorkers.at(2), 10);
+  EXPECT_DOUBLE_EQ(rates->ofClients.at(5), 0) << "fewer calls are no rate";
+}
+
+TEST(Sorting, WorkersStandByTheirPlace) {
+  ipc::Report report;
+  report.workers = {workerNamed(1, "spare", -1), workerNamed(2, "serving", 10),
+                    workerNamed(3, "serving", 9)};
+  sortByPlace(report);
+  EXPECT_EQ(report.workers[0].slot, 9);
+  EXPECT_EQ(report.workers[1].slot, 10);
+  EXPECT_EQ(report.workers[2].slot, -1);
+}
+
+TEST(Sorting, TheBusiestComesFirst) {
+  ipc::Report report;
+  for (uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    report.workers.push_back(workerNamed(epoch, "serving", static_cast<int32_t>(epoch) - 1));
+  }
+  report.workers[1].runningClient = 5;
+  Rates rates;
+  rates.ofWorkers[3] = 12;
+  sortByActivity(report, rates);
+  EXPECT_EQ(report.workers[0].epoch, 3u);
+  EXPECT_EQ(report.workers[1].epoch, 2u);
+}
+
+TEST(ReportPages, SurviveWhatOtherProcessesCallThemselves) {
+  const Utf8Locale locale;
+  ipc::Report report;
+  report.workers.push_back(workerNamed(1, "\x1b[31mserving", 0));
+  report.workers[0].crew = "\x07";
+  report.workers[0].runningClient = 5;
+  report.workers[0].forbiddenActs.push_back({"\x1b]0;title\x07", 1});
+  report.slots.push_back({"\x07", 0, 1, "last words\x1b[2J\nmore", 5});
+  report.slots.push_back({"\r", 1, 1, "\x1b", 5});
+  report.clients.push_back(clientNamed(5, std::string(100'000, '\x1b')));
+  report.clients[0].clientClass = "\x1b";
+  report.models.push_back({"/tmp/\x1b[2J.pt", 5, "\x1b\x1b", {5}});
+  report.version = report.address = report.state = report.sandbox = report.pythonVersion = "\x1b";
+  report.missingProtections.push_back("\x1b");
+  const Rates rates;
+  const std::string all = textOf(statusPage(report)) + textOf(workersPage(report, rates)) +
+                          textOf(clientsPage(report, rates)) + textOf(modelsPage(report)) +
+                          textOf(summaryPage(report, rates));
+  for (const char letter : all) {
+    ASSERT_TRUE(letter == '\n' || (letter >= ' ' && letter != 0x7f)) << static_cast<int>(letter);
+  }
+  EXPECT_LT(all.size(), 10'000u);
+}
+
+TEST(ReportPages, ASlotWithoutWorkerIsARow) {
+  ipc::Report report;
+  report.workers.push_back(workerNamed(1, "serving", 0));
+  report.slots.push_back({"shared", 1, 3, "killed by SIGSEGV", 3200});
+  const std::string text = textOf(workersPage(report));
+  EXPECT_NE(text.find("shared/1  none"), std::string::npos) << text;
+  EXPECT_NE(text.find("3.2 s ago: killed by SIGSEGV"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace isopool::cli

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+#include <termios.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/fd.h"
+
+namespace isopool::tests {
+
+using std::chrono::milliseconds;
+
+struct CommandOutcome {
+  int exitCode = -1;  ///< -1 if it did not end by itself
+  std::string output;
+  std::string errors;
+  milliseconds took{0};
+};
+
+/// The command `isopool` with its output in pipes. Dead when the object is.
+class RunningCommand {
+ public:
+  /// Variables go before those of the test's own environment, in which ISOPOOL_SOCKET counts as empty.
+  explicit RunningCommand(std::vector<std::string> arguments,
+                          std::vector<std::string> variables = {});
+  ~RunningCommand();
+  RunningCommand(const RunningCommand&) = delete;
+  RunningCommand& operator=(const RunningCommand&) = delete;
+
+  /// Without its end; nothing if the output has ended or no line came in time.
+  std::optional<std::string> nextLine();
+  /// Waits until it has ended, and what it printed since the last line.
+  CommandOutcome finish();
+
+ private:
+  bool readSome(std::chrono::steady_clock::time_point deadline);
+
+  const std::chrono::steady_clock::time_point startedAt_;
+  pid_t processId_ = -1;
+  ipc::Fd output_;
+  ipc::Fd errors_;
+  std::string outputText_;
+  std::string errorText_;
+};
+
+CommandOutcome runCommand(std::vector<std::string> arguments,
+                          std::vector<std::string> variables = {});
+
+/// The command on a terminal of its own, of 24 rows and 80 columns.
+class CommandOnTerminal {
+ public:
+  explicit CommandOnTerminal(std::vector<std::string> arguments,
+                             std::vector<std::string> variables = {});
+  ~CommandOnTerminal();
+  CommandOnTerminal(const CommandOnTerminal&) = delete;
+  CommandOnTerminal& operator=(const CommandOnTerminal&) = delete;
+
+  void type(const std::string& keys);
+  void resize(unsigned short rows, unsigned short columns);
+  void signal(int number) const;
+  /// Reads until the text has come since the last forget(); false if it did not.
+  bool waitForText(const std::string& text);
+  void forget() { text_.clear(); }
+  const std::string& text() const { return text_; }
+  /// Waits until it is stopped.
+  bool waitUntilStopped();
+  /// Waits until it has ended; its exit code, or -1.
+  int finish();
+  /// True if keys are read, echoed and turned into signals as before it began.
+  bool terminalIsAsBefore() const;
+
+ private:
+  bool readSome(std::chrono::steady_clock::time_point deadline);
+
+  pid_t processId_ = -1;
+  ipc::Fd ours_;
+  ipc::Fd theirs_;  ///< so that the terminal lives on when the command has ended
+  termios before_{};
+  std::string text_;
+};
+
+/// What a Python expression over `value`, the value that the JSON text holds, is as text; fails the
+/// test if the text is no JSON.
+std::string inJson(const std::string& json, const std::string& expression);
+
+}  // namespace isopool::tests

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Nobody there, somebody else there, nobody who answers: one line, exit code 1, and in time.
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "ipc/control/frame.h"
+#include "tests/cli/own_supervisor.h"
+#include "tests/cli/running_command.h"
+
+namespace isopool::tests {
+namespace {
+
+/// A socket that listens; who connects is answered by answer().
+class OtherServer {
+ public:
+  explicit OtherServer(const std::string& path)
+      : listening_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    path.copy(name.sun_path, sizeof name.sun_path - 1);
+    EXPECT_EQ(::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    EXPECT_EQ(::listen(listening_.get(), 4), 0);
+  }
+
+  void close() { listening_.close(); }
+  ipc::Fd accept() { return ipc::Fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+
+ private:
+  ipc::Fd listening_;
+};
+
+class Unreachable : public testing::Test {
+ protected:
+  std::string path() const { return folder_.path() + "/s.sock"; }
+
+  void expectFailure(const CommandOutcome& outcome, const std::string& part) {
+    EXPECT_EQ(outcome.exitCode, 1);
+    EXPECT_EQ(outcome.output, "");
+    EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1) << outcome.errors;
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << outcome.errors;
+  }
+
+  CommandOutcome status() { return runCommand({"status", "--socket", path()}); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Unreachable, WithoutASocketItSaysHowToStartOne) {
+  expectFailure(status(), "isopoold --listen " + path());
+}
+
+TEST_F(Unreachable, WithoutAnyAddressTheDefaultIsNamed) {
+  if (::access("/run/isopool/isopoold.sock", F_OK) == 0) GTEST_SKIP() << "one is installed here";
+  expectFailure(runCommand({"clients"}), "/run/isopool/isopoold.sock");
+}
+
+TEST_F(Unreachable, ASocketThatWasLeftBehindIsTold) {
+  OtherServer(path()).close();
+  expectFailure(status(), "nobody listens there");
+}
+
+TEST_F(Unreachable, AFileIsNoSupervisor) {
+  std::ofstream(path()) << "text";
+  expectFailure(status(), "nobody listens there");
+}
+
+TEST_F(Unreachable, APathThatIsTooLongIsTold) {
+  expectFailure(runCommand({"status", "--socket", "/tmp/" + std::string(200, 'a')}), "107 bytes");
+}
+
+TEST_F(Unreachable, SomebodyElseWhoAnswersGarbageIsTold) {
+  OtherServer server(path());
+  RunningCommand command({"status", "--socket", path()});
+  const ipc::Fd connection = server.accept();
+  const std::string garbage = "HTTP/1.1 400 Bad Request\r\n\r\n";
+  ASSERT_GT(::write(connection.get(), garbage.data(), garbage.size()), 0);
+  expectFailure(command.finish(), "no isopoold of this version");
+}
+
+TEST_F(Unreachable, SomebodyElseWhoHangsUpIsTold) {
+  OtherServer server(path());
+  RunningCommand command({"status", "--socket", path()});
+  server.accept().close();
+  expectFailure(command.finish(), "hung up");
+}
+
+TEST_F(Unreachable, ARefusalIsPassedOnWithoutItsControlCharacters) {
+  OtherServer server(path());
+  RunningCommand command({"status", "--socket", path()});
+  ipc::ControlSocket connection(server.accept());
+  connection.send(ipc::Failure{"not you\x1b[2J\nnor anybody"});
+  expectFailure(command.finish(), "says: not you?[2J nor anybody");
+}
+
+TEST_F(Unreachable, SomebodyElseWhoIsSilentIsGivenUp) {
+  OtherServer server(path());
+  const CommandOutcome outcome = status();
+  expectFailure(outcome, "did not answer within 2.0 s");
+  EXPECT_LT(outcome.took, milliseconds(4000));
+}
+
+TEST_F(Unreachable, AStoppedSupervisorIsGivenUp) {
+  const OwnSupervisor supervisor;
+  supervisor.signal(SIGSTOP);
+  const CommandOutcome outcome = runCommand({"workers", "--socket", supervisor.address()});
+  expectFailure(outcome, "it is stopped or hangs");
+  EXPECT_GE(outcome.took, milliseconds(1900));
+  EXPECT_LT(outcome.took, milliseconds(4000));
+}
+
+TEST_F(Unreachable, ASocketThatMayNotBeOpenedIsTold) {
+  const passwd* nobody = ::getpwnam("nobody");
+  if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "needs root to be somebody else";
+  OtherServer server(path());
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0700), 0);
+  // The command inherits who we are.
+  ASSERT_EQ(::setresuid(nobody->pw_uid, nobody->pw_uid, 0), 0);
+  const CommandOutcome outcome = status();
+  ASSERT_EQ(::setresuid(0, 0, 0), 0);
+  expectFailure(outcome, "you may not open it");
+}
+
+TEST_F(Unreachable, AnotherUserIsRefusedByTheSupervisor) {
+  const passwd* nobody = ::getpwnam("nobody");
+  if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "needs root to be somebody else";
+  const OwnSupervisor supervisor;
+  const std::string folder = supervisor.address().substr(0, supervisor.address().rfind('/'));
+  ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(supervisor.address().c_str(), 0666), 0);
+  ASSERT_EQ(::setresuid(nobody->pw_uid, nobody->pw_uid, 0), 0);
+  const CommandOutcome outcome = runCommand({"status", "--socket", supervisor.address()});
+  ASSERT_EQ(::setresuid(0, 0, 0), 0);
+  expectFailure(outcome, "socket_group");
+}
+
+}  // namespace
+}  // namespace isopool::tests
