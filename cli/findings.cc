@@ -86,6 +86,9 @@ std::vector<std::string> findings(const ipc::Report& report) {
   if (report.state == "draining") {
     found.push_back("it was told to end, and waits for the calls in flight; new ones are refused");
   }
+  if (report.state == "serving" && totalsOf(report).servingWorkers == 0) {
+    found.push_back("no worker serves: calls wait");
+  }
   if (report.zygoteProcessId == 0 && report.state == "serving") {
     found.push_back("the zygote is down: workers that die are not replaced until it is back");
   }

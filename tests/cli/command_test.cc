@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <string>
 
 #include "tests/cli/attached_program.h"
@@ -169,6 +172,27 @@ TEST(Command, AModelsNameCannotSpoilTheOutput) {
   EXPECT_TRUE(has(models, "?[2J?\" ")) << models;
   EXPECT_EQ(inJson(runJson(supervisor, "models"), "ascii(value['models'][0]['name'])"),
             "'\\x1b[2J\\ufffd\"\\n'");
+}
+
+TEST(Command, EveryNameInItsJsonIsDocumented) {
+  const OwnSupervisor supervisor;
+  AttachedProgram program(supervisor.address(), "trainer");
+  program.load("model.pt", "bytes");
+  ASSERT_EQ(::kill(supervisor.report().workers.front().processId, SIGKILL), 0);
+  supervisor.waitFor([](const ipc::Report& report) { return !report.slots.empty(); });
+  std::ifstream file(COMMAND_LINE_PAGE);
+  const std::string page((std::istreambuf_iterator<char>(file)), {});
+  ASSERT_NE(page, "");
+  const CommandOutcome all =
+      runCommand({"top", "--count", "1", "--json", "--socket", supervisor.address()});
+  std::istringstream names(inJson(all.output,
+                                  "' '.join(sorted(set(__import__('re').findall(r'\"(\\w+)\": ', "
+                                  "__import__('json').dumps(value)))))"));
+  size_t count = 0;
+  for (std::string name; names >> name; ++count) {
+    EXPECT_TRUE(has(page, "`" + name + "`")) << name;
+  }
+  EXPECT_GT(count, 50u);
 }
 
 TEST(Command, FindsTheSupervisorByItsVariable) {

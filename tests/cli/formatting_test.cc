@@ -4,6 +4,7 @@
 #include <chrono>
 #include <clocale>
 #include <string>
+#include <vector>
 
 #include "cli/findings.h"
 #include "cli/json_writer.h"
@@ -141,10 +142,11 @@ TEST(Findings, NameWhatIsWrong) {
   ipc::Report report;
   report.state = "serving";
   report.zygoteProcessId = 7;
+  EXPECT_EQ(findings(report), std::vector<std::string>{"no worker serves: calls wait"});
+  report.workers.push_back(workerNamed(1, "serving", 0));
   EXPECT_TRUE(findings(report).empty());
 
   report.slots.push_back({"shared", 1, 3, "killed by SIGSEGV", 3200});
-  report.workers.push_back(workerNamed(1, "serving", 0));
   report.workers[0].runningClient = 5;
   report.workers[0].runningMilliseconds = 45'000;
   report.workers[0].forbiddenActs.push_back({"connect", 2});
