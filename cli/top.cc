@@ -212,7 +212,8 @@ class LiveView {
     const Page page = pageOf(*seen_, size.rows);
     for (size_t row = 0; row < std::min(page.size(), size.rows); ++row) {
       if (row > 0) text += "\r\n";
-      text += painted(page[row], colours_, size.columns) + "\x1b[K";
+      // Before the line: after one that is as wide as the screen it would take the last letter.
+      text += "\x1b[K" + painted(page[row], colours_, size.columns);
     }
     writeOut(text + "\x1b[J");
   }

@@ -43,6 +43,21 @@ bool allServe(const ipc::Report& report, size_t workers) {
              })) == workers;
 }
 
+// Waits until the slot has a worker, and after it until its death is reported; which it was.
+pid_t killTheWorkerOf(const OwnSupervisor& supervisor, int32_t slot) {
+  const auto isIts = [slot](const ipc::ReportedWorker& worker) {
+    return worker.slot == slot && worker.state == "serving";
+  };
+  const ipc::Report before = supervisor.waitFor([&](const ipc::Report& report) {
+    return std::any_of(report.workers.begin(), report.workers.end(), isIts);
+  });
+  const auto victim = std::find_if(before.workers.begin(), before.workers.end(), isIts);
+  if (victim == before.workers.end() || victim->processId <= 0) return -1;
+  EXPECT_EQ(::kill(victim->processId, SIGKILL), 0);
+  supervisor.waitFor([](const ipc::Report& report) { return !report.slots.empty(); });
+  return victim->processId;
+}
+
 TEST(Command, SaysHowManyWorkersServe) {
   const OwnSupervisor supervisor({"--workers", "3"});
   supervisor.waitFor([](const ipc::Report& report) { return allServe(report, 4); });
@@ -111,12 +126,7 @@ TEST(Command, ShowsWhoseCallRuns) {
 
 TEST(Command, SaysWhyAWorkerWasReplaced) {
   const OwnSupervisor supervisor;
-  const ipc::Report before =
-      supervisor.waitFor([](const ipc::Report& report) { return allServe(report, 3); });
-  const auto victim = std::find_if(before.workers.begin(), before.workers.end(),
-                                   [](const ipc::ReportedWorker& each) { return each.slot == 1; });
-  ASSERT_NE(victim, before.workers.end());
-  ASSERT_EQ(::kill(victim->processId, SIGKILL), 0);
+  const pid_t victim = killTheWorkerOf(supervisor, 1);
   const ipc::Report after = supervisor.waitFor([](const ipc::Report& report) {
     return report.restarts == 1 && !report.slots.empty() && allServe(report, 3);
   });
@@ -135,8 +145,7 @@ TEST(Command, SaysWhyAWorkerWasReplaced) {
                    "value['restarts'], [(slot['crew'], slot['slot'], slot['restarts'], "
                    "slot['last_death']) for slot in value['slots']]"),
             "(1, [('shared', 1, 1, '" + reason + "')])");
-  EXPECT_EQ(inJson(json, "value['slots'][0]['pid'] == " + std::to_string(victim->processId)),
-            "False");
+  EXPECT_EQ(inJson(json, "value['slots'][0]['pid'] == " + std::to_string(victim)), "False");
 }
 
 TEST(Command, ShowsAModelAndWhoLoadedIt) {
@@ -178,8 +187,7 @@ TEST(Command, EveryNameInItsJsonIsDocumented) {
   const OwnSupervisor supervisor;
   AttachedProgram program(supervisor.address(), "trainer");
   program.load("model.pt", "bytes");
-  ASSERT_EQ(::kill(supervisor.report().workers.front().processId, SIGKILL), 0);
-  supervisor.waitFor([](const ipc::Report& report) { return !report.slots.empty(); });
+  killTheWorkerOf(supervisor, 0);
   std::ifstream file(COMMAND_LINE_PAGE);
   const std::string page((std::istreambuf_iterator<char>(file)), {});
   ASSERT_NE(page, "");
