@@ -94,10 +94,15 @@ std::vector<std::string> findings(const ipc::Report& report) {
   }
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (workerOf(report, slot) != nullptr) continue;
-    found.push_back("slot " + std::to_string(slot.slot) + " of " + terminalText(slot.crew) +
-                    " has no worker; its last one died " +
-                    wordsForDuration(slot.lastDeathMillisecondsAgo) +
-                    " ago: " + terminalText(slot.lastDeath));
+    std::string text = "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.crew);
+    text += slot.restarts == 0 ? " has had no worker yet"
+                               : " has no worker; its last one died " +
+                                     wordsForDuration(slot.lastDeathMillisecondsAgo) +
+                                     " ago: " + terminalText(slot.lastDeath);
+    found.push_back(std::move(text));
+  }
+  if (!report.complete) {
+    found.push_back("there is more than a report takes: the lists are not complete");
   }
   for (const ipc::ReportedWorker& worker : report.workers) findOfWorker(report, worker, found);
   return found;

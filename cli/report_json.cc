@@ -60,6 +60,7 @@ void writeStatus(JsonWriter& json, const ipc::Report& report) {
       .field("zombie_bytes", totals.zombieBytes)
       .field("clients", report.clients.size())
       .field("refused_connections", report.refusedConnections)
+      .field("complete", report.complete)
       .field("models", report.models.size())
       .field("model_bytes", totals.modelBytes);
   json.name("slots");

@@ -158,6 +158,7 @@ Page statusPage(const ipc::Report& report) {
                                        std::to_string(totals.completedCalls) + " completed"));
   page.push_back(labelled("restarts", restartsIn(report)));
   for (const ipc::ReportedSlot& slot : report.slots) {
+    if (slot.restarts == 0) continue;
     page.push_back(labelled("", placeOf(slot.crew, slot.slot) + ": " +
                                     counted(slot.restarts, "restart") + ", last " + deathOf(slot)));
   }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -75,11 +76,8 @@ uint64_t nextNumber() {
 }
 
 std::string programName() {
-  std::ifstream file("/proc/self/comm");
-  std::string name;
-  std::getline(file, name);
   const char* chosen = std::getenv("ISOPOOL_PROGRAM");
-  return chosen != nullptr && *chosen != '\0' ? chosen : name;
+  return chosen != nullptr && *chosen != '\0' ? chosen : program_invocation_short_name;
 }
 
 bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {

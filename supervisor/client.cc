@@ -15,6 +15,7 @@
 #include "ipc/system_call.h"
 #include "supervisor/log.h"
 #include "supervisor/process_table.h"
+#include "supervisor/report.h"
 
 namespace isopool::supervisor {
 
@@ -28,6 +29,7 @@ namespace {
 constexpr uint32_t kMaxWorkersPerPool = 4096;
 constexpr uint64_t kSmallestSegment = 8u << 20;
 constexpr size_t kLongestProgramName = 64;
+constexpr size_t kLongestReportedName = 256;
 
 ipc::Fd onlyDescriptor(ipc::Frame& frame) {
   if (frame.descriptors.size() != 1) throw ProtocolError("a message lacks its descriptor");
@@ -42,8 +44,8 @@ uint64_t sizeClass(uint64_t bytes) {
 }
 
 // What people read: no terminal shall obey it.
-std::string printable(std::string text) {
-  text.resize(std::min(text.size(), kLongestProgramName));
+std::string printable(std::string text, size_t longest = kLongestProgramName) {
+  text.resize(std::min(text.size(), longest));
   for (char& letter : text) {
     if (letter < ' ' || letter > '~') letter = '?';
   }
@@ -177,6 +179,7 @@ void Client::handleOperator(const ipc::Frame& frame) {
   const uint64_t token = ipc::decodeMessage<ipc::RequestReport>(frame).token;
   report = events_.report();
   report.token = token;
+  makeFit(report);
   connection_.send(report);
 }
 
@@ -201,6 +204,10 @@ void Client::hello(ipc::Frame& frame) {
   ipc::Fd pidfd = onlyDescriptor(frame);
   if (isShared() && !isPidfdOf(pidfd, peer_->processId)) {
     throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
+  }
+  if (isProgram && isShared()) {
+    const std::string refusal = events_.whyNoMorePrograms();
+    if (!refusal.empty()) return refuse(refusal);
   }
   saidHello_ = true;
   handshake_.cancel();
@@ -333,7 +340,7 @@ void Client::loadPackage(ipc::Frame& frame) {
   auto memory = std::make_shared<PackageMemory>();
   memory->object = onlyDescriptor(frame);
   memory->digest = {message.digestLow, message.digestHigh, message.bytes};
-  memory->name = message.name;
+  memory->name = printable(message.name, kLongestReportedName);
   const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
   if (!ipc::memoryObjectHas(memory->object, message.bytes, seal)) {
     throw ProtocolError("a package is not of its size or not sealed");
@@ -513,11 +520,21 @@ void Client::slotQuarantined(const Quarantine& quarantine, const std::string& te
 
 void Client::workerRetires(Epoch epoch) { connection_.send(ipc::RetireWorker{epoch.value}); }
 
+void Client::countCallsOf(Epoch epoch) {
+  Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
+  const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
+  if (attachment != nullptr) callsOfPast_ += attachment->completedCalls();
+}
+
 void Client::workerDied(Epoch epoch, const ExitStatus& status) {
+  countCallsOf(epoch);
   connection_.send(ipc::WorkerDied{epoch.value, status.signal, status.exitCode});
 }
 
-void Client::channelClosed(Epoch epoch) { connection_.send(ipc::ChannelClosed{epoch.value}); }
+void Client::channelClosed(Epoch epoch) {
+  countCallsOf(epoch);
+  connection_.send(ipc::ChannelClosed{epoch.value});
+}
 
 void Client::channelSpoilt() {
   refuse("a worker gave up a channel of it, which held what no client of ours writes");
@@ -607,6 +624,7 @@ ipc::ReportedClient Client::report() const {
   entry.models = packages_.size();
   entry.overdueCalls = overdueCalls_;
   entry.refusals = refusals_;
+  entry.completedCalls = callsOfPast_;
   if (crew_ == nullptr) return entry;
   for (const auto& [epoch, worker] : crew_->workers()) {
     const Attachment* attachment = worker->attachment(id_);

@@ -34,6 +34,8 @@ class Client final : public CrewMember {
     std::function<Crew&(const ClientClass*)> crewFor;
     /// It is an operator and asks for a report.
     std::function<ipc::Report()> report;
+    /// It says that it is a program: why another one is not served; empty: it is.
+    std::function<std::string()> whyNoMorePrograms;
   };
 
   /// The one client of a private pool.
@@ -56,6 +58,7 @@ class Client final : public CrewMember {
   void appendPids(std::vector<pid_t>& pids) const;
   /// What people call it: "client 7 (trader, pid 4711, user 1000)".
   std::string describe() const;
+  bool isServedProgram() const { return saidHello_ && !isOperator(); }
   bool isOperator() const { return role_ == ipc::ClientRole::kOperator; }
   ipc::ReportedClient report() const;
   void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;
@@ -110,6 +113,7 @@ class Client final : public CrewMember {
 
   void grantSegment(ipc::Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd segment,
                     const std::string& failure);
+  void countCallsOf(ipc::Epoch epoch);
   void mapPackage(uint32_t number, Package& package);
   void tell(Worker& worker, uint32_t number, const InputSegment& segment);
   template <typename Visit>
@@ -144,6 +148,7 @@ class Client final : public CrewMember {
   /// Of a shared crew, by our own slots: whose workers serve them.
   ipc::PoolId pool_;
   std::vector<uint32_t> seats_;
+  uint64_t callsOfPast_ = 0;  ///< completed by workers that are gone
   uint64_t overdueCalls_ = 0;
   uint64_t refusals_ = 0;
   /// Handlers on their way hold it weakly: they outlive the client's record.

@@ -194,6 +194,7 @@ void Crew::workerLost(Worker& worker, const std::string& reason) {
     Obituary& obituary = obituaries_[keyOf(*seat->slot)];
     ++obituary.restarts;
     obituary.reason = reason;
+    obituary.worker = epoch;
     obituary.at = now();
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
@@ -207,6 +208,12 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
   if (status) log(LogLevel::kInfo, describe(worker) + " " + status->describe());
   const Epoch epoch = worker.epoch();
+  // Whoever saw the death first did not know how.
+  for (auto& [slot, obituary] : obituaries_) {
+    if (obituary.worker != epoch || !status) continue;
+    const std::string how = "it " + status->describe();
+    if (obituary.reason.find(how) == std::string::npos) obituary.reason += "; " + how;
+  }
   if (!over_) {
     const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
     for (const auto& [client, attachment] : worker.attachments()) {

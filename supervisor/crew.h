@@ -92,6 +92,7 @@ class Crew : private RosterEffects {
   struct Obituary {
     uint64_t restarts = 0;
     std::string reason;
+    ipc::Epoch worker;
     TimePoint at;
   };
   const std::map<std::pair<uint32_t, uint32_t>, Obituary>& obituaries() const {

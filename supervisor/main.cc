@@ -57,8 +57,15 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
+// The socket may be the service manager's: then no setting names it.
+Options servedAt(Options options, const std::string& address) {
+  options.listen = address;
+  return options;
+}
+
 // The options from now on; nothing if the settings are wrong.
-std::optional<Options> reloaded(Settings& settings, ServiceManager& manager) {
+std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
+                                const std::string& address) {
   manager.reloading();
   const auto changes = settings.reload();
   manager.ready("serving");
@@ -73,7 +80,7 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager) {
   if (!needRestart.empty()) {
     log(LogLevel::kWarning, "changed in the file, but needs a restart: " + joined(needRestart));
   }
-  return settings.options();
+  return servedAt(settings.options(), address);
 }
 
 // The process that was started is the guardian from here on; this is its child. `socket` is not
@@ -98,8 +105,9 @@ int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, Inher
     events.alive = [&] { manager.alive(); };
     events.aliveEvery = std::chrono::duration_cast<Milliseconds>(*period);
   }
-  events.reload = [&] { return reloaded(settings, manager); };
-  Supervisor supervisor(settings.options(), std::move(limits), std::move(events));
+  events.reload = [&] { return reloaded(settings, manager, address); };
+  Supervisor supervisor(servedAt(settings.options(), address), std::move(limits),
+                        std::move(events));
   supervisor.listen(std::move(listening));
   admitSignals();
   return supervisor.run();

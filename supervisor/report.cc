@@ -7,6 +7,8 @@
 
 #include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
+#include "ipc/control/frame.h"
+#include "supervisor/client.h"
 #include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
@@ -55,6 +57,8 @@ void readBoard(const Worker& worker, ipc::ReportedWorker& entry) {
 }  // namespace
 
 void reportCrew(Crew& crew, ipc::Report& report) {
+  const uint64_t ofZygote =
+      report.zygoteProcessId != 0 ? residentAnonymousBytes(report.zygoteProcessId) : 0;
   report.restarts += crew.restarts();
   report.recycled += crew.recycled();
   for (const auto& [epoch, worker] : crew.workers()) {
@@ -68,7 +72,8 @@ void reportCrew(Crew& crew, ipc::Report& report) {
     entry.ageMilliseconds = millisecondsSince(worker->bornAt());
     entry.completedCalls = worker->completedCalls();
     entry.clients = static_cast<uint32_t>(worker->attachments().size());
-    entry.privateBytes = worker->pid() != 0 ? residentAnonymousBytes(worker->pid()) : 0;
+    const uint64_t anonymous = worker->pid() != 0 ? residentAnonymousBytes(worker->pid()) : 0;
+    entry.privateBytes = anonymous > ofZygote ? anonymous - ofZygote : 0;
     for (const auto& [client, attachment] : worker->attachments()) {
       entry.outputBytes += attachment.outputBytes();
     }
@@ -79,9 +84,36 @@ void reportCrew(Crew& crew, ipc::Report& report) {
     report.sharedBytes += worker->sharedBytes();
     report.workers.push_back(std::move(entry));
   }
-  for (const auto& [key, obituary] : crew.obituaries()) {
-    report.slots.push_back({crew.name(), key.second, obituary.restarts, obituary.reason,
-                            millisecondsSince(obituary.at)});
+  for (const Slot& slot : crew.roster().slotsOf(kSharedPool)) {
+    ipc::ReportedSlot entry{crew.name(), slot.index, 0, {}, 0};
+    const auto obituary = crew.obituaries().find({slot.pool.value, slot.index});
+    if (obituary != crew.obituaries().end()) {
+      entry.restarts = obituary->second.restarts;
+      entry.lastDeath = obituary->second.reason;
+      entry.lastDeathMillisecondsAgo = millisecondsSince(obituary->second.at);
+    }
+    report.slots.push_back(std::move(entry));
+  }
+}
+
+void makeFit(ipc::Report& report) {
+  // The decoder takes so many elements an array.
+  constexpr size_t kMostElements = 4000;
+  const auto shorten = [&](auto& list, size_t most) {
+    if (list.size() <= most) return;
+    list.resize(most);
+    report.complete = false;
+  };
+  for (size_t most = kMostElements; most > 0; most /= 2) {
+    shorten(report.models, most);
+    shorten(report.clients, most);
+    shorten(report.workers, most);
+    shorten(report.slots, most);
+    for (ipc::ReportedModel& model : report.models) shorten(model.clients, most);
+    for (ipc::ReportedWorker& worker : report.workers) shorten(worker.forbiddenActs, most);
+    msgpack::sbuffer body;
+    msgpack::pack(body, report);
+    if (body.size() <= ipc::kMaxBodyBytes) return;
   }
 }
 

@@ -9,4 +9,7 @@ namespace isopool::supervisor {
 /// Adds the crew's workers and slots to a report. Reads counters that workers write, by pread.
 void reportCrew(Crew& crew, ipc::Report& report);
 
+/// Leaves out what a message has no room for, longest lists first, and says so in `complete`.
+void makeFit(ipc::Report& report);
+
 }  // namespace isopool::supervisor

@@ -22,6 +22,8 @@ namespace {
 
 constexpr const char* kSharedCrew = "shared";
 constexpr Milliseconds kDrainLook(5);
+// Who looks at a supervisor that has all the programs that it may have.
+constexpr size_t kOperators = 32;
 
 TimePoint now() { return std::chrono::steady_clock::now(); }
 
@@ -52,7 +54,7 @@ void Supervisor::addClient(ipc::Fd socket) {
   clients_[id] = std::make_unique<Client>(
       services_, id, std::move(socket),
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); },
-                     [this] { childReaped(); }, nullptr, nullptr});
+                     [this] { childReaped(); }, nullptr, nullptr, nullptr});
 }
 
 void Supervisor::listen(ListeningSocket socket) {
@@ -101,9 +103,8 @@ void Supervisor::accept(ipc::Fd socket) {
   try {
     peer = peerOf(socket);
     refusal = whyRefused(socket, peer, options_.socketGroup);
-    if (refusal.empty() && clients_.size() >= options_.maxClients) {
-      refusal = std::to_string(clients_.size()) +
-                " clients are connected, which is all that may be (max_clients, ISOPOOL_MAX_CLIENTS)";
+    if (refusal.empty() && clients_.size() >= options_.maxClients + kOperators) {
+      refusal = std::to_string(clients_.size()) + " connections are all that there may be";
     }
   } catch (const std::exception& error) {
     refusal = error.what();
@@ -119,7 +120,17 @@ void Supervisor::accept(ipc::Fd socket) {
       services_, id, std::move(socket), peer,
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); }, nullptr,
                      [this](const ClientClass* its) -> Crew& { return crewFor(its); },
-                     [this] { return report(); }});
+                     [this] { return report(); }, [this] { return whyNoMorePrograms(); }});
+}
+
+std::string Supervisor::whyNoMorePrograms() const {
+  if (draining_) return "the supervisor was told to end, and serves no new programs";
+  const auto programs = static_cast<size_t>(
+      std::count_if(clients_.begin(), clients_.end(),
+                    [](const auto& entry) { return entry.second->isServedProgram(); }));
+  if (programs < options_.maxClients) return {};
+  return std::to_string(programs) +
+         " programs are connected, which is all that may be (max_clients, ISOPOOL_MAX_CLIENTS)";
 }
 
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
@@ -237,7 +248,6 @@ void Supervisor::drain() {
   }
   draining_ = true;
   if (events_.draining) events_.draining();
-  listener_.reset();
   for (const auto& [id, client] : clients_) {
     client->drain("the supervisor was told to end, and takes no more calls");
   }

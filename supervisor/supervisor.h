@@ -52,6 +52,7 @@ class Supervisor {
   void clientOver(ClientId id, const std::string& reason);
   Crew& crewFor(const ClientClass* its);
   ipc::Report report();
+  std::string whyNoMorePrograms() const;
   void childReaped();
   void sweepSoon();
   void sweepOrphans();

@@ -354,7 +354,7 @@ struct ReportedWorker {
   uint64_t runningClient = 0;  ///< whose call runs; 0: it is idle
   uint64_t runningMilliseconds = 0;
   uint32_t waitingClients = 0;  ///< with a call that waits
-  uint64_t privateBytes = 0;    ///< resident anonymous memory
+  uint64_t privateBytes = 0;    ///< resident anonymous memory, beyond what its zygote has
   uint64_t outputBytes = 0;     ///< shared memory for its results
   uint64_t lentBlocks = 0;      ///< results that clients hold
   uint64_t lentBytes = 0;
@@ -430,10 +430,11 @@ struct Report {
   std::vector<ReportedSlot> slots;
   std::vector<ReportedClient> clients;
   std::vector<ReportedModel> models;
+  bool complete = true;  ///< false: the lists are longer than what a message takes
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox,
                        missingProtections, restarts, recycled, zygoteRestarts, sharedBytes,
-                       refusedConnections, workers, slots, clients, models)
+                       refusedConnections, workers, slots, clients, models, complete)
 };
 
 // ---- supervisor <-> zygote ------------------------------------------------------------------

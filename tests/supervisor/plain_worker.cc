@@ -165,6 +165,7 @@ class PlainWorker {
 
   void serveCall(uint64_t client, WorkerEnd& end) {
     auto call = std::make_unique<ReceivedCall>();
+    board_->runningSince.store(monotonicNow());
     board_->runningClient.store(client);
     if (end.peek(*call) != Received::kOne) ::_exit(9);
     end.taken();
