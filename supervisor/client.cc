@@ -44,8 +44,8 @@ uint64_t sizeClass(uint64_t bytes) {
 }
 
 // What people read: no terminal shall obey it.
-std::string printable(std::string text, size_t longest = kLongestProgramName) {
-  text.resize(std::min(text.size(), longest));
+std::string printable(std::string text) {
+  text.resize(std::min(text.size(), kLongestProgramName));
   for (char& letter : text) {
     if (letter < ' ' || letter > '~') letter = '?';
   }
@@ -340,7 +340,7 @@ void Client::loadPackage(ipc::Frame& frame) {
   auto memory = std::make_shared<PackageMemory>();
   memory->object = onlyDescriptor(frame);
   memory->digest = {message.digestLow, message.digestHigh, message.bytes};
-  memory->name = printable(message.name, kLongestReportedName);
+  memory->name = message.name.substr(0, kLongestReportedName);
   const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
   if (!ipc::memoryObjectHas(memory->object, message.bytes, seal)) {
     throw ProtocolError("a package is not of its size or not sealed");

@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <iterator>
+#include <random>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "tests/client/harness.h"
 #include "tests/supervisor/shared_supervisor.h"
@@ -226,6 +229,133 @@ TEST_F(Shared, ACallPastItsDeadlineIsKilledAfterTheGracePeriod) {
                DeadlineExceeded);
   EXPECT_NE(subject.number("pid"), process);
   EXPECT_EQ(supervisor().report().clients.front().overdueCalls, 1u);
+}
+
+// Calls from two programs' worth of managers while anything dies, checked one by one.
+class Callers {
+ public:
+  Callers(InterpreterManager& manager, int threads) {
+    for (int i = 0; i < threads; ++i) {
+      threads_.emplace_back([this, subject = Subject(manager), number = float(i)]() mutable {
+        run(subject, number);
+      });
+    }
+  }
+  ~Callers() { stop(); }
+  void stop() {
+    stopped_ = true;
+    for (std::thread& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+  uint64_t right() const { return right_; }
+  uint64_t wrong() const { return wrong_; }
+  uint64_t lostWorkers() const { return lostWorkers_; }
+  /// Threads whose supervisor is gone: they have ended.
+  uint64_t ended() const { return ended_; }
+
+ private:
+  void run(const Subject& subject, float value) {
+    const at::Tensor input = isopool::empty({50'000});
+    while (!stopped_) {
+      value = value > 1000 ? 0 : value + 1;
+      input.fill_(value);
+      try {
+        const at::Tensor result = subject.tensor("add_one", {input});
+        ++(result.equal(at::full({50'000}, value + 1)) ? right_ : wrong_);
+      } catch (const WorkerLost&) {
+        ++lostWorkers_;
+      } catch (const SupervisorLost&) {
+        break;
+      }
+    }
+    ++ended_;
+  }
+
+  std::atomic<bool> stopped_{false};
+  std::atomic<uint64_t> right_{0};
+  std::atomic<uint64_t> wrong_{0};
+  std::atomic<uint64_t> lostWorkers_{0};
+  std::atomic<uint64_t> ended_{0};
+  std::vector<std::thread> threads_;
+};
+
+TEST_F(Shared, EveryKindOfDeathUnderLoadIsAnsweredAndLeavesNothing) {
+  serve({"--grace", "100ms"});
+  const auto first = attach();
+  const auto second = attach();
+  Callers callers(*first, 2);
+  Callers others(*second, 2);
+  std::mt19937 random(20261121);
+  auto program = this->program("load");
+  for (int blow = 0; blow < 40; ++blow) {
+    ASSERT_EQ(program->readLine(), "ready");
+    const uint64_t before = callers.right() + others.right();
+    ASSERT_TRUE(waitUntil([&] { return callers.right() + others.right() > before + 20; }));
+    const ipc::Report report = supervisor().report();
+    switch (random() % 4) {
+      case 0:
+        ::kill(report.zygoteProcessId, SIGKILL);
+        program->kill(SIGKILL);
+        break;
+      case 1:
+        program->kill(SIGSTOP);
+        program->kill(SIGKILL);
+        break;
+      default:
+        ::kill(report.workers.at(random() % report.workers.size()).processId,
+               random() % 2 == 0 ? SIGKILL : SIGSEGV);
+        program->kill(SIGTERM);
+    }
+    program = this->program("load");
+  }
+  callers.stop();
+  others.stop();
+  program.reset();
+  EXPECT_EQ(callers.wrong() + others.wrong(), 0u);
+  EXPECT_GT(callers.lostWorkers() + others.lostWorkers(), 0u);
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    return report.clients.size() == 2 && report.workers.size() == 3 &&
+           std::all_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
+             return worker.clients == 2 && worker.zombieBytes == 0 && worker.runningClient == 0 &&
+                    (worker.state == "serving" || worker.state == "spare");
+           });
+  }));
+}
+
+TEST_F(Shared, TheSupervisorsDeathUnderLoadEndsEveryCallAndLeavesNothing) {
+  serve({});
+  const auto first = attach();
+  const auto second = attach();
+  Callers callers(*first, 2);
+  Callers others(*second, 2);
+  ASSERT_TRUE(waitUntil([&] { return callers.right() > 100 && others.right() > 100; }));
+  ::kill(supervisor().supervisorPid(), SIGKILL);
+  EXPECT_TRUE(waitUntil([&] { return callers.ended() == 2 && others.ended() == 2; }));
+  EXPECT_EQ(callers.wrong() + others.wrong(), 0u);
+  EXPECT_TRUE(supervisor().mark().waitUntilNoneIsLeft(milliseconds(1000)));
+}
+
+TEST_F(Shared, AProgramThatLoadedAModelLeavesNothingOfItInTheWorkers) {
+  serve({"--workers", "1", "--spares", "0"});
+  const auto keeper = attach(1);
+  const pid_t worker = keeper->allInstances()[0].processId().value_or(-1);
+  const auto cycle = [&] {
+    const auto manager = attach(1);
+    EXPECT_NO_THROW(Subject(*manager).number("pid"));
+  };
+  const auto settled = [&] {
+    return supervisor().waitForReport(
+        [](const ipc::Report& report) { return report.workers.front().clients == 1; });
+  };
+  for (int i = 0; i < 5; ++i) cycle();
+  ASSERT_TRUE(settled());
+  const size_t descriptors = openDescriptors(worker);
+  const size_t archives = mappedObjects(worker, "isopool:archive").size();
+  for (int i = 0; i < 50; ++i) cycle();
+  ASSERT_TRUE(settled());
+  EXPECT_LE(openDescriptors(worker), descriptors);
+  EXPECT_LE(mappedObjects(worker, "isopool:archive").size(), archives);
 }
 
 // ---- limits ----------------------------------------------------------------------------------
