@@ -288,7 +288,7 @@ TEST_F(Shared, EveryKindOfDeathUnderLoadIsAnsweredAndLeavesNothing) {
   Callers others(*second, 2);
   std::mt19937 random(20261121);
   auto program = this->program("load");
-  for (int blow = 0; blow < 40; ++blow) {
+  for (int blow = 0; blow < 15; ++blow) {
     ASSERT_EQ(program->readLine(), "ready");
     const uint64_t before = callers.right() + others.right();
     ASSERT_TRUE(waitUntil([&] { return callers.right() + others.right() > before + 20; }));
