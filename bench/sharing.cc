@@ -79,9 +79,8 @@ void call(isopool::ReplicatedObj& model, const at::Tensor& input, float expected
 
 Tally callAgainAndAgain(isopool::InterpreterManager& manager, const Options& options,
                         const char* object, float added, int64_t elements, milliseconds pause) {
-  isopool::ReplicatedObj model =
-      manager.loadPackage(options.packages + "/calls.pt")
-          .loadPickle("model", std::string(object) + ".pkl");
+  isopool::ReplicatedObj model = manager.loadPackage(options.packages + "/calls.pt")
+                                     .loadPickle("model", std::string(object) + ".pkl");
   Tally tally;
   const at::Tensor input = isopool::empty({elements});
   float value = 0;
@@ -105,9 +104,8 @@ int beProgram(const Options& options) {
     tallies.resize(2);
     std::vector<std::thread> threads;
     for (Tally& tally : tallies) {
-      threads.emplace_back([&] {
-        tally = callAgainAndAgain(manager, options, "add_one", 1, 25'000'000 / 4, {});
-      });
+      threads.emplace_back(
+          [&] { tally = callAgainAndAgain(manager, options, "add_one", 1, 25'000'000 / 4, {}); });
     }
     for (std::thread& thread : threads) thread.join();
   } else {
@@ -137,8 +135,8 @@ class Child {
     arguments.push_back(nullptr);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, 1, output.c_str(),
-                                       O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                       0600);
     if (::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ) != 0) {
       throw std::runtime_error("can't start " + words[0]);
     }
@@ -243,8 +241,15 @@ class Bench {
     print("sparse, with the other two", "p50", bench::quantile(shares.times, 0.5));
     const double p99 = bench::quantile(shares.times, 0.99);
     const double calls = bench::quantile(greeds.times, 0.99);
-    bench::print({"sharing", "isopool", "sparse, with the other two", "p99", "us", p99, {},
-                  "a greedy call there (p99) + sparse alone (p99)", p99 / (calls + cost)});
+    bench::print({"sharing",
+                  "isopool",
+                  "sparse, with the other two",
+                  "p99",
+                  "us",
+                  p99,
+                  {},
+                  "a greedy call there (p99) + sparse alone (p99)",
+                  p99 / (calls + cost)});
     print("greedy call of 25 MB, with the other two", "p50", bench::quantile(greeds.times, 0.5));
     print("greedy call of 25 MB, with the other two", "p99", calls);
     count("sparse, with the other two", "calls", shares.times.size());

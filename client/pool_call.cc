@@ -122,8 +122,9 @@ void throwNotStartedInTime(const std::string& worker, const char* what) {
 
 void throwOverdue(Channel& channel, const char* what) {
   const char* fate =
-      channel.shared() ? "it is killed if that goes on for longer than the supervisor's grace period"
-                       : "that worker was killed";
+      channel.shared()
+          ? "it is killed if that goes on for longer than the supervisor's grace period"
+          : "that worker was killed";
   throw DeadlineExceeded(
       "the deadline passed while " + channel.name() + " ran the " + what + "; " + fate,
       /*started=*/true);

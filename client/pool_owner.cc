@@ -31,8 +31,7 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
                                std::string address) {
   if (!environment) environment = std::make_shared<NoopEnvironment>();
   // A spare unpickles nothing before a user's environment was applied to it.
-  const auto spare =
-      isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects;
+  const auto spare = isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects;
   if (address.empty()) address = sharedSupervisorAddress();
   const auto folders = environment->getExtraPythonPaths();
   auto connection = address.empty()

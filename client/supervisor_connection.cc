@@ -100,8 +100,8 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
       connection->lostReason().empty()) {
     return connection;
   }
-  connection.reset(new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(),
-                                            supervisorPath()));
+  connection.reset(
+      new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()));
   connection->begin();
   entry = connection;
   return connection;
@@ -214,8 +214,7 @@ void SupervisorConnection::greet() {
                              " ended before it could serve: its error output says why");
       }
     } catch (const ipc::ProtocolError& error) {
-      throw SupervisorLost("the supervisor " + place_ +
-                           " is not one of ours: " + error.what());
+      throw SupervisorLost("the supervisor " + place_ + " is not one of ours: " + error.what());
     }
   }
 }
@@ -296,14 +295,13 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       !ipc::memoryObjectHas(board, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
     throw ipc::ProtocolError("a worker with memory of another size");
   }
-  auto memory =
-      std::make_shared<WorkerMemory>(ipc::Epoch(message.epoch),
-                                     ipc::mapShared(own, 0, ipc::kClientControlBytes,
-                                                    ipc::Access::kReadWrite, ipc::Prefault::kYes),
-                                     ipc::mapShared(peer, 0, ipc::kWorkerControlBytes,
-                                                    ipc::Access::kReadOnly, ipc::Prefault::kYes),
-                                     ipc::mapShared(board, 0, ipc::kPageBytes,
-                                                    ipc::Access::kReadOnly, ipc::Prefault::kYes));
+  auto memory = std::make_shared<WorkerMemory>(
+      ipc::Epoch(message.epoch),
+      ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite,
+                     ipc::Prefault::kYes),
+      ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
+                     ipc::Prefault::kYes),
+      ipc::mapShared(board, 0, ipc::kPageBytes, ipc::Access::kReadOnly, ipc::Prefault::kYes));
   // Ours is now the only writable mapping of our control segment that there will ever be.
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
   memory->addSegment(

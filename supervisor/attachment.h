@@ -41,8 +41,8 @@ class Attachment {
 
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;
-  Timer deadline;       ///< of attaching, or of detaching
-  Timer overdue;        ///< the grace of a call past its deadline
+  Timer deadline;  ///< of attaching, or of detaching
+  Timer overdue;   ///< the grace of a call past its deadline
   uint64_t overdueSequence = 0;
 
  private:

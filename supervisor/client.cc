@@ -197,8 +197,8 @@ void Client::hello(ipc::Frame& frame) {
                   ", memory layout " + std::to_string(message.layoutVersion) + " and " +
                   std::to_string(ipc::kLayoutVersion));
   }
-  if (!isProgram && (!isShared() ||
-                     message.role != static_cast<uint32_t>(ipc::ClientRole::kOperator))) {
+  if (!isProgram &&
+      (!isShared() || message.role != static_cast<uint32_t>(ipc::ClientRole::kOperator))) {
     throw ProtocolError("Hello of an unknown role");
   }
   ipc::Fd pidfd = onlyDescriptor(frame);
@@ -312,8 +312,7 @@ void Client::declareInputSegment(ipc::Frame& frame) {
   }
   const auto [declared, isNew] = inputSegments_.try_emplace(message.segment, std::move(segment));
   if (!isNew) throw ProtocolError("an input segment was declared twice");
-  visitListeningWorkers(
-      [&](Worker& worker) { tell(worker, message.segment, declared->second); });
+  visitListeningWorkers([&](Worker& worker) { tell(worker, message.segment, declared->second); });
 }
 
 void Client::tell(Worker& worker, uint32_t number, const InputSegment& segment) {
@@ -349,7 +348,8 @@ void Client::loadPackage(ipc::Frame& frame) {
   // The memory of a moved object is there already and stands for nobody else's: it is counted, and
   // neither compared nor refused.
   if (!isShared() || message.shared) {
-    Package& package = packages_[message.package] = {memory, message.name, message.shared, {}, false};
+    Package& package =
+        packages_[message.package] = {memory, message.name, message.shared, {}, false};
     return mapPackage(message.package, package);
   }
   std::string refusal = refusalOfMemory(message.bytes, "a package");
@@ -395,8 +395,9 @@ void Client::mapPackage(uint32_t number, Package& package) {
 
 void Client::unloadPackage(const ipc::UnloadPackage& message) {
   if (packages_.erase(message.package) == 0) return;
-  visitListeningWorkers(
-      [&](Worker& worker) { worker.send(ipc::UnmapPackage{id_.value, message.package}); });
+  visitListeningWorkers([&](Worker& worker) {
+    worker.send(ipc::UnmapPackage{id_.value, message.package});
+  });
 }
 
 void Client::channelMapped(const ipc::ChannelMapped& message) {

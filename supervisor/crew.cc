@@ -85,9 +85,8 @@ CrewMember* Crew::memberOf(ClientId client) const {
 std::vector<uint32_t> Crew::leastUsedSlots(PoolId pool, uint32_t count) const {
   std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
   for (const Slot& slot : roster_.slotsOf(pool)) {
-    const auto users = std::count_if(members_.begin(), members_.end(), [&](const auto& entry) {
-      return entry.second->uses(slot);
-    });
+    const auto users = std::count_if(members_.begin(), members_.end(),
+                                     [&](const auto& entry) { return entry.second->uses(slot); });
     slots.emplace_back(static_cast<size_t>(users), slot.index);
   }
   std::sort(slots.begin(), slots.end());
@@ -247,8 +246,8 @@ std::string Crew::describe(const Worker& worker) const {
   if (!seat) return text;
   if (!seat->slot) return text + ", a spare";
   text += ", slot " + std::to_string(seat->slot->index);
-  return text + (name_.empty() ? " of pool " + std::to_string(seat->slot->pool.value)
-                               : " of " + name_);
+  return text +
+         (name_.empty() ? " of pool " + std::to_string(seat->slot->pool.value) : " of " + name_);
 }
 
 // ---- what its roster decides -----------------------------------------------------------------
@@ -380,7 +379,8 @@ std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
     return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
   }
   const auto age = std::chrono::duration_cast<Milliseconds>(now() - worker.bornAt());
-  if (life.age.count() != 0 && age >= life.age) return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
+  if (life.age.count() != 0 && age >= life.age)
+    return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
   if (life.memoryGrowth == 0 || calls == 0) return {};
   const uint64_t bytes = residentAnonymousBytes(worker.pid());
   if (!life.memoryAfterFirstCall) life.memoryAfterFirstCall = bytes;
@@ -415,7 +415,8 @@ void Crew::pursueRetirements() {
     if (!used) {
       worker->kill();
     } else if (now() - retirement.since > patience) {
-      log(LogLevel::kWarning, describe(*worker) + " is replaced, and something of it was still used after " +
+      log(LogLevel::kWarning, describe(*worker) +
+                                  " is replaced, and something of it was still used after " +
                                   inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
       worker->kill();
     }

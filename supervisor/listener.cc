@@ -54,8 +54,8 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    fail(path, "a socket's path has 1 to " + std::to_string(sizeof address.sun_path - 1) +
-                   " characters");
+    fail(path,
+         "a socket's path has 1 to " + std::to_string(sizeof address.sun_path - 1) + " characters");
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   gid_t groupId = static_cast<gid_t>(-1);
@@ -67,13 +67,12 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   ListeningSocket listening;
   listening.lock = lockPath(path);
   removeLeftover(path);
-  listening.socket =
-      ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listening.socket = ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.socket.valid()) fail(path, std::strerror(errno));
   // Nobody gets in before the mode is what it shall be.
   const mode_t before = ::umask(0177);
-  const int bound = ::bind(listening.socket.get(), reinterpret_cast<const sockaddr*>(&address),
-                           sizeof address);
+  const int bound =
+      ::bind(listening.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const int error = errno;
   ::umask(before);
   if (bound != 0) fail(path, std::strerror(error));

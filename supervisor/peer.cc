@@ -37,9 +37,8 @@ std::vector<gid_t> groupsOf(const ipc::Fd& socket, const Peer& peer) {
 Peer peerOf(const ipc::Fd& socket) {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
-  ipc::checkSystemCall(
-      ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes),
-      "getsockopt(SO_PEERCRED)", socket.get());
+  ipc::checkSystemCall(::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes),
+                       "getsockopt(SO_PEERCRED)", socket.get());
   return {credentials.pid, credentials.uid, credentials.gid};
 }
 

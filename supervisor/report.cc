@@ -43,10 +43,10 @@ void readBoard(const Worker& worker, ipc::ReportedWorker& entry) {
   std::memcpy(&waiting, bytes + offsetof(ipc::WorkerBoard, waitingClients), sizeof waiting);
   entry.runningClient = number(offsetof(ipc::WorkerBoard, runningClient));
   if (entry.runningClient != 0) {
-    const auto since =
-        static_cast<int64_t>(number(offsetof(ipc::WorkerBoard, runningSince)));
+    const auto since = static_cast<int64_t>(number(offsetof(ipc::WorkerBoard, runningSince)));
     const int64_t ran = ipc::monotonicNow() - since;
-    if (ran > 0) entry.runningMilliseconds = static_cast<uint64_t>(ran) / kNanosecondsPerMillisecond;
+    if (ran > 0)
+      entry.runningMilliseconds = static_cast<uint64_t>(ran) / kNanosecondsPerMillisecond;
     entry.waitingClients = waiting;
   }
   entry.lentBlocks = number(offsetof(ipc::WorkerBoard, lentBlocks));

@@ -32,7 +32,8 @@ TimePoint now() { return std::chrono::steady_clock::now(); }
 Supervisor::Supervisor(const Options& options, InheritedLimits limits, SupervisorEvents events)
     : options_(options),
       events_(std::move(events)),
-      stock_(io_, options_.outputArena, options_.privatePool ? 1 : options_.workers + options_.spares),
+      stock_(io_, options_.outputArena,
+             options_.privatePool ? 1 : options_.workers + options_.spares),
       zygote_(io_, options_, std::move(limits),
               Zygote::Events{[this](const ipc::ZygoteReady&) { zygoteReady(); },
                              [this](const std::string& text) { zygoteGivenUp(text); },
@@ -67,9 +68,8 @@ void Supervisor::listen(ListeningSocket socket) {
   for (const ClientClass& each : options_.classes) {
     if (each.dedicatedWorkers > 0) makeCrew(each.name, each.dedicatedWorkers);
   }
-  listener_.emplace(io_, std::move(socket), [this](ipc::Fd connection) {
-    accept(std::move(connection));
-  });
+  listener_.emplace(io_, std::move(socket),
+                    [this](ipc::Fd connection) { accept(std::move(connection)); });
 }
 
 int Supervisor::run() {
@@ -111,7 +111,8 @@ void Supervisor::accept(ipc::Fd socket) {
   }
   if (!refusal.empty()) {
     ++refusedConnections_;
-    log(LogLevel::kWarning, "process " + std::to_string(peer.processId) + " is refused: " + refusal);
+    log(LogLevel::kWarning,
+        "process " + std::to_string(peer.processId) + " is refused: " + refusal);
     ipc::ControlSocket(std::move(socket)).send(ipc::Failure{refusal}, {}, Milliseconds(0));
     return;
   }
@@ -125,9 +126,10 @@ void Supervisor::accept(ipc::Fd socket) {
 
 std::string Supervisor::whyNoMorePrograms() const {
   if (draining_) return "the supervisor was told to end, and serves no new programs";
-  const auto programs = static_cast<size_t>(
-      std::count_if(clients_.begin(), clients_.end(),
-                    [](const auto& entry) { return entry.second->isServedProgram(); }));
+  const auto programs =
+      static_cast<size_t>(std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
+        return entry.second->isServedProgram();
+      }));
   if (programs < options_.maxClients) return {};
   return std::to_string(programs) +
          " programs are connected, which is all that may be (max_clients, ISOPOOL_MAX_CLIENTS)";

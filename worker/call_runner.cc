@@ -85,7 +85,7 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
   sandbox_.report(control_);
   if ((received_.flags & ipc::kNoReply) != 0) return Served::kNotification;
   return isPreparation(static_cast<ipc::Operation>(received_.operation)) ? Served::kPreparation
-                                                                          : Served::kCall;
+                                                                         : Served::kCall;
 }
 
 void CallRunner::run(Channel& channel) {

@@ -10,7 +10,7 @@ namespace isopool::worker {
 
 namespace {
 
-constexpr size_t kOwn = ipc::kMaxFutexWatches - 1;       // and the deputies' word
+constexpr size_t kOwn = ipc::kMaxFutexWatches - 1;        // and the deputies' word
 constexpr size_t kPerDeputy = ipc::kMaxFutexWatches - 1;  // and its generation
 
 }  // namespace

@@ -33,8 +33,8 @@ class SleepWatches {
   // Sleeps on up to kMaxFutexWatches - 1 words for the sleeper. Lives as long as the process.
   struct Deputy {
     std::mutex mutex;
-    std::vector<ipc::FutexWatch> watches;       // guarded by mutex
-    ipc::SharedWord<uint32_t> generation{0};    // goes up with each new set
+    std::vector<ipc::FutexWatch> watches;     // guarded by mutex
+    ipc::SharedWord<uint32_t> generation{0};  // goes up with each new set
   };
   static void deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken);
 

@@ -345,12 +345,12 @@ struct ReportedCount {
 struct ReportedWorker {
   uint64_t epoch = 0;
   int32_t processId = 0;
-  std::string crew;  ///< "shared", or the class that it is dedicated to
+  std::string crew;   ///< "shared", or the class that it is dedicated to
   int32_t slot = -1;  ///< -1: a spare, or one that retires
   std::string state;  ///< starting, serving, spare, retiring, dying
   uint64_t ageMilliseconds = 0;
   uint64_t completedCalls = 0;
-  uint32_t clients = 0;       ///< attached
+  uint32_t clients = 0;        ///< attached
   uint64_t runningClient = 0;  ///< whose call runs; 0: it is idle
   uint64_t runningMilliseconds = 0;
   uint32_t waitingClients = 0;  ///< with a call that waits
@@ -358,7 +358,8 @@ struct ReportedWorker {
   uint64_t outputBytes = 0;     ///< shared memory for its results
   uint64_t lentBlocks = 0;      ///< results that clients hold
   uint64_t lentBytes = 0;
-  uint64_t zombieBytes = 0;  ///< of clients that are gone, still referred to by what the worker keeps
+  uint64_t zombieBytes =
+      0;  ///< of clients that are gone, still referred to by what the worker keeps
   std::vector<ReportedCount> forbiddenActs;
   MSGPACK_DEFINE_ARRAY(epoch, processId, crew, slot, state, ageMilliseconds, completedCalls,
                        clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
@@ -385,7 +386,7 @@ struct ReportedClient {
   std::string state;  ///< greeting, attached, draining, leaving
   uint64_t attachedMilliseconds = 0;
   uint32_t slots = 0;
-  uint64_t queuedCalls = 0;   ///< in its rings, not yet taken by a worker
+  uint64_t queuedCalls = 0;  ///< in its rings, not yet taken by a worker
   uint64_t runningCalls = 0;
   uint64_t completedCalls = 0;
   uint64_t inputBytes = 0;
@@ -432,9 +433,9 @@ struct Report {
   std::vector<ReportedModel> models;
   bool complete = true;  ///< false: the lists are longer than what a message takes
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
-                       uptimeMilliseconds, pythonVersion, torchVersion, sandbox,
-                       missingProtections, restarts, recycled, zygoteRestarts, sharedBytes,
-                       refusedConnections, workers, slots, clients, models, complete)
+                       uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
+                       restarts, recycled, zygoteRestarts, sharedBytes, refusedConnections, workers,
+                       slots, clients, models, complete)
 };
 
 // ---- supervisor <-> zygote ------------------------------------------------------------------

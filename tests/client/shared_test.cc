@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <iterator>
 #include <random>
@@ -152,11 +152,13 @@ TEST_F(Shared, AKilledProgramIsForgottenAndTheOthersGoOn) {
   const auto victim = program("load");
   ASSERT_EQ(victim->readLine(), "ready");
   victim->kill(SIGKILL);
-  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
-    return report.clients.size() == 1 &&
-           std::all_of(report.workers.begin(), report.workers.end(),
-                       [](const auto& worker) { return worker.clients <= 1; });
-  }, milliseconds(1000)));
+  EXPECT_TRUE(supervisor().waitForReport(
+      [](const ipc::Report& report) {
+        return report.clients.size() == 1 &&
+               std::all_of(report.workers.begin(), report.workers.end(),
+                           [](const auto& worker) { return worker.clients <= 1; });
+      },
+      milliseconds(1000)));
   EXPECT_EQ(processesOf(*staying), processes);
   EXPECT_EQ(subject.tensor("add_one", {at::ones({3})})[0].item<float>(), 2);
 }
@@ -186,9 +188,8 @@ TEST_F(Shared, ADyingWorkerIsReplacedForAllAndCallsThatHadNotStartedRunElsewhere
   EXPECT_THROW(one.ask("die", {SIGSEGV}), WorkerLost);
   for (int i = 0; i < 20; ++i) EXPECT_NO_THROW(two.number("pid"));
   EXPECT_NO_THROW(one.number("pid"));
-  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
-    return report.restarts == 1 && !report.slots.empty();
-  }));
+  EXPECT_TRUE(supervisor().waitForReport(
+      [](const ipc::Report& report) { return report.restarts == 1 && !report.slots.empty(); }));
 }
 
 TEST_F(Shared, ChildrenThatAModelStartedGoWithTheirWorker) {
@@ -198,9 +199,14 @@ TEST_F(Shared, ChildrenThatAModelStartedGoWithTheirWorker) {
   pid_t child = -1;
   {
     InterpreterSession session = manager->acquireOne();
-    child = static_cast<pid_t>(session.global("os", "spawnlp")(
-        {session.global("os", "P_NOWAIT").toIValue(), "sleep", "sleep", "600"}).toIValue().toInt());
-    EXPECT_THROW(session.global("os", "kill")({manager->allInstances()[0].processId().value_or(-1), SIGKILL}),
+    child = static_cast<pid_t>(
+        session
+            .global("os", "spawnlp")(
+                {session.global("os", "P_NOWAIT").toIValue(), "sleep", "sleep", "600"})
+            .toIValue()
+            .toInt());
+    EXPECT_THROW(session.global(
+                     "os", "kill")({manager->allInstances()[0].processId().value_or(-1), SIGKILL}),
                  WorkerLost);
   }
   EXPECT_TRUE(waitUntilDead(child, milliseconds(1000)));
@@ -374,8 +380,9 @@ TEST_F(Shared, ALimitOfModelsRefusesTheNextPackage) {
   serve({"--client-models", "1"});
   const auto manager = attach();
   Package package = manager->loadPackage(packagePath());
-  EXPECT_NE(limitMetBy([&] { manager->loadPackage(packagePath("values.pt")); }).find("limits.models"),
-            std::string::npos);
+  EXPECT_NE(
+      limitMetBy([&] { manager->loadPackage(packagePath("values.pt")); }).find("limits.models"),
+      std::string::npos);
   EXPECT_NO_THROW(package.loadPickle("model", "model.pkl")({"pid"}));
 }
 
@@ -400,7 +407,9 @@ TEST_F(Shared, ALimitOfResultsHeldRefusesTheNextCallBeforeItRuns) {
   const at::Tensor input = isopool::empty({1 << 16}).fill_(1);
   std::vector<at::Tensor> held;
   for (int i = 0; i < 3; ++i) held.push_back(subject.tensor("add_one", {input}));
-  EXPECT_NE(limitMetBy([&] { subject.ask("log", {log, "it ran"}); }).find("limits.leases"),
+  EXPECT_NE(limitMetBy([&] {
+              subject.ask("log", {log, "it ran"});
+            }).find("limits.leases"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(log));
   held.pop_back();
@@ -467,7 +476,9 @@ TEST_F(Shared, ARecycledWorkerServesItsSessionsToTheirEndAndNoCallFails) {
   const auto manager = attach(1);
   const Subject subject(*manager);
   auto session = std::make_unique<InterpreterSession>(manager->acquireOne());
-  const auto sessionProcess = [&] { return session->global("os", "getpid")(at::ArrayRef<at::IValue>{}).toIValue().toInt(); };
+  const auto sessionProcess = [&] {
+    return session->global("os", "getpid")(at::ArrayRef<at::IValue>{}).toIValue().toInt();
+  };
   const int64_t old = sessionProcess();
   ASSERT_TRUE(waitUntil([&] { return subject.number("pid") != old; }));
   EXPECT_EQ(sessionProcess(), old);

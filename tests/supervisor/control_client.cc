@@ -85,7 +85,7 @@ void ControlClient::post(uint64_t epoch, const std::string& text) {
 }
 
 std::optional<std::string> ControlClient::call(uint64_t epoch, const std::string& text,
-                                             milliseconds patience) {
+                                               milliseconds patience) {
   post(epoch, text);
   ipc::ClientEnd& end = *worker(epoch).end;
   if (!waitFor([&] { return end.completionReady(); }, patience)) return std::nullopt;

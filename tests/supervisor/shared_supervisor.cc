@@ -39,7 +39,8 @@ SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::st
 
 void SharedSupervisor::start() {
   std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + folder_ + "/mode"};
-  for (char** variable = environ; *variable != nullptr; ++variable) variables.emplace_back(*variable);
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    variables.emplace_back(*variable);
   std::vector<char*> arguments;
   for (std::string& word : words_) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -71,7 +72,8 @@ ipc::ControlSocket SharedSupervisor::connect() const {
   name.sun_family = AF_UNIX;
   std::strncpy(name.sun_path, address_.c_str(), sizeof name.sun_path - 1);
   ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) return {};
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
+    return {};
   return ipc::ControlSocket(std::move(socket));
 }
 

@@ -21,9 +21,9 @@ ipc::Fd packageOf(char letter, size_t pages = 1) {
   ipc::Fd object = ipc::createMemoryObject("test", pages * ipc::kPageBytes);
   const std::string page(ipc::kPageBytes, letter);
   for (size_t i = 0; i < pages; ++i) {
-    EXPECT_EQ(::pwrite(object.get(), page.data(), page.size(),
-                       static_cast<off_t>(i * ipc::kPageBytes)),
-              static_cast<ssize_t>(page.size()));
+    EXPECT_EQ(
+        ::pwrite(object.get(), page.data(), page.size(), static_cast<off_t>(i * ipc::kPageBytes)),
+        static_cast<ssize_t>(page.size()));
   }
   ipc::sealMemoryObject(object, ipc::Seal::kReadOnly);
   return object;
@@ -117,11 +117,13 @@ TEST(Shared, WhatAProgramLeavesBehindIsGoneAndTheOthersGoOn) {
   ASSERT_EQ(leaving->serving(1, 0), worker);
   ASSERT_EQ(leaving->call(worker, "x"), "x");
   leaving->closeControl();
-  EXPECT_TRUE(supervisor.waitForReport([](const ipc::Report& report) {
-    return report.clients.size() == 1 &&
-           std::all_of(report.workers.begin(), report.workers.end(),
-                       [](const auto& each) { return each.clients == 1; });
-  }, milliseconds(1000)));
+  EXPECT_TRUE(supervisor.waitForReport(
+      [](const ipc::Report& report) {
+        return report.clients.size() == 1 &&
+               std::all_of(report.workers.begin(), report.workers.end(),
+                           [](const auto& each) { return each.clients == 1; });
+      },
+      milliseconds(1000)));
   EXPECT_EQ(staying->call(worker, "still the same worker"), "still the same worker");
   EXPECT_FALSE(staying->worker(worker).died);
 }
@@ -131,9 +133,8 @@ TEST(Shared, AClosedPoolIsToldWhenItsMemoryIsItsOwnAgain) {
   const auto client = supervisor.attachWithPool(2);
   client->send(ipc::ClosePool{1});
   // Those of the two workers, and of the spare if it was introduced by then.
-  EXPECT_TRUE(client->waitFor([&] {
-    return client->closedChannels().size() == client->workers().size();
-  }));
+  EXPECT_TRUE(
+      client->waitFor([&] { return client->closedChannels().size() == client->workers().size(); }));
   EXPECT_GE(client->workers().size(), 2u);
 }
 
@@ -143,8 +144,9 @@ TEST(Shared, ARunningCallOfADeadProgramGetsTheGracePeriodAndNoMore) {
   const auto staying = supervisor.attachWithPool(1, "staying");
   const uint64_t worker = staying->serving(1, 0);
   dying->post(worker, "!hang");
-  ASSERT_TRUE(supervisor.waitForReport(
-      [](const ipc::Report& report) { return report.clients.size() == 2 && clientNamed(report, "dying")->runningCalls == 1; }));
+  ASSERT_TRUE(supervisor.waitForReport([](const ipc::Report& report) {
+    return report.clients.size() == 2 && clientNamed(report, "dying")->runningCalls == 1;
+  }));
   const auto left = Clock::now();
   dying->closeControl();
   ASSERT_TRUE(staying->waitFor([&] { return staying->serving(1, 0) != worker; }));
@@ -263,9 +265,8 @@ TEST(SharedPackage, ThatTwoProgramsLoadIsHeldOnce) {
   ASSERT_TRUE(second->waitFor([&] { return second->offered().count(9) != 0; }));
   EXPECT_TRUE(ipc::memoryObjectHas(second->offered()[9], bytes, ipc::Seal::kReadOnly));
   second->send(ipc::ConfirmPackage{9, true});
-  EXPECT_TRUE(second->waitFor([&] {
-    return second->call(second->serving(1, 0), "!known") == "+model.pt+copy.pt";
-  }));
+  EXPECT_TRUE(second->waitFor(
+      [&] { return second->call(second->serving(1, 0), "!known") == "+model.pt+copy.pt"; }));
   const ipc::Report report = supervisor.report();
   ASSERT_EQ(report.models.size(), 1u);
   EXPECT_EQ(report.models.front().clients.size(), 2u);
@@ -297,8 +298,9 @@ TEST(SharedPackage, OfThousandsWithLongNamesDoNotBlindTheOperator) {
   const auto client = supervisor.attachWithPool(1);
   const ipc::Fd package = packageOf('x');
   for (uint32_t number = 1; number <= 5000; ++number) {
-    client->send(ipc::LoadPackage{number, ipc::kPageBytes, std::string(2000, 'n'), false, number, 0},
-                 {package.get()});
+    client->send(
+        ipc::LoadPackage{number, ipc::kPageBytes, std::string(2000, 'n'), false, number, 0},
+        {package.get()});
     if (number % 50 == 0) {
       ASSERT_TRUE(client->waitFor([&] { return client->held().count(number) != 0; }));
     }
@@ -383,8 +385,9 @@ TEST(SharedLimit, IsReadAgainOnSighup) {
   EXPECT_TRUE(load(3));
   supervisor.writeSettings("[limits]\nmodles = 9\n");
   supervisor.signal(SIGHUP);
-  ASSERT_TRUE(client->waitFor(
-      [&] { return supervisor.log().find("the settings stay as they were") != std::string::npos; }));
+  ASSERT_TRUE(client->waitFor([&] {
+    return supervisor.log().find("the settings stay as they were") != std::string::npos;
+  }));
   EXPECT_FALSE(load(4));
 }
 
@@ -395,13 +398,13 @@ TEST(Recycling, AfterSoManyCallsASpareTakesOverAndNoCallIsLost) {
   const auto client = supervisor.attachWithPool(1);
   ASSERT_NE(client->waitForSpare(), 0u);
   const uint64_t worker = client->serving(1, 0);
-  const auto callOnce = [&] {
-    ASSERT_EQ(client->call(client->serving(1, 0), "call"), "call");
-  };
-  ASSERT_TRUE(client->waitFor([&] {
-    callOnce();
-    return client->serving(1, 0) != worker;
-  }, milliseconds(10000)));
+  const auto callOnce = [&] { ASSERT_EQ(client->call(client->serving(1, 0), "call"), "call"); };
+  ASSERT_TRUE(client->waitFor(
+      [&] {
+        callOnce();
+        return client->serving(1, 0) != worker;
+      },
+      milliseconds(10000)));
   // It is asked for until the client lets go of it, and lives until then.
   ASSERT_TRUE(client->waitFor([&] { return client->retired().size() >= 2; }));
   EXPECT_FALSE(client->worker(worker).died);
@@ -519,11 +522,13 @@ TEST(SharedDeath, OfAProgramUnderLoadLeavesNothing) {
   }));
   ::kill(program, SIGKILL);
   ::waitpid(program, nullptr, 0);
-  EXPECT_TRUE(supervisor.waitForReport([](const ipc::Report& report) {
-    return report.clients.empty() &&
-           std::all_of(report.workers.begin(), report.workers.end(),
-                       [](const auto& each) { return each.clients == 0; });
-  }, milliseconds(1000)));
+  EXPECT_TRUE(supervisor.waitForReport(
+      [](const ipc::Report& report) {
+        return report.clients.empty() &&
+               std::all_of(report.workers.begin(), report.workers.end(),
+                           [](const auto& each) { return each.clients == 0; });
+      },
+      milliseconds(1000)));
   EXPECT_EQ(supervisor.report().restarts, 0u);
 }
 

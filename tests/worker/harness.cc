@@ -176,10 +176,9 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
-  control_.send(
-      ipc::ForkWorker{worker->epoch, seed},
-      {theirs.get(), lifelineRead.get(), worker->bellObject.get(), worker->lastWords.get(),
-       board.get()});
+  control_.send(ipc::ForkWorker{worker->epoch, seed},
+                {theirs.get(), lifelineRead.get(), worker->bellObject.get(),
+                 worker->lastWords.get(), board.get()});
   theirs.close();
   lifelineRead.close();
   const ipc::Frame answer = receiveFrom(control_, "the zygote's answer");

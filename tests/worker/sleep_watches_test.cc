@@ -15,7 +15,7 @@ namespace {
 void expectWokenByEachOf(size_t words) {
   std::vector<ipc::SharedWord<uint32_t>> watched(words);
   SleepWatches watches;
-  for (size_t changed = 0; changed < words; changed += words > 100 ? 37 : 1) {
+  for (size_t changed = 0; changed<words; changed += words> 100 ? 37 : 1) {
     std::vector<uint32_t> expected;
     watches.clear();
     for (auto& word : watched) {
