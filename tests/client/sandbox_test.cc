@@ -65,8 +65,7 @@ TEST(Sandbox, ThatMakesNoSenseEndsTheConstructorWithOneLine) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::exception& error) {
     EXPECT_TRUE(contains(error.what(),
-                         "ISOPOOL_SANDBOX=paranoid makes no sense: it is none, "
-                         "default or strict"))
+                         "ISOPOOL_SANDBOX=paranoid: 'paranoid' is none of none, default, strict"))
         << error.what();
   }
 }

@@ -301,7 +301,11 @@ void TestClient::loadPackage(const std::string& path) {
   worker_.send(ipc::MapPackage{1, 1, bytes.size(), "probe"}, {object.get()});
 }
 
-void TestClient::detach() { worker_.send(ipc::DetachChannel{1}); }
+void TestClient::detach() {
+  worker_.send(ipc::DetachChannel{1});
+  const ipc::Frame answer = worker_.receive();
+  if (ipc::decodeMessage<ipc::ChannelDetached>(answer).client != 1) giveUp("its own detachment");
+}
 
 uint64_t TestClient::publish(ipc::Operation operation, const Body& body, uint32_t flags) {
   writer_.clear();

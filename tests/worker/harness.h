@@ -125,6 +125,7 @@ class TestClient {
   size_t inputBytesInUse();
   uint32_t inputLeasesOut();
   void loadPackage(const std::string& path);
+  /// Returns when the worker has forgotten the client.
   void detach();
 
   // ---- calls
