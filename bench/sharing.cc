@@ -7,7 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,8 +29,6 @@
 #include "bench/row.h"
 #include "bench/statistics.h"
 #include "isopool/isopool.h"
-
-extern char** environ;
 
 namespace {
 
@@ -133,14 +131,14 @@ class Child {
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                       0600);
-    if (::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ) != 0) {
-      throw std::runtime_error("can't start " + words[0]);
-    }
-    ::posix_spawn_file_actions_destroy(&actions);
+    pid_ = ::fork();
+    if (pid_ < 0) throw std::runtime_error("can't start " + words[0]);
+    if (pid_ > 0) return;
+    // It ends with us, however we end.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::dup2(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
+    ::execv(arguments[0], arguments.data());
+    ::_exit(127);
   }
   ~Child() { end(SIGKILL); }
   Child(const Child&) = delete;

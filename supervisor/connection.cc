@@ -117,4 +117,9 @@ void Connection::giveUp(std::string reason) {
   });
 }
 
+ipc::Fd onlyDescriptor(ipc::Frame& frame) {
+  if (frame.descriptors.size() != 1) throw ipc::ProtocolError("a message lacks its descriptor");
+  return std::move(frame.descriptors.front());
+}
+
 }  // namespace isopool::supervisor

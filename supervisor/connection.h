@@ -67,4 +67,7 @@ class Connection {
   std::shared_ptr<Connection*> self_;
 };
 
+/// The descriptor of a frame that must have one. Throws ipc::ProtocolError.
+ipc::Fd onlyDescriptor(ipc::Frame& frame);
+
 }  // namespace isopool::supervisor

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -47,13 +47,16 @@ void SharedSupervisor::start() {
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
   const std::string log = folder_ + "/log";
-  ::posix_spawn_file_actions_addopen(&actions, 2, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  EXPECT_EQ(::posix_spawn(&pid_, ISOPOOLD, &actions, nullptr, arguments.data(), environment.data()),
-            0);
-  ::posix_spawn_file_actions_destroy(&actions);
+  pid_ = ::fork();
+  ASSERT_GE(pid_, 0);
+  if (pid_ == 0) {
+    // A test that is killed leaves no service behind.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
+    ::execve(ISOPOOLD, arguments.data(), environment.data());
+    ::_exit(127);
+  }
   const auto deadline = Clock::now() + milliseconds(5000);
   while (!connect().valid() && Clock::now() < deadline) ::poll(nullptr, 0, 2);
 }
