@@ -25,7 +25,7 @@
 namespace isopool::tests {
 
 using std::chrono::milliseconds;
-inline constexpr milliseconds kPatience{20'000};
+inline constexpr milliseconds kPatience{60'000};  // a model is compiled in one test
 
 void waitUntil(const std::function<bool()>& condition, const char* what,
                milliseconds patience = kPatience);
