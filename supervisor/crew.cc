@@ -33,6 +33,13 @@ std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value,
 
 std::string inSeconds(Milliseconds time) { return std::to_string(time.count() / 1000) + " s"; }
 
+std::string textOf(const Quarantine& quarantine) {
+  return "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
+         std::to_string(quarantine.duration.count()) + " ms: its last " +
+         std::to_string(quarantine.deaths) +
+         " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
+}
+
 }  // namespace
 
 Crew::Crew(Services& services, std::string name, Events events)
@@ -60,6 +67,9 @@ void Crew::join(CrewMember& member) {
   members_[member.id()] = &member;
   for (const auto& [epoch, worker] : workers_) {
     if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
+  }
+  for (const Quarantine& quarantine : roster_.quarantinedSlots(now())) {
+    if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, textOf(quarantine));
   }
 }
 
@@ -304,11 +314,7 @@ void Crew::serveIfAttached(CrewMember& member, const Slot& slot, Epoch epoch) {
 }
 
 void Crew::slotQuarantined(const Quarantine& quarantine) {
-  const std::string text =
-      "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
-      std::to_string(quarantine.duration.count()) + " ms: its last " +
-      std::to_string(quarantine.deaths) +
-      " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
+  const std::string text = textOf(quarantine);
   log(LogLevel::kWarning, text);
   for (const auto& [id, member] : members_) {
     if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);

@@ -30,10 +30,10 @@ Roster::Roster(RosterEffects& effects, uint32_t spares, const RestartLimits& lim
 void Roster::openPool(PoolId pool, uint32_t workers) {
   std::vector<Place>& places = pools_[pool];
   for (uint32_t index = 0; index < workers; ++index) {
-    places.push_back(Place{Slot{pool, index}, RestartPolicy(limits_), {}, false, {}});
+    places.push_back(Place{Slot{pool, index}, RestartPolicy(limits_), {}, false, {}, false});
   }
   while (sparePlaces_.size() < spares_) {
-    sparePlaces_.push_back(Place{std::nullopt, RestartPolicy(limits_), {}, false, {}});
+    sparePlaces_.push_back(Place{std::nullopt, RestartPolicy(limits_), {}, false, {}, false});
   }
   for (Place& place : places) fill(place);
   for (Place& place : sparePlaces_) {
@@ -84,6 +84,7 @@ void Roster::workerLost(Epoch epoch, Death death, TimePoint now) {
   const RestartPolicy::Decision decision = place->policy.died(death, now);
   if (decision.delay == Milliseconds(0)) return fill(*place);
   place->retryAt = now + decision.delay;
+  place->quarantined = decision.quarantined;
   if (!decision.quarantined) return;
   const uint32_t deaths = place->policy.barrenDeathsInARow();
   if (place->slot) {
@@ -110,6 +111,7 @@ void Roster::tick(TimePoint now) {
   visitPlaces(pools_, sparePlaces_, [&](Place& place) {
     if (place.retryAt && *place.retryAt <= now) {
       place.retryAt.reset();
+      place.quarantined = false;
       fill(place);
     }
     return false;
@@ -146,6 +148,17 @@ std::vector<Slot> Roster::unservedSlots() const {
     return false;
   });
   return unserved;
+}
+
+std::vector<Quarantine> Roster::quarantinedSlots(TimePoint now) const {
+  std::vector<Quarantine> quarantines;
+  visitPlaces(pools_, sparePlaces_, [&](const Place& place) {
+    if (!place.slot || !place.quarantined) return false;
+    const auto left = std::chrono::duration_cast<Milliseconds>(*place.retryAt - now);
+    quarantines.push_back({*place.slot, place.policy.barrenDeathsInARow(), left});
+    return false;
+  });
+  return quarantines;
 }
 
 bool Roster::poolWithoutWorker() const {

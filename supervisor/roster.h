@@ -80,6 +80,8 @@ class Roster {
   std::vector<Slot> slotsOf(ipc::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
+  /// Slots that stay empty for a while because their workers kept dying, with the time that is left.
+  std::vector<Quarantine> quarantinedSlots(TimePoint now) const;
   /// True if some pool has not one usable worker.
   bool poolWithoutWorker() const;
 
@@ -90,6 +92,7 @@ class Roster {
     std::optional<ipc::Epoch> worker;
     bool usable = false;
     std::optional<TimePoint> retryAt;
+    bool quarantined = false;  ///< that is what it waits for
   };
 
   void fill(Place& place);

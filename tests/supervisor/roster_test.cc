@@ -109,6 +109,22 @@ TEST_F(RosterTest, ASecondPoolTakesTheReadySpare) {
   EXPECT_EQ(effects_.startedSpares.count(lastStarted()), 1u);
 }
 
+TEST_F(RosterTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
+  RestartLimits limits;
+  limits.deaths = 2;
+  Roster roster(effects_, 0, limits);
+  roster.openPool(kPool, 1);
+  roster.workerLost(Epoch(1), Death::kBarren, now_);
+  EXPECT_TRUE(roster.quarantinedSlots(now_).empty());
+  roster.workerLost(Epoch(2), Death::kBarren, now_);
+  const auto quarantines = roster.quarantinedSlots(now_ + Milliseconds(1000));
+  ASSERT_EQ(quarantines.size(), 1u);
+  EXPECT_EQ(quarantines[0].deaths, 2u);
+  EXPECT_EQ(quarantines[0].duration, limits.quarantine - Milliseconds(1000));
+  roster.tick(now_ + limits.quarantine);
+  EXPECT_TRUE(roster.quarantinedSlots(now_ + limits.quarantine).empty());
+}
+
 TEST_F(RosterTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
   open(1);
   usable(1);

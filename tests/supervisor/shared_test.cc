@@ -190,6 +190,18 @@ TEST(Shared, ADyingWorkerIsReplacedForEveryProgram) {
       << report.slots.front().lastDeath;
 }
 
+TEST(Shared, AProgramThatComesWhileTheWorkersAreInQuarantineHearsOfIt) {
+  SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--restart-limit", "2"});
+  const auto first = supervisor.attachWithPool(1, "first");
+  supervisor.setMode("worker-exits");
+  first->killAndReport(first->serving(1, 0));
+  ASSERT_TRUE(first->waitFor([&] { return !first->quarantines().empty(); }));
+  const auto second = supervisor.attach("second");
+  second->send(ipc::OpenPool{1, 1});
+  ASSERT_TRUE(second->waitFor([&] { return !second->quarantines().empty(); }));
+  EXPECT_NE(second->quarantines().front().text.find("ISOPOOL_QUARANTINE"), std::string::npos);
+}
+
 TEST(Shared, AProgramThatMapsNothingHoldsNobodyUp) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto stopped = supervisor.attach("stopped");
