@@ -160,9 +160,8 @@ void Client::handle(ipc::Frame& frame) {
 }
 
 void Client::handleOperator(const ipc::Frame& frame) {
-  ipc::Report report;
   const uint64_t token = ipc::decodeMessage<ipc::RequestReport>(frame).token;
-  report = events_.report();
+  ipc::Report report = events_.report();
   report.token = token;
   makeFit(report);
   connection_.send(report);
@@ -273,10 +272,7 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
                  isShared() ? services_.options.limits.leases : 0);
   // After the channel that they belong to: a worker knows a client by its channel.
   for (const auto& [number, package] : packages_) {
-    if (!package.mapped) continue;
-    worker->send(ipc::MapPackage{id_.value, number, package.memory->digest.bytes, package.name,
-                                 package.shared},
-                 {package.memory->object.get()});
+    if (package.mapped) tell(*worker, number, package);
   }
   for (const auto& [number, segment] : inputSegments_) tell(*worker, number, segment);
 }

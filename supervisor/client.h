@@ -116,6 +116,7 @@ class Client final : public CrewMember {
   void countCallsOf(ipc::Epoch epoch);
   void mapPackage(uint32_t number, Package& package);
   void tell(Worker& worker, uint32_t number, const InputSegment& segment);
+  void tell(Worker& worker, uint32_t number, const Package& package);
   template <typename Visit>
   void visitListeningWorkers(Visit&& visit) const;
   bool isShared() const { return peer_.has_value(); }

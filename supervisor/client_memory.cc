@@ -142,11 +142,13 @@ void Client::confirmPackage(const ipc::ConfirmPackage& message) {
 
 void Client::mapPackage(uint32_t number, Package& package) {
   package.mapped = true;
-  visitListeningWorkers([&](Worker& worker) {
-    worker.send(ipc::MapPackage{id_.value, number, package.memory->digest.bytes, package.name,
-                                package.shared},
-                {package.memory->object.get()});
-  });
+  visitListeningWorkers([&](Worker& worker) { tell(worker, number, package); });
+}
+
+void Client::tell(Worker& worker, uint32_t number, const Package& package) {
+  worker.send(ipc::MapPackage{id_.value, number, package.memory->digest.bytes, package.name,
+                              package.shared},
+              {package.memory->object.get()});
 }
 
 void Client::unloadPackage(const ipc::UnloadPackage& message) {

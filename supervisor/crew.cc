@@ -139,16 +139,14 @@ void Crew::zygoteStruggles() {
 
 void Crew::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
-  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
   lives_[epoch] = drawLifeSpan();
-  // The members first, so that one of them can be told at once whom it is to call.
-  for (const auto& [id, member] : members_) {
-    if (!seat || !seat->slot || member->uses(*seat->slot)) introduce(worker, *member);
-  }
+  // Before the roster may give it another seat.
+  for (const auto& [id, member] : members_) introduce(worker, *member);
   roster_.workerUsable(epoch);
   watchLives();
 }
 
+// A spare to all members, another worker to those that use its slot.
 void Crew::introduce(Worker& worker, CrewMember& member) {
   const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
   if (!seat || (seat->slot && !member.uses(*seat->slot))) return;

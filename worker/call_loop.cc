@@ -109,11 +109,7 @@ bool CallLoop::serveNext() {
   board_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
   const CallRunner::Served served = runner_.serveOne(channel);
   board_.runningClient.store(0, std::memory_order_relaxed);
-  if (served >= CallRunner::Served::kPreparation) turns_.served(channel.turns);
-  if (served == CallRunner::Served::kCall) {
-    board_.completedCalls.store(board_.completedCalls.load(std::memory_order_relaxed) + 1,
-                                std::memory_order_relaxed);
-  }
+  if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
   if (++servedSinceUpdate_ >= kCallsPerUpdate) updateBoard();
   return served != CallRunner::Served::kNothing;
 }

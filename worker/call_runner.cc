@@ -83,9 +83,7 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
   channel.memory->output.endCall();
   totalCopies_.add(copies_);
   sandbox_.report(control_);
-  if ((received_.flags & ipc::kNoReply) != 0) return Served::kNotification;
-  return isPreparation(static_cast<ipc::Operation>(received_.operation)) ? Served::kPreparation
-                                                                         : Served::kCall;
+  return (received_.flags & ipc::kNoReply) != 0 ? Served::kNotification : Served::kCall;
 }
 
 void CallRunner::run(Channel& channel) {

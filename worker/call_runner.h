@@ -33,7 +33,6 @@ class CallRunner {
   enum class Served {
     kNothing,       ///< there was none, or the channel is given up
     kNotification,  ///< a request that nobody waits for and that runs no code of the user
-    kPreparation,   ///< of the worker, before calls
     kCall,
   };
   /// Serves the oldest request.
