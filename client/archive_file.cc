@@ -166,7 +166,7 @@ bool ArchiveFile::adopt(ipc::Fd object) {
   if (std::memcmp(mapping.data(), mapping_.data(), bytes()) != 0) return false;
   // With it nobody becomes a user meanwhile.
   std::lock_guard lock(Registry::instance().mutex);
-  if (weak_from_this().use_count() > 1) return false;
+  if (weak_from_this().use_count() > 1) return true;
   mapping_ = std::move(mapping);
   object_ = std::move(object);
   return true;

@@ -42,9 +42,9 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   const ipc::Fd& object() const { return object_; }
   /// XXH3-128 of the bytes: low and high half.
   const std::pair<uint64_t, uint64_t>& digest() const { return digest_; }
-  /// Holds its bytes in `object` from now on, which another program made, and lets its own memory go.
-  /// False, and nothing changes, if they are not the same bytes or the file has another user than the
-  /// caller. Before it is given to any worker.
+  /// True if `object`, which another program made, holds the same bytes. They are then held there
+  /// from now on and the file's own memory is let go, unless it has another user than the caller.
+  /// Before it is given to any worker of this connection.
   bool adopt(ipc::Fd object);
 
   /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
