@@ -2,7 +2,6 @@
 #include "client/worker_memory.h"
 
 #include "client/process_fork.h"
-#include "ipc/crash_point.h"
 
 namespace isopool::client {
 
@@ -13,7 +12,6 @@ void giveBack(void* context) {
   if (block->generation != forkGeneration()) return;
   block->memory->countGivenBack(block->bytes);
   ipc::returnLease(block->memory->end().returns(), block->lease);
-  ipc::reachCrashPoint(ipc::CrashPoint::kOutputLeaseReturned);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-# How our own code is compiled: warnings, sanitizers, crash points.
+# How our own code is compiled: warnings, sanitizers.
 #
 #   isopool::warnings    the warnings that our code is free of
 #   isopool::sanitizers  the flags of ISOPOOL_SANITIZE; empty without it
@@ -49,10 +49,3 @@ function(isopool_apply_build_options folder)
     isopool_apply_build_options(${subfolder})
   endforeach()
 endfunction()
-
-# A crash point ends the process right after a store to shared memory, when a test asks for it.
-# The definition, 0 or 1, is the same everywhere in one build, because inline functions in ipc/ headers
-# contain crash points: two spellings of one inline function would break the one-definition rule.
-option(ISOPOOL_CRASH_POINTS "Keep the crash points in Release builds too" OFF)
-add_compile_definitions(
-  ISOPOOL_CRASH_POINTS=$<OR:$<BOOL:${ISOPOOL_CRASH_POINTS}>,$<NOT:$<CONFIG:Release>>>)

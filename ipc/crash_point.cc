@@ -20,17 +20,17 @@ constexpr std::array<std::string_view, static_cast<size_t>(CrashPoint::kCount)> 
     "submissionWoken",
     "recallStored",
     "completionHeadStored",
-    "outputLeaseReturned",
     "submissionCopied",
     "submissionHeadStored",
     "startedStored",
     "callReturned",
     "resultExported",
     "keptBlockPrivatised",
-    "inputLeaseReturned",
     "completionSlotWritten",
     "completionTailStored",
     "completionWoken",
+    "leaseReturned",
+    "leaseGroupCounted",
     "sleepAnnounced",
     "sleepWithdrawn",
     "workerForked",
@@ -59,29 +59,20 @@ std::optional<CrashPoint> crashPointFromName(std::string_view name) {
   return std::nullopt;
 }
 
-#if ISOPOOL_CRASH_POINTS
-
 namespace {
-std::atomic<uint32_t> armedPoint{0};
 std::atomic<uint32_t> armedCountdown{0};
 }  // namespace
 
-bool armCrashPoint(CrashPoint point, uint32_t nth) {
+std::atomic<uint32_t> armedCrashPoint{0};
+
+void armCrashPoint(CrashPoint point, uint32_t nth) {
   armedCountdown.store(nth == 0 ? 1 : nth);
-  armedPoint.store(static_cast<uint32_t>(point));
-  return true;
+  armedCrashPoint.store(static_cast<uint32_t>(point));
 }
 
-void reachCrashPoint(CrashPoint point) {
-  if (armedPoint.load(std::memory_order_relaxed) != static_cast<uint32_t>(point)) return;
+void reachArmedCrashPoint() noexcept {
   if (armedCountdown.fetch_sub(1) == 1) ::kill(::getpid(), SIGKILL);
 }
-
-#else
-
-bool armCrashPoint(CrashPoint, uint32_t) { return false; }
-
-#endif
 
 bool armCrashPointFromEnvironment(const char* variable) {
   const char* text = std::getenv(variable);
@@ -95,7 +86,8 @@ bool armCrashPointFromEnvironment(const char* variable) {
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), nth);
     if (error != std::errc() || end != digits.end()) return false;
   }
-  return point.has_value() && armCrashPoint(*point, nth);
+  if (point.has_value()) armCrashPoint(*point, nth);
+  return point.has_value();
 }
 
 }  // namespace isopool::ipc

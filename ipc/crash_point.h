@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -17,21 +18,22 @@ enum class CrashPoint : uint32_t {
   kSubmissionTailStored,
   kSubmissionWoken,
   kRecallStored,
-  // A client consumes a completion and gives back what it borrowed.
+  // A client consumes a completion.
   kCompletionHeadStored,
-  kOutputLeaseReturned,
   // A worker consumes a call.
   kSubmissionCopied,
   kSubmissionHeadStored,
   kStartedStored,
   kCallReturned,
-  // A worker publishes a result and gives back what it borrowed.
+  // A worker publishes a result.
   kResultExported,
   kKeptBlockPrivatised,
-  kInputLeaseReturned,
   kCompletionSlotWritten,
   kCompletionTailStored,
   kCompletionWoken,
+  // Giving back what was borrowed, on either side.
+  kLeaseReturned,
+  kLeaseGroupCounted,
   // Sleeping, on either side.
   kSleepAnnounced,
   kSleepWithdrawn,
@@ -55,17 +57,22 @@ std::string_view crashPointName(CrashPoint point);
 std::optional<CrashPoint> crashPointFromName(std::string_view name);
 
 /// Arms `point` in this process: the n-th time (from 1) it is reached the process kills itself.
-/// Without crash points compiled in (Release) this returns false and arms nothing.
-bool armCrashPoint(CrashPoint point, uint32_t nth);
+void armCrashPoint(CrashPoint point, uint32_t nth);
 
 /// Arms what `variable` asks for in the environment, as NAME or NAME:NTH. Returns false if it is
-/// set and names no crash point, or if crash points are not compiled in.
+/// set and names no crash point.
 bool armCrashPointFromEnvironment(const char* variable);
 
-#if ISOPOOL_CRASH_POINTS
-void reachCrashPoint(CrashPoint point);
-#else
-inline void reachCrashPoint(CrashPoint) {}
-#endif
+/// The armed point; armCrashPoint() writes it.
+extern std::atomic<uint32_t> armedCrashPoint;
+void reachArmedCrashPoint() noexcept;
+
+/// One comparison with a word that nobody writes: what is tested by killing is what is shipped.
+inline void reachCrashPoint(CrashPoint point) noexcept {
+  if (armedCrashPoint.load(std::memory_order_relaxed) == static_cast<uint32_t>(point))
+      [[unlikely]] {
+    reachArmedCrashPoint();
+  }
+}
 
 }  // namespace isopool::ipc

@@ -579,8 +579,7 @@ const Setting kTable[] = {
      .group = SettingGroup::kLooking,
      .concern = Concern::kVariableOnly,
      .description = "`NAME` or `NAME:NTH`: a worker kills itself there",
-     .more = "For tests; not in Release builds. `ISOPOOL_SUPERVISOR_CRASH_POINT` is the same for "
-             "isopoold."},
+     .more = "For tests. `ISOPOOL_SUPERVISOR_CRASH_POINT` is the same for isopoold."},
 };
 
 }  // namespace

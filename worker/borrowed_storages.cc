@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "ipc/crash_point.h"
 #include "worker/channel_memory.h"
 #include "worker/forked_child.h"
 #include "worker/privatised_ranges.h"
@@ -128,7 +127,6 @@ bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
   range.privatised = true;
   if (range.lease.generation != 0) {
     ipc::returnLease(memory.end.returns(), std::exchange(range.lease, {}));
-    ipc::reachCrashPoint(ipc::CrashPoint::kInputLeaseReturned);
   }
   if (range.window.valid() && range.block != nullptr) {
     memory.output.dropReference(std::exchange(range.block, nullptr));
@@ -167,7 +165,6 @@ void BorrowedStorages::release(void* context) {
   if (range->privatised && range->window.valid()) forgetPrivatisedRange();
   if (range->lease.generation != 0) {
     ipc::returnLease(memory.end.returns(), range->lease);
-    ipc::reachCrashPoint(ipc::CrashPoint::kInputLeaseReturned);
   }
   if (range->block != nullptr) {
     if (range->privatised) {

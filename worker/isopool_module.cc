@@ -93,7 +93,8 @@ PyObject* armCrashPointFromPython(PyObject*, PyObject* arguments) {
   if (PyArg_ParseTuple(arguments, "s|I", &name, &nth) == 0) return nullptr;
   const auto point = ipc::crashPointFromName(name);
   if (!point) return PyErr_Format(PyExc_ValueError, "no crash point is called %s", name);
-  return PyBool_FromLong(ipc::armCrashPoint(*point, nth) ? 1 : 0);
+  ipc::armCrashPoint(*point, nth);
+  Py_RETURN_NONE;
 }
 
 // Null with an error set if it is no package's capsule.
@@ -185,7 +186,7 @@ std::array<PyMethodDef, 10> methods = {{
     {"copy_counters", &copyCounters, METH_NOARGS,
      "Bytes of tensors that this worker copied, by reason."},
     {"arm_crash_point", &armCrashPointFromPython, METH_VARARGS,
-     "arm_crash_point(name, nth=1): dies there. False if crash points are not compiled in."},
+     "arm_crash_point(name, nth=1): dies there, the nth time. For tests."},
     {"package_tensor", &packageTensor, METH_VARARGS,
      "package_tensor(package, offset, numel, dtype): a tensor over a package's private mapping."},
     {"package_header", &packageHeader, METH_VARARGS,

@@ -42,7 +42,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
     PyOS_AfterFork_Child();
     sandbox.enteredPython();
     if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
-      complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point of this build\n");
+      complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
     watchForForks(

@@ -18,7 +18,7 @@ struct WorkerBoard {
   SharedWord<int64_t> runningSince;  ///< on monotonicNow()'s clock, right to a few milliseconds
   /// Channels that had a call waiting when the running one was taken.
   SharedWord<uint32_t> waitingClients;
-  SharedWord<uint64_t> lentBlocks;      ///< results that clients hold
+  SharedWord<uint64_t> lentBlocks;  ///< results that clients hold
   SharedWord<uint64_t> lentBytes;
   /// Of the arenas of clients that are gone, still referred to by what the worker keeps.
   SharedWord<uint64_t> zombieBytes;

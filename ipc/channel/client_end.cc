@@ -13,7 +13,12 @@ ClientEnd::ClientEnd(Epoch epoch, Mapping own, Mapping peer)
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),
       own_(new (ownMapping_.data()) ClientControl),
-      peer_(reinterpret_cast<const WorkerControl*>(peerMapping_.data())) {
+      peer_(reinterpret_cast<const WorkerControl*>(peerMapping_.data())),
+      submissions_(own_->slots, own_->submissionTail, peer_->submissionHead, peer_->sleeping,
+                   {CrashPoint::kSubmissionSlotWritten, CrashPoint::kSubmissionTailStored,
+                    CrashPoint::kSubmissionWoken}),
+      completions_(peer_->slots, peer_->completionTail, own_->completionHead, own_->sleeping,
+                   CrashPoint::kCompletionHeadStored) {
   own_->header = SegmentHeader{kClientControlMagic, kLayoutVersion, 0, epoch.value};
 }
 
@@ -27,81 +32,55 @@ bool ClientEnd::headerValid() const noexcept {
          header.epoch == epoch_.value;
 }
 
-bool ClientEnd::canPublish() const noexcept {
-  // A hostile head can only make us overwrite slots that the worker has not read: its own loss.
-  return published_ - peer_->submissionHead.load(std::memory_order_acquire) < kRingSlots;
-}
+bool ClientEnd::canPublish() const noexcept { return submissions_.hasRoom(); }
 
 uint64_t ClientEnd::publish(const OutgoingCall& call) noexcept {
   const uint64_t sequence = nextSequence_++;
-  SubmissionSlot& slot = own_->slots[published_ % kRingSlots];
-  slot.sequence = sequence;
-  slot.epoch = epoch_.value;
-  slot.operation = static_cast<uint32_t>(call.operation);
-  slot.flags = call.flags;
-  slot.traceId = call.traceId;
-  slot.payload =
-      PayloadPlace{static_cast<uint32_t>(call.payload.inlineBytes.size()),
-                   call.payload.blobSegment.value, call.payload.blobOffset, call.payload.blobBytes};
-  if (!call.payload.inlineBytes.empty()) {
-    std::memcpy(slot.bytes.data(), call.payload.inlineBytes.data(),
-                call.payload.inlineBytes.size());
-  }
-  reachCrashPoint(CrashPoint::kSubmissionSlotWritten);
-  // Partner: WorkerEnd::announceSleep. Either we see that it sleeps or it sees the new tail.
-  own_->submissionTail.exchange(++published_, std::memory_order_seq_cst);
-  reachCrashPoint(CrashPoint::kSubmissionTailStored);
-  if (peer_->sleeping.load(std::memory_order_seq_cst) != 0) futexWake(own_->submissionTail);
-  reachCrashPoint(CrashPoint::kSubmissionWoken);
+  submissions_.publish([&](SubmissionSlot& slot) {
+    slot.sequence = sequence;
+    slot.epoch = epoch_.value;
+    slot.operation = static_cast<uint32_t>(call.operation);
+    slot.flags = call.flags;
+    slot.traceId = call.traceId;
+    slot.payload = PayloadPlace{static_cast<uint32_t>(call.payload.inlineBytes.size()),
+                                call.payload.blobSegment.value, call.payload.blobOffset,
+                                call.payload.blobBytes};
+    if (!call.payload.inlineBytes.empty()) {
+      std::memcpy(slot.bytes.data(), call.payload.inlineBytes.data(),
+                  call.payload.inlineBytes.size());
+    }
+  });
   return sequence;
 }
 
 bool ClientEnd::recall(uint64_t sequence) noexcept {
-  // Partner: WorkerEnd::start. At least one side sees the other's word.
-  own_->recalled[sequence % kRingSlots].exchange(sequence, std::memory_order_seq_cst);
-  reachCrashPoint(CrashPoint::kRecallStored);
-  return !hasStarted(sequence);
+  return recallCall<SharedMemory>(own_->recalled[sequence % kRingSlots], peer_->startedSequence,
+                                  sequence);
 }
 
 bool ClientEnd::hasStarted(uint64_t sequence) const noexcept {
   return peer_->startedSequence.load(std::memory_order_seq_cst) >= sequence;
 }
 
-bool ClientEnd::completionReady() const noexcept {
-  return peer_->completionTail.load(std::memory_order_acquire) != consumed_;
-}
+bool ClientEnd::completionReady() const noexcept { return completions_.ready(); }
 
 Received ClientEnd::peek(ReceivedCompletion& completion) noexcept {
-  const uint32_t tail = peer_->completionTail.load(std::memory_order_acquire);
-  if (tail == consumed_) return Received::kNothing;
-  if (tail - consumed_ > kRingSlots) return Received::kPoisoned;
-  const CompletionSlot& slot = peer_->slots[consumed_ % kRingSlots];
-  completion.sequence = slot.sequence;
-  completion.status = slot.status;
-  const uint64_t epoch = slot.epoch;
-  completion.payload = slot.payload;
-  if (epoch != epoch_.value || completion.payload.inlineBytes > kInlineBytes) {
-    return Received::kPoisoned;
-  }
-  std::memcpy(completion.bytes, slot.bytes.data(), completion.payload.inlineBytes);
-  return Received::kOne;
+  return completions_.peek([&](const CompletionSlot& slot) {
+    completion.sequence = slot.sequence;
+    completion.status = slot.status;
+    const uint64_t epoch = slot.epoch;
+    completion.payload = slot.payload;
+    if (epoch != epoch_.value || completion.payload.inlineBytes > kInlineBytes) return false;
+    std::memcpy(completion.bytes, slot.bytes.data(), completion.payload.inlineBytes);
+    return true;
+  });
 }
 
-void ClientEnd::consumed() noexcept {
-  own_->completionHead.store(++consumed_, std::memory_order_release);
-  reachCrashPoint(CrashPoint::kCompletionHeadStored);
-}
+void ClientEnd::consumed() noexcept { completions_.consume(); }
 
-void ClientEnd::announceSleep() noexcept {
-  // Partner: WorkerEnd::complete.
-  own_->sleeping.exchange(1, std::memory_order_seq_cst);
-  reachCrashPoint(CrashPoint::kSleepAnnounced);
-}
+void ClientEnd::announceSleep() noexcept { completions_.announceSleep(); }
 
-void ClientEnd::withdrawSleep() noexcept {
-  own_->sleeping.store(0, std::memory_order_relaxed);
-  reachCrashPoint(CrashPoint::kSleepWithdrawn);
-}
+void ClientEnd::withdrawSleep() noexcept { completions_.withdrawSleep(); }
 
 void ClientEnd::allowSpin(uint32_t microseconds, uint32_t processor) noexcept {
   if (own_->spinAllowance.load(std::memory_order_relaxed) != microseconds) {

@@ -9,6 +9,8 @@
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/operation.h"
+#include "ipc/channel/ring.h"
+#include "ipc/channel/shared_memory.h"
 #include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 
@@ -36,12 +38,6 @@ struct ReceivedCompletion {
   uint32_t status = 0;
   PayloadPlace payload{};
   std::byte bytes[kInlineBytes];
-};
-
-enum class Received {
-  kNothing,
-  kOne,
-  kPoisoned,  ///< what the peer wrote can't be: the channel is to be given up, the peer killed
 };
 
 /// The client's end of a channel: publishes calls, consumes completions. Owned by the client's
@@ -80,7 +76,9 @@ class ClientEnd {
   void announceSleep() noexcept;
   void withdrawSleep() noexcept;
 
-  FutexWatch completionWatch() const noexcept { return {&peer_->completionTail, consumed_}; }
+  FutexWatch completionWatch() const noexcept {
+    return {&peer_->completionTail, completions_.consumed()};
+  }
 
   /// Lets the idle worker spin for that long, and tells it where the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
@@ -100,8 +98,8 @@ class ClientEnd {
   Mapping peerMapping_;
   ClientControl* own_;
   const WorkerControl* peer_;
-  uint32_t published_ = 0;
-  uint32_t consumed_ = 0;
+  RingWriter<SharedMemory, SubmissionSlot, kRingSlots> submissions_;
+  RingReader<SharedMemory, CompletionSlot, kRingSlots> completions_;
   uint64_t nextSequence_ = 1;
 };
 

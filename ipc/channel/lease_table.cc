@@ -50,8 +50,8 @@ uint32_t LeaseTable::outstanding() const {
 
 void returnLease(LeaseReturns& returns, Lease lease) noexcept {
   if (lease.index >= kLeases) return;
-  returns.returned[lease.index].store(lease.generation, std::memory_order_release);
-  returns.groupReturns[lease.index / kLeasesPerGroup].fetch_add(1, std::memory_order_release);
+  giveBack<SharedMemory>(returns.returned[lease.index],
+                         returns.groupReturns[lease.index / kLeasesPerGroup], lease.generation);
 }
 
 }  // namespace isopool::ipc

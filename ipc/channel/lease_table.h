@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "ipc/channel/layout.h"
+#include "ipc/channel/ring.h"
+#include "ipc/channel/shared_memory.h"
 
 namespace isopool::ipc {
 
@@ -35,10 +37,9 @@ class LeaseTable {
   void collect(Returned&& returned) {
     std::lock_guard lock(mutex_);
     for (uint32_t group = 0; group < kLeaseGroups; ++group) {
-      const uint32_t count = returns_.groupReturns[group].load(std::memory_order_acquire);
-      if (count == seenReturns_[group]) continue;
-      seenReturns_[group] = count;
-      collectGroup(group, returned);
+      if (returnsCounted<SharedMemory>(returns_.groupReturns[group], seenReturns_[group])) {
+        collectGroup(group, returned);
+      }
     }
   }
 
@@ -66,8 +67,9 @@ class LeaseTable {
   void collectGroup(uint32_t group, Returned&& returned) {
     for (uint32_t index = group * kLeasesPerGroup; index < (group + 1) * kLeasesPerGroup; ++index) {
       if (blocks_[index] == nullptr) continue;
-      if (returns_.returned[index].load(std::memory_order_acquire) != generations_[index]) continue;
-      returned(end(index));
+      if (wasGivenBack<SharedMemory>(returns_.returned[index], generations_[index])) {
+        returned(end(index));
+      }
     }
   }
 

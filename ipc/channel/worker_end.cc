@@ -17,7 +17,12 @@ WorkerEnd::WorkerEnd(Epoch epoch, Mapping own, Mapping peer)
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),
       own_(new (ownMapping_.data()) WorkerControl),
-      peer_(reinterpret_cast<const ClientControl*>(peerMapping_.data())) {
+      peer_(reinterpret_cast<const ClientControl*>(peerMapping_.data())),
+      submissions_(peer_->slots, peer_->submissionTail, own_->submissionHead, own_->sleeping,
+                   CrashPoint::kSubmissionHeadStored),
+      completions_(own_->slots, own_->completionTail, peer_->completionHead, peer_->sleeping,
+                   {CrashPoint::kCompletionSlotWritten, CrashPoint::kCompletionTailStored,
+                    CrashPoint::kCompletionWoken}) {
   own_->header = SegmentHeader{kWorkerControlMagic, kLayoutVersion, 0, epoch.value};
   reachCrashPoint(CrashPoint::kChannelMapped);
 }
@@ -47,52 +52,48 @@ void WorkerEnd::detach() noexcept {
   if (holdsLifeWord_ && leaveLifeWord(*own_)) holdsLifeWord_ = false;
 }
 
-bool WorkerEnd::callReady() const noexcept {
-  return peer_->submissionTail.load(std::memory_order_acquire) != consumed_;
-}
+bool WorkerEnd::callReady() const noexcept { return submissions_.ready(); }
 
 Received WorkerEnd::peek(ReceivedCall& call) noexcept {
-  const uint32_t tail = peer_->submissionTail.load(std::memory_order_acquire);
-  if (tail == consumed_) return Received::kNothing;
-  if (tail - consumed_ > kRingSlots) return Received::kPoisoned;
-  const SubmissionSlot& slot = peer_->slots[consumed_ % kRingSlots];
-  call.sequence = slot.sequence;
-  call.operation = slot.operation;
-  call.flags = slot.flags;
-  call.traceId = slot.traceId;
-  const uint64_t epoch = slot.epoch;
-  call.payload = slot.payload;
-  if (epoch != epoch_.value || call.payload.inlineBytes > kInlineBytes) return Received::kPoisoned;
-  std::memcpy(call.bytes, slot.bytes.data(), call.payload.inlineBytes);
-  reachCrashPoint(CrashPoint::kSubmissionCopied);
-  return Received::kOne;
+  const Received received = submissions_.peek([&](const SubmissionSlot& slot) {
+    call.sequence = slot.sequence;
+    call.operation = slot.operation;
+    call.flags = slot.flags;
+    call.traceId = slot.traceId;
+    const uint64_t epoch = slot.epoch;
+    call.payload = slot.payload;
+    if (epoch != epoch_.value || call.payload.inlineBytes > kInlineBytes) return false;
+    std::memcpy(call.bytes, slot.bytes.data(), call.payload.inlineBytes);
+    return true;
+  });
+  if (received == Received::kOne) reachCrashPoint(CrashPoint::kSubmissionCopied);
+  return received;
 }
 
-void WorkerEnd::taken() noexcept {
-  own_->submissionHead.store(++consumed_, std::memory_order_release);
-  reachCrashPoint(CrashPoint::kSubmissionHeadStored);
-}
+void WorkerEnd::taken() noexcept { submissions_.consume(); }
 
 Start WorkerEnd::start(uint64_t sequence) noexcept {
-  // Partner: ClientEnd::recall. A recalled call is announced as started too; its completion says
-  // that it did not run.
-  own_->startedSequence.exchange(sequence, std::memory_order_seq_cst);
-  reachCrashPoint(CrashPoint::kStartedStored);
-  const uint64_t recalled = peer_->recalled[sequence % kRingSlots].load(std::memory_order_seq_cst);
-  return recalled == sequence ? Start::kRecalled : Start::kRun;
+  const bool runs = startCall<SharedMemory>(own_->startedSequence,
+                                            peer_->recalled[sequence % kRingSlots], sequence);
+  return runs ? Start::kRun : Start::kRecalled;
 }
 
 void WorkerEnd::complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
                          Work work) noexcept {
-  CompletionSlot& slot = own_->slots[published_ % kRingSlots];
-  slot.sequence = sequence;
-  slot.epoch = epoch_.value;
-  slot.status = static_cast<uint32_t>(status);
-  slot.payload = PayloadPlace{static_cast<uint32_t>(payload.inlineBytes.size()),
-                              payload.blobSegment.value, payload.blobOffset, payload.blobBytes};
-  if (!payload.inlineBytes.empty()) {
-    std::memcpy(slot.bytes.data(), payload.inlineBytes.data(), payload.inlineBytes.size());
-  }
+  completions_.publish([&](CompletionSlot& slot) {
+    slot.sequence = sequence;
+    slot.epoch = epoch_.value;
+    slot.status = static_cast<uint32_t>(status);
+    slot.payload = PayloadPlace{static_cast<uint32_t>(payload.inlineBytes.size()),
+                                payload.blobSegment.value, payload.blobOffset, payload.blobBytes};
+    if (!payload.inlineBytes.empty()) {
+      std::memcpy(slot.bytes.data(), payload.inlineBytes.data(), payload.inlineBytes.size());
+    }
+    tellProcessorAndCount(work);
+  });
+}
+
+void WorkerEnd::tellProcessorAndCount(Work work) noexcept {
   const uint32_t processor = currentProcessor();
   if (own_->processor.load(std::memory_order_relaxed) != processor) {
     own_->processor.store(processor, std::memory_order_relaxed);
@@ -101,27 +102,13 @@ void WorkerEnd::complete(uint64_t sequence, CompletionStatus status, const Outgo
     own_->completedCalls.store(own_->completedCalls.load(std::memory_order_relaxed) + 1,
                                std::memory_order_relaxed);
   }
-  reachCrashPoint(CrashPoint::kCompletionSlotWritten);
-  // Partner: ClientEnd::announceSleep.
-  own_->completionTail.exchange(++published_, std::memory_order_seq_cst);
-  reachCrashPoint(CrashPoint::kCompletionTailStored);
-  if (peer_->sleeping.load(std::memory_order_seq_cst) != 0) futexWake(own_->completionTail);
-  reachCrashPoint(CrashPoint::kCompletionWoken);
 }
 
-uint32_t WorkerEnd::completionsConsumed() const noexcept {
-  return peer_->completionHead.load(std::memory_order_acquire);
-}
+uint32_t WorkerEnd::completionsConsumed() const noexcept { return completions_.consumed(); }
 
-void WorkerEnd::announceSleep() noexcept {
-  own_->sleeping.exchange(1, std::memory_order_seq_cst);
-  reachCrashPoint(CrashPoint::kSleepAnnounced);
-}
+void WorkerEnd::announceSleep() noexcept { submissions_.announceSleep(); }
 
-void WorkerEnd::withdrawSleep() noexcept {
-  own_->sleeping.store(0, std::memory_order_relaxed);
-  reachCrashPoint(CrashPoint::kSleepWithdrawn);
-}
+void WorkerEnd::withdrawSleep() noexcept { submissions_.withdrawSleep(); }
 
 int64_t WorkerEnd::spinAllowance() const noexcept {
   const int64_t allowance = int64_t{peer_->spinAllowance.load(std::memory_order_relaxed)} * 1000;

@@ -53,14 +53,14 @@ class WorkerEnd {
   bool callReady() const noexcept;
   /// Completions that the client has consumed so far, free-running: blobs of earlier ones are free.
   uint32_t completionsConsumed() const noexcept;
-  uint32_t completionsPublished() const noexcept { return published_; }
+  uint32_t completionsPublished() const noexcept { return completions_.published(); }
 
   /// As in ClientEnd. The watch is of submissionTail.
   void announceSleep() noexcept;
   void withdrawSleep() noexcept;
   /// For futexWait: sleeps until a call comes. To be built after announceSleep().
   std::pair<const SharedWord<uint32_t>*, uint32_t> watch() const noexcept {
-    return {&peer_->submissionTail, consumed_};
+    return {&peer_->submissionTail, submissions_.consumed()};
   }
 
   /// How long the client lets an idle worker spin now, in nanoseconds: 0 if it spins on our own
@@ -72,14 +72,16 @@ class WorkerEnd {
   Epoch epoch() const noexcept { return epoch_; }
 
  private:
+  void tellProcessorAndCount(Work work) noexcept;
+
   Epoch epoch_;
   Mapping ownMapping_;
   Mapping peerMapping_;
   WorkerControl* own_;
   const ClientControl* peer_;
   bool holdsLifeWord_ = false;
-  uint32_t published_ = 0;
-  uint32_t consumed_ = 0;
+  RingReader<SharedMemory, SubmissionSlot, kRingSlots> submissions_;
+  RingWriter<SharedMemory, CompletionSlot, kRingSlots> completions_;
 };
 
 }  // namespace isopool::ipc

@@ -42,20 +42,8 @@ TEST(CrashPoint, HasANameOfItsOwnThatLeadsBack) {
   EXPECT_EQ(crashPointFromName("submissionTailStore"), std::nullopt);
 }
 
-TEST(CrashPoint, ReleaseBuildsArmNothing) {
-  if (ISOPOOL_CRASH_POINTS) GTEST_SKIP() << "this build has crash points";
-  EXPECT_FALSE(armCrashPoint(CrashPoint::kStartedStored, 1));
-  ::setenv(kVariable, "startedStored", 1);
-  EXPECT_FALSE(armCrashPointFromEnvironment(kVariable)) << "asked for and not to be had";
-  ::unsetenv(kVariable);
-  EXPECT_FALSE(kills([] { reachCrashPoint(CrashPoint::kStartedStored); }));
-}
-
 class ArmedCrashPoint : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!ISOPOOL_CRASH_POINTS) GTEST_SKIP() << "crash points are compiled out of this build";
-  }
   void TearDown() override { ::unsetenv(kVariable); }
 };
 

@@ -180,11 +180,10 @@ TEST(Worker, LastWordsKeepTheNewestAndStaySmall) {
 }
 
 TEST(Worker, DiesAtAnArmedCrashPoint) {
-  if (!ISOPOOL_CRASH_POINTS) GTEST_SKIP() << "crash points are compiled out of this build";
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
   client.defineProbe();
-  ASSERT_TRUE(client.probeValue("arm", {std::string("resultExported"), 3}).toBool());
+  client.probeValue("arm", {std::string("resultExported"), 3});
   client.probeValue("nothing");
   client.publishProbe("nothing");
   EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);

@@ -57,9 +57,6 @@ bool wasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == S
 
 class CrashMatrix : public testing::TestWithParam<Death> {
  protected:
-  void SetUp() override {
-    if (!ISOPOOL_CRASH_POINTS) GTEST_SKIP() << "crash points are compiled out of this build";
-  }
   static void arm() { armCrashPoint(GetParam().point, GetParam().nth); }
 
   ChannelMemory memory_{ChannelMemory::Views::kSealed};
