@@ -3,7 +3,6 @@
 
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "cli/wording.h"
+#include "ipc/control/unix_address.h"
 #include "ipc/system_call.h"
 
 namespace isopool::cli {
@@ -44,8 +44,7 @@ using std::chrono::milliseconds;
       text += "it takes no connections; it is stopped or hangs";
       break;
     case ENAMETOOLONG:
-      text += "a socket's path has 1 to " + std::to_string(sizeof(sockaddr_un::sun_path) - 1) +
-              " bytes";
+      text += "a socket's path has 1 to " + std::to_string(ipc::UnixAddress::kMostBytes) + " bytes";
       break;
     default:
       text += std::strerror(error);
@@ -54,12 +53,8 @@ using std::chrono::milliseconds;
 }
 
 ipc::Fd connectTo(const std::string& address) {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  if (address.empty() || address.size() >= sizeof name.sun_path) {
-    failToConnect(address, ENAMETOOLONG);
-  }
-  std::memcpy(name.sun_path, address.data(), address.size());
+  const auto name = ipc::UnixAddress::ofPath(address);
+  if (!name) failToConnect(address, ENAMETOOLONG);
   ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) failToConnect(address, errno);
   // Who is stopped takes connections until its queue is full, and then they wait.
@@ -67,9 +62,7 @@ ipc::Fd connectTo(const std::string& address) {
   patience.tv_sec =
       std::chrono::duration_cast<std::chrono::seconds>(SupervisorLink::kPatience).count();
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
-    failToConnect(address, errno);
-  }
+  if (::connect(socket.get(), name->get(), name->bytes()) != 0) failToConnect(address, errno);
   return socket;
 }
 

@@ -2,12 +2,12 @@
 #include "client/shared_supervisor.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
+#include "ipc/control/unix_address.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -34,16 +34,12 @@ std::string sharedSupervisorAddress() {
 }
 
 ipc::ControlSocket connectToSupervisor(const std::string& address) {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  if (address.empty() || address.size() >= sizeof name.sun_path) fail(address, ENAMETOOLONG);
-  std::memcpy(name.sun_path, address.data(), address.size());
+  const auto name = ipc::UnixAddress::ofPath(address);
+  if (!name) fail(address, ENAMETOOLONG);
   // Not blocking: a supervisor whose queue is full is as good as none.
   ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) fail(address, errno);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) {
-    fail(address, errno);
-  }
+  if (::connect(socket.get(), name->get(), name->bytes()) != 0) fail(address, errno);
   return ipc::ControlSocket(std::move(socket));
 }
 

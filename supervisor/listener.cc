@@ -6,7 +6,6 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +14,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ipc/control/unix_address.h"
 #include "supervisor/log.h"
 
 namespace isopool::supervisor {
@@ -51,13 +51,11 @@ void removeLeftover(const std::string& path) {
 }  // namespace
 
 ListeningSocket listenAt(const std::string& path, const std::string& group) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path) {
-    fail(path,
-         "a socket's path has 1 to " + std::to_string(sizeof address.sun_path - 1) + " characters");
+  const auto address = ipc::UnixAddress::ofPath(path);
+  if (!address) {
+    fail(path, "a socket's path has 1 to " + std::to_string(ipc::UnixAddress::kMostBytes) +
+                   " characters");
   }
-  std::memcpy(address.sun_path, path.data(), path.size());
   gid_t groupId = static_cast<gid_t>(-1);
   if (!group.empty()) {
     const struct group* entry = ::getgrnam(group.c_str());
@@ -71,8 +69,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   if (!listening.socket.valid()) fail(path, std::strerror(errno));
   // Nobody gets in before the mode is what it shall be.
   const mode_t before = ::umask(0177);
-  const int bound =
-      ::bind(listening.socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int bound = ::bind(listening.socket.get(), address->get(), address->bytes());
   const int error = errno;
   ::umask(before);
   if (bound != 0) fail(path, std::strerror(error));

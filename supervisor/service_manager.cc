@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -63,8 +62,9 @@ ServiceManager ServiceManager::fromEnvironment() {
   const auto watchdogPeriod = numberIn(takeVariable("WATCHDOG_USEC"));
   const auto watchdogPid = takeVariable("WATCHDOG_PID");
   if (!address || address->empty()) return manager;
-  if ((address->front() != '/' && address->front() != '@') || address->size() < 2 ||
-      address->size() >= sizeof(sockaddr_un::sun_path)) {
+  const bool isName = address->front() == '/' || address->front() == '@';
+  const auto unixAddress = ipc::UnixAddress::ofPathOrAbstractName(*address);
+  if (!isName || !unixAddress) {
     log(LogLevel::kWarning, "NOTIFY_SOCKET=" + *address +
                                 " is neither a path nor an abstract socket: nobody is told when "
                                 "isopoold is ready");
@@ -72,8 +72,7 @@ ServiceManager ServiceManager::fromEnvironment() {
   }
   manager.socket_ = ipc::Fd(ipc::checkSystemCall(
       ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
-  manager.address_ = *address;
-  if (manager.address_.front() == '@') manager.address_.front() = '\0';
+  manager.address_ = unixAddress;
   if (watchdogPeriod && *watchdogPeriod > 1 && (!watchdogPid || isUs(numberIn(watchdogPid)))) {
     manager.period_ = std::chrono::microseconds(static_cast<int64_t>(*watchdogPeriod / 2));
   }
@@ -110,13 +109,8 @@ void ServiceManager::tell(std::string state) {
 
 bool ServiceManager::send(const std::string& datagram) const {
   if (!listening()) return true;
-  sockaddr_un to{};
-  to.sun_family = AF_UNIX;
-  std::memcpy(to.sun_path, address_.data(), address_.size());
-  // The length of an abstract address is part of it.
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
   return ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                  reinterpret_cast<const sockaddr*>(&to), length) >= 0;
+                  address_->get(), address_->bytes()) >= 0;
 }
 
 ipc::Fd takeActivatedSocket() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "ipc/control/unix_address.h"
 #include "ipc/fd.h"
 
 namespace isopool::supervisor {
@@ -25,7 +26,7 @@ class ServiceManager {
   /// that was started, before it forks.
   static ServiceManager fromEnvironment();
 
-  bool listening() const { return !address_.empty(); }
+  bool listening() const { return address_.has_value(); }
   /// How often to call alive(), half of what the manager's watchdog allows; nothing if it has none.
   std::optional<std::chrono::microseconds> signOfLifePeriod() const { return period_; }
 
@@ -43,7 +44,7 @@ class ServiceManager {
   void tell(std::string state);
   bool send(const std::string& datagram) const;
 
-  std::string address_;  ///< as bind() takes it: an abstract one begins with 0
+  std::optional<ipc::UnixAddress> address_;
   std::optional<std::chrono::microseconds> period_;
   ipc::Fd socket_;
   std::string unsent_;

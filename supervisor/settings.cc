@@ -3,7 +3,6 @@
 
 #include <grp.h>
 #include <sched.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ipc/control/unix_address.h"
 #include "ipc/memory/memory_object.h"
 #include "supervisor/setting_text.h"
 #include "supervisor/settings_report.h"
@@ -203,7 +203,7 @@ void Settings::check(const Options& options) const {
     const Setting& setting = *findSetting(key);
     return whereIs(setting, held_.at(&setting));
   };
-  constexpr size_t kMostPath = sizeof(sockaddr_un::sun_path) - 1;
+  constexpr size_t kMostPath = ipc::UnixAddress::kMostBytes;
   if (options.listen.size() > kMostPath) {
     throw Mistake(where("listen") + ": '" + options.listen + "' is longer than the " +
                   std::to_string(kMostPath) + " bytes that the path of a socket may have");

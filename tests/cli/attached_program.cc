@@ -5,12 +5,11 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "ipc/control/unix_address.h"
 #include "ipc/memory/memory_object.h"
 #include "ipc/system_call.h"
 
@@ -23,12 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 ipc::Fd connectTo(const std::string& address) {
   ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  address.copy(name.sun_path, sizeof name.sun_path - 1);
-  ipc::checkSystemCall(
-      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), "connect",
-      address);
+  const auto name = ipc::UnixAddress::ofPath(address).value();
+  ipc::checkSystemCall(::connect(socket.get(), name.get(), name.bytes()), "connect", address);
   return socket;
 }
 

@@ -5,17 +5,16 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <stdexcept>
 
 #include "cli/supervisor_link.h"
+#include "ipc/control/unix_address.h"
 #include "ipc/fd.h"
 #include "ipc/system_call.h"
 
@@ -32,11 +31,8 @@ class ReadinessSocket {
  public:
   explicit ReadinessSocket(const std::string& path)
       : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    path.copy(name.sun_path, sizeof name.sun_path - 1);
-    ipc::checkSystemCall(
-        ::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), "bind", path);
+    const auto name = ipc::UnixAddress::ofPath(path).value();
+    ipc::checkSystemCall(::bind(socket_.get(), name.get(), name.bytes()), "bind", path);
   }
 
   bool waitUntilReady() {

@@ -4,7 +4,6 @@
 #include <pwd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <string>
 
 #include "ipc/control/frame.h"
+#include "ipc/control/unix_address.h"
 #include "tests/cli/own_supervisor.h"
 #include "tests/cli/running_command.h"
 
@@ -23,10 +23,8 @@ class OtherServer {
  public:
   explicit OtherServer(const std::string& path)
       : listening_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    path.copy(name.sun_path, sizeof name.sun_path - 1);
-    EXPECT_EQ(::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name), 0);
+    const auto name = ipc::UnixAddress::ofPath(path).value();
+    EXPECT_EQ(::bind(listening_.get(), name.get(), name.bytes()), 0);
     EXPECT_EQ(::listen(listening_.get(), 4), 0);
   }
 

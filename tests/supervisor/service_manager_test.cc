@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/service_manager.h"
+#include "ipc/control/unix_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <functional>
 
@@ -20,20 +19,10 @@ namespace {
 
 using std::chrono::microseconds;
 
-sockaddr_un addressOf(const std::string& name, socklen_t& length) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, name.data(), name.size());
-  if (name.front() == '@') address.sun_path[0] = '\0';
-  length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
-  return address;
-}
-
 ipc::Fd boundSocket(int type, const std::string& name) {
   ipc::Fd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  socklen_t length = 0;
-  const sockaddr_un address = addressOf(name, length);
-  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), length), 0);
+  const auto address = ipc::UnixAddress::ofPathOrAbstractName(name).value();
+  EXPECT_EQ(::bind(socket.get(), address.get(), address.bytes()), 0);
   return socket;
 }
 

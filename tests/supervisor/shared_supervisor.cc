@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/supervisor/shared_supervisor.h"
+#include "ipc/control/unix_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,12 +9,10 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -71,12 +70,9 @@ SharedSupervisor::~SharedSupervisor() {
 }
 
 ipc::ControlSocket SharedSupervisor::connect() const {
-  sockaddr_un name{};
-  name.sun_family = AF_UNIX;
-  std::strncpy(name.sun_path, address_.c_str(), sizeof name.sun_path - 1);
+  const auto name = ipc::UnixAddress::ofPath(address_).value();
   ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
-    return {};
+  if (::connect(socket.get(), name.get(), name.bytes()) != 0) return {};
   return ipc::ControlSocket(std::move(socket));
 }
 

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/control/unix_address.h"
+
+namespace isopool::ipc {
+
+std::optional<UnixAddress> UnixAddress::ofPath(std::string_view path) noexcept {
+  if (path.empty() || path.size() > kMostBytes || path.find('\0') != path.npos) return {};
+  UnixAddress address;
+  address.address_.sun_family = AF_UNIX;
+  path.copy(address.address_.sun_path, path.size());
+  // Without the zero byte, which the kernel adds: the length of an abstract name is part of it.
+  address.bytes_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+  return address;
+}
+
+std::optional<UnixAddress> UnixAddress::ofPathOrAbstractName(std::string_view name) noexcept {
+  auto address = ofPath(name);
+  if (address && name.front() == '@') {
+    if (name.size() == 1) return {};
+    address->address_.sun_path[0] = '\0';
+  }
+  return address;
+}
+
+}  // namespace isopool::ipc

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace isopool::ipc {
+
+/// The address of a Unix socket, as the system calls take it.
+class UnixAddress {
+ public:
+  /// The longest path, in bytes.
+  static constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
+
+  /// Nothing if no socket can have this path: it is empty, too long, or has a zero byte.
+  static std::optional<UnixAddress> ofPath(std::string_view path) noexcept;
+  /// As ofPath(), but what begins with '@' is the name of a socket without a file (unix(7)).
+  static std::optional<UnixAddress> ofPathOrAbstractName(std::string_view name) noexcept;
+
+  const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address_); }
+  socklen_t bytes() const noexcept { return bytes_; }
+
+ private:
+  UnixAddress() = default;
+
+  sockaddr_un address_{};
+  socklen_t bytes_ = 0;
+};
+
+}  // namespace isopool::ipc
