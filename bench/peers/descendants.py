@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What the routes' processes started and left, down to the last generation."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+END_SECONDS = 10
+
+
+def adopt_orphans() -> None:
+    """From now on a process whose parent has died is this one's child, not init's."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def kill_all() -> int:
+    """Kills and reaps every descendant. Returns how many had been left; raises TimeoutError."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + END_SECONDS
+    while True:
+        reap()
+        living = living_descendants()
+        if not living:
+            return len(killed)
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {sorted(living)} do not end")
+        for process in living:
+            try:
+                os.kill(process, signal.SIGKILL)
+                killed.add(process)
+            except ProcessLookupError:
+                pass
+        os.sched_yield()
+
+
+def reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        pass
+
+
+def living_descendants() -> set[int]:
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # "PID (NAME) STATE PARENT ...", and a name may have parentheses.
+            parent = int(stat.read_text().rsplit(")", 1)[1].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found: set[int] = set()
+    unseen = [os.getpid()]
+    while unseen:
+        for child in children.get(unseen.pop(), []):
+            found.add(child)
+            unseen.append(child)
+    return found

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The loop that every route written in Python runs in its own process: ask, time, check.
+
+On stdin come lines "OPERATION FLOATS CALLS"; each is answered on stdout by one line, the JSON list
+of the calls' microseconds. Before the first stands "ready", and instead of any "wrong WHAT" about
+an answer or "failed REASON". The process ends, and everything that the route started with it,
+when stdin does.
+
+A call lasts from an ordinary array or tensor in the caller to the answer in the caller's hands.
+Each input has the call's number in three places. Outside the measured time each answer's type,
+shape and these places are checked, and at the end of a round the whole of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+import numpy
+from operations import ADDED, Data
+
+# No call of any route takes so long unless something is broken.
+CALL_SECONDS = 60
+
+
+class WrongAnswer(Exception):
+    pass
+
+
+class Route(AbstractContextManager["Route"], ABC):
+    """A way to run an operation in another process; entered once it answers calls."""
+
+    def input(self, source: numpy.ndarray) -> Data:
+        """What the caller has before the call. Not measured."""
+        return source
+
+    @abstractmethod
+    def call(self, operation: str, x: Data) -> Data:
+        """Measured. Raises if there is no answer after CALL_SECONDS."""
+
+    def array(self, answer: Data) -> numpy.ndarray:
+        """The answer for the check. Not measured."""
+        return answer
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+
+def measure(route: Route, operation: str, floats: int, calls: int) -> list[float]:
+    source = numpy.full(floats, 1.5, dtype=numpy.float32)
+    marks = [0, (floats - 1) // 2, floats - 1]
+    added = ADDED[operation]
+    times = []
+    for number in range(calls):
+        source[marks] = number + 2
+        x = route.input(source)
+        begin = time.perf_counter_ns()
+        answer = route.call(operation, x)
+        times.append((time.perf_counter_ns() - begin) / 1000)
+        got = route.array(answer)
+        right = got.shape == source.shape and got.dtype == source.dtype
+        right = right and bool((got[marks] == number + 2 + added).all())
+        if right and number == calls - 1:
+            right = numpy.array_equal(got, source + added)
+        if not right:
+            raise WrongAnswer(f"answer to call {number} of {operation} with {floats} floats")
+        # A result in shared memory is given back before the next call.
+        del x, answer, got
+    return times
+
+
+def serve(make_route: type[Route]) -> None:
+    """Answers stdin until it ends. What libraries print goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    try:
+        with make_route() as route:
+            print("ready", file=answers)
+            for line in sys.stdin:
+                operation, floats, calls = line.split()
+                times = measure(route, operation, int(floats), int(calls))
+                print(json.dumps(times), file=answers)
+    except WrongAnswer as error:
+        print(f"wrong {error}", file=answers)
+        raise
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"failed {text}", file=answers)
+        raise

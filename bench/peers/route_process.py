@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A route's process, as run.py sees it. The conversation is described in measuring.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import tempfile
+import time
+
+START_SECONDS = 120
+ROUND_SECONDS = 240
+END_SECONDS = 30
+
+
+class RouteFailed(Exception):
+    """In one line, why a route has no number."""
+
+
+class WrongAnswer(Exception):
+    pass
+
+
+class RouteProcess:
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self._complaints = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env=environment,
+        )
+        self._unread = b""
+        try:
+            answer = self._answer(START_SECONDS)
+            if answer != "ready":
+                raise RouteFailed(f"said {answer!r} at its start")
+        except BaseException:
+            self.end()
+            raise
+
+    def times(self, operation: str, floats: int, calls: int) -> list[float]:
+        """One round, in microseconds. Throws RouteFailed or WrongAnswer."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{operation} {floats} {calls}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RouteFailed("ended between two rounds") from None
+        times = json.loads(self._answer(ROUND_SECONDS))
+        if len(times) != calls:
+            raise RouteFailed(f"answered {calls} calls with {len(times)} times")
+        return [float(each) for each in times]
+
+    def _answer(self, seconds: float) -> str:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._unread:
+            left = max(0, deadline - time.monotonic())
+            if not select.select([self._process.stdout], [], [], left)[0]:
+                raise RouteFailed(f"no answer in {seconds:.0f} s")
+            part = os.read(self._process.stdout.fileno(), 1 << 16)
+            if not part:
+                raise RouteFailed(f"ended in the middle: {self._last_complaint()}")
+            self._unread += part
+        line, self._unread = self._unread.split(b"\n", 1)
+        text = line.decode()
+        if text.startswith("wrong "):
+            raise WrongAnswer(text.removeprefix("wrong "))
+        if text.startswith("failed "):
+            raise RouteFailed(text.removeprefix("failed "))
+        return text
+
+    def _last_complaint(self) -> str:
+        self._complaints.seek(0)
+        lines = self._complaints.read().decode(errors="replace").splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def end(self) -> None:
+        """Lets it clear up behind itself, for as long as that may take, and kills it."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._complaints.close()

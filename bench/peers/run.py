@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""The same calls through isopool and through what else carries tensors to another Python process.
+
+Every route has a process of its own. In each case the routes take turns, round by round, so that
+all see the same machine. Prints rows as bench/run.py reads them; a route that could not be measured
+has a row that says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import textwrap
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import descendants
+from operations import OPERATIONS
+from route_process import RouteFailed, RouteProcess, WrongAnswer
+from routes import ROUTES, YARDSTICK, Home, RouteEntry
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+SIZES = {"64 B": 16, "1 MB": 250_000, "10 MB": 2_500_000, "100 MB": 25_000_000}
+NOT_INSTALLED = "not installed, scripts/bench peers --install-peers does it"
+
+
+@dataclass(frozen=True)
+class Effort:
+    rounds: int
+    round_microseconds: float
+    warming_calls: int
+    fewest_calls: int
+    most_calls: int
+
+
+# The fewest calls are for 100 MB through a pipe, a second or more each.
+QUICK = Effort(
+    rounds=3, round_microseconds=80_000, warming_calls=2, fewest_calls=1, most_calls=200
+)
+FULL = Effort(
+    rounds=7, round_microseconds=200_000, warming_calls=3, fewest_calls=2, most_calls=1000
+)
+
+
+def main() -> int:
+    options = parse_arguments()
+    descendants.adopt_orphans()
+    try:
+        with ExitStack() as ends:
+            status = compare(options, ends)
+    finally:
+        left = descendants.kill_all()
+        if left:
+            announce(f"killed {left} processes that the peers had left")
+    return status
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--packages", type=Path, required=True, help="folder with calls.pt")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    parser.add_argument(
+        "--build-folder",
+        type=Path,
+        default=os.environ.get("ISOPOOL_BUILD_FOLDER", REPOSITORY / "build" / "release"),
+        help="isopool's (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--peers-venv",
+        type=Path,
+        default=os.environ.get("ISOPOOL_PEERS_VENV", REPOSITORY / "build" / "peers-venv"),
+        help="the virtual environment with the peers' packages (default: %(default)s)",
+    )
+    options = parser.parse_args()
+    for name in ("packages", "build_folder", "peers_venv"):
+        setattr(options, name, getattr(options, name).absolute())
+    return options
+
+
+def compare(options: argparse.Namespace, ends: ExitStack) -> int:
+    processes = start_routes(options, ends)
+    if YARDSTICK not in processes:
+        return 1
+    effort = QUICK if options.quick else FULL
+    status = 0
+    for operation in OPERATIONS:
+        for size, floats in SIZES.items():
+            case = f"{operation} {size}"
+            if options.only in case and not measure(case, operation, floats, processes, effort):
+                status = 1
+    describe_routes()
+    return status
+
+
+def start_routes(options: argparse.Namespace, ends: ExitStack) -> dict[str, RouteProcess]:
+    processes: dict[str, RouteProcess] = {}
+    missing: list[str] = []
+    for entry in ROUTES:
+        announce(f"starting {entry.name}")
+        if entry.home is Home.PEERS and not is_installed(entry, options):
+            print_not_measured(entry.name, NOT_INSTALLED)
+            missing.append(entry.name)
+            continue
+        try:
+            process = RouteProcess(*command_of(entry, options))
+        except RouteFailed as failure:
+            not_measured(entry.name, str(failure))
+            continue
+        ends.callback(process.end)
+        processes[entry.name] = process
+    if missing:
+        complain(f"{', '.join(missing)}: {NOT_INSTALLED}")
+    return processes
+
+
+def is_installed(entry: RouteEntry, options: argparse.Namespace) -> bool:
+    return any(options.peers_venv.glob(f"lib/python*/site-packages/{entry.package}"))
+
+
+def command_of(entry: RouteEntry, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
+    """How the route is started: command and environment. Throws RouteFailed where it can't be."""
+    environment = os.environ | {
+        "ISOPOOL_LOG": os.environ.get("ISOPOOL_LOG", "error"),
+        # One core for the caller, one for the worker, on every route.
+        "OMP_NUM_THREADS": "1",
+    }
+    program, *arguments = entry.program
+    if entry.home is Home.BUILD:
+        file = options.build_folder / "bench" / program
+        if not file.exists():
+            raise RouteFailed(f"not built: no {file}")
+        return [str(file), "--packages", str(options.packages), *arguments], environment
+    interpreter = sys.executable
+    if entry.home is Home.PEERS:
+        interpreter = str(options.peers_venv / "bin" / "python")
+    else:
+        folders = [str(HERE)]
+        folders += map(str, options.build_folder.glob("lib/python*/site-packages"))
+        environment["PYTHONPATH"] = os.pathsep.join(folders)
+    return [interpreter, str(HERE / program), *arguments], environment
+
+
+def measure(
+    case: str, operation: str, floats: int, processes: dict[str, RouteProcess], effort: Effort
+) -> bool:
+    """False if an answer was wrong. Routes that fail are taken out of `processes`."""
+    right = True
+    calls: dict[str, int] = {}
+    rounds: dict[str, list[list[float]]] = {name: [] for name in processes}
+    for turn in range(-1, effort.rounds):
+        for name in list(processes):
+            announce(f"{case}: {name}, " + (f"round {turn + 1}" if turn >= 0 else "warming up"))
+            try:
+                if turn < 0:
+                    times = processes[name].times(operation, floats, effort.warming_calls)
+                    fitting = int(effort.round_microseconds / min(times))
+                    calls[name] = max(effort.fewest_calls, min(effort.most_calls, fitting))
+                else:
+                    # Before the measured calls of a turn come some that find the way warm again.
+                    cold = calls[name] // 10
+                    times = processes[name].times(operation, floats, cold + calls[name])
+                    rounds[name].append(times[cold:])
+            except (RouteFailed, WrongAnswer) as failure:
+                wrong = isinstance(failure, WrongAnswer)
+                right = right and not wrong
+                not_measured(name, f"{case}: {'wrong ' if wrong else ''}{failure}")
+                del processes[name], rounds[name]
+    report(case, rounds)
+    return right
+
+
+def report(case: str, rounds: dict[str, list[list[float]]]) -> None:
+    for metric, share in (("p50", 0.5), ("p99", 0.99)):
+        own = [quantile(times, share) for times in rounds.get(YARDSTICK, [])]
+        for name, all_times in rounds.items():
+            values = [quantile(times, share) for times in all_times]
+            value = statistics.median(values)
+            quartiles = statistics.quantiles(values, n=4)
+            compared = bool(own) and name != YARDSTICK
+            print_row(
+                route=name,
+                case=case,
+                metric=metric,
+                unit="us",
+                value=value,
+                spread=(quartiles[2] - quartiles[0]) / 2,
+                ratio_to=YARDSTICK if compared else "",
+                ratio=value / statistics.median(own) if compared else None,
+            )
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * share))]
+
+
+def not_measured(route: str, reason: str) -> None:
+    complain(f"{route} is not measured: {reason}")
+    print_not_measured(route, reason)
+
+
+def complain(text: str) -> None:
+    print(f"peers: {text}", file=sys.stderr, flush=True)
+
+
+def print_not_measured(route: str, reason: str) -> None:
+    print_row(
+        route=route,
+        case=reason,
+        metric="not measured",
+        unit="",
+        value=None,
+        spread=None,
+        ratio_to="",
+        ratio=None,
+    )
+
+
+def describe_routes() -> None:
+    print("\nWhat a call does on each route (copies of a large payload):")
+    for entry in ROUTES:
+        print(f"  {entry.name}")
+        for line in textwrap.wrap(f"{entry.hops}. Copies: {entry.copies}", 110):
+            print(f"    {line}")
+    sys.stdout.flush()
+
+
+def print_row(**fields: object) -> None:
+    print(json.dumps({"bench": "peers", **fields}), flush=True)
+
+
+def announce(text: str) -> None:
+    print(f"# {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
