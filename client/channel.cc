@@ -13,6 +13,7 @@
 #include "client/caller_modes.h"
 #include "client/exchange.h"
 #include "client/input_arena.h"
+#include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
 
 namespace isopool::client {
@@ -390,25 +391,34 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
   const int64_t began = ipc::monotonicNow();
   const bool maySpin = spinner && spinner->granted();
   ipc::spinUntil([&] { return end.completionReady(); }, maySpin ? spin_.nanoseconds() : 0);
-  for (;;) {
-    if (!deliverCompletions()) poison("its completion ring is inconsistent");
-    if (exchange.fate.load(std::memory_order_acquire) != Fate::kPending) break;
-    if (workerDied()) {
-      // Nothing more can be published: what is there is all there will be.
-      deliverCompletions();
-      settleAll();
-      break;
+  struct Leader {
+    Channel& channel;
+    ipc::ClientEnd& end;
+    Exchange& exchange;
+    const Deadline& deadline;
+    const Recall* recall;
+    std::optional<ProcessorLoad::Spinner>& spinner;
+    std::array<ipc::FutexWatch, 2> watches{};
+
+    void deliver() {
+      if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
     }
-    if (isPast(deadline) || (recall != nullptr && recall->requested())) return;
-    spinner.reset();
-    const std::array<ipc::FutexWatch, 2> watches{end.completionWatch(),
-                                                 ipc::watchLifeWord(end.peer())};
-    end.announceSleep();
-    if (!end.completionReady() && !workerDied()) {
-      ipc::futexWait(watches, untilDeadline(deadline));
+    bool hasOutcome() const {
+      return exchange.fate.load(std::memory_order_acquire) != Fate::kPending;
     }
-    end.withdrawSleep();
-  }
+    bool workerDied() const { return channel.workerDied(); }
+    void settle() { channel.settleAll(); }
+    bool leaves() const { return isPast(deadline) || (recall != nullptr && recall->requested()); }
+    void watch() {
+      spinner.reset();
+      watches = {end.completionWatch(), ipc::watchLifeWord(end.peer())};
+    }
+    void sleep() { ipc::futexWait(watches, untilDeadline(deadline)); }
+    bool completionReady() const { return end.completionReady(); }
+    void announceSleep() { end.announceSleep(); }
+    void withdrawSleep() { end.withdrawSleep(); }
+  } leader{*this, end, exchange, deadline, recall, spinner};
+  if (!ipc::awaitOutcome(leader)) return;
   spin_.waited(ipc::monotonicNow() - began);
 }
 

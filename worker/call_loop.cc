@@ -148,20 +148,22 @@ void CallLoop::waitForWork() {
   }
   if (!ipc::spinUntil([this] { return anythingToDo(); },
                       std::min(allowance, spinBudget_.nanoseconds()))) {
-    for (const auto& channel : channels_) channel->memory->end.announceSleep();
-    // Partner: a client that publishes after this sees that we sleep; before, we see its call.
-    if (!anythingToDo()) {
-      if (servedSinceUpdate_ != 0) updateBoard();
-      watches_.clear();
-      watches_.add(&bell_, seenBell_);
-      for (const auto& channel : channels_) {
-        const auto [word, expected] = channel->memory->end.watch();
-        watches_.add(word, expected);
-      }
-      const ReleasedGil released;
-      watches_.sleep();
-    }
-    for (const auto& channel : channels_) channel->memory->end.withdrawSleep();
+    const auto forEachEnd = [this](auto&& step) {
+      for (const auto& channel : channels_) step(channel->memory->end);
+    };
+    ipc::sleepUnless(
+        forEachEnd, [this] { return anythingToDo(); },
+        [this] {
+          if (servedSinceUpdate_ != 0) updateBoard();
+          watches_.clear();
+          watches_.add(&bell_, seenBell_);
+          for (const auto& channel : channels_) {
+            const auto [word, expected] = channel->memory->end.watch();
+            watches_.add(word, expected);
+          }
+          const ReleasedGil released;
+          watches_.sleep();
+        });
   }
   spinBudget_.waited(ipc::monotonicNow() - begin);
 }

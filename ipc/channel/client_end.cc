@@ -59,7 +59,7 @@ bool ClientEnd::recall(uint64_t sequence) noexcept {
 }
 
 bool ClientEnd::hasStarted(uint64_t sequence) const noexcept {
-  return peer_->startedSequence.load(std::memory_order_seq_cst) >= sequence;
+  return mayHaveStarted<SharedMemory>(peer_->startedSequence, sequence);
 }
 
 bool ClientEnd::completionReady() const noexcept { return completions_.ready(); }

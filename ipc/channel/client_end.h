@@ -72,7 +72,7 @@ class ClientEnd {
   /// True if a completion lies ready (or the ring is nonsense: peek() tells).
   bool completionReady() const noexcept;
 
-  /// Before sleeping on completionWatch(): announceSleep(), look once more, sleep, withdrawSleep().
+  /// For sleepUnless(), around a sleep on completionWatch().
   void announceSleep() noexcept;
   void withdrawSleep() noexcept;
 

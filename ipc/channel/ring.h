@@ -35,11 +35,17 @@ template <typename Memory, typename Slot, size_t kSlots>
 class RingWriter {
  public:
   using Word = typename Memory::template Word<uint32_t>;
+  static_assert((kSlots & (kSlots - 1)) == 0, "or the slots' order breaks where the counts wrap");
 
-  /// `tail` is the writer's own, the others are the reader's.
+  /// `tail` is the writer's own, the others are the reader's. Both words of counts hold `firstCount`.
   RingWriter(std::span<Slot, kSlots> slots, Word& tail, const Word& head,
-             const Word& readerSleeping, const WriterCrashPoints& points)
-      : slots_(slots), tail_(tail), head_(head), readerSleeping_(readerSleeping), points_(points) {}
+             const Word& readerSleeping, const WriterCrashPoints& points, uint32_t firstCount = 0)
+      : slots_(slots),
+        tail_(tail),
+        head_(head),
+        readerSleeping_(readerSleeping),
+        points_(points),
+        published_(firstCount) {}
 
   /// A hostile head can only make us overwrite slots that the reader has not read: its own loss.
   bool hasRoom() const { return published_ - head_.load(std::memory_order_acquire) < kSlots; }
@@ -67,7 +73,7 @@ class RingWriter {
   const Word& head_;
   const Word& readerSleeping_;
   const WriterCrashPoints points_;
-  uint32_t published_ = 0;
+  uint32_t published_;
 };
 
 /// The end of a ring that empties slots. One thread. Never blocks.
@@ -76,10 +82,15 @@ class RingReader {
  public:
   using Word = typename Memory::template Word<uint32_t>;
 
-  /// `tail` is the writer's, `head` and `sleeping` are the reader's own.
+  /// `tail` is the writer's, `head` and `sleeping` are the reader's own. `firstCount` is the writer's.
   RingReader(std::span<const Slot, kSlots> slots, const Word& tail, Word& head, Word& sleeping,
-             CrashPoint headStored)
-      : slots_(slots), tail_(tail), head_(head), sleeping_(sleeping), headStored_(headStored) {}
+             CrashPoint headStored, uint32_t firstCount = 0)
+      : slots_(slots),
+        tail_(tail),
+        head_(head),
+        sleeping_(sleeping),
+        headStored_(headStored),
+        consumed_(firstCount) {}
 
   bool ready() const { return tail_.load(std::memory_order_acquire) != consumed_; }
 
@@ -99,7 +110,7 @@ class RingReader {
     Memory::reach(headStored_);
   }
 
-  /// Before sleeping on the tail: announceSleep(), look once more, sleep, withdrawSleep().
+  /// The first and the last step of sleepUnless().
   void announceSleep() {
     // Partner: RingWriter::publish.
     sleeping_.exchange(1, std::memory_order_seq_cst);
@@ -119,8 +130,25 @@ class RingReader {
   Word& head_;
   Word& sleeping_;
   const CrashPoint headStored_;
-  uint32_t consumed_ = 0;
+  uint32_t consumed_;
 };
+
+/// Sleeps where calls or completions come in, unless `somethingCame`. `forEachReader` calls what it
+/// is given with each reader of which the tail wakes `sleep`.
+template <typename ForEachReader, typename SomethingCame, typename Sleep>
+void sleepUnless(ForEachReader&& forEachReader, SomethingCame&& somethingCame, Sleep&& sleep) {
+  forEachReader([](auto& reader) { reader.announceSleep(); });
+  // Partner: RingWriter::publish. What is published after this sees that we sleep; what was before,
+  // we see.
+  if (!somethingCame()) sleep();
+  forEachReader([](auto& reader) { reader.withdrawSleep(); });
+}
+
+/// True if user code of the call may have run an instruction; once the worker is dead, the last word.
+template <typename Memory>
+bool mayHaveStarted(const typename Memory::template Word<uint64_t>& started, uint64_t sequence) {
+  return started.load(std::memory_order_seq_cst) >= sequence;
+}
 
 /// The client takes a call back. True if it certainly has not started and never will; false if it may
 /// have.
@@ -130,7 +158,7 @@ bool recallCall(typename Memory::template Word<uint64_t>& recalled,
   // Partner: startCall. At least one side sees the other's word.
   recalled.exchange(sequence, std::memory_order_seq_cst);
   Memory::reach(CrashPoint::kRecallStored);
-  return started.load(std::memory_order_seq_cst) < sequence;
+  return !mayHaveStarted<Memory>(started, sequence);
 }
 
 /// The worker announces that a call's user code runs now. False if the client took the call back:
