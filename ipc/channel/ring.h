@@ -92,7 +92,9 @@ class RingReader {
         headStored_(headStored),
         consumed_(firstCount) {}
 
-  bool ready() const { return tail_.load(std::memory_order_acquire) != consumed_; }
+  /// Also the second look of sleepUnless(), which must not see an older tail than publish() stored
+  /// before it saw us awake.
+  bool ready() const { return tail_.load(std::memory_order_seq_cst) != consumed_; }
 
   /// Lets `copy` take the oldest slot's content, which it does once, and say whether it can be. The
   /// slot stays the reader's until consume().

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/model/explore.h"
+
+namespace isopool::model {
+namespace {
+
+/// The client takes calls back while the worker starts them, one after the other. Either side may
+/// die on the way.
+template <typename Memory, uint64_t kCalls, bool clientMayDie, bool workerMayDie>
+struct RecallSuite : rl::test_suite<RecallSuite<Memory, kCalls, clientMayDie, workerMayDie>, 2> {
+  using Word = typename Memory::template Word<uint64_t>;
+  Execution execution;
+  std::array<Word, kCalls + 1> recalled;  // a place for each that is not answered, as in a channel
+  Word started;
+  // What happened, for the claims: outside the program that is explored.
+  std::array<bool, kCalls + 1> certainlyNotStarted{};
+  std::array<bool, kCalls + 1> ran{};
+
+  void thread(unsigned index) {
+    const bool client = index == 0;
+    const auto body = [&] {
+      for (uint64_t call = 1; call <= kCalls; ++call) {
+        if (client) {
+          certainlyNotStarted[call] = ipc::recallCall<Memory>(recalled[call], started, call);
+        } else if (ipc::startCall<Memory>(started, recalled[call], call)) {
+          ran[call] = true;
+        }
+      }
+    };
+    if (client ? clientMayDie : workerMayDie) {
+      runMortal(body, [] {});
+    } else {
+      body();
+    }
+  }
+  void after() {
+    for (uint64_t call = 1; call <= kCalls; ++call) {
+      RL_ASSERT(!(certainlyNotStarted[call] && ran[call]));
+      // Where it is not certain, the dead worker's word says what may have been, and never too little.
+      RL_ASSERT(!ran[call] || ipc::mayHaveStarted<Memory>(started, call));
+    }
+  }
+};
+
+/// A call in the place of another, answered one, which is taken back too late.
+template <typename Memory>
+struct OlderRecallSuite : rl::test_suite<OlderRecallSuite<Memory>, 2> {
+  using Word = typename Memory::template Word<uint64_t>;
+  Execution execution;
+  Word recalled{0};
+  Word started{0};
+  bool ran = false;
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      ipc::recallCall<Memory>(recalled, started, 1);
+    } else {
+      ipc::startCall<Memory>(started, recalled, 1);
+      ran = ipc::startCall<Memory>(started, recalled, 2);
+    }
+  }
+  void after() { RL_ASSERT(ran); }
+};
+
+TEST(RecallModel, NoCallRunsThatIsSaidToBeCertainlyNotStarted) {
+  expectHolds<RecallSuite<ModelMemory<>, 3, false, false>>();
+}
+
+TEST(RecallModel, NorIfEitherSideDiesAtAnyStep) {
+  expectHolds<RecallSuite<ModelMemory<>, 3, true, true>>();
+}
+
+TEST(RecallModel, ACallIsNotHeldBackByTheRecallOfTheOneBeforeInItsPlace) {
+  expectHolds<OlderRecallSuite<ModelMemory<>>>();
+}
+
+TEST(RecallModel, RecallAndStartWithoutATotalOrderAreFound) {
+  expectFinds<RecallSuite<ModelMemory<Flaw::kNoTotalOrder>, 1, false, false>>(
+      rl::test_result_user_assert_failed);
+}
+
+
+}  // namespace
+}  // namespace isopool::model
