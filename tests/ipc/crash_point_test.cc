@@ -35,7 +35,8 @@ TEST(CrashPoint, HasANameOfItsOwnThatLeadsBack) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_EQ(crashPointFromName(name), point);
   }
-  EXPECT_EQ(crashPointName(CrashPoint::kWorkerReaped), "workerReaped") << "the lists are shifted";
+  EXPECT_EQ(crashPointName(CrashPoint::kWorkerReaped), "workerReaped");
+  EXPECT_EQ(crashPointOwner(CrashPoint::kWorkerReaped), CrashPointOwner::kSupervisor);
   EXPECT_EQ(crashPointName(CrashPoint::kCount), "unknown");
   EXPECT_EQ(crashPointFromName("none"), std::nullopt);
   EXPECT_EQ(crashPointFromName(""), std::nullopt);
