@@ -15,6 +15,7 @@
 #include "client/input_arena.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
+#include "ipc/crash_point.h"
 
 namespace isopool::client {
 
@@ -305,6 +306,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
   exchange.fate.store(Fate::kPending, std::memory_order_relaxed);
   exchange.use.store(Exchange::Use::kWaiting, std::memory_order_release);
   pending_.fetch_add(1, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kExchangeEntered);
   end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
   end.publish(call);
   return {&exchange, Fate::kPending};
@@ -435,6 +437,7 @@ bool Channel::deliverCompletions() {
                        exchange.fate.load(std::memory_order_relaxed) == Fate::kPending;
     if (!known) return false;
     const bool delivered = deliver(exchange);
+    ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
     end.consumed();
     if (!delivered) return false;
   }
@@ -526,6 +529,7 @@ void Channel::settleAll() {
       }
     }
   }
+  ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
   // A channel may also end because we leave a worker that lives on.
   if (first && deathSeen_ && deathVisible()) deathSeen_();
 }
@@ -541,6 +545,7 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
                                             std::memory_order_acq_rel)) {
     return std::nullopt;
   }
+  ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
   if (takenBack) return Fate::kWithdrawn;
   if (memory_->end().recall(sequence)) {
     killIfDeaf(publishedAt);

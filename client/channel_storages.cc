@@ -9,6 +9,7 @@
 #include "client/exchange.h"
 #include "client/input_arena.h"
 #include "client/moved_object.h"
+#include "ipc/crash_point.h"
 
 namespace isopool::client {
 
@@ -112,6 +113,7 @@ std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
   if (!lease) return std::nullopt;
   arena.addReference(block);
   exported = {storage, block, *lease};
+  ipc::reachCrashPoint(ipc::CrashPoint::kInputLent);
   ipc::StorageRecord record;
   record.kind = ipc::StorageKind::kLent;
   record.segment = location->segment.value;
@@ -253,6 +255,7 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         }
         storages.push_back(memory_->adopt(*block, ipc::SegmentId(record.segment), record.offset,
                                           {record.lease, record.generation}));
+        ipc::reachCrashPoint(ipc::CrashPoint::kResultAdopted);
         break;
       }
       case ipc::StorageKind::kEcho: {

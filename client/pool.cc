@@ -7,6 +7,7 @@
 #include "client/async_executor.h"
 #include "client/interpreter_access.h"
 #include "client/process_fork.h"
+#include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -191,6 +192,7 @@ Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
   }
   lastPool = this;
   lastSlot = slot->index;
+  ipc::reachCrashPoint(ipc::CrashPoint::kTurnTaken);
   return {shared_from_this(), slot, slot->channel};
 }
 

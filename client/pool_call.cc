@@ -3,6 +3,7 @@
 
 #include "client/call_observation.h"
 #include "client/worker_steps.h"
+#include "ipc/crash_point.h"
 
 namespace isopool::client {
 
@@ -63,6 +64,7 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
         return std::nullopt;
       }
     case Fate::kNeverStarted:
+      ipc::reachCrashPoint(ipc::CrashPoint::kCallRerun);
       pool_.check();
       if (call_.recall != nullptr && call_.recall->requested()) throwWithdrawn(call_, "");
       pool_.countRerun();

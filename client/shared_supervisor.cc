@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "ipc/control/unix_address.h"
+#include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -40,6 +41,7 @@ ipc::ControlSocket connectToSupervisor(const std::string& address) {
   ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) fail(address, errno);
   if (::connect(socket.get(), name->get(), name->bytes()) != 0) fail(address, errno);
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorConnected);
   return ipc::ControlSocket(std::move(socket));
 }
 

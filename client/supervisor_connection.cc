@@ -24,6 +24,7 @@
 #include "client/process_fork.h"
 #include "client/shared_supervisor.h"
 #include "ipc/channel/layout.h"
+#include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
 
@@ -80,6 +81,12 @@ std::string programName() {
   return chosen != nullptr && *chosen != '\0' ? chosen : program_invocation_short_name;
 }
 
+// Before anything that the program does with a supervisor.
+void armCrashPointOnce() {
+  static const bool known = ipc::armCrashPointFromEnvironment("ISOPOOL_CLIENT_CRASH_POINT");
+  if (!known) throw Error("ISOPOOL_CLIENT_CRASH_POINT names no crash point");
+}
+
 bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
   pollfd watched{pidfd.get(), POLLIN, 0};
   return pidfd.valid() && ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
@@ -89,6 +96,7 @@ bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
 
 std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
     const std::vector<std::string>& pythonPaths, const std::string& identity, SpareWorker spare) {
+  armCrashPointOnce();
   const std::string key = environmentKey(pythonPaths, identity);
   Registry& registry = Registry::instance();
   // Held while a supervisor starts: a second manager with this environment waits for it.
@@ -109,6 +117,7 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
 
 std::shared_ptr<SupervisorConnection> SupervisorConnection::attach(
     const std::vector<std::string>& pythonPaths, const std::string& address, SpareWorker spare) {
+  armCrashPointOnce();
   SupervisorProcess process;
   process.control = connectToSupervisor(address).release();
   std::shared_ptr<SupervisorConnection> connection(
@@ -184,6 +193,7 @@ void SupervisorConnection::greet() {
   hello.processId = ::getpid();
   hello.program = programName();
   writer_->send(hello, {self.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kHelloSent);
   const auto giveUp = Clock::now() + kStartPatience;
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
@@ -207,6 +217,7 @@ void SupervisorConnection::greet() {
                                ": they are from different builds of isopool");
         }
         if (!frame->descriptors.empty()) supervisor_ = std::move(frame->descriptors.front());
+        ipc::reachCrashPoint(ipc::CrashPoint::kWelcomeReceived);
         return;
       }
       if (received == ipc::ReceiveResult::kPeerGone) {
@@ -262,6 +273,7 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       channel->memory().addSegment(
           ipc::SegmentId(message.segment),
           ipc::mapShared(object, 0, message.bytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
+      ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentMapped);
       return;
     }
     case ipc::MessageType::kFailure:
@@ -289,6 +301,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   const ipc::Fd& output = frame.descriptors[3];
   ipc::Fd& lastWords = frame.descriptors[4];
   const ipc::Fd& board = frame.descriptors[5];
+  ipc::reachCrashPoint(ipc::CrashPoint::kIntroductionReceived);
   if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize) ||
@@ -304,6 +317,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       ipc::mapShared(board, 0, ipc::kPageBytes, ipc::Access::kReadOnly, ipc::Prefault::kYes));
   // Ours is now the only writable mapping of our control segment that there will ever be.
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientSegmentSealed);
   memory->addSegment(
       ipc::SegmentId(1),
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
@@ -311,6 +325,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
                                            std::move(lastWords), welcome_.lifeWordWorks, number_);
   channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
     writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
+    ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
   });
   if (shared()) {
     channel->share({[writer = writer_, epoch = message.epoch](const std::string& reason) {
@@ -329,6 +344,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   }
   prepareSpare(channel);
   writer_->send(ipc::ChannelMapped{message.epoch});
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelMappedSent);
 }
 
 // Lies in the ring before the worker first looks at it, so that it is done before any call.
@@ -358,6 +374,7 @@ void SupervisorConnection::assign(const ipc::AssignWorker& message) {
     channel->notify(ipc::Operation::kAssumeSlot, draft);
   }
   pool->workerAssigned(message.slot, channel);
+  ipc::reachCrashPoint(ipc::CrashPoint::kSlotTakenOver);
   logEvent(LogLevel::kDebug, [&] { return channel->name() + " serves"; });
 }
 
@@ -365,6 +382,7 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
   const auto channel = channelOf(message.epoch);
   if (!channel) return;
   channel->reaped(message.signal, message.exitCode);
+  ipc::reachCrashPoint(ipc::CrashPoint::kDeathTold);
   {
     std::lock_guard lock(mutex_);
     channels_.erase(message.epoch);
@@ -388,6 +406,7 @@ void SupervisorConnection::closed(uint64_t epoch) {
   const auto channel = channelOf(epoch);
   if (!channel) return;
   channel->detached();
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelLeft);
   {
     std::lock_guard lock(mutex_);
     channels_.erase(epoch);
@@ -404,6 +423,7 @@ void SupervisorConnection::retire(uint64_t epoch) {
     if (channel.use_count() > 2) return;
   }
   writer_->send(ipc::WorkerReleased{epoch});
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerReleaseSent);
 }
 
 void SupervisorConnection::drain(const std::string& text) {
@@ -413,6 +433,7 @@ void SupervisorConnection::drain(const std::string& text) {
     for (const auto& [epoch, channel] : channels_) channel->refuseRequests(text);
   }
   writer_->send(ipc::AcknowledgeDrain{});
+  ipc::reachCrashPoint(ipc::CrashPoint::kDrainAcknowledged);
 }
 
 void SupervisorConnection::held(const ipc::PackageHeld& message, ipc::Frame& frame) {
@@ -439,6 +460,7 @@ void SupervisorConnection::lose(const std::string& reason) {
     }
     channels_.clear();
   }
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorLossSeen);
   changed_.notify_all();
   for (const auto& pool : pools) pool->supervisorLost(reason);
   if (!pools.empty()) logEvent(LogLevel::kError, [&] { return reason; });
@@ -477,6 +499,7 @@ ipc::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<PoolE
     pools_[id] = std::move(events);
   }
   writer_->send(ipc::OpenPool{id, workers});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPoolOpened);
   return ipc::PoolId(id);
 }
 
@@ -486,6 +509,7 @@ void SupervisorConnection::closePool(ipc::PoolId pool) {
     pools_.erase(pool.value);
   }
   writer_->send(ipc::ClosePool{pool.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPoolClosed);
 }
 
 void SupervisorConnection::loadPackage(const std::shared_ptr<ArchiveFile>& package) {
@@ -496,6 +520,7 @@ void SupervisorConnection::loadPackage(const std::shared_ptr<ArchiveFile>& packa
   if (shared()) return shareMemory(package);
   writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
                 {package->object().get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
 }
 
 // The supervisor may know the same bytes from another program: then they are held once.
@@ -509,6 +534,7 @@ void SupervisorConnection::shareMemory(const std::shared_ptr<ArchiveFile>& packa
     writer_->send(ipc::LoadPackage{id, package->bytes(), package->name(), /*shared=*/false,
                                    package->digest().first, package->digest().second},
                   {package->object().get()});
+    ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
     lock.lock();
     const bool answered = changed_.wait_for(lock, kPackagePatience, [&] {
       return packagesAsked_.at(id).answered || !lostReason_.empty();
@@ -522,6 +548,7 @@ void SupervisorConnection::shareMemory(const std::shared_ptr<ArchiveFile>& packa
   if (!answer.refusal.empty()) throw LimitExceeded(package->name() + ": " + answer.refusal);
   if (!answer.same.valid()) return;
   writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(answer.same))});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageConfirmed);
 }
 
 void SupervisorConnection::unloadPackage(ipc::PackageId package) {
@@ -532,6 +559,7 @@ void SupervisorConnection::unloadPackage(ipc::PackageId package) {
     packageUses_.erase(uses);
   }
   writer_->send(ipc::UnloadPackage{package.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnloaded);
 }
 
 void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
@@ -566,6 +594,7 @@ std::string SupervisorConnection::lostReason() const {
 
 void SupervisorConnection::segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) {
   writer_->send(ipc::DeclareInputSegment{id.value, bytes}, {object.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentDeclared);
 }
 
 }  // namespace isopool::client

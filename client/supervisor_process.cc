@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "ipc/control/frame.h"
+#include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
 
@@ -117,6 +118,7 @@ SupervisorProcess startPrivateSupervisor() {
     const SpawnPlan plan(theirs.get(), lifelineRead.get());
     const int error = plan.run(path, arguments, child);
     if (error != 0) throw ipc::SystemCallError("posix_spawn", path, error);
+    ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
     // It puts itself into the background at once, so that this program gets no child from us. If the
     // program reaps all its children elsewhere, this one is gone already: just as well.
     int status = 0;

@@ -2,68 +2,93 @@
 #include "ipc/crash_point.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
+#include <string>
 
 namespace isopool::ipc {
 
 namespace {
 
-constexpr std::array<std::string_view, static_cast<size_t>(CrashPoint::kCount)> kNames = {
-    "none",
-    "submissionSlotWritten",
-    "submissionTailStored",
-    "submissionWoken",
-    "recallStored",
-    "completionHeadStored",
-    "submissionCopied",
-    "submissionHeadStored",
-    "startedStored",
-    "callReturned",
-    "resultExported",
-    "keptBlockPrivatised",
-    "completionSlotWritten",
-    "completionTailStored",
-    "completionWoken",
-    "leaseReturned",
-    "leaseGroupCounted",
-    "sleepAnnounced",
-    "sleepWithdrawn",
-    "workerForked",
-    "workerReady",
-    "channelMapped",
-    "lifeWordHeld",
-    "channelAttached",
-    "channelDetached",
-    "outputSegmentRequested",
-    "workerIntroduced",
-    "spareAssigned",
-    "workerReaped",
+/// The enumerator's name with its first letter small.
+struct Name {
+  constexpr explicit Name(std::string_view enumerator) : length(enumerator.size()) {
+    for (size_t i = 0; i < length; ++i) letters[i] = enumerator[i];
+    letters[0] = static_cast<char>(letters[0] - 'A' + 'a');
+  }
+  constexpr std::string_view text() const { return {letters.data(), length}; }
+
+  std::array<char, 32> letters{};
+  size_t length;
 };
 
-}  // namespace
+struct Entry {
+  Name name;
+  CrashPointOwner owner;
+};
 
-std::string_view crashPointName(CrashPoint point) {
-  const auto index = static_cast<size_t>(point);
-  return index < kNames.size() ? kNames[index] : std::string_view("unknown");
+constexpr std::array<Entry, static_cast<size_t>(CrashPoint::kCount)> kEntries = {
+    {{Name("None"), CrashPointOwner::kClient},
+#define ISOPOOL_ENTRY(Name_) {Name(#Name_), CrashPointOwner::ISOPOOL_OWNER},
+#define ISOPOOL_OWNER kClient
+     ISOPOOL_CRASH_POINTS_OF_CLIENTS(ISOPOOL_ENTRY)
+#undef ISOPOOL_OWNER
+#define ISOPOOL_OWNER kWorker
+         ISOPOOL_CRASH_POINTS_OF_WORKERS(ISOPOOL_ENTRY)
+#undef ISOPOOL_OWNER
+#define ISOPOOL_OWNER kEitherEnd
+             ISOPOOL_CRASH_POINTS_OF_EITHER_END(ISOPOOL_ENTRY)
+#undef ISOPOOL_OWNER
+#define ISOPOOL_OWNER kSupervisor
+                 ISOPOOL_CRASH_POINTS_OF_SUPERVISORS(ISOPOOL_ENTRY)
+#undef ISOPOOL_OWNER
+#define ISOPOOL_OWNER kZygote
+                     ISOPOOL_CRASH_POINTS_OF_ZYGOTES(ISOPOOL_ENTRY)
+#undef ISOPOOL_OWNER
+#define ISOPOOL_OWNER kGuardian
+                         ISOPOOL_CRASH_POINTS_OF_GUARDIANS(ISOPOOL_ENTRY)
+#undef ISOPOOL_OWNER
+#undef ISOPOOL_ENTRY
+    }};
+
+// What a file says that nobody has taken yet; empty if there is none.
+std::string takeRequest(const std::string& path) {
+  const std::string own = path + "." + std::to_string(::getpid());
+  // In one step: of two who come at once only one has it.
+  if (::rename(path.c_str(), own.c_str()) != 0) return {};
+  std::string request;
+  std::ifstream(own) >> request;
+  ::unlink(own.c_str());
+  return request;
 }
 
-std::optional<CrashPoint> crashPointFromName(std::string_view name) {
-  for (size_t i = 1; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<CrashPoint>(i);
-  }
-  return std::nullopt;
-}
-
-namespace {
 std::atomic<uint32_t> armedCountdown{0};
+
 }  // namespace
 
 std::atomic<uint32_t> armedCrashPoint{0};
+
+CrashPointOwner crashPointOwner(CrashPoint point) {
+  return kEntries.at(static_cast<size_t>(point)).owner;
+}
+
+std::string_view crashPointName(CrashPoint point) {
+  const auto index = static_cast<size_t>(point);
+  return index < kEntries.size() ? kEntries[index].name.text() : std::string_view("unknown");
+}
+
+std::optional<CrashPoint> crashPointFromName(std::string_view name) {
+  for (size_t i = 1; i < kEntries.size(); ++i) {
+    if (kEntries[i].name.text() == name) return static_cast<CrashPoint>(i);
+  }
+  return std::nullopt;
+}
 
 void armCrashPoint(CrashPoint point, uint32_t nth) {
   armedCountdown.store(nth == 0 ? 1 : nth);
@@ -77,7 +102,13 @@ void reachArmedCrashPoint() noexcept {
 bool armCrashPointFromEnvironment(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return true;
-  const std::string_view request(text);
+  std::string taken;
+  std::string_view request(text);
+  if (request.substr(0, 1) == "/") {
+    taken = takeRequest(text);
+    if (taken.empty()) return true;
+    request = taken;
+  }
   const size_t colon = request.find(':');
   const auto point = crashPointFromName(request.substr(0, colon));
   uint32_t nth = 1;

@@ -95,6 +95,7 @@ void Client::refuse(const std::string& text) {
 void Client::drain(const std::string& text) {
   if (over_ || std::exchange(draining_, true)) return;
   if (welcomed_ && !isOperator()) connection_.send(ipc::Drain{text});
+  ipc::reachCrashPoint(ipc::CrashPoint::kDrainSent);
 }
 
 bool Client::drained() const {
@@ -218,6 +219,7 @@ void Client::welcome() {
   welcome.callLimit = isShared() ? services_.options.limits.calls : 0;
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   connection_.send(welcome, {pidfd.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientWelcomed);
 }
 
 void Client::openPool(const ipc::OpenPool& message) {
@@ -228,13 +230,15 @@ void Client::openPool(const ipc::OpenPool& message) {
   }
   if (!isShared()) {
     if (crew_->hasPool(pool)) throw ProtocolError("OpenPool of a pool that is open");
-    return crew_->openPool(pool, message.workers);
+    crew_->openPool(pool, message.workers);
+    return ipc::reachCrashPoint(ipc::CrashPoint::kPoolJoined);
   }
   if (crew_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
   pool_ = pool;
   crew_ = &events_.crewFor(ownClass());
   seats_ = crew_->leastUsedSlots(kSharedPool, message.workers);
   crew_->join(*this);
+  ipc::reachCrashPoint(ipc::CrashPoint::kPoolJoined);
 }
 
 void Client::closePool(PoolId pool) {
@@ -275,6 +279,7 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
     if (package.mapped) tell(*worker, number, package);
   }
   for (const auto& [number, segment] : inputSegments_) tell(*worker, number, segment);
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientMemoryTold);
 }
 
 void Client::reportDeath(const ipc::ReportDeath& message) {
@@ -370,7 +375,10 @@ void Client::slotQuarantined(const Quarantine& quarantine, const std::string& te
   }
 }
 
-void Client::workerRetires(Epoch epoch) { connection_.send(ipc::RetireWorker{epoch.value}); }
+void Client::workerRetires(Epoch epoch) {
+  connection_.send(ipc::RetireWorker{epoch.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kRetireWorkerSent);
+}
 
 void Client::countCallsOf(Epoch epoch) {
   Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
@@ -381,11 +389,13 @@ void Client::countCallsOf(Epoch epoch) {
 void Client::workerDied(Epoch epoch, const ExitStatus& status) {
   countCallsOf(epoch);
   connection_.send(ipc::WorkerDied{epoch.value, status.signal, status.exitCode});
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerDiedSent);
 }
 
 void Client::channelClosed(Epoch epoch) {
   countCallsOf(epoch);
   connection_.send(ipc::ChannelClosed{epoch.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelClosedSent);
 }
 
 void Client::channelSpoilt() {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
 #include "supervisor/client.h"
 
@@ -127,6 +128,7 @@ void Client::loadPackage(ipc::Frame& frame) {
   services_.packages.add(memory);
   mapPackage(message.package, package);
   connection_.send(ipc::PackageHeld{message.package, ""});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageHeldSent);
 }
 
 void Client::confirmPackage(const ipc::ConfirmPackage& message) {
@@ -153,6 +155,7 @@ void Client::tell(Worker& worker, uint32_t number, const Package& package) {
 
 void Client::unloadPackage(const ipc::UnloadPackage& message) {
   if (packages_.erase(message.package) == 0) return;
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageForgotten);
   visitListeningWorkers([&](Worker& worker) {
     worker.send(ipc::UnmapPackage{id_.value, message.package});
   });
@@ -202,7 +205,9 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd 
   }
   // The client first: it must know the segment before a result lies in it.
   connection_.send(ipc::GrantOutputSegment{epoch.value, number, bytes}, {segment.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentGranted);
   worker->send(ipc::AddOutputSegment{id_.value, number, bytes}, {segment.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kAddOutputSegmentSent);
 }
 
 }  // namespace isopool::supervisor

@@ -140,6 +140,7 @@ void Crew::zygoteStruggles() {
 void Crew::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
   lives_[epoch] = drawLifeSpan();
+  ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
   // Before the roster may give it another seat.
   for (const auto& [id, member] : members_) introduce(worker, *member);
   roster_.workerUsable(epoch);
@@ -190,6 +191,7 @@ void Crew::workerDetached(Worker& worker, ClientId client) {
 
 void Crew::workerLost(Worker& worker, const std::string& reason) {
   if (over_) return;
+  ipc::reachCrashPoint(CrashPoint::kDeathSeen);
   const Epoch epoch = worker.epoch();
   const Death death = worker.deathNow();
   const bool servedNothing = worker.wasIntroduced() && death == Death::kBarren;
@@ -206,6 +208,7 @@ void Crew::workerLost(Worker& worker, const std::string& reason) {
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
   roster_.workerLost(epoch, death, now());  // first of all, callers wait
+  ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
   log(LogLevel::kWarning, text);
   scheduleTick();
   if (services_.zygote.struggling()) zygoteStruggles();

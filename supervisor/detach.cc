@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/guardian.h"
 
@@ -54,6 +55,7 @@ std::string lowerOomScore() {
 }
 
 InheritedLimits becomeSupervisor() {
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorGuarded);
   ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   InheritedLimits inherited;
   inherited.openFiles = raiseOpenFiles();

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <initializer_list>
 
+#include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/process_table.h"
 
@@ -60,6 +61,7 @@ int asPassedOn(const siginfo_t& info) {
     }
     int status = 0;
     if (::waitpid(guarded, &status, WNOHANG) != guarded) continue;
+    ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
     killAllDescendants();
     ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
@@ -74,7 +76,9 @@ void continueUnderGuardian() {
   ::prctl(PR_SET_NAME, kName);
   // Held open here, the user's pipes would never end.
   ::close_range(0, ~0U, 0);
+  ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
   waitForOne(guarded);
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
   killAllDescendants();
   ::_exit(0);
 }
@@ -91,6 +95,7 @@ void continueUnderForegroundGuardian() {
     ::prctl(PR_SET_NAME, kName);
     // The listening socket among them: whoever connects after our end shall be refused.
     ::close_range(0, ~0U, 0);
+    ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
     guardInForeground(guarded, awaited);
   }
   ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");

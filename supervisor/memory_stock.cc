@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ipc/channel/layout.h"
+#include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
 #include "supervisor/log.h"
 
@@ -61,6 +62,7 @@ void MemoryStock::make(Taken taken) {
     std::string failure;
     try {
       *made = makeChannelMemory(bytes);
+      ipc::reachCrashPoint(ipc::CrashPoint::kChannelMemoryMade);
     } catch (const std::exception& error) {
       failure = error.what();
     }
@@ -88,6 +90,7 @@ void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
     std::string failure;
     try {
       *segment = ipc::createMemoryObject("isopool:output", bytes);
+      ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentMade);
     } catch (const std::exception& error) {
       failure = error.what();
     }

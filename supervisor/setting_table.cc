@@ -579,7 +579,10 @@ const Setting kTable[] = {
      .group = SettingGroup::kLooking,
      .concern = Concern::kVariableOnly,
      .description = "`NAME` or `NAME:NTH`: a worker kills itself there",
-     .more = "For tests. `ISOPOOL_SUPERVISOR_CRASH_POINT` is the same for isopoold."},
+     .more = "For tests. Or the path of a file with one of these: whoever takes it away first. "
+             "`ISOPOOL_CLIENT_CRASH_POINT` is the same for programs, "
+             "`ISOPOOL_SUPERVISOR_CRASH_POINT` for isopoold, `ISOPOOL_ZYGOTE_CRASH_POINT` for the "
+             "process that forks the workers."},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
+#include "ipc/crash_point.h"
 #include "supervisor/log.h"
 #include "supervisor/orphans.h"
 #include "supervisor/report.h"
@@ -70,6 +71,7 @@ void Supervisor::listen(ListeningSocket socket) {
   }
   listener_.emplace(io_, std::move(socket),
                     [this](ipc::Fd connection) { accept(std::move(connection)); });
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorListening);
 }
 
 int Supervisor::run() {
@@ -122,6 +124,7 @@ void Supervisor::accept(ipc::Fd socket) {
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); }, nullptr,
                      [this](const ClientClass* its) -> Crew& { return crewFor(its); },
                      [this] { return report(); }, [this] { return whyNoMorePrograms(); }});
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientAccepted);
 }
 
 std::string Supervisor::whyNoMorePrograms() const {
@@ -150,6 +153,7 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
   // Not now: the client is calling us, and what it said last has yet to leave.
   boost::asio::post(io_, [leaving = std::shared_ptr<Client>(std::move(found->second))] {});
   clients_.erase(found);
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientForgotten);
 }
 
 Crew& Supervisor::crewFor(const ClientClass* its) {
@@ -210,6 +214,7 @@ void Supervisor::sweepOrphans() {
   // The dead ones' children fall to us in turn: until there is nothing to kill.
   if (killOrphans_) killOrphans_ = killOrphans(own) > 0;
   reapOrphans(own);
+  ipc::reachCrashPoint(ipc::CrashPoint::kOrphansSwept);
 }
 
 std::vector<pid_t> Supervisor::ownChildren() const {
@@ -262,6 +267,7 @@ void Supervisor::awaitDrained(TimePoint until) {
   if (!drained && now() < until) {
     return drained_.setAfter(kDrainLook, [this, until] { awaitDrained(until); });
   }
+  ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
   if (!drained) log(LogLevel::kWarning, "calls still ran at the end (ISOPOOL_DRAIN_TIMEOUT)");
   refuseAll("the supervisor has ended, as it was told to");
   stop(0);

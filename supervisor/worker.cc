@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ipc/channel/board.h"
+#include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
 #include "ipc/system_call.h"
 
@@ -120,6 +121,7 @@ void Worker::attach(ClientId client, uint32_t share, uint32_t leaseLimit) {
   send(ipc::AttachChannel{epoch_.value, client.value, memory.outputBytes, share, leaseLimit},
        {memory.clientControl.get(), memory.workerControl.get(), memory.output.get()});
   memory.output.close();
+  ipc::reachCrashPoint(ipc::CrashPoint::kAttachChannelSent);
   expectWithinTimeout(attachment.deadline, "to attach a channel");
 }
 
@@ -134,6 +136,7 @@ void Worker::detach(ClientId client) {
   attachment->stage = Attachment::Stage::kDetaching;
   attachment->overdue.cancel();
   send(ipc::DetachChannel{client.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kDetachChannelSent);
   awaitDetached(client);
 }
 
@@ -165,6 +168,7 @@ void Worker::forget(ClientId client) {
   if (found == attachments_.end()) return;
   callsOfForgotten_ += found->second.completedCalls();
   attachments_.erase(found);
+  ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentClosed);
 }
 
 Attachment* Worker::attachment(ClientId client) {
@@ -219,6 +223,7 @@ void Worker::handle(ipc::Frame& frame) {
       }
       attachment->deadline.cancel();
       attachment->stage = Attachment::Stage::kUsable;
+      ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentUsable);
       return events_.attached(client);
     }
     case ipc::MessageType::kChannelDetached: {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/log.h"
 
@@ -38,6 +39,7 @@ void Zygote::start() {
     lifeline_ = Lifeline::make(lifelineEnd);
     const pid_t pid =
         spawnZygote(options_.worker, options_.workerEnvironment, theirs, lifelineEnd, limits_);
+    ipc::reachCrashPoint(ipc::CrashPoint::kZygoteSpawned);
     process_ = std::make_unique<ChildProcess>(io_, pid, [this](const ExitStatus& status) {
       connection_->readNow();  // what it said last: a reason, perhaps answers
       lost(condemnation_.empty() ? "the zygote " + status.describe() : condemnation_);
@@ -85,6 +87,7 @@ void Zygote::handle(ipc::Frame& frame) {
       readiness_ = ipc::decodeMessage<ipc::ZygoteReady>(frame);
       policy_.ready();
       deadline_.cancel();
+      ipc::reachCrashPoint(ipc::CrashPoint::kZygoteSeenReady);
       events_.ready(*readiness_);
       return sendWaiting();
     case ipc::MessageType::kZygoteFailed:
@@ -115,6 +118,7 @@ void Zygote::sendWaiting() {
                       {request.control.get(), request.lifeline.get(), request.bell.get(),
                        request.lastWords.get(), request.board.get()});
     outstanding_.push_back({request.epoch, std::move(request.settled)});
+    ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestSent);
   }
 }
 
@@ -126,6 +130,7 @@ void Zygote::settle(ipc::Epoch epoch, const ForkOutcome& outcome) {
   outstanding_.erase(found);
   awaitAnswer();
   settled(outcome);
+  ipc::reachCrashPoint(ipc::CrashPoint::kForkSettled);
   if (outstanding_.empty()) events_.forksSettled();
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "ipc/crash_point.h"
 #include "worker/channel_memory.h"
 #include "worker/forked_child.h"
 #include "worker/privatised_ranges.h"
@@ -158,6 +159,7 @@ void BorrowedStorages::release(void* context) {
         ipc::mapSharedAt(range->data, range->segment->object,
                          static_cast<size_t>(range->data - range->segment->mapping.data()),
                          range->mappedBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
+        ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
       }
       forgetPrivatisedRange();
     }

@@ -107,8 +107,10 @@ bool CallLoop::serveNext() {
   board_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   board_.runningSince.store(coarseNow(), std::memory_order_relaxed);
   board_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kBoardBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
   board_.runningClient.store(0, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kBoardIdleStored);
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
   if (++servedSinceUpdate_ >= kCallsPerUpdate) updateBoard();
   return served != CallRunner::Served::kNothing;
@@ -128,6 +130,7 @@ void CallLoop::updateBoard() noexcept {
   board_.lentBlocks.store(blocks, std::memory_order_relaxed);
   board_.lentBytes.store(bytes, std::memory_order_relaxed);
   board_.zombieBytes.store(zombies, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kBoardBooksStored);
 }
 
 bool CallLoop::bellRung() const noexcept {
@@ -179,12 +182,16 @@ void CallLoop::dropDetachedChannels() {
     channel->packages.clear();
     // An importer and its modules hold each other.
     PyGC_Collect();
+    ipc::reachCrashPoint(ipc::CrashPoint::kClientObjectsDropped);
     channel->memory->borrowed.detach(*channel->memory);
+    ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
     channel->memory->output.detach();
+    ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentsLeft);
     channel->memory->end.detach();
     ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
     remains_.push_back(std::move(channel->memory));
     control_.send(ipc::ChannelDetached{client});
+    ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
   }
   channels_.erase(std::remove_if(channels_.begin(), channels_.end(), detached), channels_.end());
   const auto gone = [&](const std::shared_ptr<ChannelMemory>& memory) {
@@ -267,6 +274,7 @@ void CallLoop::obey(ipc::Frame& frame) {
       const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
       if (Channel* channel = find(message.client)) {
         channel->packages.remove(ipc::PackageId(message.package));
+        ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnmapped);
       }
       return;
     }
@@ -303,6 +311,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
                                     ipc::Access::kReadWrite, ipc::Prefault::kYes);
   ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSegmentSealed);
   ipc::Mapping client = ipc::mapShared(frame.descriptors[0], 0, ipc::kClientControlBytes,
                                        ipc::Access::kReadOnly, ipc::Prefault::kYes);
   auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
@@ -322,6 +331,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   channels_.push_back(std::move(channel));
   memory.end.attach();
   control_.send(ipc::ChannelAttached{message.client});
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelAttachedSent);
 }
 
 void CallLoop::mapInputSegment(ipc::Frame& frame) {
@@ -335,6 +345,7 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
   }
   channel->memory->inputs.add(ipc::SegmentId(message.segment), std::move(frame.descriptors[0]),
                               message.bytes);
+  ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);
 }
 
 void CallLoop::mapPackage(ipc::Frame& frame) {
@@ -350,6 +361,7 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
   channel->packages.add(std::make_unique<Package>(ipc::PackageId(message.package), message.name,
                                                   std::move(frame.descriptors[0]), message.bytes,
                                                   sharing));
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageMapped);
 }
 
 void CallLoop::addOutputSegment(ipc::Frame& frame) {

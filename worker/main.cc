@@ -28,7 +28,8 @@ constexpr const char* kHelp =
     "  ISOPOOL_WORKER_PRELOAD_LIBS  the same, but in each worker\n"
     "  ISOPOOL_CORE_DUMPS         1: a crashed worker leaves a core dump\n"
     "  ISOPOOL_NO_KILL            1: workers may be traced, breakpoint() waits for a debugger\n"
-    "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n";
+    "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n"
+    "  ISOPOOL_ZYGOTE_CRASH_POINT  the same for this process\n";
 
 struct Options {
   bool zygote = false;

@@ -34,6 +34,7 @@ bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t byt
   ipc::Fd forWindows = object.duplicate();
   if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) return false;
   objects_.emplace_back(segment, std::move(forWindows));
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentAdded);
   return true;
 }
 
@@ -67,12 +68,14 @@ std::optional<ipc::Lease> OutputBlocks::lend(void* block) {
   if (!lease) return std::nullopt;
   arena_.addReference(block);
   lentInCall_.push_back({block, *lease});
+  ipc::reachCrashPoint(ipc::CrashPoint::kResultLent);
   return lease;
 }
 
 std::optional<ipc::Lease> OutputBlocks::lendOwned(void* block) {
   const auto lease = leases_.lend(block);
   if (lease) lentInCall_.push_back({block, *lease});
+  ipc::reachCrashPoint(ipc::CrashPoint::kResultLent);
   return lease;
 }
 
@@ -159,6 +162,7 @@ void OutputBlocks::free(void* block) noexcept {
     // Without its shared pages the block could never be used again; a mapping over an existing one
     // needs no further entry in the kernel's books, so this does not fail.
     if (!detached_) arena_.restoreSharedPages(block);
+    ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
   }
   arena_.dropReference(block);
 }

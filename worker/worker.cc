@@ -34,17 +34,19 @@ void beginInPython(uint64_t seed, int lastWords) {
 void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, RoutedBlocks& blocks,
                const SandboxPlan& plan) {
   try {
-    // The descriptors first: what dies from here on is told in the last words.
-    setUpWorkerProcess(descriptors);
-    keepLastWords(descriptors.lastWords.get());
-    Sandbox sandbox(plan);
-    sandbox.enter();
-    PyOS_AfterFork_Child();
-    sandbox.enteredPython();
     if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
       complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
+    // The descriptors first: what dies from here on is told in the last words.
+    setUpWorkerProcess(descriptors);
+    keepLastWords(descriptors.lastWords.get());
+    ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);
+    Sandbox sandbox(plan);
+    sandbox.enter();
+    PyOS_AfterFork_Child();
+    sandbox.enteredPython();
+    ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSandboxed);
     watchForForks(
         std::array{descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get()});
     beginInPython(order.seed, descriptors.lastWords.get());
@@ -61,6 +63,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
                                         ipc::Access::kReadWrite, ipc::Prefault::kYes);
     ipc::sealMemoryObject(descriptors.board, ipc::Seal::kSingleWriter);
     descriptors.board.close();
+    ipc::reachCrashPoint(ipc::CrashPoint::kBoardSealed);
     CallLoop loop(ipc::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
                   std::move(bell), std::move(board), blocks, sandbox);
     loop.run();

@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "ipc/channel/life_word.h"
+#include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "worker/interpreter.h"
 #include "worker/lifeline.h"
@@ -126,6 +127,9 @@ int Zygote::run() {
 }
 
 void Zygote::prepare() {
+  if (!ipc::armCrashPointFromEnvironment("ISOPOOL_ZYGOTE_CRASH_POINT")) {
+    throw std::runtime_error("ISOPOOL_ZYGOTE_CRASH_POINT names no crash point");
+  }
   const bool lifeWordWorks = ipc::lifeWordWorksHere();
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
   useOneThread();
@@ -143,10 +147,12 @@ void Zygote::prepare() {
   requireOneThread();
   control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks,
                                  missingProtections(sandbox_.settings, sandbox_.kernel)});
+  ipc::reachCrashPoint(ipc::CrashPoint::kZygoteReadySent);
 }
 
 void Zygote::forkWorker(ipc::Frame& frame) {
   const auto order = ipc::decodeMessage<ipc::ForkWorker>(frame);
+  ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestTaken);
   std::string reason;
   std::optional<pid_t> pid;
   if (frame.descriptors.size() != 5) {
@@ -164,6 +170,7 @@ void Zygote::forkWorker(ipc::Frame& frame) {
   }
   if (pid) {
     control_.send(ipc::WorkerForked{order.epoch, *pid});
+    ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForkedSent);
   } else {
     control_.send(ipc::ForkFailed{order.epoch, reason});
   }
@@ -179,6 +186,7 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
     // Nothing but a second fork happens here, so that Python need not know of this process.
     const pid_t worker = ::fork();
     if (worker == 0) runWorker(order, std::move(descriptors), blocks_, sandbox_);
+    ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForkedBetween);
     workerPid->store(worker == -1 ? -errno : worker);
     ::_exit(0);
   }
@@ -191,6 +199,7 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   // Until the middle process is reaped; then the worker is the supervisor's child.
   while (::waitpid(middle, nullptr, 0) == -1 && errno == EINTR) {
   }
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerBorn);
   const pid_t worker = workerPid->load();
   if (worker > 0) return worker;
   reason = std::string("fork failed: ") + std::strerror(worker < 0 ? -worker : EAGAIN);

@@ -89,6 +89,7 @@ void ClientEnd::allowSpin(uint32_t microseconds, uint32_t processor) noexcept {
   if (own_->processor.load(std::memory_order_relaxed) != processor) {
     own_->processor.store(processor, std::memory_order_relaxed);
   }
+  reachCrashPoint(CrashPoint::kSpinAllowanceStored);
 }
 
 }  // namespace isopool::ipc

@@ -90,6 +90,7 @@ void WorkerEnd::complete(uint64_t sequence, CompletionStatus status, const Outgo
       std::memcpy(slot.bytes.data(), payload.inlineBytes.data(), payload.inlineBytes.size());
     }
     tellProcessorAndCount(work);
+    reachCrashPoint(CrashPoint::kCompletionCounted);
   });
 }
 
