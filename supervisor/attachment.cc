@@ -24,10 +24,10 @@ Value readAt(const ipc::Fd& object, size_t offset) {
 
 }  // namespace
 
-Attachment::Attachment(boost::asio::io_context& io, ChannelMemory channelMemory)
+Attachment::Attachment(EventLoop& loop, ChannelMemory channelMemory)
     : memory(std::move(channelMemory)),
-      deadline(io),
-      overdue(io),
+      deadline(loop),
+      overdue(loop),
       outputBytes_(memory.outputBytes) {}
 
 std::optional<uint32_t> Attachment::reserveSegment(uint64_t bytes, uint64_t limit) {

@@ -20,7 +20,7 @@ class Attachment {
     kDetaching  ///< the worker was told to forget the client, and has not said that it has
   };
 
-  Attachment(boost::asio::io_context& io, ChannelMemory memory);
+  Attachment(EventLoop& loop, ChannelMemory memory);
 
   /// True while the worker has to hear of packages and segments.
   bool listening() const { return stage == Stage::kAttaching || stage == Stage::kUsable; }

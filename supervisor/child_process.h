@@ -3,12 +3,12 @@
 
 #include <sys/types.h>
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <optional>
 
 #include "ipc/fd.h"
 #include "supervisor/exit_status.h"
+#include "supervisor/processes.h"
 #include "supervisor/readiness_watch.h"
 #include "supervisor/timer.h"
 
@@ -22,7 +22,7 @@ class ChildProcess {
   using Reaped = std::function<void(ExitStatus)>;
 
   /// Throws ipc::SystemCallError if there is no such process.
-  ChildProcess(boost::asio::io_context& io, pid_t pid, Reaped reaped);
+  ChildProcess(EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped);
 
   pid_t pid() const { return pid_; }
   const ipc::Fd& pidfd() const { return pidfd_; }
@@ -35,6 +35,7 @@ class ChildProcess {
  private:
   void reap();
 
+  Processes& processes_;
   const pid_t pid_;
   const ipc::Fd pidfd_;
   Reaped reaped_;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "ipc/channel/layout.h"
@@ -13,7 +12,6 @@
 #include "ipc/memory/memory_object.h"
 #include "ipc/system_call.h"
 #include "supervisor/log.h"
-#include "supervisor/process_table.h"
 #include "supervisor/report.h"
 
 namespace isopool::supervisor {
@@ -50,11 +48,11 @@ Client::Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Pe
       id_(id),
       peer_(peer),
       events_(std::move(events)),
-      connection_(services.io, std::move(socket),
+      connection_(services.loop, std::move(socket),
                   Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                                      [this](const std::string& reason) { end(reason); }, nullptr}),
-      handshake_(services.io),
-      attachedAt_(std::chrono::steady_clock::now()),
+      handshake_(services.loop),
+      attachedAt_(services.loop.now()),
       self_(std::make_shared<Client*>(this)) {}
 
 Client::Client(Services& services, ClientId id, ipc::Fd socket, Events events)
@@ -66,7 +64,7 @@ Client::Client(Services& services, ClientId id, ipc::Fd socket, Events events)
 
 Client::Client(Services& services, ClientId id, ipc::Fd socket, const Peer& peer, Events events)
     : Client(services, id, std::move(socket), std::optional(peer), std::move(events)) {
-  program_ = printable(programOf(peer.processId));
+  program_ = printable(services.processes.programOf(peer.processId));
   handshake_.setAfter(services.options.handshakeTimeout, [this] {
     refuse("it did not say who it is within " +
            std::to_string(services_.options.handshakeTimeout.count()) +
@@ -187,7 +185,7 @@ void Client::hello(ipc::Frame& frame) {
     throw ProtocolError("Hello of an unknown role");
   }
   ipc::Fd pidfd = onlyDescriptor(frame);
-  if (isShared() && !isPidfdOf(pidfd, peer_->processId)) {
+  if (isShared() && !services_.processes.isPidfdOf(pidfd, peer_->processId)) {
     throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
   }
   if (isProgram && isShared()) {
@@ -199,7 +197,7 @@ void Client::hello(ipc::Frame& frame) {
   role_ = static_cast<ipc::ClientRole>(message.role);
   if (!message.program.empty()) program_ = printable(message.program);
   pidfd_ = std::move(pidfd);
-  deathWatch_.emplace(services_.io, pidfd_.get());
+  deathWatch_.emplace(services_.loop, pidfd_.get());
   deathWatch_->onReadable([this] { end(""); });
   if (services_.zygote.readiness() || isOperator()) welcome();
 }
@@ -430,8 +428,7 @@ ipc::ReportedClient Client::report() const {
   entry.program = program_;
   entry.state = !welcomed_ ? "greeting" : draining_ ? "draining" : "attached";
   entry.attachedMilliseconds = static_cast<uint64_t>(
-      std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - attachedAt_)
-          .count());
+      std::chrono::duration_cast<Milliseconds>(services_.loop.now() - attachedAt_).count());
   entry.slots = static_cast<uint32_t>(seats_.size());
   entry.inputBytes = inputBytes_;
   entry.packageBytes = packageBytes();

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 
-#include <boost/asio/post.hpp>
 #include <utility>
 
 namespace isopool::supervisor {
@@ -23,12 +22,12 @@ std::vector<int> rawDescriptors(const std::vector<ipc::Fd>& descriptors) {
 
 }  // namespace
 
-Connection::Connection(boost::asio::io_context& io, ipc::Fd socket, Events events)
-    : io_(io),
+Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
+    : loop_(loop),
       socket_(std::move(socket)),
       events_(std::move(events)),
-      watch_(std::in_place, io, socket_.fd()),
-      retry_(io),
+      watch_(std::in_place, loop, socket_.fd()),
+      retry_(loop),
       self_(std::make_shared<Connection*>(this)) {
   watch_->onReadable([this] { readNow(); });
 }
@@ -112,7 +111,7 @@ void Connection::giveUp(std::string reason) {
   if (std::exchange(over_, true)) return;
   watch_.reset();
   queue_.clear();
-  boost::asio::post(io_, [self = std::weak_ptr(self_), reason = std::move(reason)] {
+  loop_.post([self = std::weak_ptr(self_), reason = std::move(reason)] {
     if (const auto alive = self.lock()) (*alive)->events_.over(reason);
   });
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <deque>
 #include <functional>
 #include <initializer_list>
@@ -31,7 +30,7 @@ class Connection {
     std::function<void()> sent;
   };
 
-  Connection(boost::asio::io_context& io, ipc::Fd socket, Events events);
+  Connection(EventLoop& loop, ipc::Fd socket, Events events);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -54,7 +53,7 @@ class Connection {
   void retryLater();
   void giveUp(std::string reason);
 
-  boost::asio::io_context& io_;
+  EventLoop& loop_;
   ipc::ControlSocket socket_;
   Events events_;
   std::optional<ReadinessWatch> watch_;

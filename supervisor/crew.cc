@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/log.h"
-#include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
 
@@ -26,8 +24,6 @@ constexpr Milliseconds kZygoteRetry(1000);
 // somebody is asked to let go of one that retires.
 constexpr Milliseconds kLifeWatchPeriod(1000);
 constexpr Milliseconds kRetirementPeriod(50);
-
-TimePoint now() { return std::chrono::steady_clock::now(); }
 
 std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
 
@@ -47,8 +43,8 @@ Crew::Crew(Services& services, std::string name, Events events)
       name_(std::move(name)),
       events_(std::move(events)),
       roster_(*this, services.options.spares, services.options.restart),
-      tick_(services.io),
-      lifeWatch_(services.io),
+      tick_(services.loop),
+      lifeWatch_(services.loop),
       self_(std::make_shared<Crew*>(this)) {}
 
 Crew::~Crew() = default;
@@ -68,7 +64,7 @@ void Crew::join(CrewMember& member) {
   for (const auto& [epoch, worker] : workers_) {
     if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
   }
-  for (const Quarantine& quarantine : roster_.quarantinedSlots(now())) {
+  for (const Quarantine& quarantine : roster_.quarantinedSlots(services_.loop.now())) {
     if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, textOf(quarantine));
   }
 }
@@ -204,10 +200,10 @@ void Crew::workerLost(Worker& worker, const std::string& reason) {
     ++obituary.restarts;
     obituary.reason = reason;
     obituary.worker = epoch;
-    obituary.at = now();
+    obituary.at = services_.loop.now();
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
-  roster_.workerLost(epoch, death, now());  // first of all, callers wait
+  roster_.workerLost(epoch, death, services_.loop.now());  // first of all, callers wait
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
   log(LogLevel::kWarning, text);
   scheduleTick();
@@ -234,7 +230,7 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   lives_.erase(epoch);
   // Not now: the worker is calling us.
   const auto found = workers_.find(epoch);
-  boost::asio::post(services_.io, [leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
+  services_.loop.post([leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
   workers_.erase(found);
   events_.reaped();
 }
@@ -287,10 +283,10 @@ Epoch Crew::startWorker(bool) {
   } catch (const ipc::SystemCallError& error) {
     workers_.erase(epoch);
     log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());
-    boost::asio::post(services_.io, [self = std::weak_ptr(self_), epoch] {
+    services_.loop.post([self = std::weak_ptr(self_), epoch] {
       const auto alive = self.lock();
       if (alive == nullptr || (*alive)->over_) return;
-      (*alive)->roster_.workerLost(epoch, Death::kBarren, now());
+      (*alive)->roster_.workerLost(epoch, Death::kBarren, (*alive)->services_.loop.now());
       (*alive)->scheduleTick();
     });
   }
@@ -332,7 +328,7 @@ void Crew::scheduleTick() {
   const std::optional<TimePoint> next = roster_.nextTick();
   if (!next) return tick_.cancel();
   tick_.setAt(*next, [this] {
-    roster_.tick(now());
+    roster_.tick(services_.loop.now());
     scheduleTick();
   });
 }
@@ -342,7 +338,8 @@ void Crew::scheduleTick() {
 Crew::LifeSpan Crew::drawLifeSpan() {
   const Recycling& recycling = services_.options.recycling;
   const double jitter = recycling.jitterPercent / 100.0;
-  const double factor = std::uniform_real_distribution<double>(1 - jitter, 1 + jitter)(random_);
+  const double factor =
+      std::uniform_real_distribution<double>(1 - jitter, 1 + jitter)(services_.random);
   const auto scaled = [&](uint64_t value) {
     return value == 0 ? 0 : std::max<uint64_t>(1, static_cast<uint64_t>(value * factor));
   };
@@ -371,7 +368,7 @@ void Crew::watchLives() {
       if (why.empty()) continue;
       const std::string who = describe(worker);
       if (!roster_.relieve(epoch)) break;  // there is no spare yet
-      retiring_[epoch].since = now();
+      retiring_[epoch].since = services_.loop.now();
       ++recycled_;
       log(LogLevel::kInfo, who + " is replaced: " + why);
       pursueRetirements();
@@ -385,11 +382,11 @@ std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
   if (life.calls != 0 && calls >= life.calls) {
     return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
   }
-  const auto age = std::chrono::duration_cast<Milliseconds>(now() - worker.bornAt());
+  const auto age = std::chrono::duration_cast<Milliseconds>(services_.loop.now() - worker.bornAt());
   if (life.age.count() != 0 && age >= life.age)
     return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
   if (life.memoryGrowth == 0 || calls == 0) return {};
-  const uint64_t bytes = residentAnonymousBytes(worker.pid());
+  const uint64_t bytes = services_.processes.residentAnonymousBytes(worker.pid());
   if (!life.memoryAfterFirstCall) life.memoryAfterFirstCall = bytes;
   const uint64_t before = *life.memoryAfterFirstCall;
   if (bytes < before || bytes - before < life.memoryGrowth) return {};
@@ -421,7 +418,7 @@ void Crew::pursueRetirements() {
     }
     if (!used) {
       worker->kill();
-    } else if (now() - retirement.since > patience) {
+    } else if (services_.loop.now() - retirement.since > patience) {
       log(LogLevel::kWarning, describe(*worker) +
                                   " is replaced, and something of it was still used after " +
                                   inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");

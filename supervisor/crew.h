@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -148,7 +147,6 @@ class Crew : private RosterEffects {
   std::map<std::pair<uint32_t, uint32_t>, Obituary> obituaries_;
   std::map<ipc::Epoch, LifeSpan> lives_;
   std::map<ipc::Epoch, Retirement> retiring_;
-  std::minstd_rand random_{std::random_device{}()};
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
   bool over_ = false;

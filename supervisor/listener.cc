@@ -82,9 +82,8 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   return listening;
 }
 
-Listener::Listener(boost::asio::io_context& io, ListeningSocket socket,
-                   std::function<void(ipc::Fd)> accepted)
-    : io_(io), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(io) {
+Listener::Listener(EventLoop& loop, ListeningSocket socket, std::function<void(ipc::Fd)> accepted)
+    : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(loop) {
   ::fcntl(socket_.socket.get(), F_SETFL, O_NONBLOCK);
   watch();
 }
@@ -95,7 +94,7 @@ Listener::~Listener() {
 }
 
 void Listener::watch() {
-  watch_ = std::make_unique<ReadinessWatch>(io_, socket_.socket.get());
+  watch_ = std::make_unique<ReadinessWatch>(loop_, socket_.socket.get());
   watch_->onReadable([this] { accept(); });
 }
 

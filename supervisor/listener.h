@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <string>
 
@@ -26,8 +25,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group);
 class Listener {
  public:
   /// `accepted` gets each connection, close-on-exec and non-blocking.
-  Listener(boost::asio::io_context& io, ListeningSocket socket,
-           std::function<void(ipc::Fd)> accepted);
+  Listener(EventLoop& loop, ListeningSocket socket, std::function<void(ipc::Fd)> accepted);
   /// Removes the socket's file if it is ours.
   ~Listener();
   Listener(const Listener&) = delete;
@@ -37,7 +35,7 @@ class Listener {
   void accept();
   void watch();
 
-  boost::asio::io_context& io_;
+  EventLoop& loop_;
   ListeningSocket socket_;
   const std::function<void(ipc::Fd)> accepted_;
   std::unique_ptr<ReadinessWatch> watch_;

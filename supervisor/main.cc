@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,8 @@
 #include "ipc/crash_point.h"
 #include "supervisor/detach.h"
 #include "supervisor/guardian.h"
+#include "supervisor/kernel_event_loop.h"
+#include "supervisor/kernel_processes.h"
 #include "supervisor/lifeline.h"
 #include "supervisor/log.h"
 #include "supervisor/service_manager.h"
@@ -43,7 +46,9 @@ int supervise(const Options& options) {
   closeInheritedDescriptors({options.controlFd, options.lifelineFd});
   InheritedLimits limits = detach();
   if (!armLifeline(options.lifelineFd)) return 0;
-  Supervisor supervisor(options, std::move(limits), {});
+  KernelEventLoop loop;
+  KernelProcesses processes;
+  Supervisor supervisor({loop, processes, std::random_device{}()}, options, std::move(limits), {});
   supervisor.addClient(ipc::Fd(options.controlFd));
   const int exitCode = supervisor.run();
   // Without destructors: whatever is in the making is not worth waiting for, and every lifeline is
@@ -106,7 +111,10 @@ int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, Inher
     events.aliveEvery = std::chrono::duration_cast<Milliseconds>(*period);
   }
   events.reload = [&] { return reloaded(settings, manager, address); };
-  Supervisor supervisor(servedAt(settings.options(), address), std::move(limits),
+  KernelEventLoop loop;
+  KernelProcesses processes;
+  Supervisor supervisor({loop, processes, std::random_device{}()},
+                        servedAt(settings.options(), address), std::move(limits),
                         std::move(events));
   supervisor.listen(std::move(listening));
   admitSignals();

@@ -2,7 +2,6 @@
 #include "supervisor/memory_stock.h"
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <exception>
 #include <utility>
 
@@ -12,8 +11,6 @@
 #include "supervisor/log.h"
 
 namespace isopool::supervisor {
-
-namespace asio = boost::asio;
 
 namespace {
 
@@ -28,15 +25,13 @@ ChannelMemory makeChannelMemory(uint64_t outputBytes) {
 
 }  // namespace
 
-MemoryStock::MemoryStock(asio::io_context& io, uint64_t outputBytes, uint32_t atRest)
-    : io_(io),
+MemoryStock::MemoryStock(EventLoop& loop, uint64_t outputBytes, uint32_t atRest)
+    : loop_(loop),
       outputBytes_(outputBytes),
       atRest_(atRest),
       self_(std::make_shared<MemoryStock*>(this)) {
   replenish();
 }
-
-MemoryStock::~MemoryStock() { maker_.join(); }
 
 void MemoryStock::expectWorker() {
   ++expected_;
@@ -57,7 +52,7 @@ void MemoryStock::take(Taken taken) {
 }
 
 void MemoryStock::make(Taken taken) {
-  asio::post(maker_, [&io = io_, bytes = outputBytes_, taken = std::move(taken)]() mutable {
+  loop_.runAside([bytes = outputBytes_, taken = std::move(taken)]() -> EventLoop::Handler {
     auto made = std::make_shared<ChannelMemory>();
     std::string failure;
     try {
@@ -66,7 +61,7 @@ void MemoryStock::make(Taken taken) {
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    asio::post(io, [made, failure, taken = std::move(taken)] { taken(std::move(*made), failure); });
+    return [made, failure, taken] { taken(std::move(*made), failure); };
   });
 }
 
@@ -85,7 +80,7 @@ void MemoryStock::replenish() {
 }
 
 void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
-  asio::post(maker_, [&io = io_, bytes, made = std::move(made)]() mutable {
+  loop_.runAside([bytes, made = std::move(made)]() -> EventLoop::Handler {
     auto segment = std::make_shared<ipc::Fd>();
     std::string failure;
     try {
@@ -94,8 +89,7 @@ void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
     } catch (const std::exception& error) {
       failure = error.what();
     }
-    asio::post(io,
-               [segment, failure, made = std::move(made)] { made(std::move(*segment), failure); });
+    return [segment, failure, made] { made(std::move(*segment), failure); };
   });
 }
 

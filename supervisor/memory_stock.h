@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <string>
 
 #include "ipc/fd.h"
+#include "supervisor/event_loop.h"
 
 namespace isopool::supervisor {
 
@@ -22,8 +21,8 @@ struct ChannelMemory {
 };
 
 /// Makes shared memory, ahead of time where it can: allocating pages costs about 0.6 ms per MB, and
-/// a caller waits for a replacement worker. The work is done on a thread of its own, so that the
-/// event loop never waits for it; results come back on the loop.
+/// a caller waits for a replacement worker. The work is done beside the event loop, which
+/// never waits for it; results come back on the loop.
 class MemoryStock {
  public:
   using SegmentMade = std::function<void(ipc::Fd segment, const std::string& error)>;
@@ -32,8 +31,7 @@ class MemoryStock {
   using Taken = std::function<void(ChannelMemory memory, const std::string& error)>;
 
   /// Keeps `atRest` sets in hand at rest.
-  MemoryStock(boost::asio::io_context& io, uint64_t outputBytes, uint32_t atRest);
-  ~MemoryStock();
+  MemoryStock(EventLoop& loop, uint64_t outputBytes, uint32_t atRest);
 
   /// A worker is being made that will take() soon; cancelled if it never will.
   void expectWorker();
@@ -48,7 +46,7 @@ class MemoryStock {
   void replenish();
   void make(Taken taken);
 
-  boost::asio::io_context& io_;
+  EventLoop& loop_;
   const uint64_t outputBytes_;
   const uint32_t atRest_;
   std::deque<ChannelMemory> ready_;
@@ -56,7 +54,6 @@ class MemoryStock {
   uint32_t expected_ = 0;
   /// Handlers on their way hold it weakly: they outlive the stock.
   std::shared_ptr<MemoryStock*> self_;
-  boost::asio::thread_pool maker_{1};
 };
 
 }  // namespace isopool::supervisor

@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/orphans.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-
-#include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
 
@@ -19,21 +13,19 @@ bool contains(const std::vector<pid_t>& pids, pid_t pid) {
 
 }  // namespace
 
-void reapOrphans(const std::vector<pid_t>& own) {
-  for (;;) {
-    siginfo_t info{};
-    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+void reapOrphans(Processes& processes, const std::vector<pid_t>& own) {
+  while (const pid_t dead = processes.deadChild()) {
     // It hides the others from us, but not for long: its owner reaps it, and then comes here.
-    if (contains(own, info.si_pid)) return;
-    ::waitid(P_PID, static_cast<id_t>(info.si_pid), &info, WEXITED | WNOHANG);
+    if (contains(own, dead)) return;
+    processes.reapOrphan(dead);
   }
 }
 
-size_t killOrphans(const std::vector<pid_t>& own) {
+size_t killOrphans(Processes& processes, const std::vector<pid_t>& own) {
   size_t killed = 0;
-  for (const pid_t child : childrenOf(::getpid())) {
-    if (contains(own, child) || contains(own, ::getpgid(child))) continue;
-    if (::kill(child, SIGKILL) == 0) ++killed;
+  for (const pid_t child : processes.children()) {
+    if (contains(own, child) || contains(own, processes.groupOf(child))) continue;
+    if (processes.killOrphan(child)) ++killed;
   }
   return killed;
 }

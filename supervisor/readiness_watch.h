@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <functional>
 #include <memory>
+
+#include "supervisor/event_loop.h"
 
 namespace isopool::supervisor {
 
@@ -11,7 +12,7 @@ namespace isopool::supervisor {
 /// of its callbacks may do. The descriptor must stay open for as long.
 class ReadinessWatch {
  public:
-  ReadinessWatch(boost::asio::io_context& io, int fd);
+  ReadinessWatch(EventLoop& loop, int fd);
   ReadinessWatch(const ReadinessWatch&) = delete;
   ReadinessWatch& operator=(const ReadinessWatch&) = delete;
   ~ReadinessWatch();

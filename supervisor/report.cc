@@ -6,10 +6,8 @@
 #include <cstring>
 
 #include "ipc/channel/board.h"
-#include "ipc/channel/futex.h"
 #include "ipc/control/frame.h"
 #include "supervisor/client.h"
-#include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
 
@@ -17,9 +15,8 @@ namespace {
 
 constexpr uint64_t kNanosecondsPerMillisecond = 1'000'000;
 
-uint64_t millisecondsSince(TimePoint time) {
-  return static_cast<uint64_t>(
-      std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - time).count());
+uint64_t milliseconds(TimePoint::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(time).count());
 }
 
 std::string stateOf(const Crew& crew, const Worker& worker) {
@@ -30,7 +27,8 @@ std::string stateOf(const Crew& crew, const Worker& worker) {
   return seat && seat->slot ? "serving" : "spare";
 }
 
-void readBoard(const Worker& worker, ipc::ReportedWorker& entry) {
+// The board's times are those of monotonicNow(), which is what the loop's clock counts.
+void readBoard(const Worker& worker, TimePoint now, ipc::ReportedWorker& entry) {
   // The page as it is now, and plain numbers from here on.
   alignas(ipc::WorkerBoard) std::byte bytes[sizeof(ipc::WorkerBoard)];
   if (::pread(worker.board().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
@@ -44,7 +42,7 @@ void readBoard(const Worker& worker, ipc::ReportedWorker& entry) {
   entry.runningClient = number(offsetof(ipc::WorkerBoard, runningClient));
   if (entry.runningClient != 0) {
     const auto since = static_cast<int64_t>(number(offsetof(ipc::WorkerBoard, runningSince)));
-    const int64_t ran = ipc::monotonicNow() - since;
+    const int64_t ran = std::chrono::nanoseconds(now.time_since_epoch()).count() - since;
     if (ran > 0)
       entry.runningMilliseconds = static_cast<uint64_t>(ran) / kNanosecondsPerMillisecond;
     entry.waitingClients = waiting;
@@ -56,9 +54,11 @@ void readBoard(const Worker& worker, ipc::ReportedWorker& entry) {
 
 }  // namespace
 
-void reportCrew(Crew& crew, ipc::Report& report) {
+void reportCrew(Crew& crew, const Services& services, ipc::Report& report) {
+  const TimePoint now = services.loop.now();
+  Processes& processes = services.processes;
   const uint64_t ofZygote =
-      report.zygoteProcessId != 0 ? residentAnonymousBytes(report.zygoteProcessId) : 0;
+      report.zygoteProcessId != 0 ? processes.residentAnonymousBytes(report.zygoteProcessId) : 0;
   report.restarts += crew.restarts();
   report.recycled += crew.recycled();
   for (const auto& [epoch, worker] : crew.workers()) {
@@ -69,15 +69,16 @@ void reportCrew(Crew& crew, ipc::Report& report) {
     entry.state = stateOf(crew, *worker);
     const std::optional<Roster::Seat> seat = crew.roster().seatOf(epoch);
     if (seat && seat->slot) entry.slot = static_cast<int32_t>(seat->slot->index);
-    entry.ageMilliseconds = millisecondsSince(worker->bornAt());
+    entry.ageMilliseconds = milliseconds(now - worker->bornAt());
     entry.completedCalls = worker->completedCalls();
     entry.clients = static_cast<uint32_t>(worker->attachments().size());
-    const uint64_t anonymous = worker->pid() != 0 ? residentAnonymousBytes(worker->pid()) : 0;
+    const uint64_t anonymous =
+        worker->pid() != 0 ? processes.residentAnonymousBytes(worker->pid()) : 0;
     entry.privateBytes = anonymous > ofZygote ? anonymous - ofZygote : 0;
     for (const auto& [client, attachment] : worker->attachments()) {
       entry.outputBytes += attachment.outputBytes();
     }
-    readBoard(*worker, entry);
+    readBoard(*worker, now, entry);
     for (const auto& [act, times] : worker->forbiddenActs()) {
       entry.forbiddenActs.push_back({act, times});
     }
@@ -90,7 +91,7 @@ void reportCrew(Crew& crew, ipc::Report& report) {
     if (obituary != crew.obituaries().end()) {
       entry.restarts = obituary->second.restarts;
       entry.lastDeath = obituary->second.reason;
-      entry.lastDeathMillisecondsAgo = millisecondsSince(obituary->second.at);
+      entry.lastDeathMillisecondsAgo = milliseconds(now - obituary->second.at);
     }
     report.slots.push_back(std::move(entry));
   }

@@ -3,11 +3,12 @@
 
 #include "ipc/control/messages.h"
 #include "supervisor/crew.h"
+#include "supervisor/services.h"
 
 namespace isopool::supervisor {
 
 /// Adds the crew's workers and slots to a report. Reads counters that workers write, by pread.
-void reportCrew(Crew& crew, ipc::Report& report);
+void reportCrew(Crew& crew, const Services& services, ipc::Report& report);
 
 /// Leaves out what a message has no room for, longest lists first, and says so in `complete`.
 void makeFit(ipc::Report& report);

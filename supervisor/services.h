@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
+#include <random>
 
 #include "ipc/ids.h"
+#include "supervisor/event_loop.h"
 #include "supervisor/memory_stock.h"
 #include "supervisor/options.h"
 #include "supervisor/package_library.h"
+#include "supervisor/processes.h"
 #include "supervisor/zygote.h"
 
 namespace isopool::supervisor {
 
 /// What clients, crews and workers borrow from the supervisor, which outlives them.
 struct Services {
-  boost::asio::io_context& io;
+  EventLoop& loop;
+  Processes& processes;
   const Options& options;  ///< may change between two events, when the configuration is read again
   MemoryStock& stock;
   Zygote& zygote;
   PackageLibrary packages;
+  std::minstd_rand random;
   ipc::Epoch lastEpoch;  ///< given out so far
 
   ipc::Epoch nextEpoch() { return lastEpoch = ipc::Epoch(lastEpoch.value + 1); }

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 #include "ipc/crash_point.h"
@@ -26,16 +25,17 @@ constexpr Milliseconds kDrainLook(5);
 // Who looks at a supervisor that has all the programs that it may have.
 constexpr size_t kOperators = 32;
 
-TimePoint now() { return std::chrono::steady_clock::now(); }
-
 }  // namespace
 
-Supervisor::Supervisor(const Options& options, InheritedLimits limits, SupervisorEvents events)
+Supervisor::Supervisor(const Surroundings& surroundings, const Options& options,
+                       InheritedLimits limits, SupervisorEvents events)
     : options_(options),
       events_(std::move(events)),
-      stock_(io_, options_.outputArena,
+      loop_(surroundings.loop),
+      processes_(surroundings.processes),
+      stock_(loop_, options_.outputArena,
              options_.privatePool ? 1 : options_.workers + options_.spares),
-      zygote_(io_, options_, std::move(limits),
+      zygote_(loop_, processes_, options_, std::move(limits),
               Zygote::Events{[this](const ipc::ZygoteReady&) { zygoteReady(); },
                              [this](const std::string& text) { zygoteGivenUp(text); },
                              [this](const std::string&) {
@@ -43,13 +43,12 @@ Supervisor::Supervisor(const Options& options, InheritedLimits limits, Superviso
                                for (const auto& [id, client] : clients_) client->zygoteStruggles();
                              },
                              [this] { childReaped(); }, [this] { sweepSoon(); }}),
-      services_{io_, options_, stock_, zygote_, {}, {}},
-      startedAt_(now()),
-      signals_(io_, SIGCHLD, SIGTERM, SIGINT),
-      drained_(io_),
-      alive_(io_) {
-  if (!options_.privatePool) signals_.add(SIGHUP);
-}
+      services_{
+          loop_, processes_, options_, stock_, zygote_, {}, std::minstd_rand(surroundings.seed),
+          {}},
+      startedAt_(loop_.now()),
+      drained_(loop_),
+      alive_(loop_) {}
 
 void Supervisor::addClient(ipc::Fd socket) {
   const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
@@ -69,16 +68,18 @@ void Supervisor::listen(ListeningSocket socket) {
   for (const ClientClass& each : options_.classes) {
     if (each.dedicatedWorkers > 0) makeCrew(each.name, each.dedicatedWorkers);
   }
-  listener_.emplace(io_, std::move(socket),
+  listener_.emplace(loop_, std::move(socket),
                     [this](ipc::Fd connection) { accept(std::move(connection)); });
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorListening);
 }
 
 int Supervisor::run() {
-  awaitSignals();
+  std::vector<int> signals{SIGCHLD, SIGTERM, SIGINT};
+  if (!options_.privatePool) signals.push_back(SIGHUP);
+  loop_.onSignals(signals, [this](int signal) { signalled(signal); });
   sayAlive();
   zygote_.start();
-  io_.run();
+  loop_.run();
   listener_.reset();
   return exitCode_;
 }
@@ -103,7 +104,7 @@ void Supervisor::accept(ipc::Fd socket) {
   std::string refusal;
   Peer peer;
   try {
-    peer = peerOf(socket);
+    peer = processes_.peer(socket);
     refusal = whyRefused(socket, peer, options_.socketGroup);
     if (refusal.empty() && clients_.size() >= options_.maxClients + kOperators) {
       refusal = std::to_string(clients_.size()) + " connections are all that there may be";
@@ -151,7 +152,7 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
     log(LogLevel::kInfo, found->second->describe() + " has left");
   }
   // Not now: the client is calling us, and what it said last has yet to leave.
-  boost::asio::post(io_, [leaving = std::shared_ptr<Client>(std::move(found->second))] {});
+  loop_.post([leaving = std::shared_ptr<Client>(std::move(found->second))] {});
   clients_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientForgotten);
 }
@@ -168,8 +169,8 @@ ipc::Report Supervisor::report() {
   report.zygoteProcessId = zygote_.pid();
   report.address = options_.listen;
   report.state = draining_ ? "draining" : served_ ? "serving" : "starting";
-  report.uptimeMilliseconds =
-      static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(now() - startedAt_).count());
+  report.uptimeMilliseconds = static_cast<uint64_t>(
+      std::chrono::duration_cast<Milliseconds>(loop_.now() - startedAt_).count());
   if (const auto& zygote = zygote_.readiness()) {
     report.pythonVersion = zygote->pythonVersion;
     report.torchVersion = zygote->torchVersion;
@@ -178,7 +179,7 @@ ipc::Report Supervisor::report() {
   report.sandbox = options_.sandbox;
   report.zygoteRestarts = zygote_.restarts();
   report.refusedConnections = refusedConnections_;
-  for (const auto& [name, crew] : crews_) reportCrew(*crew, report);
+  for (const auto& [name, crew] : crews_) reportCrew(*crew, services_, report);
   std::map<const PackageMemory*, ipc::ReportedModel> models;
   for (const auto& [id, client] : clients_) {
     if (client->isOperator()) continue;
@@ -204,7 +205,7 @@ void Supervisor::childReaped() {
 // the pid yet: the sweep waits for it.
 void Supervisor::sweepSoon() {
   if (std::exchange(sweepWanted_, true)) return;
-  boost::asio::post(io_, [this] { sweepOrphans(); });
+  loop_.post([this] { sweepOrphans(); });
 }
 
 void Supervisor::sweepOrphans() {
@@ -212,8 +213,8 @@ void Supervisor::sweepOrphans() {
   if (zygote_.forksOutstanding()) return;  // comes again when they are settled
   const std::vector<pid_t> own = ownChildren();
   // The dead ones' children fall to us in turn: until there is nothing to kill.
-  if (killOrphans_) killOrphans_ = killOrphans(own) > 0;
-  reapOrphans(own);
+  if (killOrphans_) killOrphans_ = killOrphans(processes_, own) > 0;
+  reapOrphans(processes_, own);
   ipc::reachCrashPoint(ipc::CrashPoint::kOrphansSwept);
 }
 
@@ -227,19 +228,11 @@ std::vector<pid_t> Supervisor::ownChildren() const {
 
 // ---- signals and the end ---------------------------------------------------------------------
 
-void Supervisor::awaitSignals() {
-  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
-    if (error) return;
-    if (signal == SIGHUP) {
-      reload();
-    } else if (signal != SIGCHLD) {
-      log(LogLevel::kInfo, "asked to end by signal " + std::to_string(signal));
-      drain();
-    } else {
-      sweepOrphans();
-    }
-    awaitSignals();
-  });
+void Supervisor::signalled(int signal) {
+  if (signal == SIGHUP) return reload();
+  if (signal == SIGCHLD) return sweepOrphans();
+  log(LogLevel::kInfo, "asked to end by signal " + std::to_string(signal));
+  drain();
 }
 
 void Supervisor::reload() {
@@ -258,13 +251,13 @@ void Supervisor::drain() {
   for (const auto& [id, client] : clients_) {
     client->drain("the supervisor was told to end, and takes no more calls");
   }
-  awaitDrained(now() + options_.drainTimeout);
+  awaitDrained(loop_.now() + options_.drainTimeout);
 }
 
 void Supervisor::awaitDrained(TimePoint until) {
   const bool drained = std::all_of(clients_.begin(), clients_.end(),
                                    [](const auto& entry) { return entry.second->drained(); });
-  if (!drained && now() < until) {
+  if (!drained && loop_.now() < until) {
     return drained_.setAfter(kDrainLook, [this, until] { awaitDrained(until); });
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
@@ -287,10 +280,10 @@ void Supervisor::sayAlive() {
 }
 
 void Supervisor::stop(int exitCode) {
-  if (io_.stopped()) return;
+  if (loop_.stopped()) return;
   exitCode_ = exitCode;
   zygote_.kill();
-  io_.stop();
+  loop_.stop();
 }
 
 }  // namespace isopool::supervisor

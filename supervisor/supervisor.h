@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -30,12 +28,21 @@ struct SupervisorEvents {
   std::function<std::optional<Options>()> reload;
 };
 
+/// What a supervisor runs on: the kernel, or a simulation.
+struct Surroundings {
+  EventLoop& loop;
+  Processes& processes;
+  uint32_t seed;  ///< of chance: the jitter of lives
+};
+
 /// The parent of all: one zygote, the clients, and crews of workers; a private pool's client has a
 /// crew of its own, those of a shared supervisor share one, or one per class with dedicated workers.
 /// Made by main, run on one thread. Everything that it started is dead or dying when run() returns.
+/// Its owner forgets the loop's handlers before it destroys this.
 class Supervisor {
  public:
-  Supervisor(const Options& options, InheritedLimits limits, SupervisorEvents events);
+  Supervisor(const Surroundings& surroundings, const Options& options, InheritedLimits limits,
+             SupervisorEvents events);
 
   /// Serves a client over its control socket, for a private pool; when it is gone, run() ends.
   void addClient(ipc::Fd socket);
@@ -57,7 +64,7 @@ class Supervisor {
   void sweepSoon();
   void sweepOrphans();
   std::vector<pid_t> ownChildren() const;
-  void awaitSignals();
+  void signalled(int signal);
   void reload();
   void drain();
   void awaitDrained(TimePoint until);
@@ -67,7 +74,8 @@ class Supervisor {
 
   Options options_;
   const SupervisorEvents events_;
-  boost::asio::io_context io_;
+  EventLoop& loop_;
+  Processes& processes_;
   MemoryStock stock_;
   Zygote zygote_;
   Services services_;
@@ -78,7 +86,6 @@ class Supervisor {
   ClientId lastClient_;
   uint64_t refusedConnections_ = 0;
   const TimePoint startedAt_;
-  boost::asio::signal_set signals_;
   Timer drained_;
   Timer alive_;
   bool served_ = false;

@@ -7,8 +7,7 @@ namespace isopool::supervisor {
 
 void Timer::setAt(TimePoint when, std::function<void()> alarm) {
   setting_ = std::make_shared<std::function<void()>>(std::move(alarm));
-  timer_.expires_at(when);
-  timer_.async_wait([this, wanted = std::weak_ptr(setting_)](const boost::system::error_code&) {
+  alarm_->expireAt(when, [this, wanted = std::weak_ptr(setting_)] {
     const auto setting = wanted.lock();
     if (setting == nullptr) return;
     setting_.reset();
@@ -17,12 +16,12 @@ void Timer::setAt(TimePoint when, std::function<void()> alarm) {
 }
 
 void Timer::setAfter(Milliseconds delay, std::function<void()> alarm) {
-  setAt(std::chrono::steady_clock::now() + delay, std::move(alarm));
+  setAt(loop_.now() + delay, std::move(alarm));
 }
 
 void Timer::cancel() {
   setting_.reset();
-  timer_.cancel();
+  alarm_->cancel();
 }
 
 }  // namespace isopool::supervisor

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 
-#include "supervisor/restart_policy.h"
+#include "supervisor/event_loop.h"
 
 namespace isopool::supervisor {
 
@@ -14,7 +12,7 @@ namespace isopool::supervisor {
 /// set or destroy it.
 class Timer {
  public:
-  explicit Timer(boost::asio::io_context& io) : timer_(io) {}
+  explicit Timer(EventLoop& loop) : loop_(loop), alarm_(loop.makeAlarm()) {}
   ~Timer() { cancel(); }
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
@@ -25,7 +23,8 @@ class Timer {
   bool isSet() const { return setting_ != nullptr; }
 
  private:
-  boost::asio::steady_timer timer_;
+  EventLoop& loop_;
+  std::unique_ptr<EventLoop::Alarm> alarm_;
   /// Alive while the alarm is wanted.
   std::shared_ptr<std::function<void()>> setting_;
 };

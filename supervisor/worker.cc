@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
 #include <cstddef>
 #include <utility>
 
@@ -25,16 +24,16 @@ Worker::Worker(Services& services, ipc::Epoch epoch, Events events)
     : services_(services),
       epoch_(epoch),
       events_(std::move(events)),
-      bornAt_(std::chrono::steady_clock::now()),
+      bornAt_(services.loop.now()),
       lastWords_(ipc::createGrowingMemoryObject("isopool:last-words")),
       board_(ipc::createMemoryObject("isopool:board", ipc::kPageBytes)),
-      deadline_(services.io),
+      deadline_(services.loop),
       self_(std::make_shared<Worker*>(this)) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   ipc::Fd lifelineEnd;
   lifeline_ = Lifeline::make(lifelineEnd);
   connection_ = std::make_unique<Connection>(
-      services.io, std::move(ours),
+      services.loop, std::move(ours),
       Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                          [this](const std::string& reason) { controlOver(reason); },
                          [this] { bell_.ring(); }});
@@ -62,7 +61,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
   forkSettled_ = true;
   if (outcome.kind == ForkOutcome::Kind::kForked) {
     try {
-      process_ = std::make_unique<ChildProcess>(services_.io, outcome.pid,
+      process_ = std::make_unique<ChildProcess>(services_.loop, services_.processes, outcome.pid,
                                                 [this](const ExitStatus& status) {
                                                   connection_->readNow();
                                                   lose("it " + status.describe());
@@ -111,7 +110,7 @@ void Worker::stop() {
 
 Attachment& Worker::introduce(ClientId client, ChannelMemory memory) {
   wasIntroduced_ = true;
-  return attachments_.try_emplace(client, services_.io, std::move(memory)).first->second;
+  return attachments_.try_emplace(client, services_.loop, std::move(memory)).first->second;
 }
 
 void Worker::attach(ClientId client, uint32_t share, uint32_t leaseLimit) {
@@ -287,7 +286,7 @@ void Worker::lose(const std::string& reason) {
 }
 
 void Worker::goneSoon() {
-  boost::asio::post(services_.io, [self = std::weak_ptr(self_)] {
+  services_.loop.post([self = std::weak_ptr(self_)] {
     if (const auto alive = self.lock()) (*alive)->events_.gone(std::nullopt);
   });
 }

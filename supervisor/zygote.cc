@@ -22,14 +22,15 @@ uint64_t randomSeed() {
 
 }  // namespace
 
-Zygote::Zygote(boost::asio::io_context& io, const Options& options, InheritedLimits limits,
-               Events events)
-    : io_(io),
+Zygote::Zygote(EventLoop& loop, Processes& processes, const Options& options,
+               InheritedLimits limits, Events events)
+    : loop_(loop),
+      processes_(processes),
       options_(options),
       limits_(std::move(limits)),
       events_(std::move(events)),
-      deadline_(io),
-      restart_(io) {}
+      deadline_(loop),
+      restart_(loop) {}
 
 void Zygote::start() {
   condemnation_.clear();
@@ -37,15 +38,16 @@ void Zygote::start() {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     ipc::Fd lifelineEnd;
     lifeline_ = Lifeline::make(lifelineEnd);
-    const pid_t pid =
-        spawnZygote(options_.worker, options_.workerEnvironment, theirs, lifelineEnd, limits_);
+    const pid_t pid = processes_.startZygote(options_.worker, options_.workerEnvironment, theirs,
+                                             lifelineEnd, limits_);
     ipc::reachCrashPoint(ipc::CrashPoint::kZygoteSpawned);
-    process_ = std::make_unique<ChildProcess>(io_, pid, [this](const ExitStatus& status) {
-      connection_->readNow();  // what it said last: a reason, perhaps answers
-      lost(condemnation_.empty() ? "the zygote " + status.describe() : condemnation_);
-    });
+    process_ =
+        std::make_unique<ChildProcess>(loop_, processes_, pid, [this](const ExitStatus& status) {
+          connection_->readNow();  // what it said last: a reason, perhaps answers
+          lost(condemnation_.empty() ? "the zygote " + status.describe() : condemnation_);
+        });
     connection_ = std::make_unique<Connection>(
-        io_, std::move(ours),
+        loop_, std::move(ours),
         Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                            [this](const std::string& reason) {
                              if (!reason.empty()) condemn("the zygote sent nonsense: " + reason);
@@ -155,7 +157,7 @@ void Zygote::lost(const std::string& text) {
   connection_.reset();
   process_.reset();
   readiness_.reset();
-  const ZygotePolicy::Decision decision = policy_.lost(std::chrono::steady_clock::now());
+  const ZygotePolicy::Decision decision = policy_.lost(loop_.now());
   if (decision.verdict == ZygotePolicy::Verdict::kGiveUp) {
     log(LogLevel::kError, text);
     return events_.givenUp(text);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <boost/asio/io_context.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -15,9 +14,9 @@
 #include "supervisor/connection.h"
 #include "supervisor/lifeline.h"
 #include "supervisor/options.h"
+#include "supervisor/processes.h"
 #include "supervisor/timer.h"
 #include "supervisor/zygote_policy.h"
-#include "supervisor/zygote_process.h"
 
 namespace isopool::supervisor {
 
@@ -61,7 +60,7 @@ class Zygote {
     std::function<void()> forksSettled;
   };
 
-  Zygote(boost::asio::io_context& io, const Options& options, InheritedLimits limits,
+  Zygote(EventLoop& loop, Processes& processes, const Options& options, InheritedLimits limits,
          Events events);
 
   void start();
@@ -92,7 +91,8 @@ class Zygote {
   void condemn(const std::string& reason);
   void lost(const std::string& text);
 
-  boost::asio::io_context& io_;
+  EventLoop& loop_;
+  Processes& processes_;
   const Options& options_;
   const InheritedLimits limits_;
   const Events events_;

@@ -5,9 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
-
 #include "ipc/memory/memory_object.h"
+#include "supervisor/kernel_event_loop.h"
 
 namespace isopool::supervisor {
 namespace {
@@ -20,7 +19,7 @@ class ConnectionTest : public testing::Test {
     ::setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
     peer_ = ipc::ControlSocket(std::move(theirs));
     connection_ = std::make_unique<Connection>(
-        io_, std::move(ours),
+        loop_, std::move(ours),
         Connection::Events{[this](ipc::Frame& frame) { frames_.push_back(std::move(frame)); },
                            [this](const std::string& reason) { over_ = reason; },
                            [this] { ++sent_; }});
@@ -31,12 +30,12 @@ class ConnectionTest : public testing::Test {
     for (int idle = 0; idle < 3;) {
       const bool got = peer_.receive() == ipc::ReceiveResult::kOk;
       while (auto frame = peer_.next()) frames.push_back(std::move(*frame));
-      idle = got || io_.poll() > 0 ? 0 : idle + 1;
+      idle = got || loop_.poll() > 0 ? 0 : idle + 1;
     }
     return frames;
   }
 
-  boost::asio::io_context io_;
+  KernelEventLoop loop_;
   ipc::ControlSocket peer_;
   std::unique_ptr<Connection> connection_;
   std::vector<ipc::Frame> frames_;
@@ -67,7 +66,7 @@ TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
     connection_->send(ipc::Failure{std::string(1000, 'x')});
   }
   EXPECT_FALSE(over_) << "told from within send()";
-  io_.poll();
+  loop_.poll();
   ASSERT_TRUE(over_);
   EXPECT_NE(*over_, "");
 }
@@ -75,14 +74,14 @@ TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
 TEST_F(ConnectionTest, TellsOnceThatThePeerIsGoneAfterItsLastMessage) {
   peer_.send(ipc::ClosePool{7});
   peer_.close();
-  io_.run();
+  loop_.run();
   ASSERT_EQ(frames_.size(), 1u);
   EXPECT_EQ(over_, "");
 }
 
 TEST_F(ConnectionTest, GarbageEndsIt) {
   ASSERT_EQ(::write(peer_.fd(), "0123456789abcdef", 16), 16);
-  io_.run();
+  loop_.run();
   ASSERT_TRUE(over_);
   EXPECT_EQ(*over_, "no isopool control frame");
 }
@@ -91,7 +90,7 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
   peer_.send(ipc::ClosePool{7});
   connection_->send(ipc::Failure{std::string(100'000, 'x')});
   connection_.reset();
-  io_.poll();
+  loop_.poll();
   EXPECT_TRUE(frames_.empty());
 }
 

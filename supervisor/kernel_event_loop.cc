@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/kernel_event_loop.h"
+
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <utility>
+
+namespace isopool::supervisor {
+
+namespace asio = boost::asio;
+using asio::posix::descriptor_base;
+
+namespace {
+
+class KernelAlarm final : public EventLoop::Alarm {
+ public:
+  explicit KernelAlarm(asio::io_context& io) : timer_(io) {}
+
+  void expireAt(TimePoint when, EventLoop::Handler handler) override {
+    timer_.expires_at(when);
+    timer_.async_wait([handler = std::move(handler)](const boost::system::error_code& error) {
+      if (!error) handler();
+    });
+  }
+  void cancel() override { timer_.cancel(); }
+
+ private:
+  asio::steady_timer timer_;
+};
+
+class KernelWatch final : public EventLoop::Watch {
+ public:
+  KernelWatch(asio::io_context& io, int fd) : descriptor_(io, fd) {}
+  ~KernelWatch() override { descriptor_.release(); }
+
+  void awaitReadable(EventLoop::Handler handler) override {
+    await(descriptor_base::wait_read, std::move(handler));
+  }
+  void awaitWritable(EventLoop::Handler handler) override {
+    await(descriptor_base::wait_write, std::move(handler));
+  }
+
+ private:
+  void await(descriptor_base::wait_type what, EventLoop::Handler handler) {
+    descriptor_.async_wait(what,
+                           [handler = std::move(handler)](const boost::system::error_code& error) {
+                             if (!error) handler();
+                           });
+  }
+
+  asio::posix::stream_descriptor descriptor_;
+};
+
+}  // namespace
+
+KernelEventLoop::KernelEventLoop() : signals_(io_) {}
+
+KernelEventLoop::~KernelEventLoop() { aside_.join(); }
+
+void KernelEventLoop::post(Handler handler) { asio::post(io_, std::move(handler)); }
+
+void KernelEventLoop::runAside(std::function<Handler()> work) {
+  asio::post(aside_, [this, work = std::move(work)] { asio::post(io_, work()); });
+}
+
+std::unique_ptr<EventLoop::Alarm> KernelEventLoop::makeAlarm() {
+  return std::make_unique<KernelAlarm>(io_);
+}
+
+std::unique_ptr<EventLoop::Watch> KernelEventLoop::watch(int fd) {
+  return std::make_unique<KernelWatch>(io_, fd);
+}
+
+void KernelEventLoop::onSignals(const std::vector<int>& signals, std::function<void(int)> handler) {
+  for (const int signal : signals) signals_.add(signal);
+  onSignal_ = std::move(handler);
+  awaitSignal();
+}
+
+void KernelEventLoop::awaitSignal() {
+  signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+    if (error) return;
+    onSignal_(signal);
+    awaitSignal();
+  });
+}
+
+size_t KernelEventLoop::poll() { return io_.poll(); }
+
+}  // namespace isopool::supervisor

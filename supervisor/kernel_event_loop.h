@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/thread_pool.hpp>
+
+#include "supervisor/event_loop.h"
+
+namespace isopool::supervisor {
+
+/// The kernel's time, descriptors and signals, by Asio.
+class KernelEventLoop final : public EventLoop {
+ public:
+  KernelEventLoop();
+  ~KernelEventLoop() override;
+
+  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  void post(Handler handler) override;
+  void runAside(std::function<Handler()> work) override;
+  std::unique_ptr<Alarm> makeAlarm() override;
+  std::unique_ptr<Watch> watch(int fd) override;
+  void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) override;
+
+  void run() override { io_.run(); }
+  void stop() override { io_.stop(); }
+  bool stopped() const override { return io_.stopped(); }
+  /// Calls what is ready, without waiting. Returns how many handlers there were.
+  size_t poll();
+
+ private:
+  void awaitSignal();
+
+  boost::asio::io_context io_;
+  boost::asio::signal_set signals_;
+  std::function<void(int)> onSignal_;
+  boost::asio::thread_pool aside_{1};
+};
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/kernel_processes.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ipc/system_call.h"
+#include "supervisor/process_table.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr auto kAnyPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which C libraries may lack
+
+ExitStatus toExitStatus(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return {0, info.si_status};
+  return {info.si_status, 0};
+}
+
+}  // namespace
+
+pid_t KernelProcesses::startZygote(const std::string& executable,
+                                   const std::vector<std::string>& variables,
+                                   const ipc::Fd& control, const ipc::Fd& lifeline,
+                                   const InheritedLimits& limits) {
+  return spawnZygote(executable, variables, control, lifeline, limits);
+}
+
+ipc::Fd KernelProcesses::open(pid_t pid) {
+  return ipc::Fd(
+      ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)), "pidfd_open", pid));
+}
+
+void KernelProcesses::kill(const ipc::Fd& pidfd) {
+  ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+void KernelProcesses::killGroup(pid_t leader) { ::kill(-leader, SIGKILL); }
+
+std::optional<ExitStatus> KernelProcesses::reap(const ipc::Fd& pidfd) {
+  siginfo_t info{};
+  const int result = ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG);
+  if (result != 0 || info.si_pid == 0) return std::nullopt;
+  return toExitStatus(info);
+}
+
+std::vector<pid_t> KernelProcesses::children() { return childrenOf(::getpid()); }
+
+pid_t KernelProcesses::groupOf(pid_t pid) { return ::getpgid(pid); }
+
+bool KernelProcesses::killOrphan(pid_t pid) { return ::kill(pid, SIGKILL) == 0; }
+
+pid_t KernelProcesses::deadChild() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
+  return info.si_pid;
+}
+
+void KernelProcesses::reapOrphan(pid_t pid) {
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
+}
+
+Peer KernelProcesses::peer(const ipc::Fd& socket) { return peerOf(socket); }
+
+bool KernelProcesses::isPidfdOf(const ipc::Fd& pidfd, pid_t pid) {
+  return supervisor::isPidfdOf(pidfd, pid);
+}
+
+std::string KernelProcesses::programOf(pid_t pid) { return supervisor::programOf(pid); }
+
+uint64_t KernelProcesses::residentAnonymousBytes(pid_t pid) {
+  return supervisor::residentAnonymousBytes(pid);
+}
+
+}  // namespace isopool::supervisor

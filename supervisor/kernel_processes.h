@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "supervisor/processes.h"
+
+namespace isopool::supervisor {
+
+/// The kernel's processes.
+class KernelProcesses final : public Processes {
+ public:
+  pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
+                    const ipc::Fd& control, const ipc::Fd& lifeline,
+                    const InheritedLimits& limits) override;
+  ipc::Fd open(pid_t pid) override;
+  void kill(const ipc::Fd& pidfd) override;
+  void killGroup(pid_t leader) override;
+  std::optional<ExitStatus> reap(const ipc::Fd& pidfd) override;
+
+  std::vector<pid_t> children() override;
+  pid_t groupOf(pid_t pid) override;
+  bool killOrphan(pid_t pid) override;
+  pid_t deadChild() override;
+  void reapOrphan(pid_t pid) override;
+
+  Peer peer(const ipc::Fd& socket) override;
+  bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) override;
+  std::string programOf(pid_t pid) override;
+  uint64_t residentAnonymousBytes(pid_t pid) override;
+};
+
+}  // namespace isopool::supervisor

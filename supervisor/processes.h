@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ipc/fd.h"
+#include "supervisor/exit_status.h"
+#include "supervisor/peer.h"
+#include "supervisor/zygote_process.h"
+
+namespace isopool::supervisor {
+
+/// All that the supervisor does to processes and knows of them. KernelProcesses is the one that is
+/// shipped; tests/simulation has a table of its own.
+class Processes {
+ public:
+  virtual ~Processes() = default;
+
+  /// As spawnZygote().
+  virtual pid_t startZygote(const std::string& executable,
+                            const std::vector<std::string>& variables, const ipc::Fd& control,
+                            const ipc::Fd& lifeline, const InheritedLimits& limits) = 0;
+  /// A pidfd: readable when the process is dead. Throws ipc::SystemCallError if there is none.
+  virtual ipc::Fd open(pid_t pid) = 0;
+  /// SIGKILL. Nothing happens if it is dead.
+  virtual void kill(const ipc::Fd& pidfd) = 0;
+  virtual void killGroup(pid_t leader) = 0;
+  /// How a dead child ended; nothing while its former parent has not let go of it. Then its number
+  /// may become another's.
+  virtual std::optional<ExitStatus> reap(const ipc::Fd& pidfd) = 0;
+
+  // For what is left over (orphans.h).
+  /// All children of this process, dead ones that are not reaped included.
+  virtual std::vector<pid_t> children() = 0;
+  virtual pid_t groupOf(pid_t pid) = 0;
+  /// SIGKILL; false if there is no such process.
+  virtual bool killOrphan(pid_t pid) = 0;
+  /// One child that is dead and not reaped; 0 if there is none.
+  virtual pid_t deadChild() = 0;
+  virtual void reapOrphan(pid_t pid) = 0;
+
+  // For clients and figures.
+  /// As peerOf().
+  virtual Peer peer(const ipc::Fd& socket) = 0;
+  virtual bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) = 0;
+  virtual std::string programOf(pid_t pid) = 0;
+  virtual uint64_t residentAnonymousBytes(pid_t pid) = 0;
+};
+
+}  // namespace isopool::supervisor
