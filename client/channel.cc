@@ -516,7 +516,7 @@ void Channel::settleAll() {
       Exchange& exchange = *entry;
       const auto use = exchange.use.load(std::memory_order_acquire);
       if (use == Exchange::Use::kFree || exchange.fate.load() != Fate::kPending) continue;
-      const Fate fate = end.hasStarted(exchange.sequence) ? Fate::kLost : Fate::kNeverStarted;
+      const Fate fate = fateAtDeath(end.hasStarted(exchange.sequence));
       auto waiting = Exchange::Use::kWaiting;
       const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
       exchange.fate.store(fate, std::memory_order_release);
@@ -547,16 +547,15 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
   if (takenBack) return Fate::kWithdrawn;
-  if (memory_->end().recall(sequence)) {
+  const Fate fate = fateAtDeadline(memory_->end().recall(sequence));
+  if (fate == Fate::kWithdrawn) {
     killIfDeaf(publishedAt);
-    return Fate::kWithdrawn;
-  }
-  if (sharedWorker_) {
+  } else if (sharedWorker_) {
     sharedWorker_->overdue(sequence);
   } else {
     kill("a call was past its deadline");
   }
-  return Fate::kOverdue;
+  return fate;
 }
 
 // The one that waits may lead, and so sleep on the ring. A call that comes between its look and its

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "client/archive_file.h"
+#include "client/call_fate.h"
 #include "client/call_limit.h"
 #include "client/processor_load.h"
 #include "client/recall.h"
@@ -55,16 +56,6 @@ struct RequestDraft {
 };
 /// This thread's draft, cleared, with this thread's modes.
 RequestDraft& requestDraft();
-
-/// What became of a request.
-enum class Fate : uint32_t {
-  kPending,
-  kAnswered,
-  kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
-  kLost,          ///< the worker is dead and it may have
-  kWithdrawn,     ///< taken back before it started: its deadline passed, or by a Recall
-  kOverdue,       ///< its deadline passed while it ran; the worker is killed, a shared one later
-};
 
 /// A value is of a kind that can't cross. Caught inside the library where that does not matter.
 class UnsupportedValue : public Error {

@@ -2,11 +2,11 @@
 #include "client/pool.h"
 
 #include <algorithm>
-#include <array>
 
 #include "client/async_executor.h"
 #include "client/interpreter_access.h"
 #include "client/process_fork.h"
+#include "client/worker_choice.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
@@ -21,7 +21,6 @@ constexpr std::chrono::seconds kOpenPatience(120);
 constexpr milliseconds kLongestSleep(100);
 // Waiting behind a call of up to this length costs less than the gap between two calls would.
 constexpr int64_t kShortCall = 1'000'000;
-constexpr uint32_t kCallsPerWorker = 2;
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
@@ -127,25 +126,17 @@ Pool::Turn::~Turn() {
 }
 
 std::shared_ptr<WorkerSlot> Pool::pickLocked() {
-  if (lastPool == this && lastSlot < usedSlots_) {
-    const auto& slot = slots_[lastSlot];
-    if (slot->inFlight == 0 && serves(*slot) && (!shared_ || slot->channel->othersCalls() == 0)) {
-      return slot;
-    }
-  }
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
-  const std::shared_ptr<WorkerSlot>* best = nullptr;
-  std::array<uint32_t, 3> bestLoad{};
-  for (size_t i = 0; i < usedSlots_; ++i) {
-    const auto& slot = slots_[i];
-    if (!serves(*slot) || slot->inFlight >= (callsAreShort ? kCallsPerWorker : 1)) continue;
-    const std::array<uint32_t, 3> load{slot->inFlight, shared_ ? slot->channel->othersCalls() : 0,
-                                       slot->users};
-    if (best != nullptr && load >= bestLoad) continue;
-    best = &slot;
-    bestLoad = load;
-  }
-  return best == nullptr ? nullptr : *best;
+  std::optional<size_t> preferred;
+  if (lastPool == this) preferred = lastSlot;
+  const auto chosen =
+      chooseWorker(usedSlots_, preferred, callsPerWorker(callsAreShort), [this](size_t index) {
+        const WorkerSlot& slot = *slots_[index];
+        WorkerLoad load{serves(slot), slot.inFlight, 0, slot.users};
+        if (shared_ && load.serves) load.othersCalls = slot.channel->othersCalls();
+        return load;
+      });
+  return chosen ? slots_[*chosen] : nullptr;
 }
 
 Pool::Turn Pool::acquireTurn(const Deadline& deadline) {

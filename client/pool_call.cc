@@ -53,8 +53,11 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
   const auto began = Clock::now();
   Answer answer = channel.exchange(call_.operation, draft, call_.deadline, call_.recall);
   if (record_ != nullptr) record_->answered(answer);
-  switch (answer.fate()) {
-    case Fate::kAnswered:
+  if (answer.fate() == Fate::kNeverStarted) pool_.check();
+  if (answer.fate() == Fate::kLost) pool_.checkAfterDeath();
+  const bool cancelled = call_.recall != nullptr && call_.recall->requested();
+  switch (consequenceOf(answer.fate(), call_.idempotent, cancelled)) {
+    case Consequence::kAnswer:
       pool_.noteServiceTime(Clock::now() - began);
       try {
         return answer.take();
@@ -63,20 +66,13 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
         pool_.forget(channel, object_.definition.object);
         return std::nullopt;
       }
-    case Fate::kNeverStarted:
+    case Consequence::kRunElsewhere:
       ipc::reachCrashPoint(ipc::CrashPoint::kCallRerun);
-      pool_.check();
-      if (call_.recall != nullptr && call_.recall->requested()) throwWithdrawn(call_, "");
       pool_.countRerun();
       return std::nullopt;
-    case Fate::kLost:
-      pool_.checkAfterDeath();
-      if (call_.idempotent) {
-        pool_.countRerun();
-        return std::nullopt;
-      }
+    case Consequence::kWorkerLost:
       throw WorkerLost(channel.death(), /*started=*/true);
-    case Fate::kWithdrawn:
+    case Consequence::kNotStarted:
       throwWithdrawn(call_, channel.name());
     default:
       throwOverdue(channel, "call");
