@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tests/simulation/process_table.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "ipc/system_call.h"
+
+namespace isopool::simulation {
+
+using supervisor::ExitStatus;
+
+namespace {
+
+uint64_t inodeOf(const ipc::Fd& descriptor) {
+  struct stat status {};
+  return ::fstat(descriptor.get(), &status) == 0 ? status.st_ino : 0;
+}
+
+}  // namespace
+
+ProcessTable::ProcessTable(World& world, const Misfortunes& misfortunes)
+    : world_(world), misfortunes_(misfortunes) {}
+
+ProcessTable::~ProcessTable() = default;
+
+void ProcessTable::begin(MakeZygote makeZygote, std::function<void()> childDied) {
+  makeZygote_ = std::move(makeZygote);
+  childDied_ = std::move(childDied);
+}
+
+pid_t ProcessTable::start(const std::function<std::unique_ptr<Program>(pid_t)>& makeProgram,
+                          bool child) {
+  const pid_t pid = ++last_;
+  int ends[2];
+  ipc::checkSystemCall(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), "pipe2");
+  Process& process = processes_[pid];
+  process.pidfd = ipc::Fd(ends[0]);
+  process.life = ipc::Fd(ends[1]);
+  process.inode = inodeOf(process.pidfd);
+  process.child = child;
+  if (world_.misfortune(20)) process.reapedInVain = static_cast<int>(world_.chance.between(1, 5));
+  process.program = makeProgram(pid);
+  world_.add(*process.program);
+  world_.note("started", static_cast<uint64_t>(pid));
+  return pid;
+}
+
+void ProcessTable::end(pid_t pid, ExitStatus status) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || std::exchange(found->second.condemned, true)) return;
+  found->second.status = status;
+  world_.note("condemned", static_cast<uint64_t>(pid));
+  // Whoever ends by itself does nothing more; a signal takes its time to get through.
+  if (status.signal == 0) return tearDown(pid);
+  world_.after(world_.latency() / 10, [this, pid] { tearDown(pid); });
+}
+
+void ProcessTable::tearDown(pid_t pid) {
+  Process& process = processes_.at(pid);
+  world_.note("torn down", static_cast<uint64_t>(pid));
+  process.program->die();
+  world_.remove(*process.program);
+  world_.after(world_.latency(), [this, pid] { pidfdTells(pid); });
+}
+
+void ProcessTable::pidfdTells(pid_t pid) {
+  Process& process = processes_.at(pid);
+  process.dead = true;
+  process.life.close();
+  world_.note("dead", static_cast<uint64_t>(pid));
+  if (process.child) {
+    if (childDied_) childDied_();
+  } else {
+    processes_.erase(pid);
+  }
+}
+
+bool ProcessTable::alive(pid_t pid) const {
+  const auto found = processes_.find(pid);
+  return found != processes_.end() && !found->second.condemned;
+}
+
+size_t ProcessTable::running() const {
+  return static_cast<size_t>(std::count_if(processes_.begin(), processes_.end(),
+                                           [](const auto& each) { return !each.second.dead; }));
+}
+
+void ProcessTable::rouse(pid_t pid) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end() || found->second.condemned) return;
+  Program& program = *found->second.program;
+  if (!program.roused()) program.rouse(world_.now() + world_.latency());
+}
+
+pid_t ProcessTable::pidOf(const ipc::Fd& pidfd) const {
+  const uint64_t inode = inodeOf(pidfd);
+  for (const auto& [pid, process] : processes_) {
+    if (process.inode == inode) return pid;
+  }
+  return 0;
+}
+
+pid_t ProcessTable::startZygote(const std::string&, const std::vector<std::string>&,
+                                const ipc::Fd& control, const ipc::Fd& lifeline,
+                                const supervisor::InheritedLimits&) {
+  return start(
+      [&](pid_t pid) { return makeZygote_(pid, control.duplicate(), lifeline.duplicate()); },
+      /*child=*/true);
+}
+
+ipc::Fd ProcessTable::open(pid_t pid) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) throw ipc::SystemCallError("pidfd_open", "", ESRCH);
+  return found->second.pidfd.duplicate();
+}
+
+void ProcessTable::kill(const ipc::Fd& pidfd) {
+  if (const pid_t pid = pidOf(pidfd)) end(pid, {SIGKILL, 0});
+}
+
+void ProcessTable::killGroup(pid_t leader) { end(leader, {SIGKILL, 0}); }
+
+std::optional<ExitStatus> ProcessTable::reap(const ipc::Fd& pidfd) {
+  const auto found = processes_.find(pidOf(pidfd));
+  if (found == processes_.end() || !found->second.dead || found->second.reapedInVain-- > 0) {
+    return std::nullopt;
+  }
+  const ExitStatus status = found->second.status;
+  world_.note("reaped", static_cast<uint64_t>(found->first));
+  processes_.erase(found);
+  return status;
+}
+
+std::vector<pid_t> ProcessTable::children() {
+  std::vector<pid_t> pids;
+  for (const auto& [pid, process] : processes_) {
+    if (process.child) pids.push_back(pid);
+  }
+  return pids;
+}
+
+pid_t ProcessTable::groupOf(pid_t pid) { return pid; }
+
+bool ProcessTable::killOrphan(pid_t pid) {
+  const auto found = processes_.find(pid);
+  if (found == processes_.end()) return false;
+  if (alive(pid) && announced_.count(pid) != 0) {
+    world_.violated("process " + std::to_string(pid) +
+                    " was killed as an orphan, though the zygote had said whose it is");
+  }
+  end(pid, {SIGKILL, 0});
+  return true;
+}
+
+pid_t ProcessTable::deadChild() {
+  for (const auto& [pid, process] : processes_) {
+    if (process.child && process.dead) return pid;
+  }
+  return 0;
+}
+
+void ProcessTable::reapOrphan(pid_t pid) { processes_.erase(pid); }
+
+supervisor::Peer ProcessTable::peer(const ipc::Fd&) {
+  supervisor::Peer peer{0, ::geteuid(), ::getegid()};
+  if (!connecting_.empty()) {
+    peer.processId = connecting_.front();
+    connecting_.pop_front();
+  }
+  return peer;
+}
+
+bool ProcessTable::isPidfdOf(const ipc::Fd& pidfd, pid_t pid) {
+  // One that died meanwhile is in no table any more.
+  return reaped(pid) || pidOf(pidfd) == pid;
+}
+
+std::string ProcessTable::programOf(pid_t) { return "simulated"; }
+
+uint64_t ProcessTable::residentAnonymousBytes(pid_t) { return world_.chance.below(64u << 20); }
+
+}  // namespace isopool::simulation

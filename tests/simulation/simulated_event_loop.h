@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "supervisor/event_loop.h"
+#include "tests/simulation/world.h"
+
+namespace isopool::simulation {
+
+/// The supervisor's event loop in a world: its clock is the world's, its descriptors are real. Which
+/// of the things that are ready it handles first is chance, within what the real one promises: what
+/// is posted is called in order, and alarms in the order of their times.
+class SimulatedEventLoop final : public supervisor::EventLoop, public Actor {
+ public:
+  SimulatedEventLoop(World& world, std::function<void()> live);
+  ~SimulatedEventLoop() override;
+
+  TimePoint now() const override { return world_.now(); }
+  void post(Handler handler) override;
+  void runAside(std::function<Handler()> work) override;
+  std::unique_ptr<Alarm> makeAlarm() override;
+  std::unique_ptr<Watch> watch(int fd) override;
+  void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) override;
+  /// Lets the world go on until stop(), by `live`.
+  void run() override { live_(); }
+  void stop() override { stopped_ = true; }
+  bool stopped() const override { return stopped_; }
+
+  /// A signal comes, if it is one that is waited for.
+  void signal(int number);
+  /// Drops all handlers: their owner is about to go.
+  void forget();
+
+  void act() override;
+  void appendDescriptors(std::vector<int>& descriptors) const override;
+
+ private:
+  class SimulatedAlarm;
+  class SimulatedWatch;
+  using AlarmKey = std::pair<TimePoint, uint64_t>;
+
+  bool callReady();
+  void scheduleNext();
+
+  World& world_;
+  const std::function<void()> live_;
+  std::deque<Handler> posted_;
+  std::deque<std::function<Handler()>> aside_;
+  std::map<AlarmKey, Handler> alarms_;
+  std::list<SimulatedWatch*> watches_;
+  uint64_t nextAlarm_ = 0;
+  std::vector<int> signals_;
+  std::function<void(int)> onSignal_;
+  bool stopped_ = false;
+};
+
+}  // namespace isopool::simulation
