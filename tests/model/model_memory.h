@@ -258,6 +258,7 @@ struct Ring {
     if (received == ipc::Received::kNothing) return std::nullopt;
     RL_ASSERT(received == ipc::Received::kOne);
     RL_ASSERT(number == again);
+    Memory::reach(CrashPoint::kSubmissionCopied);
     reader.consume();
     return number;
   }
