@@ -110,7 +110,9 @@ struct WorkerDeathSuite : rl::test_suite<WorkerDeathSuite<Memory, kCalls, how, m
       if (const std::optional<uint64_t> call = calls.take()) return *call;
       ipc::sleepUnless([&](auto&& step) { step(calls.reader); },
                        [&] { return calls.reader.ready(); },
-                       [&] { Memory::sleep({{&calls.tail, calls.reader.consumed()}}); });
+                       [&] {
+                         Memory::sleep({{&calls.tail, calls.reader.consumed()}});
+                       });
     }
   }
   void setOutcome(uint64_t call, Outcome outcome) {
@@ -159,7 +161,9 @@ struct ClientDeathSuite : rl::test_suite<ClientDeathSuite<Memory, kCalls, bellWa
       ipc::sleepUnless(
           [&](auto&& step) { step(calls.reader); },
           [&] { return bell.load(std::memory_order_acquire) != 0 || calls.reader.ready(); },
-          [&] { Memory::sleep({{&bell, 0}, {&calls.tail, calls.reader.consumed()}}); });
+          [&] {
+            Memory::sleep({{&bell, 0}, {&calls.tail, calls.reader.consumed()}});
+          });
     }
   }
 };
@@ -187,12 +191,14 @@ TEST(DeathModel, SettlingWithoutDrainingIsFound) {
 }
 
 TEST(DeathModel, TakingAStartedCallForOneThatNeverDidIsFound) {
-  expectFinds<WorkerDeathSuite<ModelMemory<>, 1, Calls::kThere, Mistake::kTakesStartedForNeverStarted>>(
+  expectFinds<
+      WorkerDeathSuite<ModelMemory<>, 1, Calls::kThere, Mistake::kTakesStartedForNeverStarted>>(
       rl::test_result_user_assert_failed);
 }
 
 TEST(DeathModel, AnnouncingTheStartAfterTheUsersCodeIsFound) {
-  expectFinds<WorkerDeathSuite<ModelMemory<>, 1, Calls::kThere, Mistake::kAnnouncesTheStartTooLate>>(
+  expectFinds<
+      WorkerDeathSuite<ModelMemory<>, 1, Calls::kThere, Mistake::kAnnouncesTheStartTooLate>>(
       rl::test_result_user_assert_failed);
 }
 

@@ -77,14 +77,14 @@ class ModelWord {
     word_.store(value, rl::mo_relaxed, where(std::source_location::current()));
   }
 
-  T load(std::memory_order order,
-         std::source_location at = std::source_location::current()) const {
+  T load(std::memory_order order, std::source_location at = std::source_location::current()) const {
     return word_.load(order == std::memory_order::relaxed ? rl::mo_relaxed : loadOrder(order),
                       where(at));
   }
   void store(T value, std::memory_order order,
              std::source_location at = std::source_location::current()) {
-    const bool releases = order != std::memory_order::relaxed && flaw != Flaw::kStoresReleaseNothing;
+    const bool releases =
+        order != std::memory_order::relaxed && flaw != Flaw::kStoresReleaseNothing;
     word_.store(value, releases ? rl::mo_release : rl::mo_relaxed, where(at));
   }
   T exchange(T value, std::memory_order order,

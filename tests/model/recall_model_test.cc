@@ -79,6 +79,5 @@ TEST(RecallModel, RecallAndStartWithoutATotalOrderAreFound) {
       rl::test_result_user_assert_failed);
 }
 
-
 }  // namespace
 }  // namespace isopool::model

@@ -28,7 +28,8 @@ struct RingSuite : rl::test_suite<RingSuite<Memory, kSlots, kPublishes, kTakes, 
     return number.has_value();
   }
   void after() {
-    while (takeOne()) {}
+    while (takeOne()) {
+    }
     RL_ASSERT(taken == published);
   }
 };

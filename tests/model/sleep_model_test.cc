@@ -13,7 +13,9 @@ uint64_t takeOrSleep(Ring<Memory, kSlots>& ring, Look look) {
     if (const std::optional<uint64_t> number = ring.take()) return *number;
     ipc::sleepUnless([&](auto&& step) { step(ring.reader); },
                      [&] { return look == Look::kOnceMore && ring.reader.ready(); },
-                     [&] { Memory::sleep({{&ring.tail, ring.reader.consumed()}}); });
+                     [&] {
+                       Memory::sleep({{&ring.tail, ring.reader.consumed()}});
+                     });
   }
 }
 
@@ -77,8 +79,8 @@ struct WorkerSuite : rl::test_suite<WorkerSuite<Memory>, 3> {
           },
           [&] { return first.reader.ready() || second.reader.ready(); },
           [&] {
-            Memory::sleep({{&first.tail, first.reader.consumed()},
-                           {&second.tail, second.reader.consumed()}});
+            Memory::sleep(
+                {{&first.tail, first.reader.consumed()}, {&second.tail, second.reader.consumed()}});
           });
     }
   }
@@ -91,7 +93,8 @@ TEST(SleepModel, AReaderThatSleepsIsWokenForEachItem) {
 TEST(SleepModel, BothSidesOfARoundTripAreWoken) { expectHolds<RoundTripSuite<ModelMemory<>, 1>>(); }
 
 TEST(SleepModel, AWorkerThatSleepsOnTwoClientsIsWokenByEach) {
-  expectHolds<WorkerSuite<ModelMemory<>>>(Search{4});  // its full search does not end within minutes
+  expectHolds<WorkerSuite<ModelMemory<>>>(
+      Search{4});  // its full search does not end within minutes
 }
 
 TEST(SleepModel, SleepingWithoutASecondLookIsFound) {
