@@ -52,7 +52,7 @@ def check(arguments: argparse.Namespace, folder: Path) -> tuple[int, int, str]:
             shutil.copy(included, folder)
     defines = [f"-D{name}" for name in arguments.defines]
     run(["spin", "-a", *defines, arguments.model.name], folder)
-    run(["cc", "-O1", "-w", "-o", "search", "pan.c"], folder)
+    run(["cc", "-w", "-o", "search", "pan.c"], folder)
     printed = run(["./search", "-a", "-m1000000"], folder)
     errors = re.search(r"errors: (\d+)", printed)
     states = re.search(r"(\d+) states, stored", printed)

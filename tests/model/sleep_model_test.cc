@@ -94,7 +94,7 @@ TEST(SleepModel, BothSidesOfARoundTripAreWoken) { expectHolds<RoundTripSuite<Mod
 
 TEST(SleepModel, AWorkerThatSleepsOnTwoClientsIsWokenByEach) {
   expectHolds<WorkerSuite<ModelMemory<>>>(
-      Search{4});  // its full search does not end within minutes
+      Search{4});
 }
 
 TEST(SleepModel, SleepingWithoutASecondLookIsFound) {
