@@ -243,10 +243,10 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
     return {shared_from_this(), nullptr, 0, published.fate};
   }
   const uint64_t sequence = published.exchange->sequence;
-  const Fate fate = wait(*published.exchange, deadline, recall, spinner);
-  if (recall != nullptr) recall->leave(fate);
-  const bool left = fate == Fate::kWithdrawn || fate == Fate::kOverdue;
-  return {shared_from_this(), left ? nullptr : published.exchange, sequence, fate};
+  const Waited waited = wait(*published.exchange, deadline, recall, spinner);
+  if (recall != nullptr) recall->leave(waited.fate);
+  return {shared_from_this(), waited.abandoned ? nullptr : published.exchange, sequence,
+          waited.fate};
 }
 
 Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
@@ -365,15 +365,15 @@ void Channel::flushReleases() {
 
 // ---- Waiting ---------------------------------------------------------------------------------
 
-Fate Channel::wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
-                   std::optional<ProcessorLoad::Spinner>& spinner) {
+Channel::Waited Channel::wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
+                              std::optional<ProcessorLoad::Spinner>& spinner) {
   for (;;) {
     const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
-    Fate fate = exchange.fate.load(std::memory_order_acquire);
-    if (fate != Fate::kPending) return fate;
+    const Fate fate = exchange.fate.load(std::memory_order_acquire);
+    if (fate != Fate::kPending) return {fate, /*abandoned=*/false};
     const bool takenBack = recall != nullptr && recall->requested();
     if (takenBack || isPast(deadline)) {
-      if (const auto given = giveUp(exchange, takenBack)) return *given;
+      if (const auto given = giveUp(exchange, takenBack)) return {*given, /*abandoned=*/true};
       continue;
     }
     if (leadMutex_.try_lock()) {
@@ -464,11 +464,12 @@ bool Channel::deliver(Exchange& exchange) {
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
   if (withdrawn) cancelExports(exchange.exports);
+  // Last of all its fate: from there on the exchange is its thread's, which may free it at once.
+  if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
   exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (deafSince_.load(std::memory_order_relaxed) != 0) deafSince_.store(0);
   if (wanted) {
-    exchange.use.store(Exchange::Use::kDelivered, std::memory_order_release);
     exchange.wake();
   } else {
     if (whole && !withdrawn) discard(exchange);
@@ -519,10 +520,10 @@ void Channel::settleAll() {
       const Fate fate = fateAtDeath(end.hasStarted(exchange.sequence));
       auto waiting = Exchange::Use::kWaiting;
       const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
+      if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
       exchange.fate.store(fate, std::memory_order_release);
       pending_.fetch_sub(1, std::memory_order_relaxed);
       if (wanted) {
-        exchange.use.store(Exchange::Use::kDelivered, std::memory_order_release);
         exchange.wake();
       } else {
         release(exchange);

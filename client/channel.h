@@ -208,8 +208,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
   void flushReleases();
-  Fate wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
-            std::optional<ProcessorLoad::Spinner>& spinner);
+  /// How a wait ended. `abandoned`: the exchange is no longer its thread's.
+  struct Waited {
+    Fate fate;
+    bool abandoned;
+  };
+  Waited wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
+              std::optional<ProcessorLoad::Spinner>& spinner);
   void lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
             std::optional<ProcessorLoad::Spinner>& spinner);
   bool deliverCompletions();

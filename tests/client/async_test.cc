@@ -297,6 +297,25 @@ TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
   EXPECT_EQ(outcomes, 2000);
 }
 
+// The worker may be quicker to say that it withdrew a call than its thread is to notice the cancel.
+TEST_F(AsyncQueue, CancelledCallsLeaveTheirPlacesInTheRingToOthers) {
+  makeCallsShort();
+  int answered = 0;
+  int cancelled = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::vector<PendingCall> calls;
+    for (int call = 0; call < 3; ++call) {
+      calls.push_back(begin(subject_, {"identity", int64_t{i}}, within(kPatience)));
+    }
+    cancelled += calls.back().cancel() ? 1 : 0;
+    for (int call = 0; call < 2; ++call)
+      answered += calls[static_cast<size_t>(call)].get().toInt() == i;
+    calls.back().wait();
+  }
+  EXPECT_EQ(answered, 1000);
+  EXPECT_GT(cancelled, 0);
+}
+
 TEST_F(AsyncQueue, ADeadlineCountsWhileTheCallIsQueued) {
   const Gate gate;
   const PendingCall running = occupy(gate);
