@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <stdexcept>
+#include <utility>
 
 namespace bench {
 
@@ -43,6 +44,7 @@ void startInterpreter() {
 
 struct InProcessModel::Object {
   PyObject* callable = nullptr;
+  PyObject* held = nullptr;
 };
 
 InProcessModel::InProcessModel(const std::string& package, const std::string& module,
@@ -58,7 +60,10 @@ InProcessModel::InProcessModel(const std::string& package, const std::string& mo
   Py_DECREF(packages);
 }
 
-InProcessModel::~InProcessModel() { Py_XDECREF(object_->callable); }
+InProcessModel::~InProcessModel() {
+  Py_XDECREF(object_->callable);
+  Py_XDECREF(object_->held);
+}
 
 at::Tensor InProcessModel::operator()(const at::Tensor& argument) const {
   PyObject* wrapped = checked(THPVariable_Wrap(argument));
@@ -68,5 +73,25 @@ at::Tensor InProcessModel::operator()(const at::Tensor& argument) const {
   Py_DECREF(result);
   return tensor;
 }
+
+void InProcessModel::touchAttribute(const char* name) const {
+  Py_DECREF(checked(PyObject_GetAttrString(object_->callable, name)));
+}
+
+void InProcessModel::hold(const at::Tensor& argument) {
+  Py_XDECREF(std::exchange(object_->held, checked(THPVariable_Wrap(argument))));
+}
+
+void InProcessModel::callHeld() const {
+  Py_DECREF(checked(PyObject_CallOneArg(object_->callable, object_->held)));
+}
+
+at::Tensor InProcessModel::unpackHeld() const { return THPVariable_Unpack(object_->held); }
+
+GilReleased::GilReleased() : state_(PyEval_SaveThread()) {}
+GilReleased::~GilReleased() { PyEval_RestoreThread(static_cast<PyThreadState*>(state_)); }
+
+GilHeld::GilHeld() : state_(PyGILState_Ensure()) {}
+GilHeld::~GilHeld() { PyGILState_Release(static_cast<PyGILState_STATE>(state_)); }
 
 }  // namespace bench

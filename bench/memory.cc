@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/latency.h"
 #include "bench/process_tree.h"
 #include "bench/row.h"
 #include "bench/statistics.h"
@@ -19,8 +20,11 @@ struct Options {
   std::string packages;
   std::string model;
   size_t workers = 8;
-  size_t megabytes = 500;
+  size_t megabytes = 1000;
 };
+
+constexpr size_t kMegabytesPerLayer = 4;  // as weights.py makes them
+constexpr size_t kLayersWritten = 25;
 
 std::vector<pid_t> workersOf(isopool::InterpreterManager& manager) {
   std::vector<pid_t> workers;
@@ -48,6 +52,34 @@ void reportOwn(const char* subject, const std::vector<pid_t>& workers) {
   const bench::Summary summary = bench::summarize(own);
   bench::print(
       {"memory", "isopool", subject, "private", "MB", summary.median, summary.spread, "", {}});
+}
+
+/// What it costs to write to weights that all workers map: the first write to a page makes it the
+/// writing worker's own.
+void measureWrites(isopool::InterpreterManager& manager, const isopool::ReplicatedObj& model) {
+  constexpr double kMegabytes = kLayersWritten * kMegabytesPerLayer;
+  std::vector<double> first, again, own;
+  for (const isopool::Interpreter& interpreter : manager.allInstances()) {
+    bench::announce("writes to weights of worker " + std::to_string(first.size()));
+    const pid_t worker = interpreter.processId().value();
+    const isopool::Obj write = model.acquireSession(&interpreter).self.attr("write");
+    const double before = bench::memoryOf(worker).own;
+    for (std::vector<double>* times : {&first, &again}) {
+      times->push_back(bench::microsecondsOf(
+                           [&] { write({at::IValue(static_cast<int64_t>(kLayersWritten))}); }) /
+                       kMegabytes);
+    }
+    own.push_back((bench::memoryOf(worker).own - before) / kMegabytes);
+  }
+  const auto report = [](const char* subject, const char* metric, const char* unit,
+                         const std::vector<double>& values) {
+    const bench::Summary summary = bench::summarize(values);
+    bench::print(
+        {"memory", "isopool", subject, metric, unit, summary.median, summary.spread, "", {}});
+  };
+  report("first write to a weight", "private_per_MB", "MB", own);
+  report("first write to a weight", "time_per_MB", "us", first);
+  report("later writes to a weight", "time_per_MB", "us", again);
 }
 
 void measure(const Options& options) {
@@ -101,6 +133,7 @@ void measure(const Options& options) {
                 "weights",
                 (with - without + clientWith - client) / size});
   reportOwn("extra worker with a large model", workersOf(manager));
+  if (options.model.empty()) measureWrites(manager, large);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "bench/process_tree.h"
 
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -11,6 +12,21 @@ namespace {
 
 std::string procFile(pid_t process, const char* name) {
   return "/proc/" + std::to_string(process) + "/" + name;
+}
+
+Activity activityIn(const std::filesystem::path& thread) {
+  Activity activity;
+  double nanoseconds = 0;
+  std::ifstream scheduler(thread / "schedstat");
+  if (!(scheduler >> nanoseconds)) {
+    throw std::runtime_error("the kernel tells nothing about the time of " + thread.string());
+  }
+  activity.processorSeconds = nanoseconds / 1e9;
+  std::ifstream status(thread / "status");
+  for (std::string word; status >> word;) {
+    if (word == "voluntary_ctxt_switches:") status >> activity.voluntarySwitches;
+  }
+  return activity;
 }
 
 }  // namespace
@@ -41,6 +57,32 @@ Memory memoryOf(const std::vector<pid_t>& processes) {
     sum.own += one.own;
   }
   return sum;
+}
+
+Activity& Activity::operator+=(const Activity& other) {
+  processorSeconds += other.processorSeconds;
+  voluntarySwitches += other.voluntarySwitches;
+  return *this;
+}
+
+Activity& Activity::operator-=(const Activity& other) {
+  processorSeconds -= other.processorSeconds;
+  voluntarySwitches -= other.voluntarySwitches;
+  return *this;
+}
+
+Activity activityOf(const std::vector<pid_t>& processes) {
+  Activity all;
+  for (const pid_t process : processes) {
+    for (const auto& thread : std::filesystem::directory_iterator(procFile(process, "task"))) {
+      all += activityIn(thread.path());
+    }
+  }
+  return all;
+}
+
+Activity activityOfThread(pid_t process) {
+  return activityIn(procFile(process, "task") + "/" + std::to_string(process));
 }
 
 pid_t parentOf(pid_t process) {

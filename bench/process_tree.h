@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace bench {
@@ -14,6 +15,18 @@ struct Memory {
 };
 Memory memoryOf(pid_t process);
 Memory memoryOf(const std::vector<pid_t>& processes);
+
+/// What threads did since they began.
+struct Activity {
+  double processorSeconds = 0;
+  uint64_t voluntarySwitches = 0;  ///< how often they slept, so how often they were woken
+  Activity& operator+=(const Activity& other);
+  Activity& operator-=(const Activity& other);
+};
+/// Of all threads of living processes.
+Activity activityOf(const std::vector<pid_t>& processes);
+/// Of a process's first thread alone.
+Activity activityOfThread(pid_t process);
 
 pid_t parentOf(pid_t process);
 std::vector<pid_t> childrenOf(pid_t process);

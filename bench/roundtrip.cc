@@ -3,148 +3,284 @@
 // CPython's C API. The two take turns, round by round, so that both see the same machine.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <sched.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/in_process_model.h"
+#include "bench/latency.h"
 #include "bench/row.h"
 #include "bench/statistics.h"
+#include "bench/wake_pair.h"
 #include "isopool/isopool.h"
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using bench::Latency;
 
 struct Size {
   const char* name;
   int64_t floats;
+  bool foremost;  ///< measured in every kind of call, not only in the usual ones
 };
-constexpr Size kSizes[] = {{"64 B", 16}, {"1 MB", 250'000}, {"100 MB", 25'000'000}};
+constexpr Size kSizes[] = {{"64 B", 16, true},           {"4 KB", 1000, false},
+                           {"64 KB", 16'000, false},     {"1 MB", 250'000, true},
+                           {"10 MB", 2'500'000, false},  {"100 MB", 25'000'000, true},
+                           {"256 MB", 64'000'000, false}};
 
 struct Operation {
   const char* name;
   const char* pickle;
   bool touchesData;
+  bool usual;  ///< measured at every size, with shared and with copied inputs
 };
-constexpr Operation kOperations[] = {{"identity", "identity.pkl", false},
-                                     {"made (x + 1)", "add_one.pkl", true},
-                                     {"made (clone)", "clone.pkl", true},
-                                     {"kept", "keep.pkl", true}};
+constexpr Operation kOperations[] = {{"identity", "identity.pkl", false, true},
+                                     {"made", "add_one.pkl", true, true},
+                                     {"cloned", "clone.pkl", true, false},
+                                     {"kept", "keep.pkl", true, false}};
 
 struct Options {
   std::string packages;
   std::string only;
   bool quick = false;
+  bool asleep = false;
 };
 
-/// The times of one round's calls, in microseconds.
-std::vector<double> timeCalls(size_t count, const std::function<void()>& call) {
+/// Has the library believe that this program may use one processor, on which spinning would only keep
+/// the worker from running: so no side of a call spins, which is what a loaded machine sees. The
+/// library looks once, at the program's first call.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OneProcessor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+/// How the calls of one case follow each other.
+struct Pace {
+  size_t calls;  ///< of one round
+  size_t rounds;
+  std::chrono::milliseconds pause{};
+  bool sleeping = false;  ///< both sides sleep before each call
+};
+
+/// So many calls that a round takes long enough to be steady and short enough to be repeated.
+Pace backToBack(const Size& size, bool touchesData, bool quick) {
+  const size_t most = quick ? 500 : 3000;
+  const size_t bytes = static_cast<size_t>(size.floats) * 4;
+  const size_t budget = quick ? 50'000'000 : 300'000'000;
+  const size_t calls = touchesData ? std::clamp<size_t>(budget / bytes, 1, most) : most;
+  return {calls, quick ? size_t{3} : size_t{15}};
+}
+
+std::vector<double> timePaced(const Pace& pace, const std::function<void()>& call) {
+  if (pace.pause.count() == 0) return bench::timeCalls(pace.calls, call);
   std::vector<double> times;
-  times.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    const auto begin = Clock::now();
-    call();
-    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+  for (size_t i = 0; i < pace.calls; ++i) {
+    std::this_thread::sleep_for(pace.pause);
+    times.push_back(bench::microsecondsOf(call));
   }
   return times;
 }
 
-/// So many that a round takes long enough to be steady and short enough to be repeated.
-size_t callsPerRound(const Size& size, bool touchesData, bool quick) {
-  const size_t most = quick ? 500 : 3000;
-  if (!touchesData) return most;
-  const size_t bytes = static_cast<size_t>(size.floats) * 4;
-  return std::clamp<size_t>((quick ? 50'000'000 : 300'000'000) / bytes, 3, most);
-}
-
-struct Route {
-  std::vector<double> p50, p99;
-  void add(const std::vector<double>& times) {
-    p50.push_back(bench::quantile(times, 0.5));
-    p99.push_back(bench::quantile(times, 0.99));
-  }
-};
-
 class Roundtrip {
  public:
-  explicit Roundtrip(const Options& options)
-      : options_(options), manager_(1), package_(manager_.loadPackage(file())) {}
+  Roundtrip(const Options& options, bench::WakePair& wakes)
+      : options_(options), wakes_(wakes), manager_(1) {
+    std::optional<OneProcessor> one;
+    if (options.asleep) one.emplace();
+    package_.emplace(manager_.loadPackage(file()));
+    load("identity.pkl")({at::IValue(at::ones({16}))});
+  }
 
   void run() {
+    if (options_.asleep) {
+      measureAsleep();
+      return;
+    }
     for (const Operation& operation : kOperations) {
-      auto pooled = package_.loadPickle("model", operation.pickle);
-      const bench::InProcessModel inProcess(file(), "model", operation.pickle);
       for (const Size& size : kSizes) {
-        for (const bool shared : {true, false}) measure(operation, pooled, inProcess, size, shared);
+        if (!operation.usual && !size.foremost) continue;
+        measure(operation, size, true);
+        if (operation.usual) measure(operation, size, false);
       }
     }
+    for (const size_t callers : {2, 4, 8}) {
+      measureCallers(kSizes[0], callers);
+      measureCallers(kSizes[3], callers);
+    }
+    const Pace sparse{options_.quick ? size_t{40} : size_t{100},
+                      options_.quick ? size_t{1} : size_t{5}, std::chrono::milliseconds(10), true};
+    measureCase(kOperations[0], kSizes[0], true, ", calls 10 ms apart", sparse);
+    measureCase(kOperations[0], kSizes[3], true, ", calls 10 ms apart", sparse);
   }
 
  private:
   std::string file() const { return options_.packages + "/calls.pt"; }
-
-  void measure(const Operation& operation, const isopool::ReplicatedObj& pooled,
-               const bench::InProcessModel& inProcess, const Size& size, bool shared) const {
-    const std::string subject =
-        std::string(operation.name) + " " + size.name + (shared ? " shared" : " outside");
-    if (subject.find(options_.only) == std::string::npos) return;
-    bench::announce(subject);
-    const at::Tensor input =
-        shared ? isopool::empty({size.floats}).fill_(1.5f) : at::full({size.floats}, 1.5f);
-    // With one copy outside shared memory even an identity call takes as long as its data.
-    const size_t calls = callsPerRound(size, operation.touchesData || !shared, options_.quick);
-    const size_t rounds = options_.quick ? 5 : 15;
-    const auto callPool = [&] { check(pooled({at::IValue(input)}).toTensor(), input); };
-    const auto callInProcess = [&] { check(inProcess(input), input); };
-    timeCalls(std::min<size_t>(calls, 20), callInProcess);
-    timeCalls(std::min<size_t>(calls, 20), callPool);
-
-    Route pool, process;
-    std::vector<double> over;
-    const uint64_t copiedBefore = isopool::copyCounters().total();
-    for (size_t round = 0; round < rounds; ++round) {
-      process.add(timeCalls(calls, callInProcess));
-      pool.add(timeCalls(calls, callPool));
-      over.push_back(pool.p50.back() - process.p50.back());
-    }
-    const double copied = static_cast<double>(isopool::copyCounters().total() - copiedBefore) /
-                          static_cast<double>(calls * rounds);
-
-    report("in-process", subject, "p50", process.p50, {});
-    report("in-process", subject, "p99", process.p99, {});
-    report("isopool", subject, "p50", pool.p50, process.p50);
-    report("isopool", subject, "p99", pool.p99, process.p99);
-    report("isopool", subject, "over_in_process", over, {});
-    bench::print({"roundtrip", "isopool", subject, "bytes_copied", "B", copied, {}, "", {}});
+  isopool::ReplicatedObj load(const char* pickle) { return package_->loadPickle("model", pickle); }
+  bool selected(const std::string& name) const {
+    return name.find(options_.only) != std::string::npos;
   }
 
-  /// Both routes look at the result, so that none can be wrong or lazy unseen.
+  void measureAsleep() {
+    const Pace pace{options_.quick ? size_t{500} : size_t{2000},
+                    options_.quick ? size_t{3} : size_t{15}, std::chrono::milliseconds(0), true};
+    measureCase(kOperations[0], kSizes[0], true, ", asleep", pace);
+    measureCase(kOperations[0], kSizes[3], true, ", asleep", pace);
+  }
+
+  void measure(const Operation& operation, const Size& size, bool shared) {
+    // With a copy even an identity call takes as long as its data.
+    measureCase(operation, size, shared, "",
+                backToBack(size, operation.touchesData || !shared, options_.quick));
+  }
+
+  void measureCase(const Operation& operation, const Size& size, bool shared,
+                   const std::string& state, const Pace& pace) {
+    const std::string name =
+        std::string(operation.name) + " " + size.name + (shared ? " shared" : " copied") + state;
+    if (!selected(name)) return;
+    bench::announce(name);
+    const auto pooled = load(operation.pickle);
+    const bench::InProcessModel inProcess(file(), "model", operation.pickle);
+    const at::Tensor input =
+        shared ? isopool::empty({size.floats}).fill_(1.5f) : at::full({size.floats}, 1.5f);
+    const auto callPool = [&] { check(pooled({at::IValue(input)}).toTensor(), input); };
+    const auto callInProcess = [&] { check(inProcess(input), input); };
+    std::optional<Copying> copying;
+    if (!shared && !operation.touchesData && size.floats >= kSizes[3].floats)
+      copying.emplace(input);
+    for (const auto& call :
+         {std::function<void()>(callInProcess), std::function<void()>(callPool)}) {
+      timePaced({std::min<size_t>(pace.calls, 20), 1, pace.pause}, call);
+    }
+
+    Latency pool, process, wakes;
+    uint64_t copied = 0;
+    for (size_t round = 0; round < pace.rounds; ++round) {
+      process.add(timePaced(pace, callInProcess));
+      const uint64_t before = isopool::copyCounters().total();
+      pool.add(timePaced(pace, callPool));
+      copied += isopool::copyCounters().total() - before;
+      if (copying) copying->add(pace.calls, pool.p50().back());
+      if (pace.sleeping) wakes.add(timePaced(pace, [&] { wakes_.wakeAndBeWoken(); }));
+    }
+    const bench::Subject subject{"roundtrip", name};
+    bench::report(subject, "in-process", process);
+    bench::reportOver(subject, "isopool", pool, process);
+    const double each = static_cast<double>(copied) / static_cast<double>(pace.calls * pace.rounds);
+    bench::print({"roundtrip", "isopool", name, "bytes_copied", "B", each, {}, "", {}});
+    if (copying) copying->report(name);
+    if (pace.sleeping) bench::report(subject, "two wake-ups alone", wakes);
+  }
+
+  /// One worker, several threads that call it without a pause.
+  void measureCallers(const Size& size, size_t callers) {
+    const std::string name =
+        "identity " + std::string(size.name) + " shared, " + std::to_string(callers) + " callers";
+    if (!selected(name)) return;
+    bench::announce(name);
+    const auto pooled = load("identity.pkl");
+    const size_t rounds = options_.quick ? 3 : 15;
+    const size_t calls = options_.quick ? 500 : 2000;
+    Latency latency;
+    std::vector<double> rates;
+    for (size_t round = 0; round <= rounds; ++round) {
+      std::vector<std::vector<double>> times(callers);
+      std::barrier begin(static_cast<std::ptrdiff_t>(callers) + 1);
+      std::vector<std::thread> threads;
+      for (size_t caller = 0; caller < callers; ++caller) {
+        threads.emplace_back([&, caller] {
+          const at::Tensor input = isopool::empty({size.floats}).fill_(1.5f);
+          begin.arrive_and_wait();
+          times[caller] = bench::timeCalls(
+              calls, [&] { check(pooled({at::IValue(input)}).toTensor(), input); });
+        });
+      }
+      begin.arrive_and_wait();
+      const double duration = bench::microsecondsOf([&] {
+        for (std::thread& thread : threads) thread.join();
+      });
+      if (round == 0) continue;  // each thread's first calls meet an arena that has to grow
+      std::vector<double> all;
+      for (const auto& each : times) all.insert(all.end(), each.begin(), each.end());
+      latency.add(all);
+      rates.push_back(static_cast<double>(calls * callers) / duration * 1e6);
+    }
+    bench::report({"roundtrip", name}, "isopool", latency);
+    const bench::Summary rate = bench::summarize(rates);
+    bench::print(
+        {"roundtrip", "isopool", name, "rate", "calls/s", rate.median, rate.spread, "", {}});
+  }
+
+  /// memcpy of the same input, in the same rounds.
+  class Copying {
+   public:
+    explicit Copying(const at::Tensor& input)
+        : input_(input),
+          copy_(at::zeros_like(input)),
+          bytes_(static_cast<double>(input.nbytes())) {}
+    void add(size_t calls, double poolMicroseconds) {
+      const auto times = bench::timeCalls(calls, [this] {
+        std::memcpy(copy_.mutable_data_ptr(), input_.const_data_ptr(), input_.nbytes());
+      });
+      memcpy_.push_back(bytes_ / bench::quantile(times, 0.5) / 1e3);
+      pool_.push_back(bytes_ / poolMicroseconds / 1e3);
+      ratios_.push_back(pool_.back() / memcpy_.back());
+    }
+    void report(const std::string& name) const {
+      const bench::Summary yardstick = bench::summarize(memcpy_), pool = bench::summarize(pool_);
+      bench::print({"roundtrip",
+                    "memcpy",
+                    name,
+                    "bandwidth",
+                    "GB/s",
+                    yardstick.median,
+                    yardstick.spread,
+                    "",
+                    {}});
+      bench::print({"roundtrip", "isopool", name, "bandwidth", "GB/s", pool.median, pool.spread,
+                    "memcpy", bench::summarize(ratios_).median});
+    }
+
+   private:
+    const at::Tensor input_, copy_;
+    const double bytes_;
+    std::vector<double> memcpy_, pool_, ratios_;
+  };
+
+  /// Every route looks at the result, so that none can be wrong or lazy unseen.
   static void check(const at::Tensor& result, const at::Tensor& input) {
     if (result.numel() != input.numel() || result.data_ptr<float>()[0] < 1.5f) {
       throw std::runtime_error("a call gave a wrong result");
     }
   }
 
-  static void report(const char* route, const std::string& subject, const char* metric,
-                     const std::vector<double>& values, const std::vector<double>& yardstick) {
-    const bench::Summary summary = bench::summarize(values);
-    bench::Row row{"roundtrip",    route,          subject, metric, "us",
-                   summary.median, summary.spread, "",      {}};
-    if (!yardstick.empty()) {
-      row.ratioTo = "in-process";
-      row.ratio = summary.median / bench::summarize(yardstick).median;
-    }
-    bench::print(row);
-  }
-
   const Options options_;
+  bench::WakePair& wakes_;
   isopool::InterpreterManager manager_;
-  isopool::Package package_;
+  std::optional<isopool::Package> package_;
 };
 
 }  // namespace
@@ -155,10 +291,12 @@ int main(int argc, char** argv) {
   app.add_option("--packages", options.packages, "folder with calls.pt")->required();
   app.add_option("--only", options.only, "only cases whose name contains this text");
   app.add_flag("--quick", options.quick, "fewer repetitions");
+  app.add_flag("--asleep", options.asleep, "the cases in which nobody spins, and only these");
   CLI11_PARSE(app, argc, argv);
   try {
     at::set_num_threads(1);
-    Roundtrip(options).run();
+    bench::WakePair wakes;
+    Roundtrip(options, wakes).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "roundtrip: %s\n", error.what());
     return 1;

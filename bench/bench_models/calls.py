@@ -1,5 +1,6 @@
 """One module for each question of roundtrip, as small as a model can be."""
 
+import ctypes
 import os
 import signal
 import time
@@ -36,6 +37,25 @@ class Keep(torch.nn.Module):
         return self.kept
 
 
+class Counted(torch.nn.Module):
+    """Makes objects and knows how many of them live."""
+
+    class Result:
+        def __init__(self, maker: "Counted") -> None:
+            self.maker = maker
+            maker.living += 1
+
+        def __del__(self) -> None:
+            self.maker.living -= 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.living = 0
+
+    def forward(self) -> "Counted.Result":
+        return Counted.Result(self)
+
+
 class Wait(torch.nn.Module):
     """Is running when its worker dies."""
 
@@ -46,6 +66,12 @@ class Wait(torch.nn.Module):
 class Crash(torch.nn.Module):
     """Writes into its input, which the caller sees, when it dies: seconds of CLOCK_MONOTONIC."""
 
-    def forward(self, died: torch.Tensor) -> None:
+    def hold(self, megabytes: int) -> None:
+        """Memory of the worker's own, every page of it touched."""
+        self.held = torch.ones(megabytes, 250_000)
+
+    def forward(self, died: torch.Tensor, cause: str) -> None:
         died[0] = time.monotonic()
+        if cause == "SIGSEGV":
+            ctypes.string_at(0)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a pool costs that nobody calls: the time of all its processes, and how often they wake.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/process_tree.h"
+#include "bench/row.h"
+#include "isopool/isopool.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void measure(size_t workers, std::chrono::seconds duration) {
+  const std::string name = "pool of " + std::to_string(workers);
+  bench::announce(name);
+  isopool::InterpreterManager manager(workers);
+  for (const auto& interpreter : manager.allInstances()) {
+    interpreter.acquireSession().fromIValue(1).toIValue();
+  }
+  const int worker = manager.allInstances()[0].processId().value();
+  const pid_t supervisor = bench::parentOf(worker);
+  // The spare is on its way, and the last calls' spins are not over.
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+  std::vector<pid_t> processes = bench::descendantsOf(supervisor);
+  processes.push_back(supervisor);
+  // This thread's own sleep is not the pool's.
+  const auto activity = [&] {
+    bench::Activity all = bench::activityOf(processes);
+    all += bench::activityOf({::getpid()});
+    all -= bench::activityOfThread(::getpid());
+    return all;
+  };
+  const bench::Activity before = activity();
+  const auto begin = Clock::now();
+  std::this_thread::sleep_for(duration);
+  bench::Activity during = activity();
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  during -= before;
+  const double seconds = took.count();
+  bench::print({"idle",
+                "isopool",
+                name,
+                "core_share",
+                "%",
+                during.processorSeconds / seconds * 100,
+                {},
+                "",
+                {}});
+  bench::print({"idle",
+                "isopool",
+                name,
+                "context_switches",
+                "1/s",
+                static_cast<double>(during.voluntarySwitches) / seconds,
+                {},
+                "",
+                {}});
+  bench::print({"idle",
+                "isopool",
+                name,
+                "processes",
+                "",
+                static_cast<double>(processes.size()),
+                {},
+                "",
+                {}});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("What a pool costs that nobody calls.");
+  std::string packages;
+  bool quick = false;
+  app.add_option("--packages", packages, "not needed: an idle pool loads nothing");
+  app.add_flag("--quick", quick, "shorter");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    for (const size_t workers : {1, 8, 32}) {
+      measure(workers, std::chrono::seconds(quick ? 2 : 10));
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "idle: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
