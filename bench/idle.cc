@@ -26,7 +26,7 @@ void measure(size_t workers, std::chrono::seconds duration) {
   }
   const int worker = manager.allInstances()[0].processId().value();
   const pid_t supervisor = bench::parentOf(worker);
-  // The spare is on its way, and the last calls' spins are not over.
+  // The first spare is born after the pool is ready.
   std::this_thread::sleep_for(std::chrono::seconds(2));
   std::vector<pid_t> processes = bench::descendantsOf(supervisor);
   processes.push_back(supervisor);
@@ -37,6 +37,13 @@ void measure(size_t workers, std::chrono::seconds duration) {
     all -= bench::activityOfThread(::getpid());
     return all;
   };
+  // What the pool's start left to do is no idleness; on a busy machine it takes its time.
+  const auto late = Clock::now() + std::chrono::seconds(20);
+  for (uint64_t seen = 0, now = 1; seen != now && Clock::now() < late;) {
+    seen = activity().voluntarySwitches;
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    now = activity().voluntarySwitches;
+  }
   const bench::Activity before = activity();
   const auto begin = Clock::now();
   std::this_thread::sleep_for(duration);

@@ -1,13 +1,7 @@
 #!/usr/bin/env python3
 """Runs isopool's benchmarks and prints what they measured.
 
-  roundtrip  one call through the C++ API, beside the same call in-process and through
-             ProcessPoolExecutor and torch.multiprocessing
-  memory     what a worker, and a large model on eight workers, cost in memory
-  start      how fast a pool is ready and a dead worker is replaced
-  async      what asynchronous calls cost, and how many two workers answer
-  sharing    three programs on one supervisor: greedy, sparse, and killed at random
-  sandbox    what the levels of a worker's sandbox cost
+{benches}
   all        (also when nothing is named) all of them
 
 Every number is a median; behind it half the distance between the quartiles of its repetitions.
@@ -17,18 +11,53 @@ Ratios are taken within one run, on a machine that should be quiet.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
-import platform
 import subprocess
 import sys
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-BENCHES = ("roundtrip", "memory", "start", "async", "sharing", "sandbox")
 Row = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """One question, and what answers it: programs of the build folder or scripts of this one."""
+
+    question: str
+    runs: tuple[tuple[str, ...], ...]  # each a program and its arguments
+    options: tuple[str, ...] = ("--quick",)  # of ours, those that the programs know
+    megabytes: tuple[int, int] | None = None  # of the large model: in full, and with --quick
+
+
+BENCHES = {
+    "roundtrip": Bench(
+        "one call through the C++ API, beside the same call in-process",
+        (("roundtrip",), ("roundtrip", "--asleep")),
+        ("--quick", "--only"),
+    ),
+    "session": Bench("single steps on one worker, and results let go", (("session",),)),
+    "scaling": Bench("a Python-bound model on 1 and 2 workers, and in threads", (("scaling",),)),
+    "memory": Bench(
+        "what a worker, a large model on eight workers, and writes to it cost",
+        (("memory",),),
+        (),
+        (1000, 200),
+    ),
+    "start": Bench(
+        "how fast a pool is ready, a caller told of a death, a worker replaced",
+        (("start",),),
+        ("--quick",),
+        (500, 200),
+    ),
+    "idle": Bench("what a pool costs that nobody calls", (("idle",),)),
+    "async": Bench("what asynchronous calls cost, and how many two workers answer", (("async",),)),
+    "sharing": Bench("three programs on one supervisor: greedy, sparse, killed", (("sharing",),)),
+    "sandbox": Bench("what the levels of a worker's sandbox cost", (("sandbox",),)),
+}
 
 
 def main() -> int:
@@ -38,51 +67,90 @@ def main() -> int:
         print(f"bench: no programs in {build}/bench; scripts/bench builds them", file=sys.stderr)
         return 1
     packages = build / "bench" / "packages"
-    run([sys.executable, str(HERE / "package_models.py"), "--out", str(packages)], "packages")
+    large = sorted({megabytes_of(BENCHES[name], options.quick) for name in options.benches} - {0})
+    package = [sys.executable, str(HERE / "package_models.py"), "--out", str(packages)]
+    run([*package, "--megabytes", *map(str, large)], "packages")
     rows: list[Row] = []
-    for bench in options.benches:
-        rows += measure(bench, build, packages, options)
-    if options.json:
-        document = {"machine": machine(), "rows": rows}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    measured = 0
+    file = options.json.open("w") if options.json else None
+    for name in options.benches:
+        rows += measure(name, build, packages, options)
+        print_table(name, rows[measured:])
+        if file:
+            # At once, so that a run that is cut short leaves what it measured.
+            file.writelines(json.dumps(row) + "\n" for row in rows[measured:])
+            file.flush()
+        measured = len(rows)
+    if file:
+        file.close()
         print(f"wrote {len(rows)} rows to {options.json}")
+    if options.report:
+        import report  # needs matplotlib, which nothing else here does
+
+        for page in report.write(rows, options.benches, command_line()):
+            print(f"wrote {page}")
     return 0
 
 
 def parse_arguments() -> argparse.Namespace:
+    width = max(map(len, BENCHES))
+    benches = "\n".join(f"  {name:{width}}  {bench.question}" for name, bench in BENCHES.items())
+    assert __doc__ is not None
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
-        description=__doc__,
+        description=__doc__.format(benches=benches),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("benches", nargs="*", metavar="BENCH", help=", ".join((*BENCHES, "all")))
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--only", default="", help="of roundtrip, cases with this text in the name")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
+    parser.add_argument("benches", nargs="*", metavar="NAME", help=", ".join((*BENCHES, "all")))
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller models")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="of roundtrip, cases with this text in the name"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the rows, one JSON object a line"
+    )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="put the rows of these benchmarks into docs/performance.md, its plots and its data",
+    )
     options = parser.parse_args()
     unknown = set(options.benches) - {*BENCHES, "all"}
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}: {', '.join(BENCHES)} or all")
     if options.json and not options.json.resolve().parent.is_dir():
         parser.error(f"--json {options.json}: there is no such folder")
+    if options.report and (options.quick or options.only):
+        parser.error("--report publishes figures: measure in full, without --quick and --only")
     if not options.benches or "all" in options.benches:
         options.benches = list(BENCHES)
     return options
 
 
-def measure(bench: str, build: Path, packages: Path, options: argparse.Namespace) -> list[Row]:
-    command = [str(build / "bench" / bench), "--packages", str(packages)]
-    if options.quick and bench != "memory":
-        command.append("--quick")
-    if bench == "roundtrip":
-        selection = ["--only", options.only] if options.only else []
-        rows = run(command + selection, bench)
-        quick = ["--quick"] if options.quick else []
-        rows += run([sys.executable, str(HERE / "peers.py"), *quick, *selection], bench)
-        compare_peers(rows)
-    else:
-        rows = run(command, bench)
-    print_table(bench, rows)
+def command_line() -> str:
+    return " ".join(["scripts/bench", *sys.argv[1:]])
+
+
+def megabytes_of(bench: Bench, quick: bool) -> int:
+    return bench.megabytes[1 if quick else 0] if bench.megabytes else 0
+
+
+def measure(name: str, build: Path, packages: Path, options: argparse.Namespace) -> list[Row]:
+    bench = BENCHES[name]
+    arguments = []
+    if options.quick and "--quick" in bench.options:
+        arguments.append("--quick")
+    if options.only and "--only" in bench.options:
+        arguments += ["--only", options.only]
+    if bench.megabytes:
+        arguments += ["--megabytes", str(megabytes_of(bench, options.quick))]
+    rows: list[Row] = []
+    for program, *own in bench.runs:
+        if program.endswith(".py"):
+            command = [sys.executable, str(HERE / program)]
+        else:
+            command = [str(build / "bench" / program), "--packages", str(packages)]
+        rows += run([*command, *own, *arguments], name)
     return rows
 
 
@@ -108,19 +176,6 @@ def run(command: list[str], bench: str) -> list[Row]:
 def progress(text: str) -> None:
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-
-def compare_peers(rows: list[Row]) -> None:
-    """Peers get the ratio to isopool's call with the same input outside shared memory."""
-    ours = {
-        (row["case"], row["metric"]): row["value"] for row in rows if row["route"] == "isopool"
-    }
-    for row in rows:
-        if row["route"] in ("isopool", "in-process"):
-            continue
-        own = ours.get((row["case"], row["metric"]))
-        if own:
-            row["ratio_to"], row["ratio"] = "isopool", row["value"] / own
 
 
 def print_table(bench: str, rows: list[Row]) -> None:
@@ -149,21 +204,6 @@ def print_table(bench: str, rows: list[Row]) -> None:
 
 def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def machine() -> dict[str, Any]:
-    model = ""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.split(":", 1)[1].strip()
-            break
-    return {
-        "processor": model,
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-        "when": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
 
 
 if __name__ == "__main__":

@@ -71,8 +71,8 @@ void run(const std::string& folder, bool quick) {
   const size_t rounds = quick ? 5 : 15;
   const size_t calls = quick ? 500 : 3000;
   std::vector<Case> cases;
-  for (const auto& [name, pickle] : {std::pair{"identity 64 B shared", "identity.pkl"},
-                                     {"made (x + 1) 64 B shared", "add_one.pkl"}}) {
+  for (const auto& [name, pickle] :
+       {std::pair{"identity 64 B shared", "identity.pkl"}, {"made 64 B shared", "add_one.pkl"}}) {
     std::vector<isopool::ReplicatedObj> models;
     for (auto& level : levels) models.push_back(level->load(pickle));
     const at::Tensor input = isopool::empty({16}).fill_(1.5f);

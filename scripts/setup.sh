@@ -28,7 +28,7 @@ readonly log=build/setup.log
 readonly apt_packages=(
   g++ cmake ninja-build ccache python3 python3-dev python3-venv libboost-dev libmsgpack-cxx-dev
   libgtest-dev libcli11-dev libspdlog-dev libxxhash-dev libtomlplusplus-dev relacy-dev
-  spin
+  spin valgrind
 )
 
 say() { printf '== %s\n' "$*"; }
