@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 RUN = pathlib.Path(__file__).resolve().parents[2] / "bench" / "run.py"
+sys.path.insert(0, str(RUN.parent))
+from goals import GOALS  # noqa: E402
+
 FIELDS = ["bench", "route", "case", "metric", "unit", "value", "spread", "ratio_to", "ratio"]
 Row = dict[str, Any]
 
@@ -109,6 +112,17 @@ def test_a_written_weight_is_the_writing_workers_own_and_nothing_else_is() -> No
 def test_an_idle_pool_of_any_size_sleeps() -> None:
     switches = values(rows_of("idle"), "context_switches")
     assert switches == {"pool of 1": 0, "pool of 8": 0, "pool of 32": 0}
+
+
+@pytest.mark.parametrize("bench", ["session", "scaling", "idle"])
+def test_each_goal_is_answered_by_a_row(bench: str) -> None:
+    rows = rows_of(bench)
+    goals = [goal for goal in GOALS if goal.bench == bench]
+    assert goals
+    for goal in goals:
+        row = goal.row(rows)
+        assert row is not None, goal
+        assert not goal.of_ratio or row["ratio"] is not None, goal
 
 
 def test_what_it_does_not_know_is_refused_in_one_line(tmp_path: pathlib.Path) -> None:
