@@ -122,8 +122,7 @@ class Mortal {
 
   void measureReplacement() {
     const std::string by = spares_ > 0 ? ", from a spare" : ", by fork";
-    replace("kill to first call" + by,
-            [this] { slot().acquireSession().fromIValue(1); });
+    replace("kill to first call" + by, [this] { slot().acquireSession().fromIValue(1); });
     replace("kill to first model answer" + by, [this] { callModel(identity_); });
     if (spares_ == 0) return;
     auto weights =
