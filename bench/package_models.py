@@ -39,7 +39,6 @@ def main() -> None:
             "clone": calls.Clone(),
             "keep": calls.Keep(),
             "counted": calls.Counted(),
-            "wait": calls.Wait(),
             "crash": calls.Crash(),
         },
     )
