@@ -41,6 +41,11 @@ BENCHES = {
     ),
     "session": Bench("single steps on one worker, and results let go", (("session",),)),
     "scaling": Bench("a Python-bound model on 1 and 2 workers, and in threads", (("scaling",),)),
+    "peers": Bench(
+        "the same calls through what else there is; --install-peers first installs it",
+        (("peers/run.py",),),
+        ("--quick", "--only"),
+    ),
     "memory": Bench(
         "what a worker, a large model on eight workers, and writes to it cost",
         (("memory",),),
@@ -104,7 +109,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("benches", nargs="*", metavar="NAME", help=", ".join((*BENCHES, "all")))
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller models")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="of roundtrip, cases with this text in the name"
+        "--only", default="", metavar="TEXT", help="of roundtrip and peers: cases with this text in the name"
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="also write the rows, one JSON object a line"
@@ -147,10 +152,10 @@ def measure(name: str, build: Path, packages: Path, options: argparse.Namespace)
     rows: list[Row] = []
     for program, *own in bench.runs:
         if program.endswith(".py"):
-            command = [sys.executable, str(HERE / program)]
+            command = [sys.executable, str(HERE / program), "--build-folder", str(build)]
         else:
-            command = [str(build / "bench" / program), "--packages", str(packages)]
-        rows += run([*command, *own, *arguments], name)
+            command = [str(build / "bench" / program)]
+        rows += run([*command, "--packages", str(packages), *own, *arguments], name)
     return rows
 
 
@@ -185,7 +190,7 @@ def print_table(bench: str, rows: list[Row]) -> None:
             row["case"],
             row["route"],
             row["metric"],
-            f"{number(row['value'])} {row['unit']}",
+            "" if row["value"] is None else f"{number(row['value'])} {row['unit']}",
             "" if row["spread"] is None else f"± {number(row['spread'])}",
             "" if row["ratio"] is None else f"{row['ratio']:.3g} x {row['ratio_to']}",
         )
