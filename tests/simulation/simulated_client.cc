@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kPool = 1;
 constexpr uint32_t kPackage = 1;
-constexpr Microseconds kLook(50'000);
+constexpr Microseconds kLook(500'000);
 constexpr Microseconds kLongCall(5'000'000);
 
 }  // namespace

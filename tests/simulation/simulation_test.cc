@@ -43,7 +43,7 @@ TEST_P(Storm, LeavesEachCallWithOneOutcomeAndEachPoolServed) {
     EXPECT_TRUE(report.violations.empty()) << textOf(seed, report);
     return;
   }
-  const uint64_t seeds = numberFrom("ISOPOOL_SIMULATION_SEEDS", 4000) / kShares;
+  const uint64_t seeds = numberFrom("ISOPOOL_SIMULATION_SEEDS", 2000) / kShares;
   Report sum;
   uint64_t failed = 0;
   const auto began = std::chrono::steady_clock::now();

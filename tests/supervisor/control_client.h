@@ -65,6 +65,9 @@ class ControlClient {
   Worker& worker(uint64_t epoch) { return workers_.at(epoch); }
   uint64_t serving(uint32_t pool, uint32_t slot) { return slots_[{pool, slot}]; }
   const ipc::Welcome& welcome() const { return *welcome_; }
+  bool isWelcome() const { return welcome_.has_value(); }
+  /// The supervisor has closed the connection.
+  bool controlEnded() const { return ended_; }
   const std::optional<std::string>& failure() const { return failure_; }
   const std::optional<ipc::Drain>& drain() const { return drain_; }
   const std::vector<uint64_t>& closedChannels() const { return closedChannels_; }

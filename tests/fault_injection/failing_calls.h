@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace isopool::tests {
+
+/// Kinds of calls that can be made to fail. The first is malloc and its kin, so operator new, too.
+enum class CallKind : uint32_t {
+  kAllocation,
+  kMmap,
+  kMemfdCreate,
+  kFallocate,
+  kFork,  ///< and posix_spawn
+  kSocketpair,
+  kSendmsg,
+  kRecvmsg,
+  kPipe,
+  kEventfd,
+  kEpoll,   ///< epoll_create1 and epoll_ctl
+  kDuplicate,  ///< fcntl(F_DUPFD_CLOEXEC)
+  kPidfdOpen,
+  kCount
+};
+
+inline constexpr std::array<std::string_view, static_cast<size_t>(CallKind::kCount)> kCallKindNames{
+    "allocation", "mmap", "memfd_create", "fallocate", "fork",  "socketpair", "sendmsg",
+    "recvmsg",    "pipe", "eventfd",      "epoll",     "dup",   "pidfd_open"};
+
+/// The library libisopool_failing_calls.so, by which the n-th call of a kind fails with what the
+/// kernel says when it has no more of it. Linked first, or by LD_PRELOAD, where the environment has
+///
+///   ISOPOOL_FAIL_CALL     KIND:N, from the start of the process
+///   ISOPOOL_FAIL_PROGRAM  the name of the program that it is meant for
+///   ISOPOOL_FAIL_REPORT   a file that gets one byte for each call that failed
+extern "C" {
+/// In this process: the n-th call of a kind from now on fails; n = 0: none does.
+void isopoolFailNthCall(uint32_t kind, uint64_t n);
+/// Calls of the armed kind since then.
+uint64_t isopoolCallsCounted();
+}
+
+}  // namespace isopool::tests

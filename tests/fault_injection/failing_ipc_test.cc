@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The operations of ipc/ that need no torch, with each of their calls failing in turn.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "ipc/channel/client_end.h"
+#include "ipc/channel/lease_table.h"
+#include "ipc/channel/worker_end.h"
+#include "ipc/control/frame.h"
+#include "ipc/memory/page_arena.h"
+#include "ipc/system_call.h"
+#include "supervisor/bell.h"
+#include "supervisor/lifeline.h"
+#include "tests/fault_injection/failing_calls.h"
+
+namespace isopool::tests {
+namespace {
+
+struct Held {
+  size_t descriptors = 0;
+  size_t mappings = 0;  ///< of memory objects
+  bool operator==(const Held&) const = default;
+};
+
+Held heldNow() {
+  Held held;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
+  while (::readdir(folder.get()) != nullptr) ++held.descriptors;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:") != std::string::npos) ++held.mappings;
+  }
+  return held;
+}
+
+/// Fails call after call of each kind until the operation passes untouched. `operation` may throw
+/// what ipc/ documents.
+void failEachCall(const std::function<void()>& operation) {
+  operation();  // what the first run alone makes and keeps is no leak
+  uint64_t failed = 0;
+  for (uint32_t kind = 0; kind < kCallKindNames.size(); ++kind) {
+    constexpr uint64_t kMost = 2000;
+    uint64_t n = 1;
+    for (; n <= kMost; ++n) {
+      const Held before = heldNow();
+      std::string error;
+      isopoolFailNthCall(kind, n);
+      try {
+        operation();
+      } catch (const ipc::SystemCallError& caught) {
+        error = caught.what();
+      } catch (const ipc::ProtocolError& caught) {
+        error = caught.what();
+      } catch (const std::bad_alloc&) {
+        error = "bad_alloc";
+      }
+      const uint64_t calls = isopoolCallsCounted();
+      isopoolFailNthCall(~0u, 0);
+      ASSERT_EQ(heldNow(), before) << "leaked where " << kCallKindNames[kind] << " " << n
+                                   << " failed: " << error;
+      if (calls < n) break;
+      ++failed;
+    }
+    ASSERT_LT(n, kMost) << "the loop has no end for " << kCallKindNames[kind];
+    if (n > 1) std::printf("%s: %d ", std::string(kCallKindNames[kind]).c_str(), static_cast<int>(n - 1));
+  }
+  std::printf("failed\n");
+  EXPECT_GT(failed, 0u);
+}
+
+TEST(EachCallThatFails, LeavesNothingOfAMemoryObject) {
+  failEachCall([] {
+    const ipc::Fd object = ipc::createMemoryObject("test", 4 * ipc::kPageBytes);
+    const ipc::Mapping mapping = ipc::mapShared(object, 0, 4 * ipc::kPageBytes,
+                                                ipc::Access::kReadWrite, ipc::Prefault::kYes);
+    const ipc::Fd second = object.duplicate();
+    // It says by its result that there was no memory.
+    static_cast<void>(ipc::privatisePages(mapping.data(), ipc::kPageBytes));
+    const ipc::Mapping copy = ipc::mapPrivate(second, 4 * ipc::kPageBytes);
+  });
+}
+
+TEST(EachCallThatFails, LeavesNothingOfAnArena) {
+  failEachCall([] {
+    ipc::PageArena arena(16 * ipc::kPageBytes);
+    arena.addSegment(ipc::SegmentId(1), ipc::createMemoryObject("test", 8 * ipc::kPageBytes),
+                     8 * ipc::kPageBytes, ipc::Prefault::kNo);
+    void* block = arena.allocate(2 * ipc::kPageBytes);
+    ASSERT_NE(block, nullptr);
+    arena.restoreSharedPages(block);
+    arena.dropReference(block);
+  });
+}
+
+TEST(EachCallThatFails, LeavesNothingOfAControlMessage) {
+  failEachCall([] {
+    auto [left, right] = ipc::ControlSocket::makePair();
+    ipc::ControlSocket sender(std::move(left));
+    ipc::ControlSocket receiver(std::move(right));
+    const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+    const auto sent = sender.send(ipc::LoadPackage{1, ipc::kPageBytes, "name"}, {object.get()},
+                                  std::chrono::milliseconds(0));
+    if (receiver.receive() != ipc::ReceiveResult::kOk) return;
+    const auto frame = receiver.next();
+    ASSERT_EQ(frame.has_value(), sent == ipc::SendResult::kSent);
+    if (!frame) return;
+    ASSERT_EQ(ipc::decodeMessage<ipc::LoadPackage>(*frame).name, "name");
+  });
+}
+
+TEST(EachCallThatFails, LeavesNothingOfAChannel) {
+  failEachCall([] {
+    const ipc::Fd clientControl = ipc::createMemoryObject("test", ipc::kClientControlBytes);
+    const ipc::Fd workerControl = ipc::createMemoryObject("test", ipc::kWorkerControlBytes);
+    const auto map = [](const ipc::Fd& object, size_t bytes, ipc::Access access) {
+      return ipc::mapShared(object, 0, bytes, access, ipc::Prefault::kNo);
+    };
+    ipc::ClientEnd client(
+        ipc::Epoch(1), map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadWrite),
+        map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadOnly));
+    ipc::WorkerEnd worker(
+        ipc::Epoch(1), map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadWrite),
+        map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadOnly));
+    const auto loans = std::make_unique<ipc::LeaseTable>(client.peer().inputReturns);
+    loans->lend(&client);
+    client.publish({});
+    ipc::ReceivedCall call;
+    ASSERT_EQ(worker.peek(call), ipc::Received::kOne);
+  });
+}
+
+TEST(EachCallThatFails, LeavesNothingOfABellOrALifeline) {
+  failEachCall([] {
+    supervisor::Bell bell;
+    const ipc::Fd forWorker = bell.descriptor();
+    bell.ring();
+    ipc::Fd readEnd;
+    const supervisor::Lifeline lifeline = supervisor::Lifeline::make(readEnd);
+  });
+}
+
+}  // namespace
+}  // namespace isopool::tests
