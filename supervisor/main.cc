@@ -158,9 +158,7 @@ void startLogOf(const Options& options) {
   startLog(options.logLevel, asText ? LogFormat::kText : options.logFormat);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   auto parsed = Settings::parse(argc, argv);
   if (const auto* refused = std::get_if<OptionsRefused>(&parsed)) {
     return refuse(*refused, asksForPrivatePool(argc, argv) ? kDefaultControlFd : -1);
@@ -173,8 +171,14 @@ int main(int argc, char** argv) {
     return refuse({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT names no crash point", 2},
                   options.privatePool ? options.controlFd : -1);
   }
+  return options.privatePool ? supervise(options) : superviseShared(std::move(settings));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
   try {
-    return options.privatePool ? supervise(options) : superviseShared(std::move(settings));
+    return run(argc, argv);
   } catch (const ActivationError& error) {
     return refuse({std::string("isopoold: ") + error.what(), 2}, -1);
   } catch (const std::exception& error) {

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -37,12 +38,12 @@ std::atomic<uint32_t> armedKind{kNone};
 std::atomic<uint64_t> armedAt{0};
 std::atomic<uint64_t> counted{0};
 
-void tellReport() {
+void tellReport(char what) {
   const char* path = std::getenv("ISOPOOL_FAIL_REPORT");
   if (path == nullptr) return;
   const int file = ::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0) return;
-  (void)!::write(file, "1", 1);
+  (void)!::write(file, &what, 1);
   ::close(file);
 }
 
@@ -50,7 +51,7 @@ bool fails(CallKind kind) {
   if (armedKind.load(std::memory_order_relaxed) != static_cast<uint32_t>(kind)) return false;
   if (counted.fetch_add(1) + 1 != armedAt.load()) return false;
   const int error = errno;
-  tellReport();
+  tellReport('f');
   errno = error;
   return true;
 }
@@ -65,8 +66,27 @@ Function next(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
 }
 
-// Reads its orders before main, without memory of its own.
-__attribute__((constructor)) void armFromEnvironment() {
+[[noreturn]] void tellCrash(int signal) {
+  tellReport('c');
+  struct sigaction byDefault {};
+  byDefault.sa_handler = SIG_DFL;
+  next<decltype(&sigaction)>("sigaction")(signal, &byDefault, nullptr);
+  ::raise(signal);
+  ::_exit(1);
+}
+
+bool tellsOf(int signal) { return signal == SIGSEGV || signal == SIGBUS || signal == SIGABRT; }
+
+void tellCrashes() {
+  if (std::getenv("ISOPOOL_FAIL_REPORT") == nullptr) return;
+  struct sigaction ours {};
+  ours.sa_handler = tellCrash;
+  ours.sa_flags = SA_NODEFER;
+  const auto real = next<decltype(&sigaction)>("sigaction");
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT}) real(signal, &ours, nullptr);
+}
+
+void armFromEnvironment() {
   const char* order = std::getenv("ISOPOOL_FAIL_CALL");
   const char* program = std::getenv("ISOPOOL_FAIL_PROGRAM");
   if (order == nullptr) return;
@@ -81,7 +101,31 @@ __attribute__((constructor)) void armFromEnvironment() {
 
 }  // namespace
 
+namespace {
+int (*programsMain)(int, char**, char**) = nullptr;
+
+int mainUnderOrders(int count, char** words, char** environment) {
+  tellCrashes();
+  armFromEnvironment();
+  return programsMain(count, words, environment);
+}
+}  // namespace
+
 extern "C" {
+
+// The orders hold from main on: what fails before it no program can catch.
+int __libc_start_main(int (*programMain)(int, char**, char**), int count, char** words,
+                      void (*begin)(), void (*end)(), void (*endOfLinker)(), void* stack) {
+  programsMain = programMain;
+  return next<decltype(&__libc_start_main)>("__libc_start_main")(
+      mainUnderOrders, count, words, begin, end, endOfLinker, stack);
+}
+
+// A program that puts all signals back shall still be heard when it crashes.
+int sigaction(int signal, const struct sigaction* action, struct sigaction* before) {
+  if (tellsOf(signal) && action != nullptr && programsMain != nullptr) return 0;
+  return next<decltype(&sigaction)>("sigaction")(signal, action, before);
+}
 
 void isopoolFailNthCall(uint32_t kind, uint64_t n) {
   armedKind.store(kNone);

@@ -32,9 +32,9 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(CallKind::kCou
 /// The library libisopool_failing_calls.so, by which the n-th call of a kind fails with what the
 /// kernel says when it has no more of it. Linked first, or by LD_PRELOAD, where the environment has
 ///
-///   ISOPOOL_FAIL_CALL     KIND:N, from the start of the process
+///   ISOPOOL_FAIL_CALL     KIND:N, counted from main
 ///   ISOPOOL_FAIL_PROGRAM  the name of the program that it is meant for
-///   ISOPOOL_FAIL_REPORT   a file that gets one byte for each call that failed
+///   ISOPOOL_FAIL_REPORT   a file that gets an f for each call that failed, a c for each crash
 extern "C" {
 /// In this process: the n-th call of a kind from now on fails; n = 0: none does.
 void isopoolFailNthCall(uint32_t kind, uint64_t n);
