@@ -259,7 +259,7 @@ std::string Crew::describe(const Worker& worker) const {
 
 // ---- what its roster decides -----------------------------------------------------------------
 
-Epoch Crew::startWorker(bool) {
+Epoch Crew::startWorker(bool spare) {
   const Epoch epoch = services_.nextEpoch();
   Worker::Events events;
   events.ready = [this, epoch] { workerReady(*find(epoch)); };
@@ -279,7 +279,7 @@ Epoch Crew::startWorker(bool) {
     workerGone(*find(epoch), status);
   };
   try {
-    workers_[epoch] = std::make_unique<Worker>(services_, epoch, std::move(events));
+    workers_[epoch] = std::make_unique<Worker>(services_, epoch, spare, std::move(events));
   } catch (const ipc::SystemCallError& error) {
     workers_.erase(epoch);
     log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());

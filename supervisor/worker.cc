@@ -20,7 +20,7 @@ constexpr size_t kMostForbiddenActs = 64;
 
 }  // namespace
 
-Worker::Worker(Services& services, ipc::Epoch epoch, Events events)
+Worker::Worker(Services& services, ipc::Epoch epoch, bool spare, Events events)
     : services_(services),
       epoch_(epoch),
       events_(std::move(events)),
@@ -37,13 +37,13 @@ Worker::Worker(Services& services, ipc::Epoch epoch, Events events)
       Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                          [this](const std::string& reason) { controlOver(reason); },
                          [this] { bell_.ring(); }});
-  requestFork(std::move(theirs), std::move(lifelineEnd));
+  requestFork(std::move(theirs), std::move(lifelineEnd), spare);
   if (services_.options.privatePool) services_.stock.expectWorker();
 }
 
 Worker::~Worker() = default;
 
-void Worker::requestFork(ipc::Fd control, ipc::Fd lifelineEnd) {
+void Worker::requestFork(ipc::Fd control, ipc::Fd lifelineEnd, bool spare) {
   ForkRequest request;
   request.epoch = epoch_;
   request.control = std::move(control);
@@ -51,6 +51,7 @@ void Worker::requestFork(ipc::Fd control, ipc::Fd lifelineEnd) {
   request.bell = bell_.descriptor();
   request.lastWords = lastWords_.duplicate();
   request.board = board_.duplicate();
+  request.patient = spare;
   request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {
     if (const auto alive = self.lock()) (*alive)->forkSettled(outcome);
   };

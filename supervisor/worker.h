@@ -48,7 +48,7 @@ class Worker {
   };
 
   /// Asks the zygote for it. Throws ipc::SystemCallError.
-  Worker(Services& services, ipc::Epoch epoch, Events events);
+  Worker(Services& services, ipc::Epoch epoch, bool spare, Events events);
   ~Worker();
 
   /// Kills it if it lives and says so by gone(), not before this returns. Idempotent.
@@ -96,7 +96,7 @@ class Worker {
   const std::map<std::string, uint64_t>& forbiddenActs() const { return forbiddenActs_; }
 
  private:
-  void requestFork(ipc::Fd control, ipc::Fd lifelineEnd);
+  void requestFork(ipc::Fd control, ipc::Fd lifelineEnd, bool spare);
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
   void forbiddenAct(const ipc::ForbiddenAct& message);

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "ipc/crash_point.h"
@@ -13,6 +14,10 @@
 namespace isopool::supervisor {
 
 namespace {
+
+// Where a spare has just taken a dead worker's slot, its caller waits for the first answer, which takes
+// less than a millisecond if the next spare's birth does not take the processor from it.
+constexpr Milliseconds kPatience(20);
 
 uint64_t randomSeed() {
   uint64_t seed = 0;
@@ -29,6 +34,7 @@ Zygote::Zygote(EventLoop& loop, Processes& processes, const Options& options,
       options_(options),
       limits_(std::move(limits)),
       events_(std::move(events)),
+      patience_(loop),
       deadline_(loop),
       restart_(loop) {}
 
@@ -64,16 +70,24 @@ void Zygote::start() {
 }
 
 void Zygote::fork(ForkRequest request) {
+  if (request.patient) {
+    patient_.push_back(std::move(request));
+    if (patient_.size() == 1) patience_.setAfter(kPatience, [this] { patienceIsOver(); });
+    return;
+  }
   waiting_.push_back(std::move(request));
   sendWaiting();
 }
 
+void Zygote::patienceIsOver() {
+  std::move(patient_.begin(), patient_.end(), std::back_inserter(waiting_));
+  patient_.clear();
+  sendWaiting();
+}
+
 bool Zygote::withdraw(ipc::Epoch epoch) {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const ForkRequest& each) { return each.epoch == epoch; });
-  if (found == waiting_.end()) return false;
-  waiting_.erase(found);
-  return true;
+  const auto isIts = [&](const ForkRequest& each) { return each.epoch == epoch; };
+  return std::erase_if(patient_, isIts) + std::erase_if(waiting_, isIts) > 0;
 }
 
 void Zygote::kill() {

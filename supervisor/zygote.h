@@ -39,13 +39,15 @@ struct ForkRequest {
   ipc::Fd bell;
   ipc::Fd lastWords;
   ipc::Fd board;
+  /// A spare: nobody waits for it.
+  bool patient = false;
   /// Called once, unless the request is withdrawn.
   std::function<void(const ForkOutcome&)> settled;
 };
 
 /// The process that forks workers, and its successors: keeps one running, replaces one that died or
-/// does not answer, and sends it fork requests in order. Requests that come while there is none wait
-/// for the next. Not thread-safe.
+/// does not answer, and sends it fork requests in order, patient ones a little later than the others.
+/// Requests that come while there is none wait for the next. Not thread-safe.
 class Zygote {
  public:
   struct Events {
@@ -85,6 +87,7 @@ class Zygote {
   };
 
   void handle(ipc::Frame& frame);
+  void patienceIsOver();
   void sendWaiting();
   void settle(ipc::Epoch epoch, const ForkOutcome& outcome);
   void awaitAnswer();
@@ -105,8 +108,10 @@ class Zygote {
   std::optional<ipc::ZygoteReady> readiness_;
   std::string condemnation_;  ///< why we are killing it
 
+  std::deque<ForkRequest> patient_;
   std::deque<ForkRequest> waiting_;
   std::deque<Outstanding> outstanding_;
+  Timer patience_;
   Timer deadline_;
   Timer restart_;
   uint64_t restarts_ = 0;
