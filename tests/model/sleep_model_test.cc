@@ -93,8 +93,7 @@ TEST(SleepModel, AReaderThatSleepsIsWokenForEachItem) {
 TEST(SleepModel, BothSidesOfARoundTripAreWoken) { expectHolds<RoundTripSuite<ModelMemory<>, 1>>(); }
 
 TEST(SleepModel, AWorkerThatSleepsOnTwoClientsIsWokenByEach) {
-  expectHolds<WorkerSuite<ModelMemory<>>>(
-      Search{4});
+  expectHolds<WorkerSuite<ModelMemory<>>>(Search{4});
 }
 
 TEST(SleepModel, SleepingWithoutASecondLookIsFound) {
