@@ -41,7 +41,8 @@ class EventLoop {
   virtual TimePoint now() const = 0;
   /// Posted handlers are called in their order.
   virtual void post(Handler handler) = 0;
-  /// `work` is done beside the loop, one after the other; what it returns is then called on the loop.
+  /// `work` is done beside the loop, one after the other; what it returns is then called on the loop,
+  /// which throws what it throws.
   virtual void runAside(std::function<Handler()> work) = 0;
   virtual std::unique_ptr<Alarm> makeAlarm() = 0;
   virtual std::unique_ptr<Watch> watch(int fd) = 0;

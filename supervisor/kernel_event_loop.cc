@@ -4,6 +4,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <exception>
 #include <utility>
 
 namespace isopool::supervisor {
@@ -61,7 +62,14 @@ KernelEventLoop::~KernelEventLoop() { aside_.join(); }
 void KernelEventLoop::post(Handler handler) { asio::post(io_, std::move(handler)); }
 
 void KernelEventLoop::runAside(std::function<Handler()> work) {
-  asio::post(aside_, [this, work = std::move(work)] { asio::post(io_, work()); });
+  asio::post(aside_, [this, work = std::move(work)] {
+    try {
+      asio::post(io_, work());
+    } catch (...) {
+      // Nobody catches on this thread: it is the loop's to end over it.
+      asio::post(io_, [error = std::current_exception()] { std::rethrow_exception(error); });
+    }
+  });
 }
 
 std::unique_ptr<EventLoop::Alarm> KernelEventLoop::makeAlarm() {
