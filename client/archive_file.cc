@@ -15,8 +15,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
+
+#include "ipc/system_call.h"
 
 namespace isopool::client {
 
@@ -28,6 +31,16 @@ constexpr size_t kChunkBytes = size_t{4} << 20;
 
 void forgetSlice(void* context) { delete static_cast<ArchiveSlice*>(context); }
 
+// A package that can't be held is one that can't be opened.
+template <typename Work>
+auto orCheck(const std::string& name, Work&& work) {
+  try {
+    return work();
+  } catch (const ipc::SystemCallError& error) {
+    TORCH_CHECK(false, name, " can't be held in shared memory: ", error.what());
+  }
+}
+
 }  // namespace
 
 // A memory object in the making: its bytes are hashed as they come, while they are warm.
@@ -37,6 +50,7 @@ class ArchiveFile::Copy {
       : name_(name),
         object_(ipc::createGrowingMemoryObject("isopool:archive")),
         hash_(XXH3_createState(), &XXH3_freeState) {
+    if (hash_ == nullptr) throw std::bad_alloc();
     XXH3_128bits_reset(hash_.get());
   }
 
@@ -97,42 +111,48 @@ std::shared_ptr<ArchiveFile> ArchiveFile::find(ipc::PackageId id) {
 }
 
 std::shared_ptr<ArchiveFile> ArchiveFile::open(const std::string& path) {
-  const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
-              std::strerror(errno));
-  Copy copy(path);
-  std::vector<char> chunk(kChunkBytes);
-  for (;;) {
-    const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
-    if (got < 0 && errno == EINTR) continue;
-    TORCH_CHECK(got >= 0, "reading ", path, " failed: ", std::strerror(errno));
-    if (got == 0) break;
-    copy.append(chunk.data(), static_cast<size_t>(got));
-  }
-  return keep(path, copy);
+  return orCheck(path, [&] {
+    const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
+                std::strerror(errno));
+    Copy copy(path);
+    std::vector<char> chunk(kChunkBytes);
+    for (;;) {
+      const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+      if (got < 0 && errno == EINTR) continue;
+      TORCH_CHECK(got >= 0, "reading ", path, " failed: ", std::strerror(errno));
+      if (got == 0) break;
+      copy.append(chunk.data(), static_cast<size_t>(got));
+    }
+    return keep(path, copy);
+  });
 }
 
 std::shared_ptr<ArchiveFile> ArchiveFile::read(caffe2::serialize::ReadAdapterInterface& reader) {
   const std::string name = "the archive given by a reader";
-  Copy copy(name);
-  std::vector<char> chunk(kChunkBytes);
-  const size_t size = reader.size();
-  for (size_t offset = 0; offset < size;) {
-    const size_t wanted = std::min(chunk.size(), size - offset);
-    const size_t got = reader.read(offset, chunk.data(), wanted, "reading an archive");
-    TORCH_CHECK(got > 0 && got <= wanted, "reading ", name, " ended after ", offset, " of ", size,
-                " bytes");
-    copy.append(chunk.data(), got);
-    offset += got;
-  }
-  return keep(name, copy);
+  return orCheck(name, [&] {
+    Copy copy(name);
+    std::vector<char> chunk(kChunkBytes);
+    const size_t size = reader.size();
+    for (size_t offset = 0; offset < size;) {
+      const size_t wanted = std::min(chunk.size(), size - offset);
+      const size_t got = reader.read(offset, chunk.data(), wanted, "reading an archive");
+      TORCH_CHECK(got > 0 && got <= wanted, "reading ", name, " ended after ", offset, " of ", size,
+                  " bytes");
+      copy.append(chunk.data(), got);
+      offset += got;
+    }
+    return keep(name, copy);
+  });
 }
 
 std::shared_ptr<ArchiveFile> ArchiveFile::copyOf(const std::string& name, const void* data,
                                                  size_t bytes) {
-  Copy copy(name);
-  copy.append(static_cast<const char*>(data), bytes);
-  return keep(name, copy);
+  return orCheck(name, [&] {
+    Copy copy(name);
+    copy.append(static_cast<const char*>(data), bytes);
+    return keep(name, copy);
+  });
 }
 
 std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& copy) {

@@ -108,9 +108,13 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
       connection->lostReason().empty()) {
     return connection;
   }
-  connection.reset(
-      new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()));
-  connection->begin();
+  try {
+    connection.reset(
+        new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()));
+    connection->begin();
+  } catch (const ipc::SystemCallError& error) {
+    throw SupervisorLost(std::string("the supervisor can't be used: ") + error.what());
+  }
   entry = connection;
   return connection;
 }
@@ -120,10 +124,14 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::attach(
   armCrashPointOnce();
   SupervisorProcess process;
   process.control = connectToSupervisor(address).release();
-  std::shared_ptr<SupervisorConnection> connection(
-      new SupervisorConnection(pythonPaths, spare, std::move(process), address));
-  connection->begin();
-  return connection;
+  try {
+    std::shared_ptr<SupervisorConnection> connection(
+        new SupervisorConnection(pythonPaths, spare, std::move(process), address));
+    connection->begin();
+    return connection;
+  } catch (const ipc::SystemCallError& error) {
+    throw SupervisorLost("the supervisor " + address + " can't be used: " + error.what());
+  }
 }
 
 void SupervisorConnection::begin() {
