@@ -3,8 +3,8 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <signal.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
@@ -29,8 +29,8 @@ extern "C" void* __libc_memalign(size_t alignment, size_t bytes);
 namespace {
 
 using isopool::tests::CallKind;
-using isopool::tests::kCallKindNames;
 using isopool::tests::isopoolFailNthCall;
+using isopool::tests::kCallKindNames;
 
 constexpr uint32_t kNone = ~0u;
 
@@ -95,7 +95,8 @@ void armFromEnvironment() {
   if (colon == nullptr) return;
   const std::string_view name(order, static_cast<size_t>(colon - order));
   for (uint32_t kind = 0; kind < kCallKindNames.size(); ++kind) {
-    if (kCallKindNames[kind] == name) isopoolFailNthCall(kind, std::strtoull(colon + 1, nullptr, 10));
+    if (kCallKindNames[kind] == name)
+      isopoolFailNthCall(kind, std::strtoull(colon + 1, nullptr, 10));
   }
 }
 
@@ -117,8 +118,8 @@ extern "C" {
 int __libc_start_main(int (*programMain)(int, char**, char**), int count, char** words,
                       void (*begin)(), void (*end)(), void (*endOfLinker)(), void* stack) {
   programsMain = programMain;
-  return next<decltype(&__libc_start_main)>("__libc_start_main")(
-      mainUnderOrders, count, words, begin, end, endOfLinker, stack);
+  return next<decltype(&__libc_start_main)>("__libc_start_main")(mainUnderOrders, count, words,
+                                                                 begin, end, endOfLinker, stack);
 }
 
 // A program that puts all signals back shall still be heard when it crashes.

@@ -19,15 +19,15 @@ enum class CallKind : uint32_t {
   kRecvmsg,
   kPipe,
   kEventfd,
-  kEpoll,   ///< epoll_create1 and epoll_ctl
+  kEpoll,      ///< epoll_create1 and epoll_ctl
   kDuplicate,  ///< fcntl(F_DUPFD_CLOEXEC)
   kPidfdOpen,
   kCount
 };
 
 inline constexpr std::array<std::string_view, static_cast<size_t>(CallKind::kCount)> kCallKindNames{
-    "allocation", "mmap", "memfd_create", "fallocate", "fork",  "socketpair", "sendmsg",
-    "recvmsg",    "pipe", "eventfd",      "epoll",     "dup",   "pidfd_open"};
+    "allocation", "mmap", "memfd_create", "fallocate", "fork", "socketpair", "sendmsg",
+    "recvmsg",    "pipe", "eventfd",      "epoll",     "dup",  "pidfd_open"};
 
 /// The library libisopool_failing_calls.so, by which the n-th call of a kind fails with what the
 /// kernel says when it has no more of it. Linked first, or by LD_PRELOAD, where the environment has

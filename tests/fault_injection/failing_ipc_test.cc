@@ -65,13 +65,14 @@ void failEachCall(const std::function<void()>& operation) {
       }
       const uint64_t calls = isopoolCallsCounted();
       isopoolFailNthCall(~0u, 0);
-      ASSERT_EQ(heldNow(), before) << "leaked where " << kCallKindNames[kind] << " " << n
-                                   << " failed: " << error;
+      ASSERT_EQ(heldNow(), before)
+          << "leaked where " << kCallKindNames[kind] << " " << n << " failed: " << error;
       if (calls < n) break;
       ++failed;
     }
     ASSERT_LT(n, kMost) << "the loop has no end for " << kCallKindNames[kind];
-    if (n > 1) std::printf("%s: %d ", std::string(kCallKindNames[kind]).c_str(), static_cast<int>(n - 1));
+    if (n > 1)
+      std::printf("%s: %d ", std::string(kCallKindNames[kind]).c_str(), static_cast<int>(n - 1));
   }
   std::printf("failed\n");
   EXPECT_GT(failed, 0u);
@@ -124,12 +125,12 @@ TEST(EachCallThatFails, LeavesNothingOfAChannel) {
     const auto map = [](const ipc::Fd& object, size_t bytes, ipc::Access access) {
       return ipc::mapShared(object, 0, bytes, access, ipc::Prefault::kNo);
     };
-    ipc::ClientEnd client(
-        ipc::Epoch(1), map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadWrite),
-        map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadOnly));
-    ipc::WorkerEnd worker(
-        ipc::Epoch(1), map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadWrite),
-        map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadOnly));
+    ipc::ClientEnd client(ipc::Epoch(1),
+                          map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadWrite),
+                          map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadOnly));
+    ipc::WorkerEnd worker(ipc::Epoch(1),
+                          map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadWrite),
+                          map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadOnly));
     const auto loans = std::make_unique<ipc::LeaseTable>(client.peer().inputReturns);
     loans->lend(&client);
     client.publish({});

@@ -33,8 +33,8 @@ constexpr uint64_t kMost = 100'000;
 class FailingSupervisor : public ControlClient {
  public:
   FailingSupervisor(std::string_view kind, uint64_t n) {
-    report_ = std::filesystem::temp_directory_path() /
-              ("isopool-fail-" + std::to_string(::getpid()));
+    report_ =
+        std::filesystem::temp_directory_path() / ("isopool-fail-" + std::to_string(::getpid()));
     std::filesystem::remove(report_);
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     int pipe[2];
@@ -46,9 +46,11 @@ class FailingSupervisor : public ControlClient {
     ::close(pipe[0]);
     theirs.close();
     std::vector<std::string> variables{
-        mark_.variable(), "LD_PRELOAD=" FAILING_CALLS,
+        mark_.variable(),
+        "LD_PRELOAD=" FAILING_CALLS,
         "ISOPOOL_FAIL_CALL=" + std::string(kind) + ":" + std::to_string(n),
-        "ISOPOOL_FAIL_PROGRAM=isopoold", "ISOPOOL_FAIL_REPORT=" + report_.string(),
+        "ISOPOOL_FAIL_PROGRAM=isopoold",
+        "ISOPOOL_FAIL_REPORT=" + report_.string(),
         "ISOPOOL_LOG_LEVEL=off"};
     for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);
     std::vector<std::string> words{ISOPOOLD, "--private", "--worker", PLAIN_WORKER};
