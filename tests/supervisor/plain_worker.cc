@@ -2,12 +2,13 @@
 // A zygote and workers as isopool-worker has them, without torch and Python: for tests that start and
 // kill by the hundred. What it shall do wrong stands as one word in the file that PLAIN_WORKER_MODE
 // names, read again by each new process. A kPing whose payload begins with '!' is a command; any
-// other is echoed.
+// other is echoed. What libisopool asks for, see PlainCalls.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -27,11 +28,13 @@
 #include "ipc/control/frame.h"
 #include "ipc/memory/memory_object.h"
 #include "supervisor/lifeline.h"
+#include "tests/supervisor/plain_calls.h"
 
 namespace {
 
 using namespace isopool::ipc;
 using isopool::supervisor::armLifeline;
+using isopool::tests::PlainCalls;
 
 std::string mode() {
   const char* path = std::getenv("PLAIN_WORKER_MODE");
@@ -73,9 +76,11 @@ class PlainWorker {
       const uint32_t rung = bell_->load();
       readControl(how);
       bool served = false;
-      for (auto& [client, end] : ends_) {
-        if (!end->callReady()) continue;
-        serveCall(client, *end);
+      for (const uint64_t client : clients()) {
+        const auto found = ends_.find(client);
+        if (found == ends_.end() || !found->second->callReady()) continue;
+        serveCall(client, *found->second);
+        board_->runningClient.store(0);
         served = true;
       }
       if (!served) sleep(rung);
@@ -83,6 +88,13 @@ class PlainWorker {
   }
 
  private:
+  // A call that waits for its inputs may see some of them leave.
+  std::vector<uint64_t> clients() const {
+    std::vector<uint64_t> all;
+    for (const auto& [client, end] : ends_) all.push_back(client);
+    return all;
+  }
+
   void readControl(const std::string& how) {
     ReceiveResult result;
     while ((result = control_.receive()) == ReceiveResult::kOk) {
@@ -96,6 +108,7 @@ class PlainWorker {
           break;
         case MessageType::kDetachChannel: {
           const uint64_t client = decodeMessage<DetachChannel>(*frame).client;
+          calls_.erase(client);
           ends_.erase(client);
           control_.send(ChannelDetached{client});
           break;
@@ -108,8 +121,7 @@ class PlainWorker {
           known_ += "-" + std::to_string(decodeMessage<UnmapPackage>(*frame).package);
           break;
         case MessageType::kMapInputSegment:
-          requireChannel(decodeMessage<MapInputSegment>(*frame).client);
-          known_ += "#" + std::to_string(decodeMessage<MapInputSegment>(*frame).segment);
+          mapInput(*frame);
           break;
         case MessageType::kAddOutputSegment: {
           const auto added = decodeMessage<AddOutputSegment>(*frame);
@@ -143,7 +155,20 @@ class PlainWorker {
     auto& end = ends_[message.client];
     end = std::make_unique<WorkerEnd>(Epoch(epoch_), std::move(own), std::move(peer));
     end->attach();
+    calls_[message.client] = std::make_unique<PlainCalls>(
+        *end, std::move(frame.descriptors[2]), static_cast<size_t>(message.outputBytes));
     control_.send(ChannelAttached{message.client});
+  }
+
+  void mapInput(const Frame& frame) {
+    const auto message = decodeMessage<MapInputSegment>(frame);
+    requireChannel(message.client);
+    known_ += '#';
+    known_ += std::to_string(message.segment);
+    calls_.at(message.client)
+        ->addInputSegment(message.segment,
+                          mapShared(frame.descriptors[0], 0, static_cast<size_t>(message.bytes),
+                                    Access::kReadWrite, Prefault::kNo));
   }
 
   void sleep(uint32_t rung) {
@@ -169,15 +194,41 @@ class PlainWorker {
     board_->runningClient.store(client);
     if (end.peek(*call) != Received::kOne) ::_exit(9);
     end.taken();
-    end.start(call->sequence);
     client_ = client;
-    const std::string request(reinterpret_cast<const char*>(call->bytes),
-                              call->payload.inlineBytes);
+    const bool ping = static_cast<Operation>(call->operation) == Operation::kPing;
+    if (!ping && !awaitInputs(client, *call)) return;
+    if (end.start(call->sequence) == Start::kRecalled) {
+      withdraw(end, call->sequence);
+    } else if (ping) {
+      answerPing(end, *call);
+    } else {
+      calls_.at(client)->run(*call);
+    }
+  }
+
+  // False if the client has gone meanwhile.
+  bool awaitInputs(uint64_t client, const ReceivedCall& call) {
+    const auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (calls_.count(client) != 0 && !calls_.at(client)->resolvable(call) &&
+           std::chrono::steady_clock::now() < giveUp) {
+      if (control_.waitReadable(std::chrono::milliseconds(100))) readControl("");
+    }
+    return calls_.count(client) != 0;
+  }
+
+  static void withdraw(WorkerEnd& end, uint64_t sequence) {
+    constexpr std::array<std::byte, 2> nothing{std::byte{0x90}, std::byte{0x90}};
+    OutgoingPayload payload;
+    payload.inlineBytes = nothing;
+    end.complete(sequence, CompletionStatus::kWithdrawn, payload, Work::kPreparation);
+  }
+
+  void answerPing(WorkerEnd& end, const ReceivedCall& call) {
+    const std::string request(reinterpret_cast<const char*>(call.bytes), call.payload.inlineBytes);
     const std::string answer = answerTo(request);
     OutgoingPayload payload;
     payload.inlineBytes = std::as_bytes(std::span(answer));
-    end.complete(call->sequence, CompletionStatus::kValue, payload);
-    board_->runningClient.store(0);
+    end.complete(call.sequence, CompletionStatus::kValue, payload);
   }
 
   std::string answerTo(const std::string& request) {
@@ -242,6 +293,7 @@ class PlainWorker {
   Mapping boardPage_;
   WorkerBoard* board_;
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
+  std::map<uint64_t, std::unique_ptr<PlainCalls>> calls_;  // of the same clients
   uint64_t client_ = 0;  ///< whose call runs
   std::string known_;
   std::string segments_;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "chaos/history/record.h"
+#include "ipc/fd.h"
+
+namespace chaos {
+
+/// The file of one life of one client program. Any thread.
+class HistoryWriter {
+ public:
+  /// Throws std::runtime_error if the file can't be made.
+  explicit HistoryWriter(const std::string& path);
+  /// Aborts the program if the record can't be written: a history with holes proves nothing.
+  void write(const Record& record) const;
+
+ private:
+  isopool::ipc::Fd file_;
+};
+
+/// Reads what was appended to a file of records since the last time. A record that is not whole yet is
+/// left for the next time.
+template <typename Entry>
+class AppendedEntries {
+ public:
+  explicit AppendedEntries(std::string path) : path_(std::move(path)) {}
+  std::vector<Entry> readNew();
+
+ private:
+  const std::string path_;
+  size_t read_ = 0;
+};
+
+}  // namespace chaos

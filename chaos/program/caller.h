@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "chaos/program/attachment.h"
+#include "chaos/program/rest.h"
+
+namespace chaos {
+
+struct CallerSettings {
+  std::string effects;        ///< the file that models append to
+  bool plain = false;         ///< the workers are without torch
+  std::string plantedFault;   ///< committed by this caller, see planted_fault.h; mostly none
+  uint64_t seed = 0;
+};
+
+/// A thread that calls without end, in every way that there is: synchronously and not, with tensors
+/// inside and outside of shared memory, with and without a deadline, and with calls that kill their
+/// worker. Writes down each call and what became of it.
+class Caller {
+ public:
+  Caller(CallerSettings settings, Attachment& attachment, const HistoryWriter& history,
+         Nonces& nonces, Rest& rest);
+  /// Returns when the program ends.
+  void run();
+
+ private:
+  struct Call {
+    Record record;
+    std::string deed = "none";
+    int64_t amount = 0;
+    at::Tensor x;
+    isopool::CallOptions options;
+    std::vector<at::IValue> arguments(const std::string& effects) const;
+  };
+
+  Call draw();
+  void drawDeed(Call& call);
+  void callOnce();
+  void callOnceAsSuch(const std::shared_ptr<Pool>& pool);
+  void callSeveralAtOnce(const std::shared_ptr<Pool>& pool);
+  void keep(const at::Tensor& result);
+  void plantFault();
+  static void judge(Record& record, const Call& call, const at::IValue& value);
+  void ended(Record& record) const;
+  uint64_t below(uint64_t limit);
+  bool oneIn(uint64_t chances) { return below(chances) == 0; }
+
+  const CallerSettings settings_;
+  Attachment& attachment_;
+  const HistoryWriter& history_;
+  Nonces& nonces_;
+  Rest& rest_;
+  std::mt19937_64 random_;
+  uint64_t calls_ = 0;
+  std::vector<at::Tensor> kept_;
+  size_t keepAtMost_ = 0;
+};
+
+}  // namespace chaos

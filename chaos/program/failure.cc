@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "chaos/program/failure.h"
+
+#include <c10/util/Exception.h>
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <typeinfo>
+
+#include "isopool/isopool.h"
+
+namespace chaos {
+
+namespace {
+
+void describeDeath(Record& record, const isopool::WorkerLost& lost) {
+  record.outcome = lost.started() ? Outcome::kWorkerLost : Outcome::kNeverRan;
+  record.worker = lost.processId();
+  record.signal = lost.signal();
+}
+
+std::string nameOf(const std::type_info& type) {
+  const std::unique_ptr<char, void (*)(void*)> name(
+      abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), &std::free);
+  return name ? name.get() : type.name();
+}
+
+}  // namespace
+
+void setText(Record& record, const char* text) {
+  std::strncpy(record.text.data(), text, record.text.size() - 1);
+}
+
+void describeFailure(Record& record, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const isopool::WorkerLost& lost) {
+    describeDeath(record, lost);
+    setText(record, lost.what());
+  } catch (const isopool::DeadlineExceeded& exceeded) {
+    record.outcome = exceeded.started() ? Outcome::kOverdue : Outcome::kNeverRan;
+    setText(record, exceeded.what());
+  } catch (const isopool::RemoteError& raised) {
+    record.outcome = Outcome::kRaised;
+    setText(record, raised.message().c_str());
+  } catch (const isopool::Cancelled&) {
+    record.outcome = Outcome::kCancelled;
+  } catch (const isopool::PoolUnavailable& unavailable) {
+    record.outcome = Outcome::kUnavailable;
+    setText(record, unavailable.what());
+  } catch (const isopool::SupervisorLost& lost) {
+    record.outcome = Outcome::kSupervisorLost;
+    setText(record, lost.what());
+  } catch (const isopool::ArenaFull& full) {
+    record.outcome = Outcome::kRefused;
+    setText(record, full.what());
+  } catch (const isopool::LimitExceeded& exceeded) {
+    record.outcome = Outcome::kRefused;
+    setText(record, exceeded.what());
+  } catch (const c10::Error& error) {
+    const bool attaching = (record.flags & kAttaching) != 0;
+    record.outcome = attaching ? Outcome::kRefused : Outcome::kWrong;
+    setText(record, ("c10::Error: " + std::string(error.what_without_backtrace())).c_str());
+  } catch (const std::exception& error) {
+    record.outcome = Outcome::kWrong;
+    setText(record, (nameOf(typeid(error)) + ": " + error.what()).c_str());
+  }
+}
+
+}  // namespace chaos

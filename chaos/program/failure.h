@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <exception>
+
+#include "chaos/history/record.h"
+
+namespace chaos {
+
+/// Writes into the record which documented failure that is, and kWrong if docs/errors.md has none
+/// such. The making of a manager may fail in one way more: its package can't be read.
+void describeFailure(Record& record, const std::exception_ptr& failure);
+
+void setText(Record& record, const char* text);
+
+}  // namespace chaos

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// isopool_chaos_program: a user's program under attack. Its callers call until it is told otherwise, by
+// lines on its standard input:
+//
+//   rest    all callers stop; answered by "resting" once they have
+//   books   answered by "books WORKERS SERVING INPUT-BYTES-IN-USE OUTPUT-BYTES-LENT WAITING"
+//   go      they go on
+//   end     it ends in order, as at the end of its input
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "chaos/program/attachment.h"
+#include "chaos/program/caller.h"
+#include "chaos/program/rest.h"
+
+namespace {
+
+struct Options {
+  uint64_t number = 1;
+  uint64_t seed = 1;
+  size_t workers = 2;
+  int callers = 2;
+  std::string package;
+  std::string history;
+  std::string effects;
+  std::string fault;
+  bool plain = false;
+};
+
+/// The next line of the standard input, whatever signals come; nothing at its end.
+std::optional<std::string> nextLine() {
+  std::string line;
+  for (char byte = 0;;) {
+    const ssize_t got = ::read(STDIN_FILENO, &byte, 1);
+    if (got == 0 || (got < 0 && errno != EINTR)) return std::nullopt;
+    if (got < 0) continue;
+    if (byte == '\n') return line;
+    line += byte;
+  }
+}
+
+class Program {
+ public:
+  explicit Program(const Options& options)
+      : history_(options.history),
+        nonces_(options.number),
+        attachment_(options.workers, options.package, history_, nonces_),
+        rest_(options.callers) {
+    for (int i = 0; i < options.callers; ++i) {
+      chaos::CallerSettings settings{options.effects, options.plain,
+                                     i == 0 ? options.fault : std::string(),
+                                     options.seed * 64 + static_cast<uint64_t>(i)};
+      callers_.emplace_back([this, settings] {
+        chaos::Caller(settings, attachment_, history_, nonces_, rest_).run();
+      });
+    }
+  }
+  ~Program() {
+    rest_.endProgram();
+    for (std::thread& caller : callers_) caller.join();
+    attachment_.end();
+  }
+
+  void serve() {
+    while (const std::optional<std::string> line = nextLine()) {
+      if (*line == "end") return;
+      if (*line == "rest") {
+        rest_.begin();
+        while (!rest_.waitUntilAllRest(std::chrono::minutes(1))) {
+        }
+        say("resting");
+      } else if (*line == "books") {
+        sayBooks();
+      } else if (*line == "go") {
+        rest_.end();
+      }
+    }
+  }
+
+ private:
+  static void say(const std::string& line) {
+    std::printf("%s\n", line.c_str());
+    std::fflush(stdout);
+  }
+
+  void sayBooks() {
+    const std::shared_ptr<chaos::Pool> pool = attachment_.pool();
+    if (!pool) return say("books 0 0 0 0 0");
+    const isopool::PoolStatistics statistics = pool->manager.statistics();
+    uint64_t serving = 0;
+    uint64_t lent = 0;
+    for (const isopool::WorkerStatistics& worker : statistics.workers) {
+      serving += worker.state == isopool::WorkerStatistics::State::kServing ? 1 : 0;
+      lent += worker.outputBytesLent;
+    }
+    say("books " + std::to_string(statistics.workers.size()) + " " + std::to_string(serving) + " " +
+        std::to_string(statistics.inputBytesInUse) + " " + std::to_string(lent) + " " +
+        std::to_string(statistics.callersWaiting + statistics.asyncCallsQueued));
+  }
+
+  chaos::HistoryWriter history_;
+  chaos::Nonces nonces_;
+  chaos::Attachment attachment_;
+  chaos::Rest rest_;
+  std::vector<std::thread> callers_;
+};
+
+// A signal that interrupts whatever system call a thread is in.
+void interruptible() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGUSR1, &action, nullptr);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("A program under attack; scripts/chaos starts it");
+  Options options;
+  app.add_option("--number", options.number, "the program's, in every nonce")->required();
+  app.add_option("--seed", options.seed, "of its calls")->required();
+  app.add_option("--workers", options.workers, "of its pool")->capture_default_str();
+  app.add_option("--callers", options.callers, "threads that call")->capture_default_str();
+  app.add_option("--package", options.package, "the packaged model")->required();
+  app.add_option("--history", options.history, "file for its calls and outcomes")->required();
+  app.add_option("--effects", options.effects, "file for the models' effects")->required();
+  app.add_option("--fault", options.fault, "commit this fault");
+  app.add_flag("--plain", options.plain, "the workers are without torch");
+  CLI11_PARSE(app, argc, argv);
+  interruptible();
+  try {
+    Program(options).serve();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "isopool_chaos_program: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

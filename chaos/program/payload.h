@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace chaos {
+
+/// Fills a contiguous int64 tensor with numbers that no other nonce's tensor has.
+void fillInput(const at::Tensor& x, uint64_t nonce);
+/// True if `x` is still what fillInput() made of it.
+bool isInput(const at::Tensor& x, uint64_t nonce);
+/// True if `y` is, bit for bit, what the model makes of that input: 3 * x + nonce.
+bool isResult(const at::Tensor& y, uint64_t nonce, int64_t elements);
+
+}  // namespace chaos
