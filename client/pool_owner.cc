@@ -2,9 +2,12 @@
 #include "client/pool_owner.h"
 
 #include <string>
+#include <system_error>
 #include <typeinfo>
 
 #include "client/shared_supervisor.h"
+#include "ipc/system_call.h"
+#include "isopool/errors.h"
 #include "isopool/noop_environment.h"
 #include "isopool/path_environment.h"
 
@@ -34,11 +37,19 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
   const auto spare = isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects;
   if (address.empty()) address = sharedSupervisorAddress();
   const auto folders = environment->getExtraPythonPaths();
-  auto connection = address.empty()
-                        ? SupervisorConnection::obtain(folders, identityOf(*environment), spare)
-                        : SupervisorConnection::attach(folders, address, spare);
-  return std::make_shared<Pool>(std::move(connection), std::move(environment), std::move(modules),
-                                kind);
+  try {
+    auto connection = address.empty()
+                          ? SupervisorConnection::obtain(folders, identityOf(*environment), spare)
+                          : SupervisorConnection::attach(folders, address, spare);
+    return std::make_shared<Pool>(std::move(connection), std::move(environment), std::move(modules),
+                                  kind);
+  } catch (const ipc::SystemCallError& error) {
+    throw SupervisorLost(std::string("this program can't have a connection to a supervisor: ") +
+                         error.what());
+  } catch (const std::system_error& error) {
+    throw SupervisorLost(std::string("this program can't have a thread for its supervisor: ") +
+                         error.what());
+  }
 }
 
 }  // namespace

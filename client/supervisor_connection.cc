@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <new>
 #include <sstream>
 
 #include "client/death_text.h"
@@ -250,10 +251,26 @@ void SupervisorConnection::run() {
       if (received == ipc::ReceiveResult::kPeerGone) {
         return lose(kSupervisorGone);
       }
+    } catch (const ipc::SystemCallError& error) {
+      return loseOnceThereIsMemory("this program can't take a worker over: ", error);
+    } catch (const std::bad_alloc& error) {
+      return loseOnceThereIsMemory("this program can't follow its supervisor: ", error);
     } catch (const std::exception& error) {
-      return lose(std::string("the supervisor sent what is no message of ours: ") + error.what());
+      return loseOnceThereIsMemory("the supervisor sent what is no message of ours: ", error);
     }
   }
+}
+
+// Whoever is short of memory has it back some time, or ends this connection.
+void SupervisorConnection::loseOnceThereIsMemory(const char* what, const std::exception& error) {
+  constexpr int kPause = 10;  // ms
+  pollfd stopped{stop_.get(), POLLIN, 0};
+  do {
+    try {
+      return lose(std::string(what) + error.what());
+    } catch (const std::bad_alloc&) {
+    }
+  } while (::poll(&stopped, 1, kPause) <= 0);
 }
 
 void SupervisorConnection::handle(ipc::Frame& frame) {
@@ -466,7 +483,6 @@ void SupervisorConnection::lose(const std::string& reason) {
     for (auto& [id, weak] : pools_) {
       if (auto pool = weak.lock()) pools.push_back(pool);
     }
-    channels_.clear();
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorLossSeen);
   changed_.notify_all();
@@ -476,6 +492,11 @@ void SupervisorConnection::lose(const std::string& reason) {
   for (const auto& channel : channels) {
     if (!shared()) channel->kill(reason);
     channel->markDead();
+  }
+  {
+    // Not before: who runs out of memory on the way here comes again, and needs them.
+    std::lock_guard lock(mutex_);
+    channels_.clear();
   }
   const auto giveUp = Clock::now() + kEndPatience;
   for (const auto& channel : channels) {

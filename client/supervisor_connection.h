@@ -121,6 +121,7 @@ class SupervisorConnection final : public SegmentAudience {
   void begin();
   void greet();
   void run();
+  void loseOnceThereIsMemory(const char* what, const std::exception& error);
   void handle(ipc::Frame& frame);
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
   void prepareSpare(const std::shared_ptr<Channel>& channel);
