@@ -18,7 +18,6 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr uint64_t kLargest = 128 * 1024;  // elements: 1 MiB
-constexpr uint64_t kCallsBeforeFault = 30;
 
 }  // namespace
 
@@ -36,6 +35,8 @@ void Caller::run() {
     if (rest_.wanted()) {
       kept_.clear();
       if (!rest_.take()) return;
+      // By then it is known how things are without it.
+      faultIsDue_ = !settings_.plantedFault.empty() && !faultCommitted_;
     }
     callOnce();
     rest_.pause(microseconds(below(1500)));
@@ -48,11 +49,16 @@ void Caller::callOnce() {
     rest_.pause(milliseconds(20));
     return;
   }
-  if (++calls_ == kCallsBeforeFault) plantFault();
-  if (oneIn(6)) {
-    callSeveralAtOnce(pool);
-  } else {
-    callOnceAsSuch(pool);
+  if (faultIsDue_) commitFault(settings_.plantedFault);
+  try {
+    if (!faultIsDue_ && oneIn(6)) {
+      callSeveralAtOnce(pool);
+    } else {
+      callOnceAsSuch(pool);
+    }
+  } catch (const std::exception&) {
+    // There is no memory for a call's tensors: none was made.
+    rest_.pause(milliseconds(5));
   }
 }
 
@@ -81,7 +87,7 @@ Caller::Call Caller::draw() {
 }
 
 void Caller::drawDeed(Call& call) {
-  const uint64_t draw = below(4000);
+  const uint64_t draw = below(8000);
   if (draw < 10) {
     call.deed = "exit";
     call.amount = static_cast<int64_t>(below(2));
@@ -100,15 +106,16 @@ void Caller::drawDeed(Call& call) {
     call.record.flags |= kDeadly;
     return;
   }
-  if (draw < 75) {
+  if (draw < 100) {
     call.deed = "raise";
-  } else if (draw < 115) {
+  } else if (draw < 900) {
     call.deed = "spin";
-    call.amount = static_cast<int64_t>(below(5));
-  } else if (draw < 120) {
+    call.amount = static_cast<int64_t>(below(4));
+  } else if (draw < 905) {
     call.deed = "allocate";
     call.amount = settings_.plain ? 32 : 500;
-  } else if (draw < 320 && !settings_.plain) {
+    call.record.flags |= kDeadly;  // memory may be out at a place where nobody can say so
+  } else if (draw < 1400 && !settings_.plain) {
     call.deed = "keep";
   }
 }
@@ -116,12 +123,7 @@ void Caller::drawDeed(Call& call) {
 void Caller::callOnceAsSuch(const std::shared_ptr<Pool>& pool) {
   Call call = draw();
   call.record.when = now();
-  if (const char* deed = deedOfFault(settings_.plantedFault);
-      deed != nullptr && calls_ == kCallsBeforeFault) {
-    call.deed = deed;
-    call.record.flags &= ~kIdempotent;
-    call.options.idempotent = false;
-  }
+  if (faultIsDue_) makeFaulty(call);
   history_.write(call.record);
   Record record = call.record;
   try {
@@ -133,16 +135,20 @@ void Caller::callOnceAsSuch(const std::shared_ptr<Pool>& pool) {
     describeFailure(record, std::current_exception());
     ended(record);
   }
+  if (faultIsDue_ && record.outcome == Outcome::kValue) faultCommitted_ = true;
+  if (faultIsDue_ && record.outcome == Outcome::kWrong) faultCommitted_ = true;
+  if (faultCommitted_) faultIsDue_ = false;
   if (record.outcome == Outcome::kRefused) kept_.clear();
   if (record.outcome == Outcome::kSupervisorLost) attachment_.lost(pool);
 }
 
 void Caller::callSeveralAtOnce(const std::shared_ptr<Pool>& pool) {
   std::vector<Call> calls(1 + below(4));
+  for (Call& call : calls) call = draw();
   std::vector<isopool::PendingCall> pending;
+  pending.reserve(calls.size());
   std::atomic<bool> supervisorLost{false};
   for (Call& call : calls) {
-    call = draw();
     call.record.when = now();
     history_.write(call.record);
     const auto judgeAndWrite = [this, &call, &supervisorLost](const isopool::Outcome& outcome) {
@@ -156,8 +162,8 @@ void Caller::callSeveralAtOnce(const std::shared_ptr<Pool>& pool) {
       ended(record);
     };
     try {
-      pending.push_back(pool->step.callAsync(call.arguments(settings_.effects), judgeAndWrite, {},
-                                             call.options));
+      pending.push_back(
+          pool->step.callAsync(call.arguments(settings_.effects), judgeAndWrite, {}, call.options));
     } catch (...) {
       Record record = call.record;
       describeFailure(record, std::current_exception());
@@ -184,14 +190,9 @@ void Caller::judge(Record& record, const Call& call, const at::IValue& value) {
 void Caller::ended(Record& record) const {
   record.event = Event::kEnded;
   record.when = now();
-  if (settings_.plantedFault == "silent" && record.outcome == Outcome::kValue &&
-      calls_ == kCallsBeforeFault) {
-    return;
-  }
+  if (faultIsDue_ && settings_.plantedFault == "silent") return;
   history_.write(record);
-  if (settings_.plantedFault == "two-outcomes" && calls_ == kCallsBeforeFault) {
-    history_.write(record);
-  }
+  if (faultIsDue_ && settings_.plantedFault == "two-outcomes") history_.write(record);
 }
 
 // Results pile up until they are as many as were drawn, or one is refused.
@@ -203,7 +204,13 @@ void Caller::keep(const at::Tensor& result) {
   kept_.push_back(result);
 }
 
-void Caller::plantFault() { commitFault(settings_.plantedFault); }
+void Caller::makeFaulty(Call& call) const {
+  const char* deed = deedOfFault(settings_.plantedFault);
+  call.deed = deed != nullptr ? deed : "none";
+  call.amount = 0;
+  call.record.flags = 0;
+  call.options.idempotent = false;
+}
 
 uint64_t Caller::below(uint64_t limit) {
   return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);

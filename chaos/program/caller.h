@@ -12,9 +12,9 @@
 namespace chaos {
 
 struct CallerSettings {
-  std::string effects;        ///< the file that models append to
-  bool plain = false;         ///< the workers are without torch
-  std::string plantedFault;   ///< committed by this caller, see planted_fault.h; mostly none
+  std::string effects;       ///< the file that models append to
+  bool plain = false;        ///< the workers are without torch
+  std::string plantedFault;  ///< committed by this caller, see planted_fault.h; mostly none
   uint64_t seed = 0;
 };
 
@@ -44,7 +44,7 @@ class Caller {
   void callOnceAsSuch(const std::shared_ptr<Pool>& pool);
   void callSeveralAtOnce(const std::shared_ptr<Pool>& pool);
   void keep(const at::Tensor& result);
-  void plantFault();
+  void makeFaulty(Call& call) const;
   static void judge(Record& record, const Call& call, const at::IValue& value);
   void ended(Record& record) const;
   uint64_t below(uint64_t limit);
@@ -56,7 +56,8 @@ class Caller {
   Nonces& nonces_;
   Rest& rest_;
   std::mt19937_64 random_;
-  uint64_t calls_ = 0;
+  bool faultIsDue_ = false;
+  bool faultCommitted_ = false;
   std::vector<at::Tensor> kept_;
   size_t keepAtMost_ = 0;
 };

@@ -7,12 +7,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <string>
 #include <typeinfo>
 
 #include "isopool/isopool.h"
 
 namespace chaos {
+
+void setText(Record& record, const char* text) {
+  std::strncpy(record.text.data(), text, record.text.size() - 1);
+}
 
 namespace {
 
@@ -22,19 +27,19 @@ void describeDeath(Record& record, const isopool::WorkerLost& lost) {
   record.signal = lost.signal();
 }
 
+// "... worker 1 (pid 4711) ...", the one that is killed for it.
+int processIn(const std::string& text) {
+  const size_t begin = text.find("(pid ");
+  return begin == std::string::npos ? 0 : std::atoi(text.c_str() + begin + 5);
+}
+
 std::string nameOf(const std::type_info& type) {
   const std::unique_ptr<char, void (*)(void*)> name(
       abi::__cxa_demangle(type.name(), nullptr, nullptr, nullptr), &std::free);
   return name ? name.get() : type.name();
 }
 
-}  // namespace
-
-void setText(Record& record, const char* text) {
-  std::strncpy(record.text.data(), text, record.text.size() - 1);
-}
-
-void describeFailure(Record& record, const std::exception_ptr& failure) {
+void describe(Record& record, const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const isopool::WorkerLost& lost) {
@@ -42,6 +47,7 @@ void describeFailure(Record& record, const std::exception_ptr& failure) {
     setText(record, lost.what());
   } catch (const isopool::DeadlineExceeded& exceeded) {
     record.outcome = exceeded.started() ? Outcome::kOverdue : Outcome::kNeverRan;
+    if (exceeded.started()) record.worker = processIn(exceeded.what());
     setText(record, exceeded.what());
   } catch (const isopool::RemoteError& raised) {
     record.outcome = Outcome::kRaised;
@@ -67,6 +73,16 @@ void describeFailure(Record& record, const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     record.outcome = Outcome::kWrong;
     setText(record, (nameOf(typeid(error)) + ": " + error.what()).c_str());
+  }
+}
+
+}  // namespace
+
+void describeFailure(Record& record, const std::exception_ptr& failure) {
+  try {
+    describe(record, failure);
+  } catch (const std::bad_alloc&) {
+    // No memory for the words; what it was is known.
   }
 }
 

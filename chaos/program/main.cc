@@ -6,12 +6,16 @@
 //   books   answered by "books WORKERS SERVING INPUT-BYTES-IN-USE OUTPUT-BYTES-LENT WAITING"
 //   go      they go on
 //   end     it ends in order, as at the end of its input
+#include <execinfo.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -114,6 +118,17 @@ class Program {
   std::vector<std::thread> callers_;
 };
 
+// A death by an exception that nobody caught says where it was thrown.
+void explainTermination() {
+  std::array<void*, 40> frames;
+  ::backtrace(frames.data(), 1);  // loads what it needs while there is memory
+  std::set_terminate([] {
+    std::array<void*, 40> all;
+    ::backtrace_symbols_fd(all.data(), ::backtrace(all.data(), all.size()), STDERR_FILENO);
+    std::abort();
+  });
+}
+
 // A signal that interrupts whatever system call a thread is in.
 void interruptible() {
   struct sigaction action {};
@@ -136,6 +151,7 @@ int main(int argc, char** argv) {
   app.add_option("--fault", options.fault, "commit this fault");
   app.add_flag("--plain", options.plain, "the workers are without torch");
   CLI11_PARSE(app, argc, argv);
+  explainTermination();
   interruptible();
   try {
     Program(options).serve();

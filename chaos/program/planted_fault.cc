@@ -16,8 +16,8 @@ void leakMemory() {
   constexpr off_t kBytes = 8 << 20;
   const int object = ::memfd_create("isopool:output", MFD_CLOEXEC);
   if (object < 0 || ::ftruncate(object, kBytes) != 0) std::abort();
-  void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, object,
-                        0);
+  void* memory =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, object, 0);
   if (memory == MAP_FAILED) std::abort();
   ::close(object);
 }

@@ -31,6 +31,8 @@ ALLOWED = {
     "examples": ["include/isopool", "include/compat"],
     # The programs that measure one mechanism by itself include ipc/.
     "bench": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+    # Attacks what a user has; finds its processes and its plain workers as tests do.
+    "chaos": ["include/isopool", "ipc", "tests"],
     # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
     # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
     "tests": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],

@@ -176,8 +176,7 @@ void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& bod
   if (!small.empty() || bytes == 0) {
     packer.pack_array(2).pack(kInlineStorage);
     packer.pack_bin(static_cast<uint32_t>(bytes));
-    packer.pack_bin_body(reinterpret_cast<const char*>(small.data()),
-                         static_cast<uint32_t>(bytes));
+    packer.pack_bin_body(reinterpret_cast<const char*>(small.data()), static_cast<uint32_t>(bytes));
   } else {
     const auto lease = lent_.lend(result);
     const auto place = output_.locate(result);

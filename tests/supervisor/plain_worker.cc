@@ -155,8 +155,8 @@ class PlainWorker {
     auto& end = ends_[message.client];
     end = std::make_unique<WorkerEnd>(Epoch(epoch_), std::move(own), std::move(peer));
     end->attach();
-    calls_[message.client] = std::make_unique<PlainCalls>(
-        *end, std::move(frame.descriptors[2]), static_cast<size_t>(message.outputBytes));
+    calls_[message.client] = std::make_unique<PlainCalls>(*end, std::move(frame.descriptors[2]),
+                                                          static_cast<size_t>(message.outputBytes));
     control_.send(ChannelAttached{message.client});
   }
 
@@ -294,7 +294,7 @@ class PlainWorker {
   WorkerBoard* board_;
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
   std::map<uint64_t, std::unique_ptr<PlainCalls>> calls_;  // of the same clients
-  uint64_t client_ = 0;  ///< whose call runs
+  uint64_t client_ = 0;                                    ///< whose call runs
   std::string known_;
   std::string segments_;
 };

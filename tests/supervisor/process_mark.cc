@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 
 #include "ipc/fd.h"
 
@@ -24,9 +25,10 @@ std::string nextVariable() {
 }
 
 bool hasVariable(const std::filesystem::path& process, const std::string& variable) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  const std::string environment((std::istreambuf_iterator<char>(file)), {});
-  return environment.find(variable + '\0') != std::string::npos;
+  // Read like this, a process that dies meanwhile is no exception.
+  std::ostringstream environment;
+  environment << std::ifstream(process / "environ", std::ios::binary).rdbuf();
+  return environment.str().find(variable + '\0') != std::string::npos;
 }
 
 }  // namespace

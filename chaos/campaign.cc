@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "chaos/campaign.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+namespace chaos {
+
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr milliseconds kWarmUp(1500);
+constexpr uint64_t kSystemMemoryNoise = 1 << 20;
+
+struct Front {
+  std::unique_ptr<Target> target;
+  std::unique_ptr<Nemesis> nemesis;
+};
+
+template <typename Act>
+void onEach(std::vector<Front>& fronts, const Act& act) {
+  std::vector<std::thread> threads;
+  for (Front& front : fronts) threads.emplace_back([&act, &front] { act(front); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Other isopool processes on this machine change the system's shared memory as they like.
+bool aloneOnThisMachine() {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (statusOf(std::stoi(name)).name.rfind("isopoold", 0) == 0) return false;
+  }
+  return true;
+}
+
+void compareSystemMemory(uint64_t before, Findings& findings) {
+  uint64_t now = 0;
+  for (int tries = 0; tries < 100; ++tries) {
+    now = systemSharedBytes();
+    if (now <= before + kSystemMemoryNoise) return;
+    ::poll(nullptr, 0, 50);
+  }
+  findings.add(Fault::kLeakedBytes,
+               "the system's shared memory is " + std::to_string(now) + " bytes and was " +
+                   std::to_string(before),
+               now - before);
+}
+
+void showProgress(const CampaignSettings& settings, const AttackCounts& counts, uint64_t episode) {
+  if (!settings.progress) return;
+  const uint64_t kills = counts.plainKills + counts.realKills;
+  std::fprintf(stderr, "\r\033[Kepisode %llu: %llu kills, %llu of them real workers",
+               static_cast<unsigned long long>(episode), static_cast<unsigned long long>(kills),
+               static_cast<unsigned long long>(counts.realKills.load()));
+  if (settings.kills != 0) {
+    std::fprintf(stderr, ", %llu %%",
+                 static_cast<unsigned long long>(kills * 100 / settings.kills));
+  }
+}
+
+CampaignResult sumUp(const std::vector<Front>& fronts, const AttackCounts& counts) {
+  CampaignResult result;
+  for (const Front& front : fronts) {
+    result.calls += front.target->calls();
+    result.selfInflictedDeaths += front.target->selfInflictedDeaths();
+    result.latest = std::max(result.latest, front.target->latest());
+    for (size_t i = 0; i < result.outcomes.size(); ++i) {
+      result.outcomes[i] += front.target->outcomes(static_cast<Outcome>(i));
+    }
+  }
+  result.kills = counts.plainKills + counts.realKills;
+  result.realKills = counts.realKills;
+  std::copy(counts.byFamily.begin(), counts.byFamily.end(), result.attacks.begin());
+  return result;
+}
+
+}  // namespace
+
+std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault) {
+  std::vector<TargetPlan> plans(5);
+  plans[0].name = "plain-private-1";
+  plans[1].name = "plain-private-2";
+  plans[2].name = "plain-shared";
+  plans[2].shared = true;
+  plans[2].programs = 3;
+  plans[3].name = "real-private";
+  plans[3].plain = false;
+  plans[4].name = "real-shared";
+  plans[4].plain = false;
+  plans[4].shared = true;
+  plans[4].programs = 2;
+  for (size_t i = 0; i < plans.size(); ++i) plans[i].seed = seed * 16 + i;
+  plans[0].fault = fault;
+  return plans;
+}
+
+CampaignResult run(const CampaignSettings& settings, const Installation& installation,
+                   Findings& findings) {
+  const auto began = Clock::now();
+  const bool alone = aloneOnThisMachine();
+  const uint64_t sharedBefore = systemSharedBytes();
+  AttackCounts counts;
+  std::vector<Front> fronts;
+  for (const TargetPlan& plan : targetPlans(settings.seed, settings.fault)) {
+    Front& front = fronts.emplace_back();
+    front.target = std::make_unique<Target>(plan, installation, findings);
+    front.nemesis = std::make_unique<Nemesis>(
+        *front.target, AttackPlan(plan.seed, plan.plain, plan.shared), counts, findings);
+  }
+  // How things are while nobody is attacked.
+  std::this_thread::sleep_for(kWarmUp);
+  onEach(fronts, [](Front& front) { front.target->takeStock(); });
+
+  const uint64_t realKills = settings.kills / 10;
+  const auto enough = [&](bool plain) {
+    if (settings.kills == 0) return false;
+    return plain ? counts.plainKills >= settings.kills - realKills : counts.realKills >= realKills;
+  };
+  uint64_t episodes = 0;
+  const auto over = [&] {
+    if (!settings.fault.empty() && episodes > 0) return true;
+    if (settings.time.count() != 0 && Clock::now() - began >= settings.time) return true;
+    return settings.kills != 0 && enough(true) && enough(false);
+  };
+  while (!over()) {
+    ++episodes;
+    const auto end = Clock::now() + settings.episode;
+    onEach(fronts, [&](Front& front) {
+      front.nemesis->attackUntil(end, [&] { return enough(front.target->plan().plain); });
+    });
+    showProgress(settings, counts, episodes);
+    onEach(fronts, [](Front& front) { front.target->takeStock(); });
+  }
+  onEach(fronts, [](Front& front) { front.target->end(); });
+  CampaignResult result = sumUp(fronts, counts);
+  fronts.clear();
+  result.systemMemoryCompared = alone && aloneOnThisMachine();
+  if (result.systemMemoryCompared) compareSystemMemory(sharedBefore, findings);
+  result.episodes = episodes;
+  result.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  if (settings.progress) std::fprintf(stderr, "\r\033[K");
+  return result;
+}
+
+}  // namespace chaos

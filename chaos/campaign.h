@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "chaos/nemesis/nemesis.h"
+#include "chaos/oracle/findings.h"
+#include "chaos/target/target.h"
+
+namespace chaos {
+
+struct CampaignSettings {
+  uint64_t kills = 0;  ///< a tenth of them of real workers; 0: as many as fit into the time
+  std::chrono::milliseconds time{0};  ///< at most; 0: no limit
+  std::chrono::milliseconds episode{10000};
+  uint64_t seed = 1;
+  std::string fault;  ///< planted into the first program
+  bool progress = false;
+};
+
+struct CampaignResult {
+  uint64_t kills = 0;
+  uint64_t realKills = 0;
+  uint64_t calls = 0;
+  uint64_t episodes = 0;
+  uint64_t selfInflictedDeaths = 0;
+  double seconds = 0;
+  std::chrono::milliseconds latest{0};
+  std::array<uint64_t, static_cast<size_t>(Outcome::kOutcomes)> outcomes{};
+  std::array<uint64_t, static_cast<size_t>(Family::kFamilies)> attacks{};
+  bool systemMemoryCompared = false;
+};
+
+/// Private pools and shared supervisors, with and without torch.
+std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault);
+
+/// Attacks all targets at the same time, episode by episode, and takes stock after each.
+CampaignResult run(const CampaignSettings& settings, const Installation& installation,
+                   Findings& findings);
+
+}  // namespace chaos

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Deaths from outside. Each is waited for: only a process that is gone counts as killed.
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "chaos/nemesis/nemesis.h"
+#include "ipc/fd.h"
+
+namespace chaos {
+
+namespace {
+constexpr int kPatience = 5000;  // ms
+}
+
+void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
+  const isopool::ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
+  if (!pidfd.valid()) return;
+  const ProcessStatus before = statusOf(victim);
+  if (!before.alive()) return;
+  // Before the blow: whoever sees the death finds it here.
+  target_.attacks().note(victim, describe(attack));
+  const bool withAll = attack.victim == Role::kSupervisor || attack.victim == Role::kGuardian ||
+                       (attack.victim == Role::kProgram && !target_.plan().shared);
+  for (const Member& member : withAll ? target_.members() : std::vector<Member>()) {
+    const bool program = member.role == Role::kProgram;
+    if (!program) target_.attacks().note(member.id.pid, describe(attack) + " (along with it)");
+  }
+  if (::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) return;
+  // A signal that is no SIGKILL waits for a stopped process.
+  if (stopped_.count(victim) != 0)
+    ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGCONT, nullptr, 0);
+  pollfd death{pidfd.get(), POLLIN, 0};
+  if (::poll(&death, 1, kPatience) != 1) {
+    findings_.add(Fault::kHung, target_.plan().name + ": process " + std::to_string(victim) +
+                                    " lives on after " + describe(attack));
+    return;
+  }
+  ++counts_.byFamily[static_cast<size_t>(attack.family)];
+  ++(target_.plan().plain ? counts_.plainKills : counts_.realKills);
+}
+
+}  // namespace chaos

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Nothing is to be had for a while: descriptors (EMFILE), address space (ENOMEM).
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "chaos/nemesis/nemesis.h"
+
+namespace chaos {
+
+void Nemesis::takeDescriptors(const Attack& attack, pid_t victim) {
+  // What is open stays open.
+  limit(attack, victim, RLIMIT_NOFILE, 3);
+}
+
+void Nemesis::takeMemory(const Attack& attack, pid_t victim) {
+  limit(attack, victim, RLIMIT_AS, virtualBytes(victim));
+}
+
+void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t least) {
+  // A program that is not up yet can't load its libraries: that is no matter of isopool's.
+  if (attack.victim == Role::kProgram && !handlesInterruptions(victim)) return;
+  const auto which = static_cast<__rlimit_resource>(resource);
+  rlimit before{};
+  if (::prlimit(victim, which, nullptr, &before) != 0) return;
+  const rlimit low{std::min<rlim_t>(least, before.rlim_cur), before.rlim_max};
+  // User code may die of it. Programs and supervisors may not.
+  if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
+    target_.attacks().note(victim, describe(attack));
+  }
+  if (::prlimit(victim, which, &low, nullptr) != 0) return;
+  const uint64_t began = statusOf(victim).startTime;
+  later(attack.length, [victim, which, before, began] {
+    if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
+  });
+  ++counts_.byFamily[static_cast<size_t>(attack.family)];
+}
+
+}  // namespace chaos

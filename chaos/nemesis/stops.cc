@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Processes that stand still, as under a debugger, a freezer or a machine that is short of everything.
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "chaos/nemesis/nemesis.h"
+#include "ipc/fd.h"
+
+namespace chaos {
+
+void Nemesis::stop(const Attack& attack, pid_t victim) {
+  const auto pidfd =
+      std::make_shared<isopool::ipc::Fd>(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
+  if (!pidfd->valid()) return;
+  // They may be killed for it, after a second; programs and supervisors are not.
+  if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
+    target_.attacks().note(victim, describe(attack));
+  }
+  if (::syscall(SYS_pidfd_send_signal, pidfd->get(), SIGSTOP, nullptr, 0) != 0) return;
+  stopped_[victim] = std::chrono::steady_clock::now() + attack.length;
+  target_.excuse(attack.length);
+  later(attack.length, [this, pidfd, victim] {
+    stopped_.erase(victim);
+    ::syscall(SYS_pidfd_send_signal, pidfd->get(), SIGCONT, nullptr, 0);
+  });
+  ++counts_.byFamily[static_cast<size_t>(attack.family)];
+}
+
+}  // namespace chaos

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "chaos/oracle/outcomes.h"
+
+#include <algorithm>
+
+namespace chaos {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// An outcome may come so much later than its deadline, beside everything that runs on two cores.
+constexpr milliseconds kSlack(5000);
+// What a call without a deadline may take: it may wait for a new zygote.
+constexpr milliseconds kWithoutDeadline(60'000);
+
+bool neverRan(Outcome outcome) {
+  return outcome == Outcome::kNeverRan || outcome == Outcome::kCancelled;
+}
+
+}  // namespace
+
+Outcomes::Outcomes(std::string program, const std::string& history, const std::string& effects,
+                   AttackLog& attacks, Findings& findings)
+    : program_(std::move(program)),
+      history_(history),
+      effects_(effects),
+      attacks_(attacks),
+      findings_(findings) {}
+
+void Outcomes::read(milliseconds excused) {
+  // In this order: an effect is there before its outcome.
+  readHistory(excused);
+  readEffects();
+  for (auto& [nonce, call] : open_) {
+    if (call.ranIn != 0) attacks_.note(static_cast<pid_t>(call.ranIn), "its client was killed");
+  }
+  for (const uint64_t nonce : judgeable_) {
+    const Call& call = ended_.at(nonce);
+    const bool deadly = (call.invoked.flags & kDeadly) != 0;
+    const bool overdue = call.ended.outcome == Outcome::kOverdue;
+    if (deadly && call.ranIn != 0) attacks_.note(static_cast<pid_t>(call.ranIn), "its own call");
+    if (overdue && call.ended.signal == 0 && call.ended.worker != 0) {
+      attacks_.note(call.ended.worker, "a call past its deadline");
+    }
+    if (overdue && call.ranIn != 0) {
+      attacks_.note(static_cast<pid_t>(call.ranIn), "a call past its deadline");
+    }
+  }
+}
+
+void Outcomes::judge(Standing standing) {
+  for (const uint64_t nonce : judgeable_) {
+    const Call& call = ended_.at(nonce);
+    judgeEffects(call);
+    judgeDeath(call);
+    if (call.ended.outcome == Outcome::kValue) ended_.erase(nonce);
+  }
+  judgeable_.clear();
+  for (auto& [nonce, call] : open_) judgeOpen(call, standing);
+  if (standing != Standing::kStuck) open_.clear();
+}
+
+void Outcomes::readHistory(milliseconds excused) {
+  for (const Record& record : history_.readNew()) {
+    if (record.event == Event::kInvoked) {
+      open_[record.nonce].invoked = record;
+      if ((record.flags & kAttaching) == 0) ++calls_;
+      continue;
+    }
+    const auto found = open_.find(record.nonce);
+    if (found == open_.end()) {
+      findings_.add(Fault::kDoubled, program_ + ": call " + std::to_string(record.nonce) +
+                                         " has a second outcome: " + nameOf(record.outcome));
+      continue;
+    }
+    Call call = found->second;
+    open_.erase(found);
+    call.ended = record;
+    checkTime(call, excused);
+    if (record.outcome == Outcome::kWrong) findings_.add(Fault::kWrong, describe(call));
+    if ((record.flags & kAttaching) != 0) continue;
+    ++outcomes_[static_cast<size_t>(record.outcome)];
+    ended_[record.nonce] = call;
+    judgeable_.push_back(record.nonce);
+  }
+}
+
+void Outcomes::readEffects() {
+  for (const Effect& effect : effects_.readNew()) {
+    auto found = open_.find(effect.nonce);
+    if (found == open_.end()) {
+      found = ended_.find(effect.nonce);
+      if (found == ended_.end()) {
+        findings_.add(Fault::kDoubled, program_ + ": call " + std::to_string(effect.nonce) +
+                                           " ran in process " + std::to_string(effect.process) +
+                                           " after it had returned a value");
+        continue;
+      }
+    }
+    Call& call = found->second;
+    call.ranIn = effect.process;
+    if (++call.effects > 1 && (call.invoked.flags & kIdempotent) == 0) {
+      findings_.add(Fault::kDoubled, describe(call) + ", and ran " + std::to_string(call.effects) +
+                                         " times, at last in process " +
+                                         std::to_string(effect.process));
+    }
+    if (!neverRan(call.ended.outcome)) continue;
+    const bool judgedBefore =
+        std::find(judgeable_.begin(), judgeable_.end(), effect.nonce) == judgeable_.end();
+    if (judgedBefore) judgeEffects(call);
+  }
+}
+
+void Outcomes::judgeOpen(Call& call, Standing standing) {
+  if (standing == Standing::kResting) {
+    findings_.add(Fault::kLost, describe(call) + ", though its program rests");
+  } else if (standing == Standing::kStuck) {
+    findings_.add(Fault::kHung, describe(call) + ", and its program does not come to rest");
+  }
+}
+
+void Outcomes::judgeEffects(const Call& call) {
+  const bool idempotent = (call.invoked.flags & kIdempotent) != 0;
+  if (call.ended.outcome == Outcome::kValue && call.effects == 0) {
+    findings_.add(Fault::kLost, describe(call) + ", and had no effect");
+  }
+  if (neverRan(call.ended.outcome) && call.effects != 0 && !idempotent) {
+    findings_.add(Fault::kDoubled,
+                  describe(call) + ", but it ran in process " + std::to_string(call.ranIn));
+  }
+}
+
+// Whose worker died that nobody attacked, and that ran no deadly call?
+void Outcomes::judgeDeath(const Call& call) {
+  if (call.ended.outcome != Outcome::kWorkerLost && call.ended.outcome != Outcome::kNeverRan)
+    return;
+  const bool deadly = (call.invoked.flags & kDeadly) != 0;
+  if (deadly && call.ended.outcome == Outcome::kWorkerLost) ++selfInflicted_;
+  if (deadly || call.ended.worker == 0 || attacks_.attacked(call.ended.worker)) return;
+  findings_.add(Fault::kSurvivorCrashed, describe(call) + ": nobody had attacked that worker");
+}
+
+void Outcomes::checkTime(const Call& call, milliseconds excused) {
+  const milliseconds took((call.ended.when - call.invoked.when) / 1'000'000);
+  milliseconds allowed = kWithoutDeadline;
+  if (call.invoked.deadline != 0) {
+    allowed = milliseconds(call.invoked.deadline);
+    if (excused.count() == 0) latest_ = std::max(latest_, took - allowed);
+  }
+  if (took > allowed + kSlack + excused) {
+    findings_.add(Fault::kHung, describe(call) + " after " + std::to_string(took.count()) + " ms");
+  }
+}
+
+std::string Outcomes::describe(const Call& call) const {
+  const bool attaching = (call.invoked.flags & kAttaching) != 0;
+  std::string text =
+      program_ + ": " + (attaching ? "attaching " : "call ") + std::to_string(call.invoked.nonce);
+  if (call.invoked.deadline != 0) {
+    text += " with a deadline of " + std::to_string(call.invoked.deadline) + " ms";
+  }
+  text += call.ended.outcome == Outcome::kNone ? " has no outcome"
+                                               : std::string(": ") + nameOf(call.ended.outcome);
+  if (call.ended.text[0] != '\0') text += " (" + std::string(call.ended.text.data()) + ")";
+  return text;
+}
+
+}  // namespace chaos

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "chaos/report.h"
+
+#include <iomanip>
+
+namespace chaos {
+
+void writeJson(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,
+               const Findings& findings) {
+  out << "{\"seed\": " << settings.seed << ", \"kills\": " << result.kills
+      << ", \"real_kills\": " << result.realKills << ", \"calls\": " << result.calls;
+  for (size_t i = 0; i < static_cast<size_t>(Fault::kFaults); ++i) {
+    out << ", \"" << nameOf(static_cast<Fault>(i))
+        << "\": " << findings.count(static_cast<Fault>(i));
+  }
+  out << ", \"deaths_by_own_call\": " << result.selfInflictedDeaths
+      << ", \"latest_outcome_ms\": " << result.latest.count()
+      << ", \"episodes\": " << result.episodes << ", \"seconds\": " << std::fixed
+      << std::setprecision(1) << result.seconds
+      << ", \"system_memory_compared\": " << (result.systemMemoryCompared ? "true" : "false");
+  out << ", \"attacks\": {";
+  for (size_t i = 0; i < result.attacks.size(); ++i) {
+    out << (i == 0 ? "" : ", ") << '"' << nameOf(static_cast<Family>(i))
+        << "\": " << result.attacks[i];
+  }
+  out << "}, \"outcomes\": {";
+  for (size_t i = 1; i < result.outcomes.size(); ++i) {
+    out << (i == 1 ? "" : ", ") << '"' << nameOf(static_cast<Outcome>(i))
+        << "\": " << result.outcomes[i];
+  }
+  out << "}}\n";
+}
+
+void writeText(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,
+               const Findings& findings) {
+  out << "seed " << settings.seed << ": " << result.kills << " kills (" << result.realKills
+      << " of them with real workers) and " << result.selfInflictedDeaths
+      << " deaths by user code in " << std::fixed << std::setprecision(0) << result.seconds
+      << " s, " << result.episodes << " episodes, " << result.calls << " calls\n  attacks ";
+  for (size_t i = 0; i < result.attacks.size(); ++i) {
+    out << ' ' << nameOf(static_cast<Family>(i)) << ' ' << result.attacks[i];
+  }
+  out << "\n  outcomes";
+  for (size_t i = 1; i < result.outcomes.size(); ++i) {
+    out << (i == 1 ? " " : ", ") << nameOf(static_cast<Outcome>(i)) << ' ' << result.outcomes[i];
+  }
+  out << "\n  found   ";
+  for (size_t i = 0; i < static_cast<size_t>(Fault::kFaults); ++i) {
+    out << ' ' << nameOf(static_cast<Fault>(i)) << ' ' << findings.count(static_cast<Fault>(i));
+  }
+  out << '\n';
+  if (!result.systemMemoryCompared) {
+    out << "  the system's shared memory was not compared: other isopool processes run here\n";
+  }
+  for (const std::string& line : findings.lines()) out << "  " << line << '\n';
+}
+
+}  // namespace chaos

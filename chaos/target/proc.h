@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+/// What the kernel tells about processes (proc(5)). All of it may be old when it is returned.
+namespace chaos {
+
+/// A process, told apart from a later one with its number.
+struct ProcessId {
+  pid_t pid = -1;
+  uint64_t startTime = 0;
+  bool operator<(const ProcessId& other) const {
+    return pid != other.pid ? pid < other.pid : startTime < other.startTime;
+  }
+};
+
+struct ProcessStatus {
+  std::string name;
+  char state = 'X';
+  bool forkedOnly = false;  ///< it has not exec'd since it was forked
+  uint64_t startTime = 0;
+  bool alive() const { return state != 'X' && state != 'Z'; }
+};
+ProcessStatus statusOf(pid_t pid);
+std::vector<pid_t> childrenOf(pid_t pid);
+std::vector<pid_t> threadsOf(pid_t pid);
+bool hasVariable(pid_t pid, const std::string& assignment);
+uint64_t virtualBytes(pid_t pid);
+/// False while the process has no handler for SIGUSR1, which then would kill it.
+bool handlesInterruptions(pid_t pid);
+
+/// A sealed memory object of isopool's.
+struct MemoryObject {
+  std::string label;  ///< "isopool:output"
+  uint64_t bytes = 0;
+};
+/// What a process holds, by descriptors and mappings.
+struct Holdings {
+  size_t otherDescriptors = 0;               ///< that are no memory objects
+  std::map<uint64_t, MemoryObject> objects;  ///< by inode
+};
+Holdings holdingsOf(pid_t pid);
+
+uint64_t systemSharedBytes();
+
+}  // namespace chaos

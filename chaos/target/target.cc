@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "chaos/target/target.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+namespace chaos {
+
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+// For what needs no more than milliseconds on a free machine.
+constexpr milliseconds kPatience(30'000);
+// What the last calls of each channel had borrowed comes back with the next call.
+constexpr uint64_t kInputsNotYetBack = 16 << 20;
+
+bool waitUntil(const std::function<bool()>& condition, milliseconds patience) {
+  const auto deadline = Clock::now() + patience;
+  while (!condition()) {
+    if (Clock::now() > deadline) return condition();
+    ::poll(nullptr, 0, 5);
+  }
+  return true;
+}
+
+bool listens(const std::string& address) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::strncpy(name.sun_path, address.c_str(), sizeof name.sun_path - 1);
+  const isopool::ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
+}
+
+bool isOfChannel(const std::string& label) {
+  return label == "isopool:client" || label == "isopool:worker" || label == "isopool:output";
+}
+
+}  // namespace
+
+std::atomic<uint64_t> Target::nextNumber_{0};
+
+const char* nameOf(Role role) {
+  switch (role) {
+    case Role::kProgram:
+      return "program";
+    case Role::kGuardian:
+      return "guardian";
+    case Role::kSupervisor:
+      return "supervisor";
+    case Role::kZygote:
+      return "zygote";
+    case Role::kWorker:
+      return "worker";
+    case Role::kOther:
+      break;
+  }
+  return "other";
+}
+
+Target::Target(TargetPlan plan, const Installation& installation, Findings& findings)
+    : plan_(std::move(plan)),
+      installation_(installation),
+      findings_(findings),
+      folder_(installation.folder + "/" + plan_.name) {
+  std::filesystem::create_directories(folder_);
+  setClockAhead(milliseconds(0));
+  if (plan_.shared) startSupervisor();
+  for (int i = 0; i < plan_.programs; ++i) startProgram();
+}
+
+Target::~Target() {
+  for (const pid_t pid : marked()) ::kill(pid, SIGKILL);
+}
+
+std::vector<std::string> Target::variables() const {
+  std::vector<std::string> all{
+      mark_.variable(),
+      "LD_PRELOAD=" + installation_.clockLibrary,
+      "ISOPOOL_CHAOS_CLOCK=" + folder_ + "/clock",
+      // Deaths by the thousand are what is meant here, so no slot is given a rest for them.
+      "ISOPOOL_RESTART_LIMIT=1000",
+      "ISOPOOL_RESTART_WINDOW=1s",
+      "ISOPOOL_QUARANTINE=200ms",
+      "ISOPOOL_INPUT_ARENA_LIMIT=64MiB",
+      "ISOPOOL_OUTPUT_ARENA_LIMIT=8MiB",
+      "ISOPOOL_LOG=warning",
+  };
+  if (plan_.plain) {
+    all.push_back("ISOPOOL_WORKER=" + installation_.plainWorker);
+  } else {
+    all.push_back("ISOPOOL_WORKER_MEMORY=384MiB");
+  }
+  return all;
+}
+
+void Target::startSupervisor() {
+  const std::string address = folder_ + "/socket";
+  supervisor_ = std::make_unique<Spawned>(
+      std::vector<std::string>{installation_.supervisor, "--listen", address, "--workers",
+                               std::to_string(plan_.workers), "--log-format", "text"},
+      variables(), folder_ + "/supervisor.log");
+  waitUntil([&] { return listens(address) || !supervisor_->alive(); }, kPatience);
+}
+
+void Target::startProgram() {
+  const uint64_t number = ++nextNumber_;
+  const std::string life = folder_ + "/" + std::to_string(++lives_);
+  std::ofstream(life + ".effects").flush();
+  std::ofstream(life + ".history").flush();
+  std::vector<std::string> words{installation_.program,
+                                 "--number",
+                                 std::to_string(number),
+                                 "--seed",
+                                 std::to_string(plan_.seed * 1000 + static_cast<uint64_t>(lives_)),
+                                 "--workers",
+                                 std::to_string(plan_.workers),
+                                 "--package",
+                                 installation_.package,
+                                 "--history",
+                                 life + ".history",
+                                 "--effects",
+                                 life + ".effects"};
+  if (plan_.plain) words.emplace_back("--plain");
+  if (!plan_.fault.empty() && lives_ == 1) words.insert(words.end(), {"--fault", plan_.fault});
+  std::vector<std::string> environment = variables();
+  if (plan_.shared) environment.push_back("ISOPOOL_SOCKET=" + folder_ + "/socket");
+  Program program;
+  program.name = plan_.name + " program " + std::to_string(lives_);
+  program.process = std::make_unique<Spawned>(words, environment, folder_ + "/programs.log");
+  program.outcomes = std::make_unique<Outcomes>(program.name, life + ".history", life + ".effects",
+                                                attacks_, findings_);
+  programs_.push_back(std::move(program));
+}
+
+void Target::setClockAhead(milliseconds ahead) {
+  // Mapped by all of its processes: written in place.
+  std::fstream file(folder_ + "/clock", std::ios::binary | std::ios::in | std::ios::out);
+  if (!file) file.open(folder_ + "/clock", std::ios::binary | std::ios::out);
+  const int64_t nanoseconds = ahead.count() * 1'000'000;
+  file.write(reinterpret_cast<const char*>(&nanoseconds), sizeof nanoseconds);
+}
+
+// ---- who is there ----------------------------------------------------------------------------
+
+std::vector<Member> Target::members() const {
+  std::vector<pid_t> roots;
+  for (const Program& program : programs_) roots.push_back(program.process->pid());
+  if (supervisor_) roots.push_back(supervisor_->pid());
+  // A private guardian is nobody's child, so it is ours.
+  for (const pid_t child : childrenOf(::getpid())) {
+    const bool known = std::find(roots.begin(), roots.end(), child) != roots.end();
+    if (!known && hasVariable(child, mark_.variable())) roots.push_back(child);
+  }
+  std::vector<Member> found;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const ProcessStatus status = chaos::statusOf(roots[i]);
+    for (const pid_t child : childrenOf(roots[i])) roots.push_back(child);
+    if (!status.alive()) continue;
+    Member member{{roots[i], status.startTime}, Role::kOther};
+    if (status.name.rfind("isopool_chaos_p", 0) == 0) member.role = Role::kProgram;
+    if (status.name == "isopoold-guard") member.role = Role::kGuardian;
+    if (status.name == "isopoold") member.role = Role::kSupervisor;
+    if (status.name == "isopool-worker" || status.name == "isopool_plain_w") {
+      member.role = status.forkedOnly ? Role::kWorker : Role::kZygote;
+    }
+    found.push_back(member);
+  }
+  return found;
+}
+
+std::vector<pid_t> Target::living(Role role) const {
+  std::vector<pid_t> found;
+  for (const Member& member : members()) {
+    if (member.role == role) found.push_back(member.id.pid);
+  }
+  return found;
+}
+
+std::vector<pid_t> Target::marked() const { return mark_.processes(); }
+
+// ---- the dead --------------------------------------------------------------------------------
+
+void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> status) {
+  if (attacks_.attacked(pid)) return;
+  std::string how = "ended";
+  if (status && WIFSIGNALED(*status)) how = "died by signal " + std::to_string(WTERMSIG(*status));
+  if (status && WIFEXITED(*status)) how = "exited with " + std::to_string(WEXITSTATUS(*status));
+  findings_.add(Fault::kSurvivorCrashed, who + " (pid " + std::to_string(pid) + ") " + how +
+                                             " though nobody had attacked it");
+}
+
+void Target::revive() {
+  if (supervisor_ && !supervisor_->alive()) {
+    checkEnd(plan_.name + " supervisor", supervisor_->pid(),
+             supervisor_->waitForEnd(milliseconds(1000)));
+    // The old one may serve its socket until the kernel has killed it with its guardian.
+    waitUntil([this] { return living(Role::kSupervisor).empty() && !listens(folder_ + "/socket"); },
+              kPatience);
+    startSupervisor();
+  }
+  int alive = 0;
+  for (size_t i = 0; i < programs_.size();) {
+    if (programs_[i].process->alive()) {
+      ++alive;
+      ++i;
+      continue;
+    }
+    checkEnd(programs_[i].name, programs_[i].process->pid(),
+             programs_[i].process->waitForEnd(milliseconds(1000)));
+    dead_.push_back(std::move(programs_[i]));
+    programs_.erase(programs_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  for (; alive < plan_.programs; ++alive) startProgram();
+}
+
+// ---- taking stock ----------------------------------------------------------------------------
+
+void Target::takeStock() {
+  revive();
+  std::vector<Standing> standings;
+  for (Program& program : programs_) program.process->say("rest");
+  for (Program& program : programs_) {
+    const bool rests = program.process->hear(kPatience) == "resting";
+    if (!rests && program.process->alive()) {
+      standings.push_back(Standing::kStuck);
+    } else {
+      standings.push_back(rests ? Standing::kResting : Standing::kDead);
+    }
+  }
+  for (Program& program : programs_) program.outcomes->read(excused_);
+  for (Program& program : dead_) {
+    if (program.process) program.outcomes->read(excused_);
+  }
+  excused_ = milliseconds(0);
+  for (size_t i = 0; i < programs_.size(); ++i) programs_[i].outcomes->judge(standings[i]);
+  for (Program& program : dead_) {
+    if (program.process) program.outcomes->judge(Standing::kDead);
+    program.process.reset();
+  }
+  bool allRest = true;
+  for (size_t i = 0; i < programs_.size(); ++i) {
+    if (standings[i] == Standing::kResting) continue;
+    allRest = false;
+    // Its calls were judged; a new one takes its place.
+    if (standings[i] == Standing::kStuck) {
+      attacks_.note(programs_[i].process->pid(), "it did not come to rest");
+      ::kill(programs_[i].process->pid(), SIGKILL);
+    }
+  }
+  if (allRest) {
+    for (Program& program : programs_) checkBooks(program);
+    if (waitUntilComplete()) checkHoldings(members());
+  }
+  for (Program& program : programs_) program.process->say("go");
+}
+
+// What the library itself says that it holds.
+void Target::checkBooks(Program& program) {
+  std::string last;
+  uint64_t inputs = 0;
+  uint64_t lent = 0;
+  const bool settled = waitUntil(
+      [&] {
+        program.process->say("books");
+        last = program.process->hear(kPatience).value_or("");
+        std::istringstream fields(last);
+        std::string word;
+        uint64_t workers = 0, serving = 0, waiting = 0;
+        fields >> word >> workers >> serving >> inputs >> lent >> waiting;
+        return workers > 0 && serving == workers && waiting == 0 && lent == 0 &&
+               inputs <= kInputsNotYetBack;
+      },
+      kPatience);
+  if (settled) return;
+  if (lent > 0 || inputs > kInputsNotYetBack) {
+    findings_.add(Fault::kLeakedBytes, program.name + " at rest says: " + last, lent + inputs);
+  } else {
+    findings_.add(Fault::kHung, program.name + " at rest has no whole pool: " + last);
+  }
+}
+
+// Each program has the board of each of its workers.
+bool Target::allAreAttached(const std::vector<Member>& members) const {
+  return std::all_of(members.begin(), members.end(), [this](const Member& member) {
+    if (member.role != Role::kProgram) return true;
+    const Holdings holdings = holdingsOf(member.id.pid);
+    const auto boards =
+        std::count_if(holdings.objects.begin(), holdings.objects.end(),
+                      [](const auto& entry) { return entry.second.label == "isopool:board"; });
+    return boards == plan_.workers + 1;
+  });
+}
+
+// Every worker and spare is there, and nobody else.
+bool Target::waitUntilComplete() {
+  const auto supervisors = static_cast<size_t>(plan_.shared ? 1 : plan_.programs);
+  const size_t workers = supervisors * (static_cast<size_t>(plan_.workers) + 1);
+  size_t expected = 0;
+  size_t there = 0;
+  size_t serving = 0;
+  const bool complete = waitUntil(
+      [&] {
+        const std::vector<Member> all = members();
+        const auto count = [&](Role role) {
+          return static_cast<size_t>(std::count_if(
+              all.begin(), all.end(), [&](const Member& member) { return member.role == role; }));
+        };
+        serving = count(Role::kWorker);
+        // A private supervisor goes on without its guardian.
+        expected = static_cast<size_t>(plan_.programs) + supervisors * 2 + count(Role::kGuardian) +
+                   workers;
+        there = marked().size();
+        return there == expected && serving == workers && allAreAttached(all);
+      },
+      kPatience);
+  if (complete) return true;
+  if (there > expected) {
+    std::string who;
+    for (const pid_t pid : marked()) {
+      who += " " + std::to_string(pid) + " " + chaos::statusOf(pid).name;
+    }
+    findings_.add(Fault::kLeakedProcesses,
+                  plan_.name + " has " + std::to_string(there) + " processes and not " +
+                      std::to_string(expected) + ":" + who,
+                  there - expected);
+    return false;
+  }
+  findings_.add(Fault::kHung, plan_.name + " has " + std::to_string(serving) + " workers and not " +
+                                  std::to_string(workers) +
+                                  ", half a minute after the last attack");
+  return false;
+}
+
+void Target::checkHoldings(const std::vector<Member>& members) {
+  // Leaving takes a moment: only what stays is a leak.
+  std::string leak;
+  Fault fault = Fault::kLeakedBytes;
+  uint64_t amount = 0;
+  const auto nothingLeaks = [&] {
+    std::map<uint64_t, std::set<Role>> holders;
+    std::map<uint64_t, MemoryObject> objects;
+    std::map<ProcessId, Baseline> seen;
+    for (const Member& member : members) {
+      const Holdings holdings = holdingsOf(member.id.pid);
+      Baseline own{holdings.otherDescriptors, 0};
+      for (const auto& [inode, object] : holdings.objects) {
+        holders[inode].insert(member.role);
+        objects[inode] = object;
+      }
+      seen[member.id] = own;
+    }
+    for (const auto& [inode, roles] : holders) {
+      const MemoryObject& object = objects[inode];
+      const bool channel = isOfChannel(object.label);
+      const bool program = roles.count(Role::kProgram) != 0;
+      const bool worker = roles.count(Role::kWorker) != 0;
+      const bool input = object.label == "isopool:input";
+      if ((channel && program && !worker) || (channel && worker && !program) ||
+          (input && !program)) {
+        fault = Fault::kLeakedBytes;
+        amount = object.bytes;
+        leak = plan_.name + ": " + object.label + " of " + std::to_string(object.bytes) +
+               " bytes is held by a " +
+               (program  ? "program"
+                : worker ? "worker"
+                         : "supervisor") +
+               " alone";
+        return false;
+      }
+    }
+    for (const Member& member : members) {
+      if (member.role != Role::kSupervisor) continue;
+      // What it keeps ready for the next worker.
+      for (const auto& [inode, object] : holdingsOf(member.id.pid).objects) {
+        if (holders[inode].size() == 1) seen[member.id].ownBytes += object.bytes;
+      }
+    }
+    for (const auto& [id, own] : seen) {
+      const auto baseline = baselines_.find(id);
+      if (baseline == baselines_.end()) continue;
+      if (own.descriptors > baseline->second.descriptors) {
+        fault = Fault::kLeakedDescriptors;
+        amount = own.descriptors - baseline->second.descriptors;
+        leak = plan_.name + ": process " + std::to_string(id.pid) + " (" +
+               chaos::statusOf(id.pid).name + ") has " + std::to_string(own.descriptors) +
+               " descriptors and had " + std::to_string(baseline->second.descriptors);
+        return false;
+      }
+      if (own.ownBytes > baseline->second.ownBytes) {
+        fault = Fault::kLeakedBytes;
+        amount = own.ownBytes - baseline->second.ownBytes;
+        leak = plan_.name + ": the supervisor holds " + std::to_string(own.ownBytes) +
+               " bytes of shared memory and held " + std::to_string(baseline->second.ownBytes);
+        return false;
+      }
+    }
+    baselines_ = seen;
+    return true;
+  };
+  if (!waitUntil(nothingLeaks, milliseconds(5000))) findings_.add(fault, leak, amount);
+}
+
+void Target::end() {
+  takeStock();
+  for (Program& program : programs_) program.process->say("end");
+  for (Program& program : programs_) {
+    const auto status = program.process->waitForEnd(kPatience);
+    if (!status) {
+      findings_.add(Fault::kHung, program.name + " does not end");
+    } else if (*status != 0) {
+      checkEnd(program.name, program.process->pid(), status);
+    }
+    program.outcomes->read(milliseconds(0));
+    program.outcomes->judge(Standing::kResting);
+  }
+  if (supervisor_) {
+    attacks_.note(supervisor_->pid(), "it was asked to end");
+    ::kill(supervisor_->pid(), SIGTERM);
+    const auto status = supervisor_->waitForEnd(kPatience);
+    if (!status || *status != 0) {
+      findings_.add(status ? Fault::kSurvivorCrashed : Fault::kHung,
+                    plan_.name + ": the supervisor does not end with 0 on SIGTERM");
+    }
+  }
+  if (waitUntil([this] { return marked().empty(); }, milliseconds(5000))) return;
+  const std::vector<pid_t> left = marked();
+  std::string who;
+  for (const pid_t pid : left) who += " " + std::to_string(pid) + " " + chaos::statusOf(pid).name;
+  findings_.add(Fault::kLeakedProcesses, plan_.name + " leaves processes behind:" + who,
+                left.size());
+}
+
+// ---- figures ---------------------------------------------------------------------------------
+
+uint64_t Target::calls() const {
+  uint64_t sum = 0;
+  for (const Program& program : programs_) sum += program.outcomes->calls();
+  for (const Program& program : dead_) sum += program.outcomes->calls();
+  return sum;
+}
+
+uint64_t Target::selfInflictedDeaths() const {
+  uint64_t sum = 0;
+  for (const Program& program : programs_) sum += program.outcomes->selfInflictedDeaths();
+  for (const Program& program : dead_) sum += program.outcomes->selfInflictedDeaths();
+  return sum;
+}
+
+uint64_t Target::outcomes(Outcome outcome) const {
+  const auto index = static_cast<size_t>(outcome);
+  uint64_t sum = 0;
+  for (const Program& program : programs_) sum += program.outcomes->outcomes()[index];
+  for (const Program& program : dead_) sum += program.outcomes->outcomes()[index];
+  return sum;
+}
+
+milliseconds Target::latest() const {
+  milliseconds latest(0);
+  for (const Program& program : programs_) latest = std::max(latest, program.outcomes->latest());
+  for (const Program& program : dead_) latest = std::max(latest, program.outcomes->latest());
+  return latest;
+}
+
+}  // namespace chaos
