@@ -185,6 +185,11 @@ void CallLoop::dropDetachedChannels() {
     ipc::reachCrashPoint(ipc::CrashPoint::kClientObjectsDropped);
     channel->memory->borrowed.detach(*channel->memory);
     ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
+    // Nobody consumes them any more.
+    for (const Channel::Blob& blob : channel->blobs) {
+      channel->memory->output.dropReference(blob.block);
+    }
+    channel->blobs.clear();
     channel->memory->output.detach();
     ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentsLeft);
     channel->memory->end.detach();

@@ -144,6 +144,24 @@ TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
   if (before.empty()) EXPECT_EQ(both.size(), 1u);
 }
 
+TEST_F(Shared, AProgramThatLeavesAfterALongAnswerLeavesNothingInTheWorkers) {
+  serve({});
+  const auto staying = attach();
+  {
+    const auto leaving = attach();
+    // Longer than a slot: each lies in a block until its client has consumed it.
+    for (const at::IValue& answer : Subject(*leaving).object().callOnAll({"text", 100'000})) {
+      EXPECT_EQ(answer.toStringRef().size(), 100'000u);
+    }
+  }
+  for (const int64_t process : processesOf(*staying)) {
+    const auto channels = [&] {
+      return mappedObjects(static_cast<pid_t>(process), "isopool:worker").size();
+    };
+    EXPECT_TRUE(waitUntil([&] { return channels() == 1; })) << channels() << " channels";
+  }
+}
+
 TEST_F(Shared, AKilledProgramIsForgottenAndTheOthersGoOn) {
   serve({"--grace", "100ms"});
   const auto staying = attach();
