@@ -2,12 +2,12 @@
 #include "ipc/crash_point.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -57,14 +57,19 @@ constexpr std::array<Entry, static_cast<size_t>(CrashPoint::kCount)> kEntries = 
 #undef ISOPOOL_ENTRY
     }};
 
+// The file that this process has taken, and what it is called once the process has died of it.
+char takenFile[512];
+char reachedFile[512];
+
 // What a file says that nobody has taken yet; empty if there is none.
 std::string takeRequest(const std::string& path) {
   const std::string own = path + "." + std::to_string(::getpid());
   // In one step: of two who come at once only one has it.
   if (::rename(path.c_str(), own.c_str()) != 0) return {};
+  std::snprintf(takenFile, sizeof takenFile, "%s", own.c_str());
+  std::snprintf(reachedFile, sizeof reachedFile, "%s.reached", own.c_str());
   std::string request;
   std::ifstream(own) >> request;
-  ::unlink(own.c_str());
   return request;
 }
 
@@ -96,7 +101,9 @@ void armCrashPoint(CrashPoint point, uint32_t nth) {
 }
 
 void reachArmedCrashPoint() noexcept {
-  if (armedCountdown.fetch_sub(1) == 1) ::kill(::getpid(), SIGKILL);
+  if (armedCountdown.fetch_sub(1) != 1) return;
+  if (takenFile[0] != '\0') ::rename(takenFile, reachedFile);
+  ::kill(::getpid(), SIGKILL);
 }
 
 bool armCrashPointFromEnvironment(const char* variable) {

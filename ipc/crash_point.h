@@ -197,8 +197,9 @@ std::optional<CrashPoint> crashPointFromName(std::string_view name);
 void armCrashPoint(CrashPoint point, uint32_t nth);
 
 /// Arms what `variable` asks for in the environment, as NAME or NAME:NTH, or as the path of a file
-/// that holds one of these: whoever comes first takes the file away and is armed, and nobody else
-/// is. Returns false if the variable is set and names no crash point.
+/// that holds one of these: whoever comes first makes it PATH.PID and is armed, and nobody else is;
+/// it is PATH.PID.reached when that process dies of it. Returns false if the variable is set and names
+/// no crash point.
 bool armCrashPointFromEnvironment(const char* variable);
 
 /// The armed point; armCrashPoint() writes it.

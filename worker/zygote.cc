@@ -188,6 +188,8 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
     // Nothing but a fork happens here, so that Python need not know of this process.
     const pid_t worker = ::fork();
     if (worker == 0) runWorker(order, std::move(descriptors), blocks_, sandbox_);
+    // Of the zygote's own request each fork has a copy: this is for one that comes later.
+    ipc::armCrashPointFromEnvironment("ISOPOOL_ZYGOTE_CRASH_POINT");
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForkedBetween);
     workerPid->store(worker == -1 ? -errno : worker);
     ::_exit(0);

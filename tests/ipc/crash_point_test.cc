@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
 #include <string>
@@ -80,6 +82,26 @@ TEST_F(ArmedCrashPoint, ComesFromTheEnvironment) {
   EXPECT_TRUE(killsAtOnce("startedStored:1"));
   EXPECT_FALSE(killsAtOnce("startedStored:2"));
   EXPECT_FALSE(killsAtOnce("completionWoken"));
+}
+
+TEST_F(ArmedCrashPoint, ComesFromAFileToTheFirstWhoTakesIt) {
+  std::string folder = std::filesystem::temp_directory_path() / "isopool-crash-point-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/request";
+  ::setenv(kVariable, path.c_str(), 1);
+  const auto comes = [] {
+    if (armCrashPointFromEnvironment(kVariable)) reachCrashPoint(CrashPoint::kStartedStored);
+  };
+  EXPECT_FALSE(kills(comes)) << "nobody asks yet";
+  std::ofstream(path) << "startedStored\n";
+  EXPECT_TRUE(kills(comes));
+  EXPECT_FALSE(kills(comes)) << "the second one";
+  size_t reached = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    reached += entry.path().extension() == ".reached" ? 1 : 0;
+  }
+  EXPECT_EQ(reached, 1u);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ArmedCrashPoint, AskedForInNonsenseIsAnError) {

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A program dies at every crash point of the client's library, the first, second, ... time that it
+// comes there in a life with every operation; its neighbour and its supervisor go on as if it had left.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "tests/client/harness.h"
+#include "tests/crash_matrix/forked.h"
+#include "tests/crash_matrix/neighbour.h"
+#include "tests/crash_matrix/points.h"
+#include "tests/crash_matrix/program_life.h"
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+using ipc::CrashPoint;
+using ipc::CrashPointOwner;
+
+constexpr const char* kVariable = "ISOPOOL_CLIENT_CRASH_POINT";
+
+/// Each time up to the sixth, then ever fewer.
+uint32_t nextTime(uint32_t nth) { return nth < 6 ? nth + 1 : nth + nth / 2; }
+
+/// No number twice: at-most-once also holds for whose caller nobody can ask any more.
+bool noCallRanTwice(const std::string& log) {
+  std::ifstream file(log);
+  std::set<int64_t> seen;
+  for (int64_t number = 0; file >> number;) {
+    if (!seen.insert(number).second) return false;
+  }
+  return true;
+}
+
+/// How many memory objects of this kind a process has mapped.
+size_t mappedObjects(pid_t pid, const std::string& label) {
+  std::set<std::string> inodes;
+  std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(label) == std::string::npos) continue;
+    std::istringstream fields(line);
+    std::string range, access, offset, device, inode;
+    fields >> range >> access >> offset >> device >> inode;
+    inodes.insert(inode);
+  }
+  return inodes.size();
+}
+
+class ClientDies : public ::testing::Test {
+ protected:
+  ClientDies() { packagePath(); }  // made once, not by each program
+
+  /// A life that is to end at that point; true if it did.
+  bool dies(CrashPoint point, uint32_t nth, const ProgramLife::MakeManager& makeManager) {
+    const std::string log = testFolder() / ("client-" + std::to_string(++lives_));
+    progress_->operation = Operation::kStart;
+    Forked program([&] {
+      ::setenv(kVariable, requestFor(point, nth).c_str(), 1);
+      ProgramLife life(makeManager, log, *progress_);
+      const auto end = life.live();
+      if (end != ProgramLife::End::kWhole) throw std::runtime_error("its supervisor was lost");
+      life.checkLog();
+    });
+    const auto status = program.waitForEnd(milliseconds(30'000));
+    EXPECT_TRUE(status) << "it hangs";
+    EXPECT_TRUE(noCallRanTwice(log));
+    if (!status) return false;
+    if (!wasKilled(*status)) {
+      EXPECT_TRUE(wentWell(*status));
+      return false;
+    }
+    noteDeath(point, progress_->operation);
+    return true;
+  }
+
+  SharedWithChildren<LifeProgress> progress_;
+  int lives_ = 0;
+};
+
+TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
+  tests::SharedSupervisor supervisor(
+      {"--workers", "2", "--grace", "100ms", "--restart-limit", "1000"});
+  Neighbour neighbour(supervisor.address());
+  ASSERT_TRUE(neighbour.hasCome());
+  const auto attach = [&] {
+    return std::make_unique<InterpreterManager>(isopool::SharedSupervisor{supervisor.address()}, 1);
+  };
+  const auto onlyTheNeighbour = [](const ipc::Report& report) {
+    return report.clients.size() == 1;
+  };
+  // A whole life, after which everything is as it will be after the others.
+  EXPECT_FALSE(dies(CrashPoint::kSupervisorStarted, 1, attach));
+  ASSERT_TRUE(supervisor.waitForReport(onlyTheNeighbour));
+  const pid_t process = supervisor.supervisorPid();
+  const uint64_t bytes = supervisor.report().sharedBytes;
+  const size_t descriptors = openDescriptors(process);
+
+  for (const CrashPoint point : pointsOf(CrashPointOwner::kClient)) {
+    for (uint32_t nth = 1; nth < 60 && dies(point, nth, attach); nth = nextTime(nth)) {
+      ASSERT_TRUE(neighbour.goesOn()) << requestFor(point, nth);
+      ASSERT_TRUE(supervisor.waitForReport(onlyTheNeighbour)) << requestFor(point, nth);
+      // One more is the connection that looks.
+      ASSERT_TRUE(waitUntil([&] { return openDescriptors(process) <= descriptors + 1; }))
+          << requestFor(point, nth) << ": " << openDescriptors(process) << " descriptors, before "
+          << descriptors;
+    }
+    ASSERT_FALSE(HasFailure()) << crashPointName(point);
+  }
+  EXPECT_TRUE(supervisor.waitForReport([&](const ipc::Report& report) {
+    return report.sharedBytes <= bytes;
+  })) << supervisor.report().sharedBytes
+      << " bytes of shared memory, before " << bytes;
+  for (const ipc::ReportedWorker& worker : supervisor.report().workers) {
+    EXPECT_LE(mappedObjects(worker.processId, "isopool:worker"), 1u) << "channels of the dead";
+    EXPECT_LE(mappedObjects(worker.processId, "isopool:client"), 1u) << "channels of the dead";
+  }
+  EXPECT_TRUE(neighbour.leaves());
+}
+
+TEST_F(ClientDies, AndItsPrivateSupervisorWithIt) {
+  for (const CrashPoint point :
+       {CrashPoint::kSupervisorStarted, CrashPoint::kHelloSent, CrashPoint::kWelcomeReceived,
+        CrashPoint::kPoolOpened, CrashPoint::kChannelMappedSent, CrashPoint::kPackageDeclared,
+        CrashPoint::kSubmissionTailStored, CrashPoint::kDeathReported, CrashPoint::kDeathTold,
+        CrashPoint::kPoolClosed}) {
+    const ProcessMark mark;
+    const ScopedVariable variable(mark.variable());
+    const ScopedVariable silent("ISOPOOL_LOG=off");
+    EXPECT_TRUE(dies(point, 1, [] { return std::make_unique<InterpreterManager>(1); }))
+        << crashPointName(point);
+    EXPECT_TRUE(mark.waitUntilNoneIsLeft(milliseconds(2000)))
+        << crashPointName(point) << ": processes are left over";
+  }
+}
+
+/// What comes to a program only when its supervisor ends, or relieves workers.
+class ClientDiesOf : public ClientDies {
+ protected:
+  /// `provoke` makes the supervisor do it, once the program has called.
+  void dieOf(CrashPoint point, Operation operation, const std::vector<std::string>& flags,
+             const std::function<void(tests::SharedSupervisor&)>& provoke) {
+    tests::SharedSupervisor supervisor(flags);
+    const std::string log = testFolder() / (std::string(crashPointName(point)) + "-log");
+    Forked program([&] {
+      ::setenv(kVariable, requestFor(point, 1).c_str(), 1);
+      ProgramLife life(
+          [&] {
+            return std::make_unique<InterpreterManager>(
+                isopool::SharedSupervisor{supervisor.address()}, 1);
+          },
+          log, *progress_);
+      life.perform(Operation::kOpen);
+      life.perform(Operation::kLoad);
+      progress_->over = true;
+      // Until it is killed; a call that the supervisor's end refuses is no fault here.
+      for (;;) life.perform(Operation::kInlineCall);
+    });
+    ASSERT_TRUE(waitUntil([&] { return progress_->over.load(); }, kStartPatience));
+    provoke(supervisor);
+    const auto status = program.waitForEnd(milliseconds(10'000));
+    ASSERT_TRUE(status) << "it never came there";
+    EXPECT_TRUE(wasKilled(*status));
+    noteDeath(point, operation);
+    EXPECT_TRUE(noCallRanTwice(log));
+  }
+};
+
+TEST_F(ClientDiesOf, TheDrainOfItsSupervisorWhichEndsAllTheSame) {
+  dieOf(CrashPoint::kDrainAcknowledged, Operation::kDrain, {"--workers", "1"},
+        [](tests::SharedSupervisor& supervisor) {
+          supervisor.signal(SIGTERM);
+          EXPECT_EQ(supervisor.waitForEnd(), 0);
+        });
+}
+
+TEST_F(ClientDiesOf, TheLossOfItsSupervisor) {
+  dieOf(CrashPoint::kSupervisorLossSeen, Operation::kDrain, {"--workers", "1"},
+        [](tests::SharedSupervisor& supervisor) { supervisor.signal(SIGKILL); });
+}
+
+TEST_F(ClientDiesOf, TheReliefOfItsWorker) {
+  dieOf(CrashPoint::kWorkerReleaseSent, Operation::kRelief,
+        {"--workers", "1", "--recycle-calls", "20"}, [](tests::SharedSupervisor&) {});
+}
+
+}  // namespace
+}  // namespace isopool::tests

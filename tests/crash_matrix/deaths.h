@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "ipc/crash_point.h"
+
+namespace isopool::tests {
+
+/// What was going on when a process died.
+enum class Operation : uint32_t {
+  kStart,
+  kOpen,
+  kLoad,
+  kInlineCall,
+  kCopiedCall,
+  kSharedCall,
+  kKeptCall,
+  kLargeResult,
+  kLongWords,
+  kSession,
+  kRecall,
+  kWorkerDeath,
+  kPackage,
+  kRelief,
+  kLeave,
+  kDrain,
+  kCount,
+};
+std::string_view operationName(Operation operation);
+
+/// Notes a death at a crash point, which this process or a child of it saw.
+void noteDeath(ipc::CrashPoint point, Operation operation);
+
+}  // namespace isopool::tests

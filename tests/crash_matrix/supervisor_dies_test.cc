@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A supervisor, its guardian or its zygote dies at every crash point of its own while a program lives
+// its life: what the program is told is what is promised, and of a supervisor nothing is left.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "tests/client/harness.h"
+#include "tests/crash_matrix/forked.h"
+#include "tests/crash_matrix/points.h"
+#include "tests/crash_matrix/program_life.h"
+#include "tests/ipc/channel/peers.h"
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+using ipc::CrashPoint;
+using ipc::CrashPointOwner;
+
+constexpr const char* kOfSupervisors = "ISOPOOL_SUPERVISOR_CRASH_POINT";
+constexpr const char* kOfZygotes = "ISOPOOL_ZYGOTE_CRASH_POINT";
+// As many at a time: most of a life is the start of Python, on one core.
+constexpr size_t kAtATime = 2;
+
+struct Death {
+  CrashPoint point;
+  uint32_t nth;
+};
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error(what);
+}
+
+/// Runs `one` for each death, some at a time, each in a process of its own.
+void inTurn(const std::vector<Death>& deaths, const std::function<void(const Death&)>& one) {
+  packagePath();  // made once, not by each program
+  std::vector<std::unique_ptr<Forked>> drivers;
+  for (size_t driver = 0; driver < kAtATime; ++driver) {
+    drivers.push_back(std::make_unique<Forked>([&, driver] {
+      for (size_t i = driver; i < deaths.size(); i += kAtATime) {
+        try {
+          one(deaths[i]);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << requestFor(deaths[i].point, deaths[i].nth) << ": " << error.what();
+        }
+      }
+    }));
+  }
+  for (const auto& driver : drivers) {
+    const auto status = driver->waitForEnd(milliseconds(240'000));
+    ASSERT_TRUE(status) << "it hangs";
+    EXPECT_TRUE(wentWell(*status));
+  }
+}
+
+/// A program's life that has an end in any case; where it ended.
+Operation liveUntilTheEnd(const ProgramLife::MakeManager& makeManager, const std::string& log,
+                          ProgramLife::End& end) {
+  LifeProgress progress;
+  ProgramLife life(makeManager, log, progress);
+  const size_t descriptors = openDescriptors(::getpid());
+  end = life.live();
+  const Operation operation = progress.operation;
+  if (end == ProgramLife::End::kSupervisorLost) {
+    life.perform(Operation::kLeave);
+    // Beyond those of the memory for inputs, which stays.
+    require(openDescriptors(::getpid()) <= descriptors + 4, "descriptors are left over");
+  }
+  life.checkLog();
+  return operation;
+}
+
+std::string nameFor(const Death& death, const char* kind) {
+  return testFolder() / (std::string(kind) + "-" + std::string(crashPointName(death.point)) + "-" +
+                         std::to_string(death.nth));
+}
+
+/// In a private pool of its own; whether the life was whole.
+void dieInAPrivatePool(const char* variable, const Death& death, bool lifeGoesOn) {
+  const std::string name = nameFor(death, variable);
+  const Trap trap(name + "-trap");
+  const ProcessMark mark;
+  SharedWithChildren<std::atomic<Operation>> where;
+  trap.set(requestFor(death.point, death.nth));
+  {
+    Forked program([&] {
+      const ScopedVariable marked(mark.variable());
+      const ScopedVariable silent("ISOPOOL_LOG=off");
+      const ScopedVariable trapped(std::string(variable) + "=" + trap.path());
+      ProgramLife::End end{};
+      *where = liveUntilTheEnd([] { return std::make_unique<InterpreterManager>(1); },
+                               name + "-log", end);
+      // The program makes no call any more when it has unloaded its last package.
+      const bool mayBeWhole = lifeGoesOn || death.point == CrashPoint::kPackageForgotten;
+      const bool mayBeLost = !lifeGoesOn;
+      require(end == ProgramLife::End::kWhole ? mayBeWhole : mayBeLost,
+              lifeGoesOn ? "its pool was lost" : "its supervisor died, and it was told nothing");
+    });
+    const auto status = program.waitForEnd(milliseconds(60'000));
+    require(status.has_value(), "the program hangs");
+    require(wentWell(*status), "the program was told what it must not be");
+  }
+  require(mark.waitUntilNoneIsLeft(milliseconds(2000)), "processes are left over");
+  require(trap.dead() != 0, "nobody came there");
+  noteDeath(death.point, *where);
+}
+
+/// In a shared supervisor of its own. `orderlyEnd` tells it to end when the program has left.
+void dieInASharedSupervisor(const char* variable, const Death& death, bool lifeGoesOn,
+                            std::vector<std::string> flags = {}) {
+  const std::string name = nameFor(death, variable) + "-shared";
+  const Trap trap(name + "-trap");
+  trap.set(requestFor(death.point, death.nth));
+  const ScopedVariable trapped(std::string(variable) + "=" + trap.path());
+  SharedWithChildren<std::atomic<Operation>> where;
+  flags.insert(flags.begin(), {"--workers", "1"});
+  tests::SharedSupervisor supervisor(flags);
+  Forked program([&] {
+    ProgramLife::End end{};
+    *where = liveUntilTheEnd(
+        [&] {
+          return std::make_unique<InterpreterManager>(
+              isopool::SharedSupervisor{supervisor.address()}, 1);
+        },
+        name + "-log", end);
+    require(!lifeGoesOn || end == ProgramLife::End::kWhole, "its pool was lost");
+  });
+  const auto status = program.waitForEnd(milliseconds(60'000));
+  require(status.has_value(), "the program hangs");
+  require(wentWell(*status), "the program was told what it must not be");
+  // What a supervisor does only when it is told to end.
+  if (trap.dead() == 0) {
+    *where = Operation::kDrain;
+    supervisor.signal(SIGTERM);
+  }
+  require(lifeGoesOn || supervisor.waitForEnd().has_value(), "its guardian does not end");
+  require(waitUntil([&] { return trap.dead() != 0; }, milliseconds(2000)),
+          "nobody came there in a life that ended in " + std::string(operationName(*where)));
+  noteDeath(death.point, *where);
+}
+
+bool contains(const std::vector<CrashPoint>& points, CrashPoint point) {
+  return std::find(points.begin(), points.end(), point) != points.end();
+}
+
+/// Those that a private supervisor comes to, and those that only a shared one does.
+const std::vector<CrashPoint> kOnlyShared{
+    CrashPoint::kSupervisorListening, CrashPoint::kClientAccepted,   CrashPoint::kPackageHeldSent,
+    CrashPoint::kDetachChannelSent,   CrashPoint::kAttachmentClosed, CrashPoint::kChannelClosedSent,
+    CrashPoint::kClientForgotten,     CrashPoint::kDrainSent,        CrashPoint::kDrained,
+    CrashPoint::kRetireWorkerSent};
+/// Those that have other programs than this one, or another end.
+const std::vector<CrashPoint> kElsewhere{CrashPoint::kDrainSent, CrashPoint::kRetireWorkerSent};
+
+TEST(SupervisorDies, OfAPrivatePoolAndNothingOfItIsLeft) {
+  std::vector<Death> deaths;
+  for (const CrashPoint point : pointsOf(CrashPointOwner::kSupervisor)) {
+    if (!contains(kOnlyShared, point)) deaths.push_back({point, 1});
+  }
+  // A later time, of those that come again in every life.
+  for (const CrashPoint point :
+       {CrashPoint::kForkRequestSent, CrashPoint::kWorkerIntroduced, CrashPoint::kAttachmentUsable,
+        CrashPoint::kSpareAssigned, CrashPoint::kAddOutputSegmentSent}) {
+    deaths.push_back({point, 2});
+  }
+  inTurn(deaths, [](const Death& death) {
+    dieInAPrivatePool(kOfSupervisors, death, /*lifeGoesOn=*/false);
+  });
+}
+
+TEST(SupervisorDies, AsAServiceAndNothingOfItIsLeft) {
+  std::vector<Death> deaths;
+  for (const CrashPoint point : pointsOf(CrashPointOwner::kSupervisor)) {
+    // The test waits long for a service that dies before it can be reached.
+    if (point == CrashPoint::kSupervisorGuarded || contains(kElsewhere, point)) continue;
+    deaths.push_back({point, 1});
+  }
+  inTurn(deaths, [](const Death& death) {
+    dieInASharedSupervisor(kOfSupervisors, death, /*lifeGoesOn=*/false);
+  });
+}
+
+/// Another program stays attached while the supervisor is drained, or relieves its workers.
+TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
+  inTurn({{CrashPoint::kDrainSent, 1}, {CrashPoint::kRetireWorkerSent, 1}}, [](const Death& death) {
+    const bool drained = death.point == CrashPoint::kDrainSent;
+    const Trap trap(nameFor(death, "asked") + "-trap");
+    trap.set(requestFor(death.point, death.nth));
+    const ScopedVariable trapped(std::string(kOfSupervisors) + "=" + trap.path());
+    std::vector<std::string> flags{"--workers", "1"};
+    if (!drained) flags.insert(flags.end(), {"--recycle-calls", "20"});
+    tests::SharedSupervisor supervisor(flags);
+    SharedWithChildren<LifeProgress> progress;
+    Forked program([&] {
+      ProgramLife life(
+          [&] {
+            return std::make_unique<InterpreterManager>(
+                isopool::SharedSupervisor{supervisor.address()}, 1);
+          },
+          nameFor(death, "asked") + "-log", *progress);
+      life.perform(Operation::kOpen);
+      life.perform(Operation::kLoad);
+      progress->over = true;
+      while (life.perform(Operation::kInlineCall) == ProgramLife::Outcome::kAnswered) {
+      }
+      life.checkLog();
+    });
+    require(waitUntil([&] { return progress->over.load(); }, kStartPatience), "it never called");
+    if (drained) supervisor.signal(SIGTERM);
+    const auto status = program.waitForEnd(milliseconds(10'000));
+    require(status && wentWell(*status), "the program was told what it must not be");
+    require(trap.dead() != 0, "nobody came there");
+    noteDeath(death.point, drained ? Operation::kDrain : Operation::kRelief);
+  });
+}
+
+TEST(GuardianDies, OfAPrivatePoolWhichGoesOn) {
+  inTurn({{CrashPoint::kGuardianWatching, 1}},
+         [](const Death& death) { dieInAPrivatePool(kOfSupervisors, death, /*lifeGoesOn=*/true); });
+}
+
+TEST(GuardianDies, WhenItSeesTheSupervisorsDeathAndNothingIsLeftAllTheSame) {
+  // The supervisor's end is its program's, here.
+  inTurn({{CrashPoint::kSupervisorDeathSeen, 1}}, [](const Death& death) {
+    dieInAPrivatePool(kOfSupervisors, death, /*lifeGoesOn=*/true);
+    dieInASharedSupervisor(kOfSupervisors, death, /*lifeGoesOn=*/false);
+  });
+}
+
+TEST(ZygoteDies, AndTheProgramSeesNothing) {
+  std::vector<Death> deaths;
+  for (const CrashPoint point : pointsOf(CrashPointOwner::kZygote)) {
+    if (point == CrashPoint::kWorkerForkedBetween) continue;  // no zygote dies there
+    deaths.push_back({point, 1});
+    // There is one readiness in a zygote's life.
+    if (point != CrashPoint::kZygoteReadySent) deaths.push_back({point, 3});
+  }
+  inTurn(deaths, [](const Death& death) {
+    dieInAPrivatePool(kOfZygotes, death, /*lifeGoesOn=*/true);
+    if (death.nth == 1) dieInASharedSupervisor(kOfZygotes, death, /*lifeGoesOn=*/true);
+  });
+}
+
+/// The process between zygote and worker leaves a worker that nobody knows, which must not stay.
+TEST(ZygoteDies, AndSoDoesTheProcessThatForksForItAndTheProgramSeesNothing) {
+  inTurn({{CrashPoint::kWorkerForkedBetween, 1}}, [](const Death& death) {
+    const std::string name = nameFor(death, "between");
+    const Trap trap(name + "-trap");
+    const ProcessMark mark;
+    const ScopedVariable marked(mark.variable());
+    const ScopedVariable silent("ISOPOOL_LOG=off");
+    const ScopedVariable trapped(std::string(kOfZygotes) + "=" + trap.path());
+    LifeProgress progress;
+    ProgramLife life([] { return std::make_unique<InterpreterManager>(1); }, name + "-log",
+                     progress);
+    life.perform(Operation::kOpen);
+    life.perform(Operation::kLoad);
+    const size_t processes = mark.processes().size();
+    trap.set(requestFor(death.point, death.nth));
+    for (int i = 0; i < 2; ++i) {
+      require(life.perform(Operation::kWorkerDeath) == ProgramLife::Outcome::kAnswered,
+              "a call that had not started was lost");
+    }
+    require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
+    noteDeath(death.point, Operation::kWorkerDeath);
+    require(life.perform(Operation::kInlineCall) == ProgramLife::Outcome::kAnswered, "no answer");
+    require(waitUntil([&] { return mark.processes().size() == processes; }),
+            "processes are left over, or missing");
+    life.perform(Operation::kLeave);
+    life.checkLog();
+    require(mark.waitUntilNoneIsLeft(milliseconds(2000)), "processes are left over");
+  });
+}
+
+}  // namespace
+}  // namespace isopool::tests
