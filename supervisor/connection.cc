@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <new>
 #include <utility>
 
 namespace isopool::supervisor {
@@ -100,6 +101,9 @@ void Connection::readNow() {
   try {
     gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
     while (std::optional<ipc::Frame> frame = socket_.next()) events_.frame(*frame);
+  } catch (const std::bad_alloc&) {
+    // Not the peer's doing, and what it asked for is half done: nobody can go on from there.
+    throw;
   } catch (const std::exception& error) {  // ProtocolError, or a descriptor that could not be used
     gone = true;
     reason = error.what();

@@ -138,10 +138,11 @@ TEST_P(EachCallOfTheSupervisor, ThatFailsEndsInAnErrorOrInService) {
   const std::string_view kind = kCallKindNames[GetParam()];
   const bool many = GetParam() == static_cast<uint32_t>(CallKind::kAllocation);
   // Allocations are by the thousand: steps that grow, unless somebody takes the time.
-  const bool leaps = many && std::getenv("ISOPOOL_FAIL_EVERY_CALL") == nullptr;
+  const char* everyFrom = std::getenv("ISOPOOL_FAIL_EVERY_CALL_FROM");
+  const bool leaps = many && everyFrom == nullptr;
   uint64_t failed = 0;
   uint64_t served = 0;
-  uint64_t n = 1;
+  uint64_t n = many && everyFrom != nullptr ? std::strtoull(everyFrom, nullptr, 10) : 1;
   for (bool more = true; more; n += leaps ? 1 + n / 24 : 1) {
     FailingSupervisor supervisor(kind, n);
     const std::string stuck = supervisor.live();
