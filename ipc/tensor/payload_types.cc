@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue_inl.h>
 #include <ATen/core/jit_type.h>
+#include <c10/util/Exception.h>
 
 #include <utility>
 #include <vector>
@@ -136,7 +137,14 @@ void packType(PayloadWriter::Packer& packer, const c10::TypePtr& type) {
   }
 }
 
-c10::TypePtr readType(const msgpack::object& object) { return readTypeAt(object, 0); }
+c10::TypePtr readType(const msgpack::object& object) {
+  try {
+    return readTypeAt(object, 0);
+  } catch (const c10::Error&) {
+    // torch has rules of its own: there is no optional None, for one.
+    refuse("a payload names a type that can't be");
+  }
+}
 
 void checkKind(c10::IValue& value, const c10::Type& type) {
   bool right = true;
