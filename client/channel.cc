@@ -129,6 +129,7 @@ void Channel::refuseRequests(const std::string& text) {
 }
 
 void Channel::detached() {
+  memory_->expectNoMoreSegments();
   markDead();
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
@@ -164,6 +165,7 @@ void Channel::reaped(int signal, int exitCode) {
     death_.causeKnown = true;
   }
   causeTold_.notify_all();
+  memory_->expectNoMoreSegments();
   markDead();
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
@@ -457,7 +459,7 @@ bool Channel::deliver(Exchange& exchange) {
   if (completion.payload.blobBytes != 0) {
     const auto blob =
         memory_->find(ipc::SegmentId(completion.payload.blobSegment), completion.payload.blobOffset,
-                      completion.payload.blobBytes, kPayloadPatience);
+                      completion.payload.blobBytes);
     whole = blob.has_value();
     if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
   }

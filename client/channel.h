@@ -35,7 +35,7 @@ using Deadline = std::optional<Clock::time_point>;
 
 inline bool isPast(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
 
-/// How long a payload may wait for room in an arena, or a result for its segment's announcement.
+/// How long a payload may wait for room in an arena.
 inline constexpr std::chrono::milliseconds kPayloadPatience(5000);
 
 /// A tensor's storage on its way to a worker. `storage` is what an echo of it gives back; `block` is

@@ -248,10 +248,13 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         storages.push_back(heapStorage(record.inlineBytes));
         break;
       case ipc::StorageKind::kLent: {
-        const auto block = memory_->find(ipc::SegmentId(record.segment), record.offset,
-                                         record.bytes, kPayloadPatience);
+        const auto block =
+            memory_->find(ipc::SegmentId(record.segment), record.offset, record.bytes);
         if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
           throw ipc::ValueError("a result lies outside the worker's memory");
+        }
+        if (record.offset % ipc::kPageBytes != 0) {
+          throw ipc::ValueError("a result does not begin where a block does");
         }
         storages.push_back(memory_->adopt(*block, ipc::SegmentId(record.segment), record.offset,
                                           {record.lease, record.generation}));

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/worker_memory.h"
 
+#include <chrono>
+
 #include "client/process_fork.h"
 
 namespace isopool::client {
 
 namespace {
+
+// The supervisor tells us of a segment before it tells the worker, so only our own control thread can be
+// late. In turns, so that time in which this process was stopped counts as one of them.
+constexpr std::chrono::milliseconds kTurn(20);
+constexpr int kTurns = 25;
 
 void giveBack(void* context) {
   const std::unique_ptr<LentBlock> block(static_cast<LentBlock*>(context));
@@ -35,18 +42,26 @@ uint64_t WorkerMemory::capacityBytes() {
   return bytes;
 }
 
+void WorkerMemory::expectNoMoreSegments() {
+  {
+    std::lock_guard lock(mutex_);
+    complete_ = true;
+  }
+  segmentAdded_.notify_all();
+}
+
 std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64_t offset,
-                                                       uint64_t bytes,
-                                                       std::chrono::milliseconds patience) {
+                                                       uint64_t bytes) {
   std::unique_lock lock(mutex_);
   const Segment* found = nullptr;
-  const auto known = [&] {
+  const auto decided = [&] {
     for (const Segment& segment : segments_) {
       if (segment.id == id) found = &segment;
     }
-    return found != nullptr;
+    return found != nullptr || complete_;
   };
-  if (!known() && !segmentAdded_.wait_for(lock, patience, known)) return std::nullopt;
+  for (int turn = 0; !decided() && turn < kTurns; ++turn) segmentAdded_.wait_for(lock, kTurn);
+  if (found == nullptr) return std::nullopt;
   const uint64_t size = found->mapping.bytes();
   if (offset > size || bytes > size - offset) return std::nullopt;
   return std::span(found->mapping.data() + offset, bytes);

@@ -4,7 +4,6 @@
 #include <c10/core/Storage.h>
 
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -29,11 +28,12 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
 
   /// The control thread adds segments as the supervisor grants them.
   void addSegment(ipc::SegmentId id, ipc::Mapping mapping);
+  /// The supervisor has nothing more to say of this worker: no find() waits any more.
+  void expectNoMoreSegments();
 
-  /// The bytes at that place, or nothing if it lies in no segment. A segment that is on its way from
-  /// the supervisor is waited for, up to `patience`.
-  std::optional<std::span<std::byte>> find(ipc::SegmentId id, uint64_t offset, uint64_t bytes,
-                                           std::chrono::milliseconds patience);
+  /// The bytes at that place, or nothing if it lies in no segment. One that is on its way from the
+  /// supervisor is waited for, half a second.
+  std::optional<std::span<std::byte>> find(ipc::SegmentId id, uint64_t offset, uint64_t bytes);
 
   /// A storage over a block that the worker lent; its end gives the lease back.
   c10::Storage adopt(std::span<std::byte> block, ipc::SegmentId segment, uint64_t offset,
@@ -65,6 +65,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   std::mutex mutex_;
   std::condition_variable segmentAdded_;
   std::vector<Segment> segments_;
+  bool complete_ = false;  // no segment will be added
   std::atomic<uint64_t> lentBytes_{0};
   std::atomic<uint64_t> lentBlocks_{0};
 };
