@@ -16,17 +16,18 @@ if(ISOPOOL_WARNINGS_AS_ERRORS)
   target_compile_options(isopool_warnings INTERFACE -Werror)
 endif()
 
-set(ISOPOOL_SANITIZE "" CACHE STRING "address, thread or undefined; address takes undefined along")
-set_property(CACHE ISOPOOL_SANITIZE PROPERTY STRINGS "" address thread undefined)
+set(ISOPOOL_SANITIZE "" CACHE STRING "address, thread, undefined or fuzzer; address takes undefined along, fuzzer both")
+set_property(CACHE ISOPOOL_SANITIZE PROPERTY STRINGS "" address thread undefined fuzzer)
 
 add_library(isopool_sanitizers INTERFACE)
 add_library(isopool::sanitizers ALIAS isopool_sanitizers)
 if(ISOPOOL_SANITIZE)
   set(sanitizer_names
-    "address=address,undefined" "thread=thread" "undefined=undefined")
+    "address=address,undefined" "thread=thread" "undefined=undefined"
+    "fuzzer=fuzzer-no-link,address,undefined")
   list(FILTER sanitizer_names INCLUDE REGEX "^${ISOPOOL_SANITIZE}=")
   if(NOT sanitizer_names)
-    message(FATAL_ERROR "ISOPOOL_SANITIZE=${ISOPOOL_SANITIZE}: use address, thread or undefined")
+    message(FATAL_ERROR "ISOPOOL_SANITIZE=${ISOPOOL_SANITIZE}: use address, thread, undefined or fuzzer")
   endif()
   string(REGEX REPLACE "^[a-z]+=" "" sanitizer_names "${sanitizer_names}")
   # vptr needs RTTI of torch's classes that libtorch does not export.
@@ -34,6 +35,11 @@ if(ISOPOOL_SANITIZE)
     -fsanitize=${sanitizer_names} -fno-sanitize=vptr -fno-sanitize-recover=undefined
     -fno-omit-frame-pointer -g)
   target_link_options(isopool_sanitizers INTERFACE -fsanitize=${sanitizer_names})
+  if(ISOPOOL_SANITIZE STREQUAL fuzzer)
+    target_compile_options(isopool_sanitizers INTERFACE
+      -fprofile-instr-generate -fcoverage-mapping)
+    target_link_options(isopool_sanitizers INTERFACE -fprofile-instr-generate)
+  endif()
 endif()
 
 function(isopool_apply_build_options folder)

@@ -36,6 +36,8 @@ ALLOWED = {
     # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
     # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
     "tests": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+    # Feeds the code that reads what other processes wrote, wherever it is.
+    "tests/fuzz": ["include/isopool", "ipc", "ipc/tensor", "client", "tests"],
 }
 
 # How an include of ours begins, and the folder that it is found in.

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "ipc/memory/memory_object.h"
+#include "ipc/system_call.h"
+
+namespace isopool::fuzz {
+
+/// Memory between pages that can't be touched, so that whoever reaches beyond it dies of it in every
+/// build.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(size_t bytes)
+      : bytes_(ipc::roundUpToPages(bytes)),
+        reservation_(ipc::reserveAddressSpace(bytes_ + 2 * ipc::kPageBytes)) {
+    ipc::checkSystemCall(::mprotect(data(), bytes_, PROT_READ | PROT_WRITE), "mprotect");
+  }
+
+  std::byte* data() const { return reservation_.data() + ipc::kPageBytes; }
+  size_t bytes() const { return bytes_; }
+  void clear() { std::memset(data(), 0, bytes_); }
+  /// A view that owns nothing.
+  ipc::Mapping view() const { return {data(), 0}; }
+
+  /// Puts a copy at the end: its last byte is the last that may be touched.
+  const uint8_t* placeAtEnd(const uint8_t* content, size_t size) {
+    std::byte* begin = data() + bytes_ - size;
+    if (size > 0) std::memcpy(begin, content, size);
+    return reinterpret_cast<const uint8_t*>(begin);
+  }
+
+ private:
+  size_t bytes_;
+  ipc::Mapping reservation_;
+};
+
+}  // namespace isopool::fuzz

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Archives: any bytes as a file that a program loads as a package, and as a model with and without a
+// name.
+#include <c10/util/Exception.h>
+
+#include <memory>
+
+#include "client/archive_file.h"
+#include "client/package_contents.h"
+#include "client/stored_model.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace isopool::fuzz {
+namespace {
+
+template <typename Open>
+void open(Open&& tryToOpen) {
+  try {
+    tryToOpen();
+  } catch (const c10::Error&) {
+    // What the caller is told of a file that is none.
+  }
+}
+
+}  // namespace
+}  // namespace isopool::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace isopool;
+  fuzz::open([&] {
+    const std::shared_ptr<client::ArchiveFile> file =
+        client::ArchiveFile::copyOf("input", data, size);
+    fuzz::open([&] { client::readPackage(*file); });
+    fuzz::open([&] { client::readModel(file, ""); });
+    fuzz::open([&] { client::readModel(file, "model"); });
+    fuzz::require(file->slice(0, file->bytes()).nbytes() == size, "a file has all its bytes");
+    fuzz::require(!file->slice(1, file->bytes()), "and no more");
+  });
+  return 0;
+}
