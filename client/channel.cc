@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 #include "client/caller_modes.h"
 #include "client/exchange.h"
@@ -282,6 +283,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     }
     // Every slot is taken. Answers that nobody waits for any more are consumed here.
     lock.unlock();
+    if (!end.submissionsConsistent()) poison("it says that it took calls that were never made");
     if (leadMutex_.try_lock()) {
       deliverCompletions();
       leadMutex_.unlock();
@@ -461,7 +463,12 @@ bool Channel::deliver(Exchange& exchange) {
         memory_->find(ipc::SegmentId(completion.payload.blobSegment), completion.payload.blobOffset,
                       completion.payload.blobBytes);
     whole = blob.has_value();
-    if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
+    try {
+      if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
+    } catch (const std::bad_alloc&) {
+      // Nobody but us can end what is delivered: the caller learns that the worker is lost.
+      whole = false;
+    }
   }
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
@@ -489,7 +496,7 @@ void Channel::discard(Exchange& exchange) {
         ipc::returnLease(memory_->end().returns(), {record.lease, record.generation});
       }
     }
-  } catch (const ipc::ValueError&) {
+  } catch (const std::exception&) {
     poison("an answer that is not one");
   }
 }

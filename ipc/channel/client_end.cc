@@ -2,7 +2,6 @@
 #include "ipc/channel/client_end.h"
 
 #include <cstring>
-#include <new>
 
 #include "ipc/crash_point.h"
 
@@ -12,7 +11,8 @@ ClientEnd::ClientEnd(Epoch epoch, Mapping own, Mapping peer)
     : epoch_(epoch),
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),
-      own_(new (ownMapping_.data()) ClientControl),
+      // Not constructed: that would store zeroes over zeroes while the worker may look already.
+      own_(reinterpret_cast<ClientControl*>(ownMapping_.data())),
       peer_(reinterpret_cast<const WorkerControl*>(peerMapping_.data())),
       submissions_(own_->slots, own_->submissionTail, peer_->submissionHead, peer_->sleeping,
                    {CrashPoint::kSubmissionSlotWritten, CrashPoint::kSubmissionTailStored,
@@ -33,6 +33,8 @@ bool ClientEnd::headerValid() const noexcept {
 }
 
 bool ClientEnd::canPublish() const noexcept { return submissions_.hasRoom(); }
+
+bool ClientEnd::submissionsConsistent() const noexcept { return submissions_.consistent(); }
 
 uint64_t ClientEnd::publish(const OutgoingCall& call) noexcept {
   const uint64_t sequence = nextSequence_++;

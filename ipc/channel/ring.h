@@ -50,6 +50,9 @@ class RingWriter {
   /// A hostile head can only make us overwrite slots that the reader has not read: its own loss.
   bool hasRoom() const { return published_ - head_.load(std::memory_order_acquire) < kSlots; }
 
+  /// False if the reader says that it has read what was never published, or takes it back.
+  bool consistent() const { return published_ - head_.load(std::memory_order_acquire) <= kSlots; }
+
   /// Lets `fill` write the next slot, publishes it and wakes the reader if it sleeps. There must be
   /// room.
   template <typename Fill>

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "ipc/channel/futex.h"
 #include "ipc/channel/life_word.h"
@@ -16,7 +15,8 @@ WorkerEnd::WorkerEnd(Epoch epoch, Mapping own, Mapping peer)
     : epoch_(epoch),
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),
-      own_(new (ownMapping_.data()) WorkerControl),
+      // Not constructed: that would store zeroes over zeroes while the client may look already.
+      own_(reinterpret_cast<WorkerControl*>(ownMapping_.data())),
       peer_(reinterpret_cast<const ClientControl*>(peerMapping_.data())),
       submissions_(peer_->slots, peer_->submissionTail, own_->submissionHead, own_->sleeping,
                    CrashPoint::kSubmissionHeadStored),

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ipc/channel/layout.h"
 #include "ipc/tensor/payload_format.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
@@ -16,11 +17,37 @@ namespace isopool::ipc {
 
 namespace {
 
+// Adds up what a payload's arrays claim to hold. Each element takes at least a byte, so all together can't
+// be more than there are bytes; nested claims of as much each would cost a multiple in memory.
+class ClaimedElements : public msgpack::null_visitor {
+ public:
+  explicit ClaimedElements(size_t most) : left_(most) {}
+  bool start_array(uint32_t elements) { return claim(elements); }
+  bool start_map(uint32_t pairs) { return claim(uint64_t{2} * pairs); }
+  void parse_error(size_t, size_t) { refuse("a payload is no msgpack"); }
+  void insufficient_bytes(size_t, size_t) { refuse("a payload is cut short"); }
+
+ private:
+  bool claim(uint64_t elements) {
+    if (elements > left_) refuse("a payload claims more elements than it has bytes");
+    left_ -= elements;
+    return true;
+  }
+
+  uint64_t left_;
+};
+
 msgpack::object_handle unpackOne(std::span<const std::byte> bytes, size_t& offset) {
   const auto* data = reinterpret_cast<const char*>(bytes.data());
   const size_t all = bytes.size();
-  // An element takes at least a byte, so these bounds keep a lie about sizes from costing memory.
+  // An element takes at least a byte, so these bounds keep a lie about sizes from costing memory, and
+  // what fits into a slot can cost little anyway.
   const msgpack::unpack_limit limit(all, all, all, all, all, 2 * kMaxNesting);
+  if (all > kInlineBytes) {
+    size_t end = offset;
+    ClaimedElements claimed(all);
+    msgpack::parse(data, all, end, claimed);
+  }
   const auto reference = [](msgpack::type::object_type, std::size_t, void*) { return true; };
   try {
     return msgpack::unpack(data, all, offset, reference, nullptr, limit);

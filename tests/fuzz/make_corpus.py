@@ -224,6 +224,7 @@ def payload_reader() -> Iterator[tuple[str, bytes]]:
     yield "float32", b"\x91\xca\x3f\x80\x00\x00\x90"
     yield "map", b"\x91\x80\x90"
     yield "long-claims", b"\xdd\x00\x00\x00\x50" * 20
+    yield "long-claims-of-a-blob", b"\xdd\x00\x00\x07\xe0" * 30 + bytes(2000)
 
 
 # ---- answers --------------------------------------------------------------------------------
