@@ -86,11 +86,14 @@ void tellCrashes() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT}) real(signal, &ours, nullptr);
 }
 
+bool isForThisProgram() {
+  const char* program = std::getenv("ISOPOOL_FAIL_PROGRAM");
+  return program == nullptr || std::strcmp(program, program_invocation_short_name) == 0;
+}
+
 void armFromEnvironment() {
   const char* order = std::getenv("ISOPOOL_FAIL_CALL");
-  const char* program = std::getenv("ISOPOOL_FAIL_PROGRAM");
   if (order == nullptr) return;
-  if (program != nullptr && std::strcmp(program, program_invocation_short_name) != 0) return;
   const char* colon = std::strchr(order, ':');
   if (colon == nullptr) return;
   const std::string_view name(order, static_cast<size_t>(colon - order));
@@ -106,8 +109,10 @@ namespace {
 int (*programsMain)(int, char**, char**) = nullptr;
 
 int mainUnderOrders(int count, char** words, char** environment) {
-  tellCrashes();
-  armFromEnvironment();
+  if (isForThisProgram()) {
+    tellCrashes();
+    armFromEnvironment();
+  }
   return programsMain(count, words, environment);
 }
 }  // namespace

@@ -33,7 +33,6 @@ struct Misfortunes {
   bool clientForgetsAssignments = false;
   bool clientRepeatsLostCalls = false;
   bool workerRunsRecalledCalls = false;
-  bool deathsGoUnseen = false;
 };
 
 /// The processes of a world: pids, parents, deaths in two steps (what it held is closed, later its

@@ -228,7 +228,7 @@ void SimulatedWorker::die() {
     // What the kernel does with the robust mutexes of a thread that ends.
     auto* control = reinterpret_cast<ipc::WorkerControl*>(channel.kernelsView.data());
     auto& life = reinterpret_cast<ipc::SharedWord<uint32_t>&>(control->life);
-    if (!places_.misfortunes.deathsGoUnseen) life.fetch_or(FUTEX_OWNER_DIED);
+    life.fetch_or(FUTEX_OWNER_DIED);
   }
   channels_.clear();
   control_.close();
