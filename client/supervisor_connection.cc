@@ -139,6 +139,7 @@ void SupervisorConnection::begin() {
   greet();
   if (welcome_.callLimit != 0) callLimit_ = std::make_shared<CallLimit>(welcome_.callLimit);
   InputArena::instance().addAudience(*this);
+  hearsOfInputs_ = true;
   // The control thread takes no signals: they are the program's.
   sigset_t all;
   sigset_t previous;
@@ -167,7 +168,8 @@ SupervisorConnection::~SupervisorConnection() {
     if (thread_.joinable()) thread_.detach();
     return;
   }
-  InputArena::instance().removeAudience(*this);
+  // Without memory there may be no arena, and none can be made here.
+  if (hearsOfInputs_) InputArena::instance().removeAudience(*this);
   if (shared()) awaitLoansBack();
   const uint64_t one = 1;
   if (thread_.joinable()) {
@@ -179,7 +181,11 @@ SupervisorConnection::~SupervisorConnection() {
   ::shutdown(socket_.fd(), SHUT_RDWR);
   socket_.close();
   if (!shared()) waitUntilGone(supervisor_, kEndPatience);
-  lose("its manager is gone");
+  try {
+    lose("its manager is gone");
+  } catch (const std::bad_alloc&) {
+    // Nobody is left who calls; what was lent comes back with each channel's own end.
+  }
 }
 
 // A shared worker lives on, and what was lent to it is ours again when it says so: between two calls,

@@ -148,7 +148,8 @@ class SupervisorConnection final : public SegmentAudience {
   const std::shared_ptr<ControlWriter> writer_;
   ipc::Fd stop_;  // an eventfd: the control thread ends
   ipc::Welcome welcome_;
-  ipc::Fd supervisor_;  // its pidfd
+  ipc::Fd supervisor_;          // its pidfd
+  bool hearsOfInputs_ = false;  // it is an audience of the input arena
   std::thread thread_;
 
   mutable std::mutex mutex_;
