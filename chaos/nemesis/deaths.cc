@@ -19,10 +19,11 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
   if (!pidfd.valid()) return;
   const ProcessStatus before = statusOf(victim);
   if (!before.alive()) return;
-  // Before the blow: whoever sees the death finds it here.
+  // Before the blow: whoever sees the death finds it here. A supervisor ends with its first zygote.
   target_.attacks().note(victim, describe(attack));
   const bool withAll = attack.victim == Role::kSupervisor || attack.victim == Role::kGuardian ||
-                       (attack.victim == Role::kProgram && !target_.plan().shared);
+                       (attack.victim == Role::kProgram && !target_.plan().shared) ||
+                       (attack.victim == Role::kZygote && target_.living(Role::kWorker).empty());
   for (const Member& member : withAll ? target_.members() : std::vector<Member>()) {
     const bool program = member.role == Role::kProgram;
     if (!program) target_.attacks().note(member.id.pid, describe(attack) + " (along with it)");

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "chaos/nemesis/attack.h"
@@ -55,6 +57,7 @@ class Nemesis {
   Findings& findings_;
   std::multimap<Time, std::function<void()>> restorations_;
   std::map<pid_t, Time> stopped_;
+  std::set<std::pair<pid_t, int>> limited_;  ///< and which resource
 };
 
 }  // namespace chaos

@@ -21,16 +21,22 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
   // A program that is not up yet can't load its libraries: that is no matter of isopool's.
   if (attack.victim == Role::kProgram && !handlesInterruptions(victim)) return;
   const auto which = static_cast<__rlimit_resource>(resource);
+  // Limited already: its true limit is known to that attack.
+  if (!limited_.insert({victim, resource}).second) return;
   rlimit before{};
-  if (::prlimit(victim, which, nullptr, &before) != 0) return;
+  if (::prlimit(victim, which, nullptr, &before) != 0) {
+    limited_.erase({victim, resource});
+    return;
+  }
   const rlimit low{std::min<rlim_t>(least, before.rlim_cur), before.rlim_max};
   // User code may die of it. Programs and supervisors may not.
   if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
     target_.attacks().note(victim, describe(attack));
   }
-  if (::prlimit(victim, which, &low, nullptr) != 0) return;
   const uint64_t began = statusOf(victim).startTime;
-  later(attack.length, [victim, which, before, began] {
+  ::prlimit(victim, which, &low, nullptr);
+  later(attack.length, [this, victim, resource, which, before, began] {
+    limited_.erase({victim, resource});
     if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];

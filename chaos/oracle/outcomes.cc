@@ -58,7 +58,7 @@ void Outcomes::judge(Standing standing) {
   }
   judgeable_.clear();
   for (auto& [nonce, call] : open_) judgeOpen(call, standing);
-  if (standing != Standing::kStuck) open_.clear();
+  open_.clear();
 }
 
 void Outcomes::readHistory(milliseconds excused) {

@@ -49,7 +49,6 @@ void Caller::callOnce() {
     rest_.pause(milliseconds(20));
     return;
   }
-  if (faultIsDue_) commitFault(settings_.plantedFault);
   try {
     if (!faultIsDue_ && oneIn(6)) {
       callSeveralAtOnce(pool);
@@ -125,6 +124,7 @@ void Caller::callOnceAsSuch(const std::shared_ptr<Pool>& pool) {
   call.record.when = now();
   if (faultIsDue_) makeFaulty(call);
   history_.write(call.record);
+  if (faultIsDue_) commitFault(settings_.plantedFault);
   Record record = call.record;
   try {
     const at::IValue value = pool->step.call(call.arguments(settings_.effects), {}, call.options);

@@ -256,6 +256,7 @@ void Target::takeStock() {
     allRest = false;
     // Its calls were judged; a new one takes its place.
     if (standings[i] == Standing::kStuck) {
+      findings_.add(Fault::kHung, programs_[i].name + " does not come to rest");
       attacks_.note(programs_[i].process->pid(), "it did not come to rest");
       ::kill(programs_[i].process->pid(), SIGKILL);
     }
@@ -344,6 +345,13 @@ bool Target::waitUntilComplete() {
   return false;
 }
 
+// At most a set of memory for each channel that a death of everybody would need.
+uint64_t Target::stockBytes() const {
+  constexpr uint64_t kSetBytes = (4 << 20) + (1 << 18);
+  return static_cast<uint64_t>(plan_.programs) * static_cast<uint64_t>(plan_.workers + 1) *
+         kSetBytes;
+}
+
 void Target::checkHoldings(const std::vector<Member>& members) {
   // Leaving takes a moment: only what stays is a leak.
   std::string leak;
@@ -389,6 +397,13 @@ void Target::checkHoldings(const std::vector<Member>& members) {
       }
     }
     for (const auto& [id, own] : seen) {
+      if (own.ownBytes > stockBytes()) {
+        fault = Fault::kLeakedBytes;
+        amount = own.ownBytes - stockBytes();
+        leak = plan_.name + ": the supervisor alone holds " + std::to_string(own.ownBytes) +
+               " bytes of shared memory, more than what it keeps ready for new workers";
+        return false;
+      }
       const auto baseline = baselines_.find(id);
       if (baseline == baselines_.end()) continue;
       if (own.descriptors > baseline->second.descriptors) {
@@ -397,13 +412,6 @@ void Target::checkHoldings(const std::vector<Member>& members) {
         leak = plan_.name + ": process " + std::to_string(id.pid) + " (" +
                chaos::statusOf(id.pid).name + ") has " + std::to_string(own.descriptors) +
                " descriptors and had " + std::to_string(baseline->second.descriptors);
-        return false;
-      }
-      if (own.ownBytes > baseline->second.ownBytes) {
-        fault = Fault::kLeakedBytes;
-        amount = own.ownBytes - baseline->second.ownBytes;
-        leak = plan_.name + ": the supervisor holds " + std::to_string(own.ownBytes) +
-               " bytes of shared memory and held " + std::to_string(baseline->second.ownBytes);
         return false;
       }
     }
@@ -424,7 +432,8 @@ void Target::end() {
       checkEnd(program.name, program.process->pid(), status);
     }
     program.outcomes->read(milliseconds(0));
-    program.outcomes->judge(Standing::kResting);
+    const bool killed = attacks_.attacked(program.process->pid());
+    program.outcomes->judge(killed ? Standing::kDead : Standing::kResting);
   }
   if (supervisor_) {
     attacks_.note(supervisor_->pid(), "it was asked to end");

@@ -93,6 +93,7 @@ class Target {
   void checkEnd(const std::string& who, pid_t pid, std::optional<int> status);
   bool allAreAttached(const std::vector<Member>& members) const;
   bool waitUntilComplete();
+  uint64_t stockBytes() const;
   void checkHoldings(const std::vector<Member>& members);
   std::vector<pid_t> marked() const;
 
