@@ -79,7 +79,7 @@ class ClientDies : public ::testing::Test {
   }
 
   SharedWithChildren<LifeProgress> progress_;
-  int lives_ = 0;
+  static inline int lives_ = 0;  // of all tests: each has a log of its own
 };
 
 TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {

@@ -236,7 +236,7 @@ TEST(ZygoteDies, AndTheProgramSeesNothing) {
     if (point == CrashPoint::kWorkerForkedBetween) continue;  // no zygote dies there
     deaths.push_back({point, 1});
     // There is one readiness in a zygote's life.
-    if (point != CrashPoint::kZygoteReadySent) deaths.push_back({point, 3});
+    if (point != CrashPoint::kZygoteReadySent) deaths.push_back({point, 2});
   }
   inTurn(deaths, [](const Death& death) {
     dieInAPrivatePool(kOfZygotes, death, /*lifeGoesOn=*/true);
