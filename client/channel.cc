@@ -459,9 +459,8 @@ bool Channel::deliver(Exchange& exchange) {
   std::memcpy(completion.bytes, received_.bytes, received_.payload.inlineBytes);
   bool whole = true;
   if (completion.payload.blobBytes != 0) {
-    const auto blob =
-        memory_->find(ipc::SegmentId(completion.payload.blobSegment), completion.payload.blobOffset,
-                      completion.payload.blobBytes);
+    const auto blob = memory_->find(ipc::SegmentId(completion.payload.blobSegment),
+                                    completion.payload.blobOffset, completion.payload.blobBytes);
     whole = blob.has_value();
     try {
       if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());

@@ -118,8 +118,7 @@ TEST_P(HostileWorker, IsReportedWithinASecondAndReplacedAndNobodyElseNotices) {
   EXPECT_LT(times.back(), 1000) << "milliseconds";
 }
 
-INSTANTIATE_TEST_SUITE_P(Lies, HostileWorker,
-                         testing::Values(Lie::kWords, Lie::kSlots, Lie::kAll),
+INSTANTIATE_TEST_SUITE_P(Lies, HostileWorker, testing::Values(Lie::kWords, Lie::kSlots, Lie::kAll),
                          [](const auto& lie) {
                            return lie.param == Lie::kWords   ? "Words"
                                   : lie.param == Lie::kSlots ? "Slots"
@@ -138,7 +137,8 @@ TEST_P(HostileResults, AreReadWithoutHarm) {
   for (; Clock::now() < end; ++calls) {
     const at::IValue answer = session.self.attr("clone")({content}).toIValue();
     ASSERT_TRUE(answer.isTensor());
-    EXPECT_EQ(answer.toTensor().sizes(), content.sizes()) << "what says how to read it is not there";
+    EXPECT_EQ(answer.toTensor().sizes(), content.sizes())
+        << "what says how to read it is not there";
     readAll(answer.toTensor());
   }
   EXPECT_GT(calls, 0);

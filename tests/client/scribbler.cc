@@ -93,7 +93,8 @@ void spoilSlot(const std::vector<Region>& regions, std::mt19937_64& random) {
       control.completionTail.store(tail + static_cast<uint32_t>(value % 80) - 40);
       return;
     case 9:
-      control.submissionHead.store(control.submissionHead.load() + static_cast<uint32_t>(value % 3));
+      control.submissionHead.store(control.submissionHead.load() +
+                                   static_cast<uint32_t>(value % 3));
       return;
     case 10:
       control.startedSequence.store(control.startedSequence.load() + value % 3 - 1);

@@ -20,10 +20,9 @@ size_t length(size_t most, std::mt19937_64& random) {
 }
 
 uint64_t edge(std::mt19937_64& random) {
-  constexpr std::array<uint64_t, 16> kEdges{0,          1,          2,          31,
-                                            32,         33,         127,        128,
-                                            255,        1992,       1993,       4095,
-                                            4096,       0x7fffffff, 0x80000000, uint64_t{1} << 63};
+  constexpr std::array<uint64_t, 16> kEdges{
+      0,   1,    2,    31,   32,   33,         127,        128,
+      255, 1992, 1993, 4095, 4096, 0x7fffffff, 0x80000000, uint64_t{1} << 63};
   const uint64_t value = kEdges[below(kEdges.size(), random)];
   return random() % 2 == 0 ? value : ~value;
 }

@@ -23,7 +23,8 @@ c10::Storage storageAt(const std::byte* data, size_t bytes) {
 }
 
 // As both sides do: a place is looked up in what is mapped, and refused if it is not there.
-std::vector<c10::Storage> storagesFor(const ipc::PayloadReader& reader, const GuardedMemory& arena) {
+std::vector<c10::Storage> storagesFor(const ipc::PayloadReader& reader,
+                                      const GuardedMemory& arena) {
   std::vector<c10::Storage> storages;
   for (const ipc::StorageRecord& record : reader.storages()) {
     switch (record.kind) {

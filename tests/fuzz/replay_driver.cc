@@ -28,9 +28,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kUsage =
     " [--inputs N] [--seconds S] [--seed N] KEPT...\n"
-    "Runs every kept input (files, and folders of them), then mutations of them: N, or as many as S\n"
+    "Runs every kept input (files, and folders of them), then mutations of them: N, or as many as "
+    "S\n"
     "seconds allow, none if neither is given. The same seed makes the same mutations; without\n"
-    "--seed, ISOPOOL_TEST_SEED is taken, or a new one, which is printed. An input that crashes, or\n"
+    "--seed, ISOPOOL_TEST_SEED is taken, or a new one, which is printed. An input that crashes, "
+    "or\n"
     "takes longer than 10 seconds, is left in the working folder as crash-NAME-SEED-NUMBER, to be\n"
     "given as KEPT.\n";
 /// Longer than any input takes, on a machine however loaded.
@@ -147,7 +149,8 @@ int fuzz(const std::string& name, const Options& options) {
 
   const auto begin = Clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
-  for (size_t i = 0; i < kept.size(); ++i) run(memory, kept[i], name + "-kept-" + std::to_string(i));
+  for (size_t i = 0; i < kept.size(); ++i)
+    run(memory, kept[i], name + "-kept-" + std::to_string(i));
   const bool showsProgress = ::isatty(STDERR_FILENO) == 1;
   std::mt19937_64 random(options.seed);
   uint64_t done = 0;
@@ -160,9 +163,10 @@ int fuzz(const std::string& name, const Options& options) {
   ::alarm(0);
   if (showsProgress) std::cerr << '\r';
   const double took = seconds();
-  std::cout << name << ": " << kept.size() << " kept inputs and " << done << " mutations in " << took
-            << " s, " << static_cast<uint64_t>(static_cast<double>(kept.size() + done) / took)
-            << " inputs/s" << std::endl;
+  std::cout << name << ": " << kept.size() << " kept inputs and " << done << " mutations in "
+            << took << " s, "
+            << static_cast<uint64_t>(static_cast<double>(kept.size() + done) / took) << " inputs/s"
+            << std::endl;
   return 0;
 }
 
