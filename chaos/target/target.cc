@@ -263,7 +263,7 @@ void Target::takeStock() {
   }
   if (allRest) {
     for (Program& program : programs_) checkBooks(program);
-    if (waitUntilComplete()) checkHoldings(members());
+    if (waitUntilComplete()) checkHoldings();
   }
   for (Program& program : programs_) program.process->say("go");
 }
@@ -352,16 +352,18 @@ uint64_t Target::stockBytes() const {
          kSetBytes;
 }
 
-void Target::checkHoldings(const std::vector<Member>& members) {
+void Target::checkHoldings() {
   // Leaving takes a moment: only what stays is a leak.
   std::string leak;
   Fault fault = Fault::kLeakedBytes;
   uint64_t amount = 0;
   const auto nothingLeaks = [&] {
+    // Looked up each time: a worker may still be replaced for a call past its deadline.
+    const std::vector<Member> all = members();
     std::map<uint64_t, std::set<Role>> holders;
     std::map<uint64_t, MemoryObject> objects;
     std::map<ProcessId, Baseline> seen;
-    for (const Member& member : members) {
+    for (const Member& member : all) {
       const Holdings holdings = holdingsOf(member.id.pid);
       Baseline own{holdings.otherDescriptors, 0};
       for (const auto& [inode, object] : holdings.objects) {
@@ -389,7 +391,7 @@ void Target::checkHoldings(const std::vector<Member>& members) {
         return false;
       }
     }
-    for (const Member& member : members) {
+    for (const Member& member : all) {
       if (member.role != Role::kSupervisor) continue;
       // What it keeps ready for the next worker.
       for (const auto& [inode, object] : holdingsOf(member.id.pid).objects) {

@@ -94,7 +94,7 @@ class Target {
   bool allAreAttached(const std::vector<Member>& members) const;
   bool waitUntilComplete();
   uint64_t stockBytes() const;
-  void checkHoldings(const std::vector<Member>& members);
+  void checkHoldings();
   std::vector<pid_t> marked() const;
 
   const TargetPlan plan_;
