@@ -36,6 +36,10 @@ ALLOWED = {
     # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
     # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
     "tests": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+    # Runs, models or fails the calls of what decides in supervisor/ and client/.
+    "tests/simulation": ["ipc", "supervisor", "client", "tests"],
+    "tests/model": ["ipc", "supervisor", "tests"],
+    "tests/fault_injection": ["include/isopool", "ipc", "supervisor", "tests"],
     # Feeds the code that reads what other processes wrote, wherever it is.
     "tests/fuzz": ["include/isopool", "ipc", "ipc/tensor", "client", "tests"],
 }
