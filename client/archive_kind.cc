@@ -38,6 +38,11 @@ const char* nameOf(ArchiveKind kind) {
 }
 
 std::string recordText(caffe2::serialize::PyTorchStreamReader& records, const std::string& name) {
+  // A damaged archive may claim gigabytes, and they would be allocated before anything is read.
+  constexpr size_t kMostText = size_t{64} << 20;
+  const size_t claimed = records.getRecordSize(name);
+  TORCH_CHECK(claimed <= kMostText, "its record ", name, " claims ", claimed,
+              " bytes, and a text has at most ", kMostText, ": the file is damaged");
   const auto [data, size] = records.getRecord(name);
   return {static_cast<const char*>(data.get()), size};
 }

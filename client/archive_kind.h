@@ -25,7 +25,7 @@ ArchiveKind archiveKind(caffe2::serialize::PyTorchStreamReader& records);
 /// "a TorchScript file", for messages.
 const char* nameOf(ArchiveKind kind);
 
-/// A record as text. Throws c10::Error if there is none.
+/// A record as text. Throws c10::Error if there is none, or it claims to be longer than a text is.
 std::string recordText(caffe2::serialize::PyTorchStreamReader& records, const std::string& name);
 
 }  // namespace isopool::client

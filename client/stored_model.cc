@@ -89,6 +89,11 @@ StoredModel readCompiled(const ArchiveFile& file, Records& records, const std::s
   const std::string stem = libraries[0].substr(0, libraries[0].size() - 3);
   std::string operators;
   if (records.hasRecord(stem + ".json")) operators = recordText(records, stem + ".json");
+  // What deflate can make of a byte at most; a damaged archive may claim gigabytes.
+  constexpr size_t kMostInflated = 1032;
+  const size_t claimed = records.getRecordSize(libraries[0]);
+  TORCH_CHECK(claimed / kMostInflated <= file.bytes(), "its record ", libraries[0], " claims ",
+              claimed, " bytes, more than the file can hold: the file is damaged");
   const auto [data, size] = records.getRecord(libraries[0]);
   return {ArchiveFile::copyOf(file.name(), data.get(), size), ipc::ModelKind::kCompiled,
           std::move(operators)};
