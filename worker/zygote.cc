@@ -181,11 +181,9 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   auto* workerPid = reinterpret_cast<std::atomic<pid_t>*>(pidWord_.data());
   workerPid->store(0);
   PyOS_BeforeFork();
-  // The middle process lives in our own memory while we stand still: to copy Python's page tables
-  // for it, and to tear them down, would take twice as long as the fork of the worker itself.
-  const pid_t middle = ::vfork();
+  const pid_t middle = ::fork();
   if (middle == 0) {
-    // Nothing but a fork happens here, so that Python need not know of this process.
+    // Nothing but a second fork happens here, so that Python need not know of this process.
     const pid_t worker = ::fork();
     if (worker == 0) runWorker(order, std::move(descriptors), blocks_, sandbox_);
     // Of the zygote's own request each fork has a copy: this is for one that comes later.
