@@ -89,7 +89,15 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
   refuseRecord("has a kind that only answers have");
 }
 
-void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader) {
+UntakenLoans::~UntakenLoans() {
+  for (size_t i = taken_; i < records_.size(); ++i) {
+    const ipc::StorageRecord& record = records_[i];
+    if (record.kind != ipc::StorageKind::kLent || record.generation == 0) continue;
+    ipc::returnLease(channel_.memory->end.returns(), {record.lease, record.generation});
+  }
+}
+
+void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader, UntakenLoans& loans) {
   inputs_.clear();
   const auto& records = reader.storages();
   if (records.empty()) return;
@@ -97,6 +105,7 @@ void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader) {
   storages.reserve(records.size());
   for (const ipc::StorageRecord& record : records) {
     storages.push_back(makeStorage(channel, record));
+    loans.tookNext();
     const c10::StorageImpl* impl = storages.back().unsafeGetStorageImpl();
     inputs_.push_back({impl, impl->data(), record.bytes, record.kind});
   }

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 
 #include "ipc/channel/futex.h"
 #include "ipc/crash_point.h"
+#include "ipc/system_call.h"
 #include "worker/call_failures.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
@@ -96,13 +99,16 @@ void CallRunner::run(Channel& channel) {
     const auto bytes = payload(channel);
     channel.memory->end.taken();
     reader_.emplace(bytes);
-    if (!awaitSupervisor([&] { return CallInputs::resolvable(channel, reader_->storages()); })) {
-      badRequest(
-          "the call names shared memory or a package that the supervisor has not sent within "
-          "5 seconds");
+    {
+      UntakenLoans loans(channel, reader_->storages());
+      if (!awaitSupervisor([&] { return CallInputs::resolvable(channel, reader_->storages()); })) {
+        badRequest(
+            "the call names shared memory or a package that the supervisor has not sent within "
+            "5 seconds");
+      }
+      requireLeases(channel);
+      inputs_.resolve(channel, *reader_, loans);
     }
-    requireLeases(channel);
-    inputs_.resolve(channel, *reader_);
     if (channel.memory->end.start(received_.sequence) == ipc::Start::kRecalled) {
       dropInputs();
       publish(channel, ipc::CompletionStatus::kWithdrawn, kNoBody);
@@ -122,6 +128,11 @@ void CallRunner::run(Channel& channel) {
     reason = error.what();
   } catch (const c10::Error& error) {
     reason = error.what_without_backtrace();
+  } catch (const ipc::SystemCallError& error) {
+    if (error.errorNumber() == ENOMEM) return answerShortage(channel, keep, error.what());
+    reason = error.what();
+  } catch (const std::bad_alloc&) {
+    return answerShortage(channel, keep, "no memory for the call's values");
   } catch (const std::exception& error) {
     reason = error.what();
   }
@@ -256,6 +267,13 @@ void CallRunner::answerPythonError(Channel& channel, OutputBlocks::Keep keep) {
     for (int i = 0; i < 3; ++i) packer.pack(error.message.substr(0, 400));
     publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
   }
+}
+
+// To the caller it is what a shortage in the model's own code is.
+void CallRunner::answerShortage(Channel& channel, OutputBlocks::Keep keep, const char* what) {
+  channel.memory->output.cancelLeases();
+  PyErr_SetString(PyExc_MemoryError, what);
+  answerPythonError(channel, keep);
 }
 
 void CallRunner::refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason) {

@@ -78,6 +78,7 @@ class CallRunner {
   at::IValue valueOf(PyObject* object) const;
   void answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep);
   void answerPythonError(Channel& channel, OutputBlocks::Keep keep);
+  void answerShortage(Channel& channel, OutputBlocks::Keep keep, const char* what);
   void refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason);
   void finishValue(Channel& channel, OutputBlocks::Keep keep);
   void publish(Channel& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);

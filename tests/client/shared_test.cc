@@ -434,6 +434,18 @@ TEST_F(Shared, ALimitOfResultsHeldRefusesTheNextCallBeforeItRuns) {
   EXPECT_NO_THROW(subject.ask("log", {log, "it ran"}));
 }
 
+TEST_F(Shared, ACallThatALimitRefusesKeepsNoneOfItsInputs) {
+  serve({"--client-leases", "1"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const at::Tensor held = subject.tensor("add_one", {isopool::empty({1 << 16}).fill_(1)});
+  const uint64_t before = manager->statistics().inputBytesInUse;
+  for (int i = 0; i < 20; ++i) {
+    limitMetBy([&] { subject.ask("describe", {isopool::empty({1 << 16}).fill_(1)}); });
+  }
+  EXPECT_LE(manager->statistics().inputBytesInUse, before);
+}
+
 TEST_F(Shared, ALimitOfMemoryRefusesACallWhoseInputIsBeyondIt) {
   serve({"--client-memory", "64MiB"});
   const auto manager = attach(1);

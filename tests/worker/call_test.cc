@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -262,6 +263,24 @@ TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
   ipc::ReceivedCompletion completion;
   waitUntil([&] { return client.end().peek(completion) == ipc::Received::kOne; }, "an answer");
   EXPECT_EQ(static_cast<Status>(completion.status), Status::kValue);
+}
+
+TEST_F(Call, WhoseInputFindsNoAddressSpaceIsAMemoryErrorAndTheNextOneIsWell) {
+  // Its pages at their proper address are the model's now: it needs a window of its own.
+  const at::Tensor x = client.tensor({100'000}).fill_(1);
+  ASSERT_EQ(client.probe("keep", {x}).status, Status::kValue);
+  rlimit before{};
+  rlimit low{1, 0};
+  ASSERT_EQ(::prlimit(worker->pid, RLIMIT_AS, nullptr, &before), 0);
+  low.rlim_max = before.rlim_max;
+  ASSERT_EQ(::prlimit(worker->pid, RLIMIT_AS, &low, nullptr), 0);
+  const Answer refused = client.probe("add_in_place", {x});
+  ASSERT_EQ(::prlimit(worker->pid, RLIMIT_AS, &before, nullptr), 0);
+  ASSERT_EQ(refused.status, Status::kPythonError);
+  EXPECT_EQ(refused.error[0], "MemoryError");
+  EXPECT_NE(refused.error[1].find("mmap"), std::string::npos) << refused.error[1];
+  EXPECT_EQ(client.inputLeasesOut(), 0u);
+  EXPECT_EQ(client.probe("add_in_place", {x}).status, Status::kValue);
 }
 
 // ---- the arena ----------------------------------------------------------------------------------
