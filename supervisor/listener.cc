@@ -3,12 +3,14 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <stdexcept>
@@ -22,6 +24,8 @@ namespace isopool::supervisor {
 namespace {
 
 constexpr Milliseconds kOutOfDescriptors(100);
+constexpr Milliseconds kPredecessorsEnd(2000);
+constexpr int kLockLook = 5;  // ms
 constexpr int kBacklog = 1024;
 constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
 
@@ -29,13 +33,25 @@ constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
   throw std::runtime_error("can't listen at " + path + ": " + what);
 }
 
+bool isServed(const ipc::UnixAddress& address) {
+  const ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return ::connect(socket.get(), address.get(), address.bytes()) == 0 || errno == EAGAIN;
+}
+
 // So that two that start at once don't both take the path. It stays: removing it would be a race.
-ipc::Fd lockPath(const std::string& path) {
+// The kernel takes a moment to end a predecessor, which holds the lock until then.
+ipc::Fd lockPath(const std::string& path, const ipc::UnixAddress& address) {
   const std::string name = path + ".lock";
   ipc::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) fail(path, name + ": " + std::strerror(errno));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    fail(path, errno == EWOULDBLOCK ? "another supervisor serves it" : std::strerror(errno));
+  const auto giveUp = std::chrono::steady_clock::now() + kPredecessorsEnd;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail(path, std::strerror(errno));
+    if (isServed(address)) fail(path, "another supervisor serves it");
+    if (std::chrono::steady_clock::now() > giveUp) {
+      fail(path, "another supervisor that does not serve it holds " + name);
+    }
+    ::poll(nullptr, 0, kLockLook);
   }
   return lock;
 }
@@ -63,7 +79,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
     groupId = entry->gr_gid;
   }
   ListeningSocket listening;
-  listening.lock = lockPath(path);
+  listening.lock = lockPath(path, *address);
   removeLeftover(path);
   listening.socket = ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.socket.valid()) fail(path, std::strerror(errno));

@@ -21,6 +21,7 @@
 #include "supervisor/kernel_processes.h"
 #include "supervisor/lifeline.h"
 #include "supervisor/log.h"
+#include "supervisor/memory_shortage.h"
 #include "supervisor/service_manager.h"
 #include "supervisor/settings.h"
 #include "supervisor/supervisor.h"
@@ -177,6 +178,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  waitForMemoryWhenThereIsNone();
   try {
     return run(argc, argv);
   } catch (const ActivationError& error) {

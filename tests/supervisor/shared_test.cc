@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several programs on one supervisor: what they get, and what one of them can't do to the others.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
@@ -495,6 +498,30 @@ TEST(Address, ThatADeadSupervisorLeftIsTakenOver) {
                               supervisor.address() + " --worker " + PLAIN_WORKER +
                               " --workers 1 2>/dev/null";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 124);  // it served until it was told to end
+}
+
+TEST(Address, WhoseLockADyingPredecessorStillHoldsIsWaitedFor) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  ::kill(supervisor.pid(), SIGKILL);
+  ASSERT_EQ(supervisor.waitForEnd(), 128 + SIGKILL);
+  ASSERT_TRUE(supervisor.mark().waitUntilNoneIsLeft(milliseconds(2000)));
+  ipc::Fd lock(::open((supervisor.address() + ".lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  bool asked = false;
+  std::thread predecessor([&] {
+    const auto deadline = Clock::now() + milliseconds(2000);
+    while (!asked && Clock::now() < deadline) {
+      for (const pid_t pid : supervisor.mark().processes()) {
+        asked = asked || descriptorsCalled(pid, ".lock") > 0;
+      }
+    }
+    lock.close();
+  });
+  supervisor.start();
+  predecessor.join();
+  EXPECT_TRUE(asked);
+  const auto client = supervisor.attachWithPool(1);
+  EXPECT_EQ(client->call(client->serving(1, 0), "taken over"), "taken over");
 }
 
 TEST(SharedDeath, OfTheGuardianEndsAll) {
