@@ -182,7 +182,12 @@ ArchiveFile::ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes)
 
 bool ArchiveFile::adopt(ipc::Fd object) {
   if (!ipc::memoryObjectHas(object, bytes(), ipc::Seal::kReadOnly)) return false;
-  ipc::Mapping mapping = ipc::mapPrivate(object, bytes());
+  ipc::Mapping mapping;
+  try {
+    mapping = ipc::mapPrivate(object, bytes());
+  } catch (const ipc::SystemCallError&) {
+    return false;  // without a place to look at them, nobody knows that they are the same
+  }
   if (std::memcmp(mapping.data(), mapping_.data(), bytes()) != 0) return false;
   // With it nobody becomes a user meanwhile.
   std::lock_guard lock(Registry::instance().mutex);

@@ -44,6 +44,7 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   const std::pair<uint64_t, uint64_t>& digest() const { return digest_; }
   /// True if `object`, which another program made, holds the same bytes. They are then held there
   /// from now on and the file's own memory is let go, unless it has another user than the caller.
+  /// False too if there is no address space to compare them.
   /// Before it is given to any worker of this connection.
   bool adopt(ipc::Fd object);
 
