@@ -20,6 +20,8 @@ void Nemesis::takeMemory(const Attack& attack, pid_t victim) {
 void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t least) {
   // A program that is not up yet can't load its libraries: that is no matter of isopool's.
   if (attack.victim == Role::kProgram && !handlesInterruptions(victim)) return;
+  // Nor can a supervisor begin without: it says so and ends.
+  if (attack.victim == Role::kSupervisor && target_.living(Role::kWorker).empty()) return;
   const auto which = static_cast<__rlimit_resource>(resource);
   // Limited already: its true limit is known to that attack.
   if (!limited_.insert({victim, resource}).second) return;
