@@ -44,7 +44,8 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
     return std::make_shared<Pool>(std::move(connection), std::move(environment), std::move(modules),
                                   kind);
   } catch (const ipc::SystemCallError& error) {
-    throw SupervisorLost(std::string("this program can't have a connection to a supervisor: ") +
+    throw SupervisorLost((address.empty() ? "this program can't use a supervisor of its own: "
+                                          : "the supervisor " + address + " can't be used: ") +
                          error.what());
   } catch (const std::system_error& error) {
     throw SupervisorLost(std::string("this program can't have a thread for its supervisor: ") +

@@ -109,13 +109,9 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
       connection->lostReason().empty()) {
     return connection;
   }
-  try {
-    connection.reset(
-        new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()));
-    connection->begin();
-  } catch (const ipc::SystemCallError& error) {
-    throw SupervisorLost(std::string("the supervisor can't be used: ") + error.what());
-  }
+  connection.reset(
+      new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()));
+  connection->begin();
   entry = connection;
   return connection;
 }
@@ -125,14 +121,10 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::attach(
   armCrashPointOnce();
   SupervisorProcess process;
   process.control = connectToSupervisor(address).release();
-  try {
-    std::shared_ptr<SupervisorConnection> connection(
-        new SupervisorConnection(pythonPaths, spare, std::move(process), address));
-    connection->begin();
-    return connection;
-  } catch (const ipc::SystemCallError& error) {
-    throw SupervisorLost("the supervisor " + address + " can't be used: " + error.what());
-  }
+  std::shared_ptr<SupervisorConnection> connection(
+      new SupervisorConnection(pythonPaths, spare, std::move(process), address));
+  connection->begin();
+  return connection;
 }
 
 void SupervisorConnection::begin() {
