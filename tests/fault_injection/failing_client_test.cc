@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libisopool's start, a package, a call and the end, with real workers and each of its calls failing
 // in turn.
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "tests/client/harness.h"
 #include "tests/fault_injection/failing_calls.h"
+#include "tests/fault_injection/held.h"
 
 namespace isopool::tests {
 namespace {
@@ -21,23 +20,6 @@ constexpr uint32_t kNoKind = ~0u;
 // A real supervisor's start takes a second each.
 constexpr uint64_t kMostPerKind = 3;
 constexpr std::chrono::seconds kHang(20);
-
-struct Held {
-  size_t descriptors = 0;
-  size_t mappings = 0;  ///< of memory objects
-  bool operator==(const Held&) const = default;
-};
-
-Held heldNow() {
-  Held held;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
-  while (::readdir(folder.get()) != nullptr) ++held.descriptors;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:") != std::string::npos) ++held.mappings;
-  }
-  return held;
-}
 
 /// Empty, or the documented error that it ended in.
 std::string useAPool() {
@@ -78,8 +60,7 @@ TEST_P(EachCallOfTheClient, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
                               " failed: " + (error.empty() ? "no error" : error);
     EXPECT_LT(std::chrono::steady_clock::now() - began, kHang) << which;
     EXPECT_TRUE(mark.waitUntilNoneIsLeft(milliseconds(5000))) << which;
-    EXPECT_EQ(heldNow().descriptors, before.descriptors) << which;
-    EXPECT_EQ(heldNow().mappings, before.mappings) << which;
+    EXPECT_EQ(heldNow(), before) << which;
     if (!happened) {
       EXPECT_EQ(error, "");
       break;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The operations of ipc/ that need no torch, with each of their calls failing in turn.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <new>
@@ -21,26 +19,10 @@
 #include "supervisor/bell.h"
 #include "supervisor/lifeline.h"
 #include "tests/fault_injection/failing_calls.h"
+#include "tests/fault_injection/held.h"
 
 namespace isopool::tests {
 namespace {
-
-struct Held {
-  size_t descriptors = 0;
-  size_t mappings = 0;  ///< of memory objects
-  bool operator==(const Held&) const = default;
-};
-
-Held heldNow() {
-  Held held;
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
-  while (::readdir(folder.get()) != nullptr) ++held.descriptors;
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:") != std::string::npos) ++held.mappings;
-  }
-  return held;
-}
 
 /// Fails call after call of each kind until the operation passes untouched. `operation` may throw
 /// what ipc/ documents.
