@@ -84,9 +84,7 @@ void measure(size_t workers, std::chrono::seconds duration) {
 
 int main(int argc, char** argv) {
   CLI::App app("What a pool costs that nobody calls.");
-  std::string packages;
   bool quick = false;
-  app.add_option("--packages", packages, "not needed: an idle pool loads nothing");
   app.add_flag("--quick", quick, "shorter");
   CLI11_PARSE(app, argc, argv);
   try {

@@ -29,7 +29,7 @@ class Bench:
 
     question: str
     runs: tuple[tuple[str, ...], ...]  # each a program and its arguments
-    options: tuple[str, ...] = ("--quick",)  # of ours, those that the programs know
+    options: tuple[str, ...] = ("--quick", "--packages")  # those that the programs know
     megabytes: tuple[int, int] | None = None  # of the large model: in full, and with --quick
 
 
@@ -37,28 +37,28 @@ BENCHES = {
     "roundtrip": Bench(
         "one call through the C++ API, beside the same call in-process",
         (("roundtrip",), ("roundtrip", "--asleep")),
-        ("--quick", "--only"),
+        ("--quick", "--packages", "--only"),
     ),
     "session": Bench("single steps on one worker, and results let go", (("session",),)),
     "scaling": Bench("a Python-bound model on 1 and 2 workers, and in threads", (("scaling",),)),
     "peers": Bench(
         "the same calls through what else there is; --install-peers first installs it",
         (("peers/run.py",),),
-        ("--quick", "--only"),
+        ("--quick", "--packages", "--only"),
     ),
     "memory": Bench(
         "what a worker, a large model on eight workers, and writes to it cost",
         (("memory",),),
-        (),
+        ("--packages",),
         (1000, 200),
     ),
     "start": Bench(
         "how fast a pool is ready, a caller told of a death, a worker replaced",
         (("start",),),
-        ("--quick",),
+        ("--quick", "--packages"),
         (500, 200),
     ),
-    "idle": Bench("what a pool costs that nobody calls", (("idle",),)),
+    "idle": Bench("what a pool costs that nobody calls", (("idle",),), ("--quick",)),
     "async": Bench("what asynchronous calls cost, and how many two workers answer", (("async",),)),
     "sharing": Bench("three programs on one supervisor: greedy, sparse, killed", (("sharing",),)),
     "sandbox": Bench("what the levels of a worker's sandbox cost", (("sandbox",),)),
@@ -143,6 +143,8 @@ def megabytes_of(bench: Bench, quick: bool) -> int:
 def measure(name: str, build: Path, packages: Path, options: argparse.Namespace) -> list[Row]:
     bench = BENCHES[name]
     arguments = []
+    if "--packages" in bench.options:
+        arguments += ["--packages", str(packages)]
     if options.quick and "--quick" in bench.options:
         arguments.append("--quick")
     if options.only and "--only" in bench.options:
@@ -155,7 +157,7 @@ def measure(name: str, build: Path, packages: Path, options: argparse.Namespace)
             command = [sys.executable, str(HERE / program), "--build-folder", str(build)]
         else:
             command = [str(build / "bench" / program)]
-        rows += run([*command, "--packages", str(packages), *own, *arguments], name)
+        rows += run([*command, *own, *arguments], name)
     return rows
 
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """isopool's Python package: a session on a pool of one worker."""
 
-from types import TracebackType
-
 import measuring
 import numpy
 import torch
@@ -28,12 +26,7 @@ class IsopoolPythonRoute(measuring.Route):
     def array(self, answer: torch.Tensor) -> numpy.ndarray:
         return answer.numpy()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._operations.clear()
         self._session.__exit__(None, None, None)
 

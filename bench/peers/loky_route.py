@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """loky's executor (joblib's) with one process."""
 
-from types import TracebackType
-
 import measuring
 from loky import ProcessPoolExecutor
 from operations import OPERATIONS, Data
@@ -15,12 +13,7 @@ class LokyRoute(measuring.Route):
     def call(self, operation: str, x: Data) -> Data:
         return self._pool.submit(OPERATIONS[operation], x).result(measuring.CALL_SECONDS)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._pool.shutdown(kill_workers=True)
 
 

@@ -47,13 +47,17 @@ class Route(AbstractContextManager["Route"], ABC):
         """The answer for the check. Not measured."""
         return answer
 
+    def close(self) -> None:
+        """Ends what the route started."""
+        return None
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        return None
+        self.close()
 
 
 def measure(route: Route, operation: str, floats: int, calls: int) -> list[float]:

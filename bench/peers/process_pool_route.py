@@ -3,8 +3,6 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
-from types import TracebackType
-
 import measuring
 from operations import OPERATIONS, Data
 
@@ -16,12 +14,7 @@ class ProcessPoolRoute(measuring.Route):
     def call(self, operation: str, x: Data) -> Data:
         return self._pool.submit(OPERATIONS[operation], x).result(measuring.CALL_SECONDS)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._pool.shutdown()
 
 

@@ -4,8 +4,6 @@
 import os
 import shutil
 import tempfile
-from types import TracebackType
-
 import measuring
 from operations import OPERATIONS, Data
 
@@ -44,12 +42,7 @@ class RayActorRoute(measuring.Route):
     def call(self, operation: str, x: Data) -> Data:
         return ray.get(self._worker.run.remote(operation, x), timeout=measuring.CALL_SECONDS)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         ray.shutdown()
         shutil.rmtree(self._folder, ignore_errors=True)
 

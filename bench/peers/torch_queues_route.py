@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A process of torch.multiprocessing with a queue each way."""
 
-from types import TracebackType
-
 import measuring
 import numpy
 import torch
@@ -38,12 +36,7 @@ class TorchQueuesRoute(measuring.Route):
     def array(self, answer: torch.Tensor) -> numpy.ndarray:
         return answer.numpy()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._requests.put(None)
         self._worker.join(10)
         if self._worker.is_alive():

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Triton's Python backend, asked by tritonclient over HTTP with binary tensors."""
 
-from types import TracebackType
-
 import measuring
 from operations import Data
 from triton_server import TritonServer
@@ -24,12 +22,7 @@ class TritonHttpRoute(measuring.Route):
         wanted = InferRequestedOutput("y", binary_data=True)
         return self._client.infer(operation, [given], outputs=[wanted]).as_numpy("y")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._client.close()
         self._server.close()
 

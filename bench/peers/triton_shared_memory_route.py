@@ -1,26 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Triton's Python backend, asked over HTTP about tensors in its client's system shared memory."""
 
-from types import TracebackType
-
 import measuring
 import numpy
 from operations import Data
-from triton_server import TritonServer
-from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
+from triton_http_route import TritonHttpRoute
+from tritonclient.http import InferInput, InferRequestedOutput
 from tritonclient.utils import shared_memory
 
 REGION_BYTES = 128 * 1024 * 1024
 
 
-class TritonSharedMemoryRoute(measuring.Route):
+class TritonSharedMemoryRoute(TritonHttpRoute):
     def __init__(self) -> None:
-        self._server = TritonServer()
-        self._client = InferenceServerClient(
-            self._server.address,
-            connection_timeout=measuring.CALL_SECONDS,
-            network_timeout=measuring.CALL_SECONDS,
-        )
+        super().__init__()
         self._regions = {}
         for name in ("x", "y"):
             key = f"{self._server.prefix}{name}"
@@ -38,17 +31,11 @@ class TritonSharedMemoryRoute(measuring.Route):
         shape = self._client.infer(operation, [given], outputs=[wanted]).get_output("y")["shape"]
         return shared_memory.get_contents_as_numpy(self._regions["y"], numpy.float32, shape)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._client.unregister_system_shared_memory()
-        self._client.close()
         for region in self._regions.values():
             shared_memory.destroy_shared_memory_region(region)
-        self._server.close()
+        super().close()
 
 
 if __name__ == "__main__":
