@@ -246,7 +246,7 @@ TEST_F(AsyncQueue, ACallThatWasPublishedCanBeCancelledBeforeItStarts) {
   std::atomic<int> outcomes{0};
   const PendingCall next = subject_.object().callAsync(
       {"log", log, "ran"}, [&](const Outcome& outcome) { outcomes += outcome.ok() ? 100 : 1; });
-  ASSERT_TRUE(waitUntil([&] { return worker().callsInFlight == 2; })) << "it is in the ring";
+  EXPECT_TRUE(waitUntil([&] { return worker().callsInFlight == 2; })) << "it is in the ring";
   EXPECT_TRUE(next.cancel());
   EXPECT_TRUE(endedWith<Cancelled>(next));
   EXPECT_TRUE(waitUntil([&] { return worker().callsInFlight == 1; })) << "nobody waits for it";
