@@ -63,14 +63,14 @@ class Program {
       chaos::CallerSettings settings{options.effects, options.plain,
                                      i == 0 ? options.fault : std::string(),
                                      options.seed * 64 + static_cast<uint64_t>(i)};
-      callers_.emplace_back([this, settings] {
-        chaos::Caller(settings, attachment_, history_, nonces_, rest_).run();
-      });
+      callers_.push_back(
+          std::make_unique<chaos::Caller>(settings, attachment_, history_, nonces_, rest_));
     }
+    for (const auto& caller : callers_) threads_.emplace_back(&chaos::Caller::run, caller.get());
   }
   ~Program() {
     rest_.endProgram();
-    for (std::thread& caller : callers_) caller.join();
+    for (std::thread& thread : threads_) thread.join();
     attachment_.end();
   }
 
@@ -115,7 +115,8 @@ class Program {
   chaos::Nonces nonces_;
   chaos::Attachment attachment_;
   chaos::Rest rest_;
-  std::vector<std::thread> callers_;
+  std::vector<std::unique_ptr<chaos::Caller>> callers_;
+  std::vector<std::thread> threads_;
 };
 
 // A death by an exception that nobody caught says where it was thrown.
@@ -129,7 +130,8 @@ void explainTermination() {
   });
 }
 
-// A signal that interrupts whatever system call a thread is in.
+// A signal that interrupts whatever system call a thread is in. That it is handled tells the nemesis
+// that this program has begun, and is fair game.
 void interruptible() {
   struct sigaction action {};
   action.sa_handler = [](int) {};
@@ -152,9 +154,10 @@ int main(int argc, char** argv) {
   app.add_flag("--plain", options.plain, "the workers are without torch");
   CLI11_PARSE(app, argc, argv);
   explainTermination();
-  interruptible();
   try {
-    Program(options).serve();
+    Program program(options);
+    interruptible();
+    program.serve();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "isopool_chaos_program: %s\n", error.what());
     return 1;
