@@ -26,6 +26,8 @@ namespace isopool::worker {
 
 namespace {
 
+constexpr const char* kCrashPointVariable = "ISOPOOL_ZYGOTE_CRASH_POINT";
+
 // Tensors remember their allocator and so the owner of their block: never destroyed.
 RoutedBlocks& immortalBlocks() {
   static auto* blocks = new RoutedBlocks;
@@ -127,8 +129,8 @@ int Zygote::run() {
 }
 
 void Zygote::prepare() {
-  if (!ipc::armCrashPointFromEnvironment("ISOPOOL_ZYGOTE_CRASH_POINT")) {
-    throw std::runtime_error("ISOPOOL_ZYGOTE_CRASH_POINT names no crash point");
+  if (!ipc::armCrashPointFromEnvironment(kCrashPointVariable)) {
+    throw std::runtime_error(std::string(kCrashPointVariable) + " names no crash point");
   }
   const bool lifeWordWorks = ipc::lifeWordWorksHere();
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
@@ -152,6 +154,7 @@ void Zygote::prepare() {
 
 void Zygote::forkWorker(ipc::Frame& frame) {
   const auto order = ipc::decodeMessage<ipc::ForkWorker>(frame);
+  ipc::armCrashPointFromEnvironment(kCrashPointVariable);  // a request may come after our start
   ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestTaken);
   std::string reason;
   std::optional<pid_t> pid;
@@ -181,13 +184,13 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   auto* workerPid = reinterpret_cast<std::atomic<pid_t>*>(pidWord_.data());
   workerPid->store(0);
   PyOS_BeforeFork();
-  const pid_t middle = ::fork();
+  // The middle process lives in our memory while we stand still: to copy Python's page tables for it,
+  // and to tear them down, would take as long as the fork of the worker itself.
+  const pid_t middle = ::vfork();
   if (middle == 0) {
-    // Nothing but a second fork happens here, so that Python need not know of this process.
+    // Nothing but a fork happens here, so that Python need not know of this process.
     const pid_t worker = ::fork();
     if (worker == 0) runWorker(order, std::move(descriptors), blocks_, sandbox_);
-    // Of the zygote's own request each fork has a copy: this is for one that comes later.
-    ipc::armCrashPointFromEnvironment("ISOPOOL_ZYGOTE_CRASH_POINT");
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForkedBetween);
     workerPid->store(worker == -1 ? -errno : worker);
     ::_exit(0);

@@ -15,7 +15,7 @@ namespace isopool::worker {
 
 /// The process that workers are copies of: imports once, then only forks, one thread for ever. Its
 /// parent is the supervisor; a worker becomes the supervisor's child by a second fork whose middle
-/// process ends at once. Runs no user code but the preload list, and never touches CUDA.
+/// process, a vfork, ends at once. Runs no user code but the preload list, and never touches CUDA.
 class Zygote {
  public:
   /// `lifeline` is the read end of a pipe whose only write end the supervisor holds.

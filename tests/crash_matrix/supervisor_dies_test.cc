@@ -258,7 +258,9 @@ TEST(ZygoteDies, AndSoDoesTheProcessThatForksForItAndTheProgramSeesNothing) {
                      progress);
     life.perform(Operation::kOpen);
     life.perform(Operation::kLoad);
-    const size_t processes = mark.processes().size();
+    // Guardian, supervisor, zygote, worker, and the spare, which comes last.
+    constexpr size_t kWhole = 5;
+    require(waitUntil([&] { return mark.processes().size() == kWhole; }), "the pool is not whole");
     trap.set(requestFor(death.point, death.nth));
     for (int i = 0; i < 2; ++i) {
       require(life.perform(Operation::kWorkerDeath) == ProgramLife::Outcome::kAnswered,
@@ -267,7 +269,7 @@ TEST(ZygoteDies, AndSoDoesTheProcessThatForksForItAndTheProgramSeesNothing) {
     require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
     noteDeath(death.point, Operation::kWorkerDeath);
     require(life.perform(Operation::kInlineCall) == ProgramLife::Outcome::kAnswered, "no answer");
-    require(waitUntil([&] { return mark.processes().size() == processes; }),
+    require(waitUntil([&] { return mark.processes().size() == kWhole; }),
             "processes are left over, or missing");
     life.perform(Operation::kLeave);
     life.checkLog();

@@ -195,10 +195,13 @@ TEST(WorkerDies, OfAPrivatePoolAndItsCallersKnowWhatRan) {
       Bystander bystander;
       Sufferer sufferer([] { return std::make_unique<InterpreterManager>(1); }, "private",
                         [&] { return bystander.goesOn(); });
-      const size_t processes = mark.processes().size();
+      // Guardian, supervisor, zygote, both pools' workers, and the spare, which comes last.
+      constexpr size_t kWhole = 6;
+      require(waitUntil([&] { return mark.processes().size() == kWhole; }),
+              "the pools are not whole");
       sufferer.sufferAll();
       for (const CrashPoint point : kBirth) sufferer.loseAtBirth(point, 1, trap);
-      require(waitUntil([&] { return mark.processes().size() == processes; }),
+      require(waitUntil([&] { return mark.processes().size() == kWhole; }),
               "processes are left over, or missing");
       const size_t descriptors = openDescriptors(::getpid());
       for (int i = 0; i < 3; ++i) sufferer.life().perform(Operation::kWorkerDeath);
