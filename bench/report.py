@@ -23,6 +23,7 @@ matplotlib.use("svg")
 from goals import GOALS
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from peers.routes import ROUTES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "performance.md"
@@ -138,9 +139,10 @@ def by_case(*columns: tuple[str, str, str]) -> Callable[[list[Row]], str]:
 
 
 def by_route(rows: list[Row]) -> str:
-    """A line for each case, a column for each route: p50 and p99, and the ratio of the p50s."""
+    """A line for each route, beside what it does in a call; a column for each case: p50 and p99, and
+    the ratio of the p50s."""
     found = {(row["case"], row["route"], row["metric"]): row for row in rows}
-    routes = list(dict.fromkeys(row["route"] for row in rows))
+    cases = list(dict.fromkeys(row["case"] for row in rows if row["metric"] == "p50"))
 
     def cell(case: str, route: str) -> str:
         p50, p99 = (found.get((case, route, metric)) for metric in ("p50", "p99"))
@@ -151,9 +153,14 @@ def by_route(rows: list[Row]) -> str:
             text += f", p99 {number(p99['value'])}"
         return text if p50["ratio"] is None else f"{text}; {p50['ratio']:.3g} x"
 
-    cases = dict.fromkeys(row["case"] for row in rows if row["metric"] == "p50")
+    measured = {row["route"] for row in rows}
     return markdown(
-        ("case", *routes), ((case, *(cell(case, route) for route in routes)) for case in cases)
+        ("route", *cases, "copies of a large payload", "what carries a call"),
+        (
+            (route.name, *(cell(case, route.name) for case in cases), route.copies, route.hops)
+            for route in ROUTES
+            if route.name in measured
+        ),
     )
 
 
