@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <exception>
+#include <new>
 #include <system_error>
 
 #include "client/process_fork.h"
@@ -13,6 +15,16 @@ namespace isopool::client {
 namespace {
 
 constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
+constexpr const char* kNoThread = "no thread for asynchronous calls: ";
+
+std::exception_ptr overdueInLine() {
+  try {
+    return std::make_exception_ptr(DeadlineExceeded(
+        "the deadline passed while the call waited for a free worker", /*started=*/false));
+  } catch (const std::bad_alloc&) {
+    return std::current_exception();
+  }
+}
 
 // Signals are the program's, not for threads that it does not know.
 template <typename Body>
@@ -46,19 +58,32 @@ AsyncExecutor::~AsyncExecutor() {
 void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   std::lock_guard lock(mutex_);
   if (closed_) throw Error(kManagerGone);
-  if (call->deadline()) {
-    if (!watching_) {
-      threads_.push_back(
-          startThread("isopool-timer", [self = shared_from_this()] { self->watchDeadlines(); }));
-      watching_ = true;
-    }
-    const auto place = deadlines_.emplace(*call->deadline(), call).first;
-    if (place == deadlines_.begin()) deadlineCame_.notify_one();
-  }
+  // What can fail comes first: whoever gets an exception gets no outcome.
+  if (call->deadline() && !watching_) addTimer();
   if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
-  queue_.push_back(std::move(call));
+  queue_.push_back(call);
+  if (call->deadline()) {
+    try {
+      const auto place = deadlines_.emplace(*call->deadline(), call).first;
+      if (place == deadlines_.begin()) deadlineCame_.notify_one();
+    } catch (...) {
+      queue_.pop_back();
+      throw;
+    }
+  }
   queued_.fetch_add(1, std::memory_order_relaxed);
   if (idle_ > 0) work_.notify_one();
+}
+
+// Needs mutex_.
+void AsyncExecutor::addTimer() {
+  try {
+    threads_.push_back(
+        startThread("isopool-timer", [self = shared_from_this()] { self->watchDeadlines(); }));
+    watching_ = true;
+  } catch (const std::system_error& error) {
+    throw Error(std::string(kNoThread) + error.what());
+  }
 }
 
 // Needs mutex_.
@@ -68,8 +93,7 @@ void AsyncExecutor::addThread() {
     ++workers_;
   } catch (const std::system_error& error) {
     // With one thread the calls are made, only later.
-    if (workers_ == 0)
-      throw Error(std::string("no thread for asynchronous calls: ") + error.what());
+    if (workers_ == 0) throw Error(std::string(kNoThread) + error.what());
   }
 }
 
@@ -121,8 +145,7 @@ void AsyncExecutor::watchDeadlines() {
     std::shared_ptr<AsyncCall> call = first->second;
     deadlines_.erase(first);
     lock.unlock();
-    call->settleIfQueued(std::make_exception_ptr(DeadlineExceeded(
-        "the deadline passed while the call waited for a free worker", /*started=*/false)));
+    call->settleIfQueued(overdueInLine());
     call.reset();
     lock.lock();
   }

@@ -38,6 +38,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
 
  private:
   void addThread();
+  void addTimer();
   void serve();
   void watchDeadlines();
   void forgetDeadline(AsyncCall& call);

@@ -66,6 +66,14 @@ void describe(Record& record, const std::exception_ptr& failure) {
   } catch (const isopool::LimitExceeded& exceeded) {
     record.outcome = Outcome::kRefused;
     setText(record, exceeded.what());
+  } catch (const std::bad_alloc&) {
+    record.outcome = Outcome::kRefused;
+    setText(record, "std::bad_alloc");
+  } catch (const isopool::Error& error) {
+    // Its other causes are misuse, of which there is none here.
+    const bool noThread = std::string(error.what()).rfind("no thread for asynchronous", 0) == 0;
+    record.outcome = noThread ? Outcome::kRefused : Outcome::kWrong;
+    setText(record, (nameOf(typeid(error)) + ": " + error.what()).c_str());
   } catch (const c10::Error& error) {
     const bool attaching = (record.flags & kAttaching) != 0;
     record.outcome = attaching ? Outcome::kRefused : Outcome::kWrong;

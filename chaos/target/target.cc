@@ -229,7 +229,13 @@ void Target::revive() {
 // ---- taking stock ----------------------------------------------------------------------------
 
 void Target::takeStock() {
-  revive();
+  // A supervisor that loses its first zygote ends, a moment later.
+  waitUntil(
+      [this] {
+        revive();
+        return !supervisor_ || !living(Role::kWorker).empty();
+      },
+      kPatience);
   std::vector<Standing> standings;
   for (Program& program : programs_) program.process->say("rest");
   for (Program& program : programs_) {
