@@ -3,6 +3,7 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+
 import measuring
 from operations import OPERATIONS, Data
 

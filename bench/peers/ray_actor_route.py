@@ -4,6 +4,7 @@
 import os
 import shutil
 import tempfile
+
 import measuring
 from operations import OPERATIONS, Data
 

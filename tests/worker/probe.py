@@ -112,7 +112,9 @@ class Probe(torch.nn.Module):
 
     def all_kept_are(self, *values):
         """True of a worker that keeps nothing, too: of an empty list no IValue can be made."""
-        return all(bool((tensor == tensor[0]).all()) and float(tensor[0]) in values for tensor in self.kept)
+        return all(
+            bool((tensor == tensor[0]).all()) and float(tensor[0]) in values for tensor in self.kept
+        )
 
     def return_kept(self, index):
         return self.kept[index]
