@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <set>
@@ -35,6 +36,31 @@ bool noCallRanTwice(const std::string& log) {
     if (!seen.insert(number).second) return false;
   }
   return true;
+}
+
+constexpr size_t kWorkersAndSpare = 3;
+
+/// The neighbour alone, attached to every worker and the spare, and nobody in the making.
+bool isAtRest(const ipc::Report& report) {
+  return report.clients.size() == 1 && report.workers.size() == kWorkersAndSpare &&
+         std::all_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
+           return (worker.state == "serving" || worker.state == "spare") && worker.clients == 1;
+         });
+}
+
+std::string textOf(const ipc::Report& report) {
+  std::string text = std::to_string(report.sharedBytes) + " bytes of shared memory;";
+  for (const ipc::ReportedClient& client : report.clients) {
+    text += " client " + std::to_string(client.number) + " " + client.state + " inputs " +
+            std::to_string(client.inputBytes) + " outputs " + std::to_string(client.outputBytes) +
+            ",";
+  }
+  for (const ipc::ReportedWorker& worker : report.workers) {
+    text += " worker " + std::to_string(worker.epoch) + " " + worker.state + " of " +
+            std::to_string(worker.clients) + " clients, outputs " +
+            std::to_string(worker.outputBytes) + ",";
+  }
+  return text;
 }
 
 /// How many memory objects of this kind a process has mapped.
@@ -90,20 +116,21 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
   const auto attach = [&] {
     return std::make_unique<InterpreterManager>(isopool::SharedSupervisor{supervisor.address()}, 1);
   };
-  const auto onlyTheNeighbour = [](const ipc::Report& report) {
-    return report.clients.size() == 1;
-  };
   // A whole life, after which everything is as it will be after the others.
   EXPECT_FALSE(dies(CrashPoint::kSupervisorStarted, 1, attach));
-  ASSERT_TRUE(supervisor.waitForReport(onlyTheNeighbour));
+  ASSERT_TRUE(supervisor.waitForReport(isAtRest)) << textOf(supervisor.report());
   const pid_t process = supervisor.supervisorPid();
+  // The sets of memory that it keeps for the next workers are made aside.
+  ASSERT_TRUE(waitUntil(
+      [&] { return descriptorsCalled(process, "isopool:client") >= kWorkersAndSpare; }));
   const uint64_t bytes = supervisor.report().sharedBytes;
   const size_t descriptors = openDescriptors(process);
 
   for (const CrashPoint point : pointsOf(CrashPointOwner::kClient)) {
     for (uint32_t nth = 1; nth < 60 && dies(point, nth, attach); nth = nextTime(nth)) {
       ASSERT_TRUE(neighbour.goesOn()) << requestFor(point, nth);
-      ASSERT_TRUE(supervisor.waitForReport(onlyTheNeighbour)) << requestFor(point, nth);
+      ASSERT_TRUE(supervisor.waitForReport(isAtRest))
+          << requestFor(point, nth) << ": " << textOf(supervisor.report());
       // One more is the connection that looks.
       ASSERT_TRUE(waitUntil([&] { return openDescriptors(process) <= descriptors + 1; }))
           << requestFor(point, nth) << ": " << openDescriptors(process) << " descriptors, before "
@@ -112,9 +139,9 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
     ASSERT_FALSE(HasFailure()) << crashPointName(point);
   }
   EXPECT_TRUE(supervisor.waitForReport([&](const ipc::Report& report) {
-    return report.sharedBytes <= bytes;
-  })) << supervisor.report().sharedBytes
-      << " bytes of shared memory, before " << bytes;
+    return isAtRest(report) && report.sharedBytes <= bytes;
+  })) << textOf(supervisor.report())
+      << " before " << bytes;
   for (const ipc::ReportedWorker& worker : supervisor.report().workers) {
     EXPECT_LE(mappedObjects(worker.processId, "isopool:worker"), 1u) << "channels of the dead";
     EXPECT_LE(mappedObjects(worker.processId, "isopool:client"), 1u) << "channels of the dead";

@@ -68,4 +68,13 @@ size_t openDescriptors(pid_t pid) {
   return static_cast<size_t>(std::distance(begin(entries), end(entries)));
 }
 
+size_t descriptorsCalled(pid_t pid, const std::string& name) {
+  const std::filesystem::directory_iterator entries("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<size_t>(std::count_if(begin(entries), end(entries), [&](const auto& entry) {
+    std::error_code gone;
+    return std::filesystem::read_symlink(entry.path(), gone).string().find(name) !=
+           std::string::npos;
+  }));
+}
+
 }  // namespace isopool::tests

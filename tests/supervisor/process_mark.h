@@ -36,5 +36,7 @@ bool waitUntilDead(pid_t pid, std::chrono::milliseconds patience);
 
 /// Descriptors that a process has open.
 size_t openDescriptors(pid_t pid);
+/// Those whose file, or memory object, has this in its name.
+size_t descriptorsCalled(pid_t pid, const std::string& name);
 
 }  // namespace isopool::tests

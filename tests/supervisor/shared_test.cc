@@ -32,18 +32,6 @@ ipc::Fd packageOf(char letter, size_t pages = 1) {
   return object;
 }
 
-// Descriptors of a process whose memory object has this name.
-size_t descriptorsCalled(pid_t pid, const std::string& name) {
-  size_t count = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
-    std::error_code gone;
-    const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    count += target.string().find(name) != std::string::npos ? 1 : 0;
-  }
-  return count;
-}
-
 const ipc::ReportedClient* clientNamed(const ipc::Report& report, const std::string& program) {
   for (const auto& client : report.clients) {
     if (client.program == program) return &client;
@@ -475,6 +463,19 @@ TEST(Drain, DoesNotWaitLongerThanItMayForACallThatDoesNotEnd) {
   supervisor.signal(SIGTERM);
   EXPECT_EQ(supervisor.waitForEnd(), 0);
   EXPECT_NE(supervisor.log().find("ISOPOOL_DRAIN_TIMEOUT"), std::string::npos);
+}
+
+TEST(Drain, OfASupervisorWhoseProgramsLeaveAtTheSameMomentExitsWithZero) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  std::vector<std::unique_ptr<ControlClient>> clients;
+  for (int i = 0; i < 8; ++i) clients.push_back(supervisor.attachWithPool(1));
+  // Stopped, it finds all of it at once.
+  const pid_t process = supervisor.supervisorPid();
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  clients.clear();
+  ASSERT_EQ(::kill(process, SIGTERM), 0);
+  ASSERT_EQ(::kill(process, SIGCONT), 0);
+  EXPECT_EQ(supervisor.waitForEnd(), 0);
 }
 
 TEST(Address, IsServedByOneSupervisorOnly) {
