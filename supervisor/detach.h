@@ -20,7 +20,7 @@ InheritedLimits detach();
 /// The same for a supervisor that whoever started it shall see in the foreground: the calling process
 /// becomes the guardian (continueUnderForegroundGuardian() says what it does), and this returns in
 /// the supervisor. Descriptors that the supervisor holds are closed in the guardian. SIGTERM and
-/// SIGHUP are blocked until admitSignals().
+/// SIGHUP are blocked until EventLoop::onSignals().
 InheritedLimits detachStandalone();
 
 }  // namespace isopool::supervisor

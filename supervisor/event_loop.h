@@ -46,7 +46,8 @@ class EventLoop {
   virtual void runAside(std::function<Handler()> work) = 0;
   virtual std::unique_ptr<Alarm> makeAlarm() = 0;
   virtual std::unique_ptr<Watch> watch(int fd) = 0;
-  /// Calls `handler` for each of these signals that comes, from now on.
+  /// Calls `handler` for each of these signals that comes, from now on, and for one that has come
+  /// already and was blocked: none of them is blocked any more.
   virtual void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) = 0;
 
   /// Returns after stop().

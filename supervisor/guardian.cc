@@ -106,9 +106,4 @@ void continueUnderForegroundGuardian() {
   ::sigprocmask(SIG_SETMASK, &handled, nullptr);
 }
 
-void admitSignals() {
-  const sigset_t handled = handledSignals();
-  ::sigprocmask(SIG_UNBLOCK, &handled, nullptr);
-}
-
 }  // namespace isopool::supervisor

@@ -16,11 +16,8 @@ void continueUnderGuardian();
 /// the child's exit code, or 128 and the signal that killed it. If a terminal hangs up, its SIGHUP
 /// is passed on as SIGTERM. Should the guardian be killed, the kernel kills the child.
 ///
-/// In the child, in a session of its own, SIGTERM and SIGHUP are blocked until admitSignals(), so
-/// that one that comes before there is a handler is not lost.
+/// In the child, in a session of its own, SIGTERM and SIGHUP are blocked, so that one that comes
+/// before there is a handler is not lost. EventLoop::onSignals() admits them.
 void continueUnderForegroundGuardian();
-
-/// See above: to be called when handlers of these signals are in place.
-void admitSignals();
 
 }  // namespace isopool::supervisor

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/kernel_event_loop.h"
 
+#include <signal.h>
+
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -81,9 +83,16 @@ std::unique_ptr<EventLoop::Watch> KernelEventLoop::watch(int fd) {
 }
 
 void KernelEventLoop::onSignals(const std::vector<int>& signals, std::function<void(int)> handler) {
-  for (const int signal : signals) signals_.add(signal);
+  sigset_t handled;
+  ::sigemptyset(&handled);
+  for (const int signal : signals) {
+    signals_.add(signal);
+    ::sigaddset(&handled, signal);
+  }
   onSignal_ = std::move(handler);
   awaitSignal();
+  // Not before they are handled: a supervisor is asked to end even before it has begun.
+  ::pthread_sigmask(SIG_UNBLOCK, &handled, nullptr);
 }
 
 void KernelEventLoop::awaitSignal() {

@@ -118,7 +118,6 @@ int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, Inher
                         servedAt(settings.options(), address), std::move(limits),
                         std::move(events));
   supervisor.listen(std::move(listening));
-  admitSignals();
   return supervisor.run();
 }
 

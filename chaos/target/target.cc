@@ -44,6 +44,19 @@ bool listens(const std::string& address) {
   return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
 }
 
+std::string describeEnd(int status) {
+  if (WIFSIGNALED(status)) return "died by signal " + std::to_string(WTERMSIG(status));
+  return "exited with " + std::to_string(WEXITSTATUS(status));
+}
+
+// The last thing that a process said.
+std::string lastLine(const std::string& log) {
+  std::ifstream file(log);
+  std::string last;
+  for (std::string line; std::getline(file, line);) last = line;
+  return last;
+}
+
 bool isOfChannel(const std::string& label) {
   return label == "isopool:client" || label == "isopool:worker" || label == "isopool:output";
 }
@@ -195,10 +208,8 @@ std::vector<pid_t> Target::marked() const { return mark_.processes(); }
 
 void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> status) {
   if (attacks_.attacked(pid)) return;
-  std::string how = "ended";
-  if (status && WIFSIGNALED(*status)) how = "died by signal " + std::to_string(WTERMSIG(*status));
-  if (status && WIFEXITED(*status)) how = "exited with " + std::to_string(WEXITSTATUS(*status));
-  findings_.add(Fault::kSurvivorCrashed, who + " (pid " + std::to_string(pid) + ") " + how +
+  findings_.add(Fault::kSurvivorCrashed, who + " (pid " + std::to_string(pid) + ") " +
+                                             (status ? describeEnd(*status) : "ended") +
                                              " though nobody had attacked it");
 }
 
@@ -449,7 +460,9 @@ void Target::end() {
     const auto status = supervisor_->waitForEnd(kPatience);
     if (!status || *status != 0) {
       findings_.add(status ? Fault::kSurvivorCrashed : Fault::kHung,
-                    plan_.name + ": the supervisor does not end with 0 on SIGTERM");
+                    plan_.name + ": the supervisor " +
+                        (status ? describeEnd(*status) : "does not end") +
+                        " on SIGTERM; it said last: " + lastLine(folder_ + "/supervisor.log"));
     }
   }
   if (waitUntil([this] { return marked().empty(); }, milliseconds(5000))) return;

@@ -121,8 +121,8 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
   ASSERT_TRUE(supervisor.waitForReport(isAtRest)) << textOf(supervisor.report());
   const pid_t process = supervisor.supervisorPid();
   // The sets of memory that it keeps for the next workers are made aside.
-  ASSERT_TRUE(waitUntil(
-      [&] { return descriptorsCalled(process, "isopool:client") >= kWorkersAndSpare; }));
+  ASSERT_TRUE(
+      waitUntil([&] { return descriptorsCalled(process, "isopool:client") >= kWorkersAndSpare; }));
   const uint64_t bytes = supervisor.report().sharedBytes;
   const size_t descriptors = openDescriptors(process);
 

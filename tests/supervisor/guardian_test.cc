@@ -121,7 +121,7 @@ int withLateHandler(int output) {
     ::sigpending(&pending);
   } while (::sigismember(&pending, SIGTERM) == 0);
   ::signal(SIGTERM, [](int signal) { handled = signal; });
-  admitSignals();
+  ::sigprocmask(SIG_UNBLOCK, &pending, nullptr);
   return handled;
 }
 

@@ -37,6 +37,22 @@ SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::st
 }
 
 void SharedSupervisor::start() {
+  spawn([] {});
+  const auto deadline = Clock::now() + milliseconds(5000);
+  while (!connect().valid() && Clock::now() < deadline) ::poll(nullptr, 0, 2);
+}
+
+void SharedSupervisor::startAskedToEnd() {
+  spawn([] {
+    sigset_t term;
+    ::sigemptyset(&term);
+    ::sigaddset(&term, SIGTERM);
+    ::sigprocmask(SIG_BLOCK, &term, nullptr);
+    ::raise(SIGTERM);
+  });
+}
+
+void SharedSupervisor::spawn(const std::function<void()>& inChild) {
   std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + folder_ + "/mode"};
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
@@ -53,11 +69,10 @@ void SharedSupervisor::start() {
     // A test that is killed leaves no service behind.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
+    inChild();
     ::execve(ISOPOOLD, arguments.data(), environment.data());
     ::_exit(127);
   }
-  const auto deadline = Clock::now() + milliseconds(5000);
-  while (!connect().valid() && Clock::now() < deadline) ::poll(nullptr, 0, 2);
 }
 
 SharedSupervisor::~SharedSupervisor() {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ class SharedSupervisor {
 
   /// Once more, after it has ended.
   void start();
+  /// The same, with a SIGTERM that waits for it. Does not wait until it serves.
+  void startAskedToEnd();
 
   const std::string& address() const { return address_; }
   const std::string& folder() const { return folder_; }
@@ -50,6 +53,8 @@ class SharedSupervisor {
   std::string log() const;
 
  private:
+  void spawn(const std::function<void()>& inChild);
+
   ProcessMark mark_;
   std::string folder_;
   std::string address_;

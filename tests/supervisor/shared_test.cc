@@ -478,6 +478,15 @@ TEST(Drain, OfASupervisorWhoseProgramsLeaveAtTheSameMomentExitsWithZero) {
   EXPECT_EQ(supervisor.waitForEnd(), 0);
 }
 
+TEST(Drain, OfASupervisorThatHasNotBegunToServeExitsWithZero) {
+  SharedSupervisor supervisor;
+  supervisor.signal(SIGTERM);
+  ASSERT_EQ(supervisor.waitForEnd(), 0);
+  // Sent before anything of it runs.
+  supervisor.startAskedToEnd();
+  EXPECT_EQ(supervisor.waitForEnd(), 0);
+}
+
 TEST(Address, IsServedByOneSupervisorOnly) {
   SharedSupervisor supervisor({"--workers", "1"});
   const std::string command = std::string(ISOPOOLD) + " --listen " + supervisor.address() +
