@@ -218,8 +218,12 @@ void Target::revive() {
     checkEnd(plan_.name + " supervisor", supervisor_->pid(),
              supervisor_->waitForEnd(milliseconds(1000)));
     // The old one may serve its socket until the kernel has killed it with its guardian.
-    waitUntil([this] { return living(Role::kSupervisor).empty() && !listens(folder_ + "/socket"); },
-              kPatience);
+    waitUntil(
+        [this] {
+          return living(Role::kSupervisor).empty() && living(Role::kWorker).empty() &&
+                 !listens(folder_ + "/socket");
+        },
+        kPatience);
     startSupervisor();
   }
   int alive = 0;
