@@ -19,6 +19,10 @@ namespace {
 constexpr int kControlFd = 3;
 constexpr int kLifelineFd = 4;
 
+// malloc's part of worker/huge_pages.h. There is no other way to ask for it.
+constexpr std::string_view kTunables = "GLIBC_TUNABLES";
+constexpr std::string_view kHugePages = "glibc.malloc.hugetlb";
+
 std::string_view nameOf(std::string_view variable) {
   return variable.substr(0, variable.find('='));
 }
@@ -33,6 +37,20 @@ std::vector<std::string> zygoteEnvironment(std::vector<std::string> variables) {
     if (!replaced) variables.emplace_back(*variable);
   }
   return variables;
+}
+
+// Has the zygote's malloc use huge pages, unless the user has said whether it shall, and the zygote
+// give user code the variable as it was.
+void askForHugePages(std::vector<std::string>& environment, std::vector<std::string>& words) {
+  const auto variable = std::find_if(environment.begin(), environment.end(),
+                                     [](const auto& each) { return nameOf(each) == kTunables; });
+  const std::string before =
+      variable == environment.end() ? "" : variable->substr(kTunables.size() + 1);
+  if (before.find(kHugePages) != std::string::npos) return;
+  if (variable != environment.end()) environment.erase(variable);
+  environment.push_back(std::string(kTunables) + "=" + before + (before.empty() ? "" : ":") +
+                        std::string(kHugePages) + "=1");
+  words.insert(words.end(), {"--glibc-tunables", before});
 }
 
 std::vector<char*> asPointers(std::vector<std::string>& strings) {
@@ -62,6 +80,7 @@ pid_t spawnZygote(const std::string& executable, const std::vector<std::string>&
                                  "--control-fd",  std::to_string(kControlFd),
                                  "--lifeline-fd", std::to_string(kLifelineFd)};
   std::vector<std::string> environment = zygoteEnvironment(variables);
+  askForHugePages(environment, words);
   sigset_t none;
   sigset_t all;
   ::sigemptyset(&none);

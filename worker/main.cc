@@ -11,13 +11,14 @@
 namespace {
 
 constexpr const char* kHelp =
-    "usage: isopool-worker --zygote --control-fd N --lifeline-fd N\n"
+    "usage: isopool-worker --zygote --control-fd N --lifeline-fd N [--glibc-tunables TEXT]\n"
     "\n"
     "Part of isopool; started by its supervisor (isopoold). Imports torch once and then forks the\n"
     "workers that models run in.\n"
     "\n"
     "  --control-fd N   Unix stream socket to the supervisor\n"
     "  --lifeline-fd N  read end of a pipe whose write end only the supervisor holds\n"
+    "  --glibc-tunables TEXT  what user code shall find in GLIBC_TUNABLES; empty: nothing\n"
     "\n"
     "environment:\n"
     "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built "
@@ -59,6 +60,10 @@ int main(int argc, char** argv) {
       options.controlFd = descriptorFrom(argv[++i]);
     } else if (std::strcmp(argv[i], "--lifeline-fd") == 0 && hasValue) {
       options.lifelineFd = descriptorFrom(argv[++i]);
+    } else if (std::strcmp(argv[i], "--glibc-tunables") == 0 && hasValue) {
+      // What it said to this process's malloc was read before main().
+      const char* before = argv[++i];
+      *before == '\0' ? ::unsetenv("GLIBC_TUNABLES") : ::setenv("GLIBC_TUNABLES", before, 1);
     } else {
       std::fprintf(stderr, "isopool-worker: unknown argument %s\n%s", argv[i], kHelp);
       return 64;

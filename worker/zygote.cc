@@ -16,6 +16,7 @@
 #include "ipc/channel/life_word.h"
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
+#include "worker/huge_pages.h"
 #include "worker/interpreter.h"
 #include "worker/lifeline.h"
 #include "worker/native_libraries.h"
@@ -136,6 +137,7 @@ void Zygote::prepare() {
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
   useOneThread();
   ipc::installRoutingAllocator(blocks_);
+  beginHugePages();
   startInterpreter(pythonExecutable());
   importTorch();
   preloadLibraries();
@@ -147,6 +149,7 @@ void Zygote::prepare() {
   }
   sandbox_ = planSandbox(sandbox);
   requireOneThread();
+  endHugePages();
   control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks,
                                  missingProtections(sandbox_.settings, sandbox_.kernel)});
   ipc::reachCrashPoint(ipc::CrashPoint::kZygoteReadySent);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <signal.h>
 
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "tests/client/harness.h"
@@ -372,6 +374,49 @@ TEST(InputArena, ASettingThatIsNoSizeIsNamed) {
   const auto text = program.readLine();
   ASSERT_TRUE(text);
   EXPECT_NE(text->find("ISOPOOL_INPUT_ARENA_LIMIT=a lot"), std::string::npos) << *text;
+}
+
+// ---- what workers share ----------------------------------------------------------------------
+
+/// A line of /proc/PID/smaps_rollup, in KiB.
+uint64_t kibibytes(pid_t process, const std::string& name) {
+  std::ifstream rollup("/proc/" + std::to_string(process) + "/smaps_rollup");
+  for (std::string word; rollup >> word;) {
+    uint64_t value = 0;
+    if (word == name + ":" && rollup >> value) return value;
+  }
+  ADD_FAILURE() << "no " << name << " of process " << process;
+  return 0;
+}
+
+/// Whether a program may ask the kernel for huge pages.
+bool hugePagesAreThere() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.find("[madvise]") != std::string::npos || text.find("[always]") != std::string::npos;
+}
+
+TEST(HugePages, HoldMostOfWhatTheZygoteHasFilled) {
+  if (!hugePagesAreThere()) GTEST_SKIP() << "transparent_hugepage is never, or unknown";
+  OwnPool pool(1);
+  const pid_t zygote = pool.tree().zygote();
+  EXPECT_GT(kibibytes(zygote, "AnonHugePages") * 2, kibibytes(zygote, "Anonymous"));
+}
+
+TEST(HugePages, AreNoMatterOfTheEnvironmentOfUserCode) {
+  EXPECT_EQ(sharedSubject().text("environment", {"GLIBC_TUNABLES"}), "");
+  const std::string own = "glibc.malloc.tcache_count=5";
+  const OwnPool pool(1, {"GLIBC_TUNABLES=" + own});
+  EXPECT_EQ(pool.subject().text("environment", {"GLIBC_TUNABLES"}), own);
+}
+
+TEST(HugePages, AreNotAskedForAgainstTheUsersWord) {
+  const std::string own = "glibc.malloc.hugetlb=0";
+  OwnPool pool(1, {"GLIBC_TUNABLES=" + own});
+  EXPECT_EQ(pool.subject().text("environment", {"GLIBC_TUNABLES"}), own);
+  OwnPool other(1);
+  EXPECT_LT(kibibytes(pool.tree().zygote(), "AnonHugePages"),
+            kibibytes(other.tree().zygote(), "AnonHugePages"));
 }
 
 }  // namespace
