@@ -141,7 +141,9 @@ TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
     if (theirs.count(inode) != 0) both.insert(inode);
   }
   // Unless another test of this process holds the same bytes already, which is then what is shared.
-  if (before.empty()) EXPECT_EQ(both.size(), 1u);
+  if (before.empty()) {
+    EXPECT_EQ(both.size(), 1u);
+  }
 }
 
 TEST_F(Shared, AProgramThatLeavesAfterALongAnswerLeavesNothingInTheWorkers) {
