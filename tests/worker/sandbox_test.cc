@@ -11,6 +11,7 @@
 #include <iterator>
 #include <map>
 
+#include "tests/sanitizers.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {
@@ -500,6 +501,9 @@ TEST(SandboxLevel, DefaultLimitsProcessesOfTheUser) {
 
 // ---- memory ----------------------------------------------------------------------------------
 
+constexpr const char* kSanitizerTakesMemoryToo =
+    "the sanitizer ends a process in which it gets no memory for its own books";
+
 class MemoryLimit : public Sandboxed {
  protected:
   explicit MemoryLimit(ZygoteProcess& zygote = limited("default")) : Sandboxed(zygote) {}
@@ -536,6 +540,7 @@ TEST_F(MemoryLimit, IsToldToWhoeverMakesATooLargeTensor) {
 }
 
 TEST_F(MemoryLimit, IsToldToWhoeverMakesTooManyTensors) {
+  if (kUnderAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemoryToo;
   expectBreach("import torch\nkept = []\nwhile True: kept.append(torch.ones(1 << 22))",
                "RuntimeError");
 }
@@ -546,6 +551,7 @@ TEST_F(MemoryLimit, IsToldToWhoeverMakesATooLargeObject) {
 }
 
 TEST_F(MemoryLimit, IsToldToWhoeverLetsNativeCodeAllocate) {
+  if (kUnderAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemoryToo;
   expectBreach(
       "import numpy\ntry: numpy.zeros(1 << 27)\nexcept MemoryError as e: raise OSError from e",
       "OSError");
