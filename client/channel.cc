@@ -11,7 +11,6 @@
 #include <cstring>
 #include <new>
 
-#include "client/caller_modes.h"
 #include "client/exchange.h"
 #include "client/input_arena.h"
 #include "ipc/channel/await_outcome.h"
@@ -41,16 +40,6 @@ nanoseconds untilDeadline(const Deadline& deadline) {
 }
 
 }  // namespace
-
-RequestDraft& requestDraft() {
-  thread_local RequestDraft draft;
-  draft.writer.clear();
-  draft.records.clear();
-  draft.exports.clear();
-  draft.flags = 0;
-  draft.modes = callerModes();
-  return draft;
-}
 
 // ---- Life ------------------------------------------------------------------------------------
 

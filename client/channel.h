@@ -19,6 +19,7 @@
 #include "client/call_limit.h"
 #include "client/processor_load.h"
 #include "client/recall.h"
+#include "client/request_draft.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/copy_reason.h"
 #include "ipc/channel/lease_table.h"
@@ -37,25 +38,6 @@ inline bool isPast(const Deadline& deadline) { return deadline && Clock::now() >
 
 /// How long a payload may wait for room in an arena.
 inline constexpr std::chrono::milliseconds kPayloadPatience(5000);
-
-/// A tensor's storage on its way to a worker. `storage` is what an echo of it gives back; `block` is
-/// lent under `lease` until the worker returns it.
-struct ExportedStorage {
-  c10::Storage storage;
-  const void* block = nullptr;
-  ipc::Lease lease;
-};
-
-/// Where a thread builds a request. Reused from call to call.
-struct RequestDraft {
-  ipc::PayloadWriter writer;
-  uint32_t modes = 0;  ///< SubmissionFlags of the caller's modes
-  std::vector<ipc::StorageRecord> records;
-  std::vector<ExportedStorage> exports;
-  uint32_t flags = 0;  ///< ipc::SubmissionFlags beside the caller's modes
-};
-/// This thread's draft, cleared, with this thread's modes.
-RequestDraft& requestDraft();
 
 /// A value is of a kind that can't cross. Caught inside the library where that does not matter.
 class UnsupportedValue : public Error {

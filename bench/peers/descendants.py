@@ -31,13 +31,30 @@ def kill_all() -> int:
             return len(killed)
         if time.monotonic() > deadline:
             raise TimeoutError(f"processes {sorted(living)} do not end")
-        for process in living:
-            try:
-                os.kill(process, signal.SIGKILL)
-                killed.add(process)
-            except ProcessLookupError:
-                pass
+        killed |= living
+        signal_all(living, signal.SIGKILL)
         os.sched_yield()
+
+
+def signal_all(processes: set[int], number: int) -> None:
+    for process in processes:
+        try:
+            os.kill(process, number)
+        except ProcessLookupError:
+            pass
+
+
+def with_variable(assignment: str) -> set[int]:
+    """Those of this process's descendants that have NAME=VALUE in the environment they began with."""
+    found = set()
+    for process in living_descendants():
+        try:
+            variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if assignment.encode() in variables:
+            found.add(process)
+    return found
 
 
 def reap() -> None:

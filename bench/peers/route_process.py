@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import tempfile
 import time
+
+import descendants
 
 START_SECONDS = 120
 ROUND_SECONDS = 240
@@ -24,7 +27,14 @@ class WrongAnswer(Exception):
 
 
 class RouteProcess:
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+    """Stands still, with everything that it started, but while it is asked: what a peer does when
+    nobody calls it shall not be in the others' numbers.
+    """
+
+    def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
+        self._mark = f"ISOPOOL_PEERS_ROUTE={name}"
+        variable, value = self._mark.split("=", 1)
+        environment = environment | {variable: value}
         self._complaints = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             command,
@@ -38,12 +48,23 @@ class RouteProcess:
             answer = self._answer(START_SECONDS)
             if answer != "ready":
                 raise RouteFailed(f"said {answer!r} at its start")
+            self._signal(signal.SIGSTOP)
         except BaseException:
             self.end()
             raise
 
     def times(self, operation: str, floats: int, calls: int) -> list[float]:
         """One round, in microseconds. Throws RouteFailed or WrongAnswer."""
+        self._signal(signal.SIGCONT)
+        try:
+            return self._ask(operation, floats, calls)
+        finally:
+            self._signal(signal.SIGSTOP)
+
+    def _signal(self, number: int) -> None:
+        descendants.signal_all(descendants.with_variable(self._mark), number)
+
+    def _ask(self, operation: str, floats: int, calls: int) -> list[float]:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(f"{operation} {floats} {calls}\n".encode())
@@ -82,6 +103,7 @@ class RouteProcess:
     def end(self) -> None:
         """Lets it clear up behind itself, for as long as that may take, and kills it."""
         assert self._process.stdin is not None and self._process.stdout is not None
+        self._signal(signal.SIGCONT)
         try:
             self._process.stdin.close()
         except BrokenPipeError:

@@ -3,7 +3,7 @@
 """The same calls through isopool and through what else carries tensors to another Python process.
 
 Every route has a process of its own. In each case the routes take turns, round by round, so that
-all see the same machine. Prints rows as bench/run.py reads them; a route that could not be measured
+all see the same machine; whoever's turn it is not stands still. Prints rows as bench/run.py reads them; a route that could not be measured
 has a row that says why.
 """
 
@@ -111,7 +111,7 @@ def start_routes(options: argparse.Namespace, ends: ExitStack) -> dict[str, Rout
             missing.append(entry.name)
             continue
         try:
-            process = RouteProcess(*command_of(entry, options))
+            process = RouteProcess(entry.name, *command_of(entry, options))
         except RouteFailed as failure:
             not_measured(entry.name, str(failure))
             continue

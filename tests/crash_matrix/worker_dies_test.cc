@@ -94,6 +94,9 @@ class Sufferer {
     const std::string what =
         requestFor(point, nth) + " in " + std::string(operationName(operation));
     const pid_t victim = life_.worker();
+    // A package is unmapped when the supervisor's word has come, and no call waits for that.
+    const bool comesLater =
+        operation == Operation::kPackage && point == CrashPoint::kPackageUnmapped;
     if (arm(point, nth + passedWhileArming(point))) {
       for (uint32_t i = 0; i < 2 && !isDead(victim); ++i) {
         const auto outcome = life_.perform(operation);
@@ -101,6 +104,7 @@ class Sufferer {
         require(outcome == ProgramLife::Outcome::kAnswered || isDead(victim) ||
                     waitUntilDead(victim, milliseconds(1000)),
                 what + ": lost a worker that lives");
+        if (comesLater) waitUntilDead(victim, milliseconds(500));
       }
       // Disarmed; or it dies of this, when it sleeps.
       if (!isDead(victim)) arm(point, 1u << 30);

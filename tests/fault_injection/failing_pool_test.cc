@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A pool's life as a program sees it, on plain workers, with each call of libisopool failing in turn
+// until all pass.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "tests/client/harness.h"
+#include "tests/fault_injection/failing_calls.h"
+#include "tests/fault_injection/held.h"
+
+namespace isopool::tests {
+namespace {
+
+constexpr uint32_t kNoKind = ~0u;
+constexpr uint64_t kMost = 100'000;
+constexpr std::chrono::seconds kHang(20);
+
+/// Where plain workers note what they did.
+const std::string& effectsFile() {
+  static const std::string path = [] {
+    const std::string file = testFolder() / "effects";
+    std::ofstream(file).flush();
+    return file;
+  }();
+  return path;
+}
+
+/// What the plain worker's only object is asked, and what it answers: see tests/supervisor/plain_calls.h.
+class Life {
+ public:
+  /// From the manager's construction to its end.
+  void live() {
+    InterpreterManager manager(1);
+    step_ = manager.loadPackage(packagePath()).loadPickle("model", "step.pkl");
+    expectAnswer(at::full({8}, 5, at::kLong));                   // travels in the call
+    expectAnswer(at::full({10'000}, 6, at::kLong));              // is copied
+    expectAnswer(isopool::empty({10'000}, at::kLong).fill_(7));  // lies in shared memory
+    expectOneOutcome(at::full({10'000}, 8, at::kLong));
+    loseTheWorker(manager);
+    step_ = {};
+  }
+
+ private:
+  static constexpr int64_t kNonce = 11;
+
+  std::vector<at::IValue> arguments(const at::Tensor& x) {
+    return {kNonce, effectsFile(), "none", 0, x};
+  }
+
+  static void expectRight(const at::IValue& answer, const at::Tensor& x) {
+    EXPECT_TRUE(answer.toTensor().equal(x * 3 + kNonce));
+  }
+
+  void expectAnswer(const at::Tensor& x) { expectRight(step_(arguments(x)), x); }
+
+  void expectOneOutcome(const at::Tensor& x) {
+    std::atomic<int> outcomes{0};
+    PendingCall pending;
+    try {
+      pending = step_.callAsync(arguments(x), [&](const Outcome&) { ++outcomes; });
+    } catch (...) {
+      EXPECT_EQ(outcomes, 0) << "an exception and an outcome";
+      throw;
+    }
+    pending.wait();
+    EXPECT_EQ(outcomes, 1);
+  }
+
+  void loseTheWorker(InterpreterManager& manager) {
+    ::kill(manager.allInstances()[0].processId().value_or(0), SIGKILL);
+    const auto late = std::chrono::steady_clock::now() + kHang;
+    for (;;) {
+      try {
+        return expectAnswer(at::full({8}, 9, at::kLong));
+      } catch (const WorkerLost&) {
+        if (std::chrono::steady_clock::now() > late) throw;
+      }
+    }
+  }
+
+  ReplicatedObj step_;
+};
+
+/// Empty, or the documented error that it ended in.
+std::string errorOf(Life life) {
+  try {
+    life.live();
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  } catch (const std::bad_alloc&) {
+    return "bad_alloc";
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "an error that docs/errors.md does not know: " << error.what();
+    return error.what();
+  }
+}
+
+class EachCallOfAPool : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
+  const ScopedVariable plain("ISOPOOL_WORKER=" PLAIN_WORKER);
+  const ScopedVariable silent("ISOPOOL_LOG=off");
+  const std::string_view kind = kCallKindNames[GetParam()];
+  // What the process makes once and keeps (the arena for inputs, threads' memory) is no leak.
+  static const std::string first = errorOf({});
+  ASSERT_EQ(first, "");
+  uint64_t failed = 0;
+  uint64_t survived = 0;
+  uint64_t n = 1;
+  for (bool more = true; more; ++n) {
+    const ProcessMark mark;
+    const ScopedVariable own(mark.variable());
+    const Held before = heldNow();
+    const auto began = std::chrono::steady_clock::now();
+    isopoolFailNthCall(GetParam(), n);
+    const std::string error = errorOf({});
+    const bool happened = isopoolCallsCounted() >= n;
+    isopoolFailNthCall(kNoKind, 0);
+    const std::string which = std::string(kind) + " " + std::to_string(n) +
+                              " failed: " + (error.empty() ? "no error" : error);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, kHang) << which;
+    EXPECT_TRUE(mark.waitUntilNoneIsLeft(milliseconds(5000))) << which;
+    EXPECT_TRUE(waitUntil([&] { return heldNow() == before; }))
+        << which << "; held " << heldNow() << ", before " << before;
+    EXPECT_TRUE(happened || error.empty()) << which;
+    more = happened && n < kMost;
+    if (happened) ++failed;
+    if (happened && error.empty()) ++survived;
+  }
+  std::printf("%s: %llu failed, of which %llu were survived; the last was before the %llu-th\n",
+              std::string(kind).c_str(), static_cast<unsigned long long>(failed),
+              static_cast<unsigned long long>(survived), static_cast<unsigned long long>(n - 1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EachCallOfAPool,
+                         testing::Range(0u, static_cast<uint32_t>(CallKind::kCount)),
+                         [](const auto& test) { return std::string(kCallKindNames[test.param]); });
+
+}  // namespace
+}  // namespace isopool::tests
