@@ -17,13 +17,18 @@ namespace {
 constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
 constexpr const char* kNoThread = "no thread for asynchronous calls: ";
 
-std::exception_ptr overdueInLine() {
+// The error that `make` makes, or that there is no memory for it.
+template <typename Make>
+std::exception_ptr errorOf(Make&& make) {
   try {
-    return std::make_exception_ptr(DeadlineExceeded(
-        "the deadline passed while the call waited for a free worker", /*started=*/false));
+    return std::make_exception_ptr(make());
   } catch (const std::bad_alloc&) {
     return std::current_exception();
   }
+}
+
+DeadlineExceeded overdueInLine() {
+  return {"the deadline passed while the call waited for a free worker", /*started=*/false};
 }
 
 // Signals are the program's, not for threads that it does not know.
@@ -75,8 +80,12 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   if (idle_ > 0) work_.notify_one();
 }
 
+// Before a thread starts: one that runs and has no place would end the program.
+void AsyncExecutor::makeRoomForThread() { threads_.reserve(threads_.size() + 1); }
+
 // Needs mutex_.
 void AsyncExecutor::addTimer() {
+  makeRoomForThread();
   try {
     threads_.push_back(
         startThread("isopool-timer", [self = shared_from_this()] { self->watchDeadlines(); }));
@@ -88,6 +97,7 @@ void AsyncExecutor::addTimer() {
 
 // Needs mutex_.
 void AsyncExecutor::addThread() {
+  makeRoomForThread();
   try {
     threads_.push_back(startThread("isopool-call", [self = shared_from_this()] { self->serve(); }));
     ++workers_;
@@ -99,9 +109,8 @@ void AsyncExecutor::addThread() {
 
 void AsyncExecutor::serve() {
   std::unique_lock lock(mutex_);
-  for (;;) {
+  while (!closed_) {
     if (queue_.empty()) {
-      if (closed_) return;
       ++idle_;
       work_.wait(lock);
       --idle_;
@@ -145,29 +154,35 @@ void AsyncExecutor::watchDeadlines() {
     std::shared_ptr<AsyncCall> call = first->second;
     deadlines_.erase(first);
     lock.unlock();
-    call->settleIfQueued(overdueInLine());
+    call->settleIfQueued(errorOf(overdueInLine));
     call.reset();
     lock.lock();
   }
 }
 
+std::shared_ptr<AsyncCall> AsyncExecutor::takeLeft() {
+  std::lock_guard lock(mutex_);
+  if (queue_.empty()) return nullptr;
+  std::shared_ptr<AsyncCall> call = std::move(queue_.front());
+  queue_.pop_front();
+  return call;
+}
+
+// Takes no memory: it is part of a destructor.
 void AsyncExecutor::close() {
-  std::deque<std::shared_ptr<AsyncCall>> left;
   std::vector<std::thread> threads;
   decltype(deadlines_) deadlines;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
-    left.swap(queue_);
     threads.swap(threads_);
     deadlines.swap(deadlines_);
   }
   work_.notify_all();
   deadlineCame_.notify_all();
   deadlines.clear();
-  for (auto& call : left) {
-    call->settleIfQueued(std::make_exception_ptr(Error(kManagerGone)));
-    call.reset();
+  while (const std::shared_ptr<AsyncCall> call = takeLeft()) {
+    call->settleIfQueued(errorOf([] { return Error(kManagerGone); }));
   }
   for (std::thread& thread : threads) {
     if (thread.get_id() == std::this_thread::get_id()) {

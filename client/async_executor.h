@@ -38,6 +38,8 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
 
  private:
   void addThread();
+  std::shared_ptr<AsyncCall> takeLeft();
+  void makeRoomForThread();
   void addTimer();
   void serve();
   void watchDeadlines();

@@ -503,7 +503,11 @@ void Channel::passLead() {
 
 // Needs leadMutex_.
 void Channel::settleAll() {
-  readDeath();
+  try {
+    readDeath();
+  } catch (const std::bad_alloc&) {
+    // Told without its last words; its calls have their outcome all the same.
+  }
   const ipc::ClientEnd& end = memory_->end();
   bool first = false;
   {
@@ -529,7 +533,11 @@ void Channel::settleAll() {
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
   // A channel may also end because we leave a worker that lives on.
-  if (first && deathSeen_ && deathVisible()) deathSeen_();
+  try {
+    if (first && deathSeen_ && deathVisible()) deathSeen_();
+  } catch (const std::bad_alloc&) {
+    // The supervisor will see it as well, a little later.
+  }
 }
 
 // The deadline has passed, or the request was taken back. Nothing if the answer came in the same

@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <mutex>
+#include <new>
 #include <optional>
 
 #include "client/broadcast.h"
@@ -85,11 +86,15 @@ ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environm
 ManagerImpl::~ManagerImpl() {
   // Programs keep pointers to Interpreters: for a good while they stay Interpreters, which refuse.
   constexpr size_t kMostKept = 64;
-  static auto* const kept = new std::deque<std::vector<Interpreter>>;
-  static auto* const mutex = new std::mutex;
-  std::lock_guard lock(*mutex);
-  kept->push_back(std::move(interpreters));
-  if (kept->size() > kMostKept) kept->pop_front();
+  try {
+    static auto* const kept = new std::deque<std::vector<Interpreter>>;
+    static auto* const mutex = new std::mutex;
+    std::lock_guard lock(*mutex);
+    kept->push_back(std::move(interpreters));
+    if (kept->size() > kMostKept) kept->pop_front();
+  } catch (const std::bad_alloc&) {
+    // It is a courtesy.
+  }
 }
 
 InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environment> env)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/moved_object.h"
 
+#include <new>
 #include <utility>
 
 #include "client/archive_file.h"
@@ -68,7 +69,12 @@ MovedObject::~MovedObject() {
     std::lock_guard lock(registry.mutex);
     registry.byId.erase(id_.value);
   }
-  if (generation_ == forkGeneration()) writer_->send(ipc::UnloadPackage{id_.value});
+  if (generation_ != forkGeneration()) return;
+  try {
+    writer_->send(ipc::UnloadPackage{id_.value});
+  } catch (const std::bad_alloc&) {
+    // The supervisor keeps it for as long as it has this program.
+  }
 }
 
 c10::Storage MovedObject::storageAt(uint64_t offset, uint64_t bytes) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/package.h"
 
+#include <new>
+
 #include "client/movable.h"
 #include "client/replicated_object.h"
 #include "client/worker_steps.h"
@@ -14,7 +16,11 @@ PackageImpl::PackageImpl(std::shared_ptr<client::Pool> poolOfManager,
 }
 
 PackageImpl::~PackageImpl() {
-  if (const auto connection = pool->connection()) connection->unloadPackage(file->id());
+  try {
+    if (const auto connection = pool->connection()) connection->unloadPackage(file->id());
+  } catch (const std::bad_alloc&) {
+    // The supervisor keeps it for as long as it has this program.
+  }
 }
 
 ReplicatedObj Package::loadPickle(const std::string& module, const std::string& file) {

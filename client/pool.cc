@@ -2,6 +2,7 @@
 #include "client/pool.h"
 
 #include <algorithm>
+#include <new>
 
 #include "client/async_executor.h"
 #include "client/interpreter_access.h"
@@ -63,25 +64,33 @@ void Pool::open(uint32_t workers) {
 
 void Pool::close() {
   std::shared_ptr<SupervisorConnection> connection;
-  std::vector<std::shared_ptr<Channel>> channels;
   std::shared_ptr<AsyncExecutor> executor;
   {
     std::lock_guard lock(mutex_);
     closed_ = true;
     connection = std::move(connection_);
     executor = std::move(executor_);
-    for (const auto& slot : slots_) {
-      // Interpreters that outlive the manager keep the slot, but nothing of its worker.
-      if (slot->channel) channels.push_back(std::move(slot->channel));
-    }
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }
   changed_.notify_all();
-  if (generation_ != forkGeneration()) return;
+  const bool ours = generation_ == forkGeneration();
   // The supervisor kills the workers: it knows then that they die on purpose. What was lent to them
   // comes back when it has reaped them.
-  if (connection) connection->closePool(id_);
-  for (const auto& channel : channels) channel->markDead();
+  try {
+    if (ours && connection) connection->closePool(id_);
+  } catch (const std::bad_alloc&) {
+    // They live for as long as the connection does.
+  }
+  for (const auto& slot : slots_) {
+    // Interpreters that outlive the manager keep the slot, but nothing of its worker.
+    std::shared_ptr<Channel> channel;
+    {
+      std::lock_guard lock(mutex_);
+      channel = std::move(slot->channel);
+    }
+    if (ours && channel) channel->markDead();
+  }
+  if (!ours) return;
   // Last, for callbacks may do anything.
   if (executor) executor->close();
 }

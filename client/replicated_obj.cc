@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/replicated_obj.h"
 
+#include <new>
+
 #include "client/async_executor.h"
 #include "client/broadcast.h"
 #include "client/completion_queue.h"
@@ -61,13 +63,17 @@ ReplicatedObjImpl::~ReplicatedObjImpl() {
   const auto connection = pool->connection();
   if (!connection) return;
   connection->removeDefinition(definition.object);
-  for (const auto& slot : pool->slots()) {
-    const auto channel = pool->currentChannel(*slot);
-    if (!channel) continue;
-    // Not the thread's own draft: in a static object's destructor that is gone already.
-    client::RequestDraft draft;
-    draft.writer.packer().pack_array(1).pack(definition.object);
-    channel->notify(ipc::Operation::kForgetObject, draft);
+  try {
+    for (const auto& slot : pool->slots()) {
+      const auto channel = pool->currentChannel(*slot);
+      if (!channel) continue;
+      // Not the thread's own draft: in a static object's destructor that is gone already.
+      client::RequestDraft draft;
+      draft.writer.packer().pack_array(1).pack(definition.object);
+      channel->notify(ipc::Operation::kForgetObject, draft);
+    }
+  } catch (const std::bad_alloc&) {
+    // The workers keep it for as long as they have the pool.
   }
 }
 

@@ -26,8 +26,7 @@ struct RequestDraft {
   uint32_t flags = 0;  ///< ipc::SubmissionFlags beside the caller's modes
 };
 
-/// This thread's draft, cleared, with this thread's modes. Throws std::bad_alloc at a thread's first
-/// request if there is no memory for it.
+/// This thread's draft, cleared, with this thread's modes.
 RequestDraft& requestDraft();
 
 }  // namespace isopool::client
