@@ -127,7 +127,8 @@ TEST(Compiler, OfTorchWorksInEachWorkerAndTheSecondFindsWhatTheFirstMade) {
 }
 
 TEST(Compiler, HasProcessesThatEndWithTheirWorker) {
-  OwnPool pool(1, {"TORCHINDUCTOR_COMPILE_THREADS=2"});
+  // No spare, which may come at any time: processes are counted.
+  OwnPool pool(1, {"TORCHINDUCTOR_COMPILE_THREADS=2", "ISOPOOL_SPARES=0"});
   const Subject subject(
       pool.manager().loadPackage(packagePath("user_code.pt")).loadPickle("model", "model.pkl"));
   const size_t before = pool.tree().all().size();
