@@ -23,7 +23,10 @@ struct Reserve {
 };
 Reserve reserve;
 
-uintptr_t numberOf(const std::byte* address) { return reinterpret_cast<uintptr_t>(address); }
+std::byte* nextHugePage(std::byte* address) {
+  const uintptr_t beyond = reinterpret_cast<uintptr_t>(address) % kHugePage;
+  return beyond == 0 ? address : address + (kHugePage - beyond);
+}
 
 void* allocateArena(void*, size_t bytes) {
   if (bytes > static_cast<size_t>(reserve.end - reserve.next)) {
@@ -46,9 +49,8 @@ void beginHugePages() {
   void* memory = ::mmap(nullptr, kReserved, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return;
-  reserve.next = static_cast<std::byte*>(memory);
-  reserve.end = reserve.next + kReserved;
-  reserve.next += (kHugePage - numberOf(reserve.next) % kHugePage) % kHugePage;
+  reserve.end = static_cast<std::byte*>(memory) + kReserved;
+  reserve.next = nextHugePage(static_cast<std::byte*>(memory));
   ::madvise(reserve.next, static_cast<size_t>(reserve.end - reserve.next), MADV_HUGEPAGE);
   PyObjectArenaAllocator ours{nullptr, allocateArena, freeArena};
   PyObject_SetArenaAllocator(&ours);
@@ -57,8 +59,7 @@ void beginHugePages() {
 void endHugePages() {
   if (reserve.next == nullptr) return;
   // The last huge page is there as a whole.
-  std::byte* const end =
-      reserve.next + (kHugePage - numberOf(reserve.next) % kHugePage) % kHugePage;
+  std::byte* const end = nextHugePage(reserve.next);
   if (end >= reserve.end) return;
   ::munmap(end, static_cast<size_t>(reserve.end - end));
   reserve.end = end;

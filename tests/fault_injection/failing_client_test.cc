@@ -5,11 +5,11 @@
 
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <string>
 
 #include "tests/client/harness.h"
+#include "tests/fault_injection/documented_error.h"
 #include "tests/fault_injection/failing_calls.h"
 #include "tests/fault_injection/held.h"
 
@@ -21,22 +21,14 @@ constexpr uint32_t kNoKind = ~0u;
 constexpr uint64_t kMostPerKind = 3;
 constexpr std::chrono::seconds kHang(20);
 
-/// Empty, or the documented error that it ended in.
 std::string useAPool() {
-  try {
+  return documentedErrorOf([] {
     InterpreterManager manager(1);
     const Subject subject(manager);
     // Large enough for the arena.
     const at::Tensor input = at::ones({100'000});
     EXPECT_TRUE(subject.tensor("clone", {input}).equal(input));
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::bad_alloc&) {
-    return "bad_alloc";
-  }
+  });
 }
 
 class EachCallOfTheClient : public testing::TestWithParam<uint32_t> {};

@@ -9,11 +9,11 @@
 #include <cstdio>
 #include <exception>
 #include <fstream>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "tests/client/harness.h"
+#include "tests/fault_injection/documented_error.h"
 #include "tests/fault_injection/failing_calls.h"
 #include "tests/fault_injection/held.h"
 
@@ -90,21 +90,8 @@ class Life {
   ReplicatedObj step_;
 };
 
-/// Empty, or the documented error that it ended in.
-std::string errorOf(Life life) {
-  try {
-    life.live();
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::bad_alloc&) {
-    return "bad_alloc";
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "an error that docs/errors.md does not know: " << error.what();
-    return error.what();
-  }
+std::string liveOnce() {
+  return documentedErrorOf([] { Life().live(); });
 }
 
 class EachCallOfAPool : public testing::TestWithParam<uint32_t> {};
@@ -114,7 +101,7 @@ TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
   const ScopedVariable silent("ISOPOOL_LOG=off");
   const std::string_view kind = kCallKindNames[GetParam()];
   // What the process makes once and keeps (the arena for inputs, threads' memory) is no leak.
-  static const std::string first = errorOf({});
+  static const std::string first = liveOnce();
   ASSERT_EQ(first, "");
   uint64_t failed = 0;
   uint64_t survived = 0;
@@ -125,7 +112,7 @@ TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
     const Held before = heldNow();
     const auto began = std::chrono::steady_clock::now();
     isopoolFailNthCall(GetParam(), n);
-    const std::string error = errorOf({});
+    const std::string error = liveOnce();
     const bool happened = isopoolCallsCounted() >= n;
     isopoolFailNthCall(kNoKind, 0);
     const std::string which = std::string(kind) + " " + std::to_string(n) +
