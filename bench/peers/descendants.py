@@ -31,17 +31,20 @@ def kill_all() -> int:
             return len(killed)
         if time.monotonic() > deadline:
             raise TimeoutError(f"processes {sorted(living)} do not end")
-        killed |= living
-        signal_all(living, signal.SIGKILL)
+        killed |= signal_all(living, signal.SIGKILL)
         os.sched_yield()
 
 
-def signal_all(processes: set[int], number: int) -> None:
+def signal_all(processes: set[int], number: int) -> set[int]:
+    """Those that were still there to get it."""
+    reached = set()
     for process in processes:
         try:
             os.kill(process, number)
+            reached.add(process)
         except ProcessLookupError:
             pass
+    return reached
 
 
 def with_variable(assignment: str) -> set[int]:

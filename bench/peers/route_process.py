@@ -16,6 +16,8 @@ import descendants
 START_SECONDS = 120
 ROUND_SECONDS = 240
 END_SECONDS = 30
+# In the environment of everything that a route starts: its name.
+MARK = "ISOPOOL_PEERS_ROUTE"
 
 
 class RouteFailed(Exception):
@@ -32,16 +34,14 @@ class RouteProcess:
     """
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
-        self._mark = f"ISOPOOL_PEERS_ROUTE={name}"
-        variable, value = self._mark.split("=", 1)
-        environment = environment | {variable: value}
+        self._mark = f"{MARK}={name}"
         self._complaints = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
-            env=environment,
+            env=environment | {MARK: name},
         )
         self._unread = b""
         try:

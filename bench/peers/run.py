@@ -3,8 +3,8 @@
 """The same calls through isopool and through what else carries tensors to another Python process.
 
 Every route has a process of its own. In each case the routes take turns, round by round, so that
-all see the same machine; whoever's turn it is not stands still. Prints rows as bench/run.py reads them; a route that could not be measured
-has a row that says why.
+all see the same machine; whoever's turn it is not stands still. Prints rows as bench/run.py reads
+them; a route that could not be measured has a row that says why.
 """
 
 from __future__ import annotations

@@ -195,6 +195,16 @@ pid_t ProcessTree::zygote() const {
   return oldest == found.end() ? -1 : *oldest;
 }
 
+uint64_t memoryOf(pid_t process, const std::string& name) {
+  std::ifstream rollup("/proc/" + std::to_string(process) + "/smaps_rollup");
+  for (std::string word; rollup >> word;) {
+    uint64_t kibibytes = 0;
+    if (word == name + ":" && rollup >> kibibytes) return kibibytes << 10;
+  }
+  ADD_FAILURE() << "the kernel tells no " << name << " of process " << process;
+  return 0;
+}
+
 OwnPool::OwnPool(size_t workers, const std::vector<std::string>& variables) {
   std::vector<std::unique_ptr<ScopedVariable>> scope;
   scope.push_back(std::make_unique<ScopedVariable>(mark_.variable()));

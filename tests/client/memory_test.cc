@@ -379,17 +379,6 @@ TEST(InputArena, ASettingThatIsNoSizeIsNamed) {
 
 // ---- what workers share ----------------------------------------------------------------------
 
-/// A line of /proc/PID/smaps_rollup, in KiB.
-uint64_t kibibytes(pid_t process, const std::string& name) {
-  std::ifstream rollup("/proc/" + std::to_string(process) + "/smaps_rollup");
-  for (std::string word; rollup >> word;) {
-    uint64_t value = 0;
-    if (word == name + ":" && rollup >> value) return value;
-  }
-  ADD_FAILURE() << "no " << name << " of process " << process;
-  return 0;
-}
-
 /// Empty, or why the zygote's memory can't lie in huge pages.
 std::string whyNoHugePages() {
   if (kUnderAddressSanitizer) return "malloc is the sanitizer's";
@@ -405,7 +394,7 @@ TEST(HugePages, LieUnderWhatTheZygoteHasFilled) {
   if (!whyNoHugePages().empty()) GTEST_SKIP() << whyNoHugePages();
   OwnPool pool(1);
   // Of some 150 MB; how many the kernel has at hand is its own affair.
-  EXPECT_GT(kibibytes(pool.tree().zygote(), "AnonHugePages"), 20u << 10);
+  EXPECT_GT(memoryOf(pool.tree().zygote(), "AnonHugePages"), 20u << 20);
 }
 
 TEST(HugePages, AreNoMatterOfTheEnvironmentOfUserCode) {
@@ -421,8 +410,8 @@ TEST(HugePages, AreNotAskedForAgainstTheUsersWord) {
   OwnPool pool(1, {"GLIBC_TUNABLES=" + own});
   EXPECT_EQ(pool.subject().text("environment", {"GLIBC_TUNABLES"}), own);
   OwnPool other(1);
-  EXPECT_LT(kibibytes(pool.tree().zygote(), "AnonHugePages"),
-            kibibytes(other.tree().zygote(), "AnonHugePages"));
+  EXPECT_LT(memoryOf(pool.tree().zygote(), "AnonHugePages"),
+            memoryOf(other.tree().zygote(), "AnonHugePages"));
 }
 
 }  // namespace

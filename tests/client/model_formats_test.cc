@@ -350,17 +350,8 @@ TEST(ModelWeight, WrittenInOneWorkerIsUnchangedInTheOthers) {
 }
 
 /// Bytes of memory that a process shares with nobody.
-uint64_t privateBytes(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
-  uint64_t bytes = 0;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name;
-    uint64_t kilobytes = 0;
-    words >> name >> kilobytes;
-    if (name == "Private_Dirty:" || name == "Private_Clean:") bytes += kilobytes << 10;
-  }
-  return bytes;
+uint64_t privateBytes(pid_t process) {
+  return memoryOf(process, "Private_Dirty") + memoryOf(process, "Private_Clean");
 }
 
 class ModelWeights : public ::testing::TestWithParam<const char*> {};

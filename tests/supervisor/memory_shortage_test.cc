@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/memory_shortage.h"
+#include "tests/sanitizers.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -72,9 +73,9 @@ class ShortOfMemory {
 class MemoryShortage : public ::testing::Test {
  protected:
   void SetUp() override {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "the address sanitizer's allocator asks no new_handler";
-#endif
+    if (isopool::tests::kUnderAddressSanitizer) {
+      GTEST_SKIP() << "the address sanitizer's allocator asks no new_handler";
+    }
   }
 };
 

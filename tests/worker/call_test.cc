@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/sanitizers.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {
@@ -266,9 +267,9 @@ TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
 }
 
 TEST_F(Call, WhoseInputFindsNoAddressSpaceIsAMemoryErrorAndTheNextOneIsWell) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
-#endif
+  if (kUnderAddressSanitizer) {
+    GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
+  }
   // Its pages at their proper address are the model's now: it needs a window of its own.
   const at::Tensor x = client.tensor({100'000}).fill_(1);
   ASSERT_EQ(client.probe("keep", {x}).status, Status::kValue);
