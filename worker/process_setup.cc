@@ -6,10 +6,16 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#if __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#endif
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -20,6 +26,21 @@
 namespace isopool::worker {
 
 namespace {
+
+// The kernel took the registration of restartable sequences from the middle process of a fork, which
+// shared the zygote's memory, and so from us. glibc does not know, and sched_getcpu() would say for
+// ever where the zygote ran.
+void registerRestartableSequences() {
+#if __has_include(<sys/rseq.h>)
+  if (__rseq_size == 0) return;  // none in the zygote either
+  auto* area = reinterpret_cast<struct rseq*>(static_cast<std::byte*>(__builtin_thread_pointer()) +
+                                              __rseq_offset);
+  const unsigned bytes = std::max<unsigned>(__rseq_size, sizeof *area);
+  if (::syscall(SYS_rseq, area, bytes, 0, RSEQ_SIG) == 0 || errno == EBUSY) return;
+  // For glibc to ask the kernel each time.
+  area->cpu_id = static_cast<uint32_t>(RSEQ_CPU_ID_REGISTRATION_FAILED);
+#endif
+}
 
 // Not through close-on-exec: a worker is never exec'd.
 void closeAllBut(std::array<int, 5> kept) {
@@ -83,6 +104,7 @@ size_t threadCount() {
 }
 
 void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
+  registerRestartableSequences();
   ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
   closeAllBut({descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get(),

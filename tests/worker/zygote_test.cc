@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -100,6 +101,23 @@ TEST(Worker, HasOnlyItsOwnDescriptors) {
   }
   // and /proc/self/pagemap
   EXPECT_EQ(count, 8u);
+}
+
+TEST(Worker, KnowsTheProcessorThatItRunsOn) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  cpu_set_t usable;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof usable, &usable), 0);
+  if (CPU_COUNT(&usable) < 2) GTEST_SKIP() << "this process may use one processor only";
+  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+    if (!CPU_ISSET(static_cast<size_t>(processor), &usable)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(processor), &one);
+    ASSERT_EQ(::sched_setaffinity(worker->pid, sizeof one, &one), 0);
+    EXPECT_EQ(client.probeValue("processor").toInt(), processor);
+  }
 }
 
 TEST(Worker, LeavesWhenTheControlSocketIsClosed) {
