@@ -384,7 +384,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
                    std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
-  const bool maySpin = spinner && spinner->granted();
+  const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
   ipc::spinUntil([&] { return end.completionReady(); }, maySpin ? spin_.nanoseconds() : 0);
   struct Leader {
     Channel& channel;

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "ipc/channel/spin.h"
 #include "ipc/crash_point.h"
 
 namespace isopool::ipc {
@@ -92,6 +93,11 @@ void ClientEnd::allowSpin(uint32_t microseconds, uint32_t processor) noexcept {
     own_->processor.store(processor, std::memory_order_relaxed);
   }
   reachCrashPoint(CrashPoint::kSpinAllowanceStored);
+}
+
+bool ClientEnd::workerSleepsHere() const noexcept {
+  return peer_->sleeping.load(std::memory_order_relaxed) != 0 &&
+         peer_->processor.load(std::memory_order_relaxed) == currentProcessor();
 }
 
 }  // namespace isopool::ipc

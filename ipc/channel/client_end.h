@@ -84,6 +84,9 @@ class ClientEnd {
 
   /// Lets the idle worker spin for that long, and tells it where the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
+  /// True if the worker sleeps and was last seen on the processor that this thread runs on: where it
+  /// will be woken, as far as one can know, so that whoever spins there keeps it from running.
+  bool workerSleepsHere() const noexcept;
 
   /// As the worker counts them; for statistics.
   uint64_t completedCalls() const noexcept {

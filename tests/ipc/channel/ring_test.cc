@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ClientEnd and WorkerEnd together: calls there, completions back.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 
 #include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "ipc/channel/life_word.h"
 #include "ipc/channel/spin.h"
@@ -25,6 +27,34 @@ using tests::Peer;
 using tests::PeerKind;
 
 constexpr Epoch kEpoch(42);
+
+/// Keeps this thread on one of its processors while it lives.
+class OnOneProcessor {
+ public:
+  explicit OnOneProcessor(uint32_t processor = currentProcessor()) : processor_(processor) {
+    EXPECT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(processor, &one);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  }
+  ~OnOneProcessor() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  OnOneProcessor(const OnOneProcessor&) = delete;
+  OnOneProcessor& operator=(const OnOneProcessor&) = delete;
+
+  /// What it might use besides.
+  std::vector<uint32_t> others() const {
+    std::vector<uint32_t> found;
+    for (uint32_t i = 0; i < CPU_SETSIZE; ++i) {
+      if (i != processor_ && CPU_ISSET(i, &before_)) found.push_back(i);
+    }
+    return found;
+  }
+
+ private:
+  const uint32_t processor_;
+  cpu_set_t before_;
+};
 
 /// Both ends in one thread: every step is the test's.
 class RingTest : public testing::Test {
@@ -199,6 +229,29 @@ TEST_F(RingTest, AWorkerSpinsOnlyAsLongAsItsClientAllows) {
   EXPECT_EQ(worker_.spinAllowance(), kLongestSpin);
   client_.allowSpin(0, UINT32_MAX);
   EXPECT_EQ(worker_.spinAllowance(), 0);
+}
+
+TEST_F(RingTest, AClientKnowsOfAWorkerThatSleepsOnItsProcessor) {
+  const OnOneProcessor here;
+  publish(1);
+  runOne();  // with its answer the worker tells where it is
+  EXPECT_FALSE(client_.workerSleepsHere());
+  worker_.announceSleep();
+  EXPECT_TRUE(client_.workerSleepsHere());
+  worker_.withdrawSleep();
+  EXPECT_FALSE(client_.workerSleepsHere());
+}
+
+TEST_F(RingTest, AClientDoesNotMindAWorkerThatSleepsOnAnotherProcessor) {
+  std::optional<OnOneProcessor> elsewhere(std::in_place);
+  const std::vector<uint32_t> others = elsewhere->others();
+  if (others.empty()) GTEST_SKIP() << "this process may use one processor only";
+  publish(1);
+  runOne();
+  worker_.announceSleep();
+  elsewhere.reset();
+  const OnOneProcessor here(others.front());
+  EXPECT_FALSE(client_.workerSleepsHere());
 }
 
 /// The same with a worker in a thread, which the thread sanitizer sees, and in a process, where each
