@@ -3,32 +3,37 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
+#include <memory>
 
-#include "ipc/channel/layout.h"
 #include "ipc/memory/memory_object.h"
 
 namespace bench {
 
-/// A second process that does nothing but sleep and wake us back: what the kernel and the machine
-/// take for the two wake-ups of a call between processes of which none spins. Forks, so it is to be
-/// made before the program has threads.
-class WakePair {
+/// A second process that does nothing but answer an empty slot of a ring with another: what the
+/// kernel and the machine take for a call between processes that has nothing in it. Forks, so it is
+/// to be made before the program has threads.
+class AnsweringProcess {
  public:
-  WakePair();
-  ~WakePair();
-  WakePair(const WakePair&) = delete;
-  WakePair& operator=(const WakePair&) = delete;
+  AnsweringProcess();
+  ~AnsweringProcess();
+  AnsweringProcess(const AnsweringProcess&) = delete;
+  AnsweringProcess& operator=(const AnsweringProcess&) = delete;
 
   /// Wakes the other one, and sleeps until it has woken us. Throws if it is gone.
-  void wakeAndBeWoken();
+  void askAsleep() { ask(/*spinning=*/false); }
+  /// The same while both spin. The first one after a pause has to wake the other all the same.
+  void askSpinning() { ask(/*spinning=*/true); }
 
  private:
-  struct Words;
+  struct Ring;
+  struct Rings;
+  class End;
+  void ask(bool spinning);
+
   isopool::ipc::Mapping memory_;
-  Words* words_;
+  Rings* rings_ = nullptr;
+  std::unique_ptr<End> end_;
   pid_t other_;
-  uint32_t turn_ = 0;
 };
 
 }  // namespace bench

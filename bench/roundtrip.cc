@@ -17,11 +17,11 @@
 #include <thread>
 #include <vector>
 
+#include "bench/answering_process.h"
 #include "bench/in_process_model.h"
 #include "bench/latency.h"
 #include "bench/row.h"
 #include "bench/statistics.h"
-#include "bench/wake_pair.h"
 #include "isopool/isopool.h"
 
 namespace {
@@ -77,6 +77,9 @@ class OneProcessor {
   cpu_set_t before_;
 };
 
+/// Of a round, with both sides spinning: milliseconds, as long as a round of short calls.
+constexpr size_t kEmptyCalls = 3000;
+
 /// How the calls of one case follow each other.
 struct Pace {
   size_t calls;  ///< of one round
@@ -106,8 +109,8 @@ std::vector<double> timePaced(const Pace& pace, const std::function<void()>& cal
 
 class Roundtrip {
  public:
-  Roundtrip(const Options& options, bench::WakePair& wakes)
-      : options_(options), wakes_(wakes), manager_(1) {
+  Roundtrip(const Options& options, bench::AnsweringProcess& answering)
+      : options_(options), answering_(answering), manager_(1) {
     std::optional<OneProcessor> one;
     if (options.asleep) one.emplace();
     package_.emplace(manager_.loadPackage(file()));
@@ -176,7 +179,7 @@ class Roundtrip {
       timePaced({std::min<size_t>(pace.calls, 20), 1, pace.pause}, call);
     }
 
-    Latency pool, process, wakes;
+    Latency pool, process, empty;
     uint64_t copied = 0;
     for (size_t round = 0; round < pace.rounds; ++round) {
       process.add(timePaced(pace, callInProcess));
@@ -184,7 +187,11 @@ class Roundtrip {
       pool.add(timePaced(pace, callPool));
       copied += isopool::copyCounters().total() - before;
       if (copying) copying->add(pace.calls, pool.p50().back());
-      if (pace.sleeping) wakes.add(timePaced(pace, [&] { wakes_.wakeAndBeWoken(); }));
+      if (pace.sleeping) {
+        empty.add(timePaced(pace, [this] { answering_.askAsleep(); }));
+      } else {
+        empty.add(bench::timeCalls(kEmptyCalls, [this] { answering_.askSpinning(); }));
+      }
     }
     const bench::Subject subject{"roundtrip", name};
     bench::report(subject, "in-process", process);
@@ -192,7 +199,7 @@ class Roundtrip {
     const double each = static_cast<double>(copied) / static_cast<double>(pace.calls * pace.rounds);
     bench::print({"roundtrip", "isopool", name, "bytes_copied", "B", each, {}, "", {}});
     if (copying) copying->report(name);
-    if (pace.sleeping) bench::report(subject, "two wake-ups alone", wakes);
+    bench::report(subject, "empty slots", empty);
   }
 
   /// One worker, several threads that call it without a pause.
@@ -278,7 +285,7 @@ class Roundtrip {
   }
 
   const Options options_;
-  bench::WakePair& wakes_;
+  bench::AnsweringProcess& answering_;
   isopool::InterpreterManager manager_;
   std::optional<isopool::Package> package_;
 };
@@ -295,8 +302,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     at::set_num_threads(1);
-    bench::WakePair wakes;
-    Roundtrip(options, wakes).run();
+    bench::AnsweringProcess answering;
+    Roundtrip(options, answering).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "roundtrip: %s\n", error.what());
     return 1;
