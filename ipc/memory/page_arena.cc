@@ -203,7 +203,7 @@ void PageArena::restoreSharedPages(const void* block) {
   mapSharedAt(reservation_.data() + static_cast<size_t>(page) * kPageBytes, segment.object,
               static_cast<size_t>(page - segment.firstPage) * kPageBytes,
               static_cast<size_t>(entries_[page].pages) * kPageBytes, Access::kReadWrite,
-              Prefault::kNo);
+              Prefault::kYes);
 }
 
 void PageArena::leaveSegments() noexcept {
