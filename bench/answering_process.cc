@@ -57,7 +57,8 @@ class AnsweringProcess::End {
   }
 
   void receive(bool spins, std::optional<std::chrono::nanoseconds> patience) {
-    if (!spins || !ipc::spinUntil([this] { return in_.ready(); }, ipc::kLongestSpin)) {
+    if (!spins ||
+        !ipc::spinUntil([this] { return in_.ready(); }, ipc::monotonicNow(), ipc::kLongestSpin)) {
       while (!in_.ready()) sleep(patience);
     }
     in_.consume();

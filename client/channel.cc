@@ -385,7 +385,8 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
   const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
-  ipc::spinUntil([&] { return end.completionReady(); }, maySpin ? spin_.nanoseconds() : 0);
+  const auto spun = ipc::spinUntil([&] { return end.completionReady(); }, began,
+                                   maySpin ? spin_.nanoseconds() : 0);
   struct Leader {
     Channel& channel;
     ipc::ClientEnd& end;
@@ -394,6 +395,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
     const Recall* recall;
     std::optional<ProcessorLoad::Spinner>& spinner;
     std::array<ipc::FutexWatch, 2> watches{};
+    bool slept = false;
 
     void deliver() {
       if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
@@ -408,13 +410,16 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
       spinner.reset();
       watches = {end.completionWatch(), ipc::watchLifeWord(end.peer())};
     }
-    void sleep() { ipc::futexWait(watches, untilDeadline(deadline)); }
+    void sleep() {
+      slept = true;
+      ipc::futexWait(watches, untilDeadline(deadline));
+    }
     bool completionReady() const { return end.completionReady(); }
     void announceSleep() { end.announceSleep(); }
     void withdrawSleep() { end.withdrawSleep(); }
   } leader{*this, end, exchange, deadline, recall, spinner};
   if (!ipc::awaitOutcome(leader)) return;
-  spin_.waited(ipc::monotonicNow() - began);
+  spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
 }
 
 // Needs leadMutex_. False if the ring is nonsense.

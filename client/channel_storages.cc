@@ -106,20 +106,22 @@ void Channel::collectReturnedLeases() {
 std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
                                                 ExportedStorage& exported) {
   InputArena& arena = InputArena::instance();
-  const auto location = arena.locate(storage.data());
-  if (!location) return std::nullopt;
-  const void* block = arena.blockAt(*location);
+  const auto reference = arena.referTo(storage.data());
+  if (!reference) return std::nullopt;
+  const auto& [block, location] = *reference;
   const auto lease = loans_.lend(block);
-  if (!lease) return std::nullopt;
-  arena.addReference(block);
+  if (!lease) {
+    arena.dropReference(block);
+    return std::nullopt;
+  }
   exported = {storage, block, *lease};
   ipc::reachCrashPoint(ipc::CrashPoint::kInputLent);
   ipc::StorageRecord record;
   record.kind = ipc::StorageKind::kLent;
-  record.segment = location->segment.value;
+  record.segment = location.segment.value;
   record.offset =
-      location->offset + static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
-                                               static_cast<const std::byte*>(block));
+      location.offset + static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
+                                              static_cast<const std::byte*>(block));
   record.bytes = storage.nbytes();
   record.lease = lease->index;
   record.generation = lease->generation;

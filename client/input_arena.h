@@ -45,11 +45,10 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   std::optional<ipc::BlockLocation> locate(const void* data) const noexcept {
     return arena_.locate(data);
   }
-  /// The first byte of the live block at `location`.
-  const void* blockAt(const ipc::BlockLocation& location) const noexcept {
-    return arena_.find(location.segment, location.offset);
+  /// As PageArena's; dropReference() takes it back.
+  std::optional<ipc::PageArena::BlockReference> referTo(const void* data) noexcept {
+    return arena_.referTo(data);
   }
-  void addReference(const void* block) noexcept { arena_.addReference(block); }
   void dropReference(const void* block) noexcept;
 
   /// Tells `audience` of all segments, those that exist now first. Until remove.

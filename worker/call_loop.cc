@@ -149,8 +149,9 @@ void CallLoop::waitForWork() {
   for (const auto& channel : channels_) {
     allowance = std::max(allowance, channel->memory->end.spinAllowance());
   }
-  if (!ipc::spinUntil([this] { return anythingToDo(); },
-                      std::min(allowance, spinBudget_.nanoseconds()))) {
+  const auto spun = ipc::spinUntil([this] { return anythingToDo(); }, begin,
+                                   std::min(allowance, spinBudget_.nanoseconds()));
+  if (!spun) {
     const auto forEachEnd = [this](auto&& step) {
       for (const auto& channel : channels_) step(channel->memory->end);
     };
@@ -168,7 +169,7 @@ void CallLoop::waitForWork() {
           watches_.sleep();
         });
   }
-  spinBudget_.waited(ipc::monotonicNow() - begin);
+  spinBudget_.waited(spun ? *spun : ipc::monotonicNow() - begin);
 }
 
 void CallLoop::dropDetachedChannels() {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ipc/channel/lease_table.h"
 
+#include <algorithm>
+
 namespace isopool::ipc {
 
 LeaseTable::LeaseTable(const LeaseReturns& returns) : returns_(returns) {
@@ -16,6 +18,7 @@ std::optional<Lease> LeaseTable::lend(const void* block) {
   free_.pop_back();
   if (++generations_[index] == 0) generations_[index] = 1;
   blocks_[index] = block;
+  usedGroups_ = std::max(usedGroups_, index / kLeasesPerGroup + 1);
   return Lease{index, generations_[index]};
 }
 

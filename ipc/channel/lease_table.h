@@ -36,7 +36,7 @@ class LeaseTable {
   template <typename Returned>
   void collect(Returned&& returned) {
     std::lock_guard lock(mutex_);
-    for (uint32_t group = 0; group < kLeaseGroups; ++group) {
+    for (uint32_t group = 0; group < usedGroups_; ++group) {
       if (returnsCounted<SharedMemory>(returns_.groupReturns[group], seenReturns_[group])) {
         collectGroup(group, returned);
       }
@@ -76,6 +76,7 @@ class LeaseTable {
   const LeaseReturns& returns_;
   mutable std::mutex mutex_;
   std::vector<uint32_t> free_;
+  uint32_t usedGroups_ = 0;  // all leases ever lent lie in the groups before it
   std::array<uint32_t, kLeaseGroups> seenReturns_{};
   std::array<uint32_t, kLeases> generations_{};
   std::array<const void*, kLeases> blocks_{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ipc/channel/futex.h"
 
@@ -39,19 +40,19 @@ inline void pauseProcessor() noexcept {
 #endif
 }
 
-/// Spins until `ready()` or for `nanoseconds`; true if it became ready.
+/// Spins until `ready()`, for `nanoseconds` from `begin` at most, which is monotonicNow(). How long it
+/// took, by the last look at the clock on the way: a further one would come between an answer and
+/// whoever waits for it. Nothing if it did not become ready.
 template <typename Ready>
-bool spinUntil(Ready&& ready, int64_t nanoseconds) {
-  if (ready()) return true;
-  if (nanoseconds <= 0) return false;
-  const int64_t end = monotonicNow() + nanoseconds;
-  do {
+std::optional<int64_t> spinUntil(Ready&& ready, int64_t begin, int64_t nanoseconds) {
+  if (ready()) return 0;
+  for (int64_t spun = 0; spun < nanoseconds; spun = monotonicNow() - begin) {
     for (int turn = 0; turn < 8; ++turn) {
       pauseProcessor();
-      if (ready()) return true;
+      if (ready()) return spun;
     }
-  } while (monotonicNow() < end);
-  return false;
+  }
+  return std::nullopt;
 }
 
 }  // namespace isopool::ipc

@@ -48,6 +48,12 @@ class PageArena {
   /// room. Never waits, never grows the arena. The content is undefined.
   void* allocate(size_t bytes) noexcept;
 
+  struct BlockReference {
+    const void* block;  ///< its first byte
+    BlockLocation location;
+  };
+  /// One more reference to the live block that `address` lies in; nullopt if it lies in none.
+  std::optional<BlockReference> referTo(const void* address) noexcept;
   /// `block` is the start of a block.
   void addReference(const void* block) noexcept;
   void dropReference(const void* block) noexcept;
@@ -111,6 +117,7 @@ class PageArena {
   uint32_t takeRun(uint32_t pages) noexcept;
   uint32_t pageOf(const void* address) const noexcept;
   const Segment* segmentOfPage(uint32_t page) const noexcept;
+  std::optional<BlockLocation> locateLocked(const void* address) const noexcept;
 
   Mapping reservation_;
   Mapping entriesMemory_;

@@ -355,7 +355,7 @@ TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
     ReceivedCall call;
     for (;;) {
       // Awake, so that it starts the call at about the time that the client recalls it.
-      while (!spinUntil([&] { return end.callReady(); }, 1'000'000)) {
+      while (!spinUntil([&] { return end.callReady(); }, monotonicNow(), 1'000'000)) {
       }
       if (end.peek(call) != Received::kOne) return;
       end.taken();

@@ -39,18 +39,28 @@ TEST(SpinBudget, SpinsAgainSoonAfterOneVeryLongWait) {
 
 TEST(SpinUntil, LooksOnceEvenWithoutTime) {
   int looks = 0;
-  EXPECT_TRUE(spinUntil([&] { return ++looks == 1; }, 0));
-  EXPECT_FALSE(spinUntil([&] { return ++looks == 0; }, 0));
+  EXPECT_EQ(spinUntil([&] { return ++looks == 1; }, monotonicNow(), 0), 0);
+  EXPECT_EQ(spinUntil([&] { return ++looks == 0; }, monotonicNow(), 0), std::nullopt);
   EXPECT_EQ(looks, 2);
 }
 
 TEST(SpinUntil, EndsWhenItIsReadyOrOutOfTime) {
   int looks = 0;
-  EXPECT_TRUE(spinUntil([&] { return ++looks == 1000; }, 10'000'000'000));
+  EXPECT_TRUE(spinUntil([&] { return ++looks == 1000; }, monotonicNow(), 10'000'000'000));
   EXPECT_EQ(looks, 1000);
   const int64_t begin = monotonicNow();
-  EXPECT_FALSE(spinUntil([] { return false; }, 1'000'000));
+  EXPECT_FALSE(spinUntil([] { return false; }, begin, 1'000'000));
   EXPECT_GE(monotonicNow() - begin, 1'000'000);
+}
+
+TEST(SpinUntil, TellsHowLongItTookAndNeverMore) {
+  const int64_t begin = monotonicNow();
+  const int64_t until = begin + 3'000'000;
+  const auto spun = spinUntil([&] { return monotonicNow() >= until; }, begin, 10'000'000'000);
+  const int64_t took = monotonicNow() - begin;
+  ASSERT_TRUE(spun.has_value());
+  EXPECT_GT(*spun, 0) << "it looked at the clock on the way";
+  EXPECT_LE(*spun, took);
 }
 
 TEST(CurrentProcessor, IsOneOfThisMachine) {

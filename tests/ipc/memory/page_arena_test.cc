@@ -139,6 +139,7 @@ TEST(PageArena, BehavesAsThePlainestBooksWouldThroughRandomUse) {
     ASSERT_TRUE(reference.giveBack(block.location));
     ASSERT_EQ(arena.find(block.location.segment, block.location.offset), nullptr);
     ASSERT_FALSE(arena.locate(block.data));
+    ASSERT_FALSE(arena.referTo(block.data));
     live[index] = live.back();
     live.pop_back();
   };
@@ -157,6 +158,16 @@ TEST(PageArena, BehavesAsThePlainestBooksWouldThroughRandomUse) {
       if (live.empty()) continue;
       LiveBlock& block = live[anyIndex()];
       arena.addReference(block.data);
+      ++block.references;
+    } else if (die < 97) {
+      if (live.empty()) continue;
+      LiveBlock& block = live[anyIndex()];
+      const auto found =
+          arena.referTo(block.data + tests::pick<size_t>(random, 0, block.location.bytes - 1));
+      ASSERT_TRUE(found);
+      ASSERT_EQ(found->block, block.data);
+      ASSERT_EQ(found->location.segment, block.location.segment);
+      ASSERT_EQ(found->location.offset, block.location.offset);
       ++block.references;
     } else if (die < 99) {
       if (live.empty()) continue;
