@@ -17,6 +17,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Copied in some 40 us, which a sleeping worker takes to wake up and then spins for. Less than
+// kLeastRousing is copied before it is awake.
+constexpr uint64_t kRouseBytes = uint64_t{1} << 20;
+constexpr uint64_t kLeastRousing = uint64_t{1} << 18;
+
 void nap() {
   static const ipc::SharedWord<uint32_t> never{0};
   const ipc::FutexWatch watch{&never, 0};
@@ -183,7 +188,12 @@ c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const D
   const auto giveUpAt = Clock::now() + kPayloadPatience;
   for (;;) {
     if (auto storage = InputArena::instance().makeStorage(bytes)) {
-      std::memcpy(storage->mutable_data(), data, bytes);
+      auto* copy = static_cast<std::byte*>(storage->mutable_data());
+      // The worker wakes up while the rest is copied.
+      const uint64_t first = bytes > kRouseBytes ? bytes - kRouseBytes : 0;
+      std::memcpy(copy, data, first);
+      if (bytes >= kLeastRousing) memory_->end().rouse();
+      std::memcpy(copy + first, data + first, bytes - first);
       return *storage;
     }
     if (Clock::now() >= giveUpAt || isPast(deadline)) {

@@ -143,14 +143,18 @@ bool CallLoop::anythingToDo() const noexcept {
                      [](const auto& channel) { return channel->memory->end.callReady(); });
 }
 
-void CallLoop::waitForWork() {
-  const int64_t begin = ipc::monotonicNow();
+int64_t CallLoop::spinAllowance() const noexcept {
   int64_t allowance = 0;
   for (const auto& channel : channels_) {
     allowance = std::max(allowance, channel->memory->end.spinAllowance());
   }
+  return allowance;
+}
+
+void CallLoop::waitForWork() {
+  const int64_t begin = ipc::monotonicNow();
   const auto spun = ipc::spinUntil([this] { return anythingToDo(); }, begin,
-                                   std::min(allowance, spinBudget_.nanoseconds()));
+                                   std::min(spinAllowance(), spinBudget_.nanoseconds()));
   if (!spun) {
     const auto forEachEnd = [this](auto&& step) {
       for (const auto& channel : channels_) step(channel->memory->end);
@@ -168,6 +172,10 @@ void CallLoop::waitForWork() {
           const ReleasedGil released;
           watches_.sleep();
         });
+    // Woken for nothing: a call is about to come, whose input is being copied.
+    if (!anythingToDo()) {
+      ipc::spinUntil([this] { return anythingToDo(); }, ipc::monotonicNow(), spinAllowance());
+    }
   }
   spinBudget_.waited(spun ? *spun : ipc::monotonicNow() - begin);
 }

@@ -51,6 +51,7 @@ class CallLoop final : public ControlPlane {
 
   bool serveNext();
   void updateBoard() noexcept;
+  int64_t spinAllowance() const noexcept;
   void waitForWork();
   void dropDetachedChannels();
 

@@ -61,6 +61,10 @@ bool ClientEnd::recall(uint64_t sequence) noexcept {
                                   sequence);
 }
 
+void ClientEnd::rouse() const noexcept {
+  if (peer_->sleeping.load(std::memory_order_relaxed) != 0) futexWake(own_->submissionTail);
+}
+
 bool ClientEnd::hasStarted(uint64_t sequence) const noexcept {
   return mayHaveStarted<SharedMemory>(peer_->startedSequence, sequence);
 }

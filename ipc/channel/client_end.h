@@ -62,6 +62,10 @@ class ClientEnd {
   /// must be true.
   uint64_t publish(const OutgoingCall& call) noexcept;
 
+  /// Wakes the worker, if it sleeps, for a call that is about to be published: a worker that is woken
+  /// for nothing spins a while.
+  void rouse() const noexcept;
+
   /// Asks the worker not to start `sequence`. Returns true if it certainly has not started and never
   /// will; false if it may have: its completion (perhaps kWithdrawn) or the worker's death decides.
   bool recall(uint64_t sequence) noexcept;

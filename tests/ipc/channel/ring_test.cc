@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -252,6 +253,22 @@ TEST_F(RingTest, AClientDoesNotMindAWorkerThatSleepsOnAnotherProcessor) {
   elsewhere.reset();
   const OnOneProcessor here(others.front());
   EXPECT_FALSE(client_.workerSleepsHere());
+}
+
+TEST_F(RingTest, ASleepingWorkerIsRousedForACallThatIsToCome) {
+  worker_.announceSleep();
+  std::atomic<bool> awake = false;
+  std::thread sleeper([&] {
+    const auto [word, expected] = worker_.watch();
+    const FutexWatch watch{word, expected};
+    futexWait({&watch, 1}, std::chrono::seconds(60));
+    awake = true;
+  });
+  const int64_t patience = monotonicNow() + 10'000'000'000;
+  while (!awake && monotonicNow() < patience) client_.rouse();
+  EXPECT_TRUE(awake);
+  sleeper.join();
+  EXPECT_FALSE(worker_.callReady());
 }
 
 /// The same with a worker in a thread, which the thread sanitizer sees, and in a process, where each
