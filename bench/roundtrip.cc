@@ -80,10 +80,14 @@ class OneProcessor {
 /// Of a round, with both sides spinning: milliseconds, as long as a round of short calls.
 constexpr size_t kEmptyCalls = 3000;
 
+/// How often all cases are measured, one after the other: a virtual machine's processors move about
+/// from second to second, and a case that were measured at one stretch would see one place of theirs.
+constexpr size_t passes(bool quick) { return quick ? 1 : 5; }
+
 /// How the calls of one case follow each other.
 struct Pace {
-  size_t calls;  ///< of one round
-  size_t rounds;
+  size_t calls;   ///< of one round
+  size_t rounds;  ///< of one pass
   std::chrono::milliseconds pause{};
   bool sleeping = false;  ///< both sides sleep before each call
 };
@@ -94,7 +98,7 @@ Pace backToBack(const Size& size, bool touchesData, bool quick) {
   const size_t bytes = static_cast<size_t>(size.floats) * 4;
   const size_t budget = quick ? 50'000'000 : 300'000'000;
   const size_t calls = touchesData ? std::clamp<size_t>(budget / bytes, 1, most) : most;
-  return {calls, quick ? size_t{3} : size_t{15}};
+  return {calls, 3};
 }
 
 std::vector<double> timePaced(const Pace& pace, const std::function<void()>& call) {
@@ -118,10 +122,37 @@ class Roundtrip {
   }
 
   void run() {
-    if (options_.asleep) {
-      measureAsleep();
-      return;
+    for (size_t pass = 0; pass < passes(options_.quick); ++pass) {
+      options_.asleep ? measureAsleep() : measureAll();
     }
+    for (const auto& [name, measured] : cases_) measured.report({"roundtrip", name});
+  }
+
+ private:
+  /// memcpy of the same input, in the same rounds.
+  struct CopyRates {
+    std::vector<double> memcpy, pool, ratios;
+  };
+
+  /// What was measured of one case so far.
+  struct Case {
+    Latency pool, process, empty;
+    uint64_t copied = 0;
+    size_t calls = 0;
+    CopyRates copying;
+    std::vector<double> rates;  ///< of several callers
+
+    void report(const bench::Subject& subject) const;
+  };
+
+  Case& caseOf(const std::string& name) {
+    for (auto& [known, measured] : cases_) {
+      if (known == name) return measured;
+    }
+    return cases_.emplace_back(name, Case{}).second;
+  }
+
+  void measureAll() {
     for (const Operation& operation : kOperations) {
       for (const Size& size : kSizes) {
         if (!operation.usual && !size.foremost) continue;
@@ -133,13 +164,12 @@ class Roundtrip {
       measureCallers(kSizes[0], callers);
       measureCallers(kSizes[3], callers);
     }
-    const Pace sparse{options_.quick ? size_t{40} : size_t{100},
-                      options_.quick ? size_t{1} : size_t{5}, std::chrono::milliseconds(10), true};
+    const Pace sparse{options_.quick ? size_t{40} : size_t{100}, 1, std::chrono::milliseconds(10),
+                      true};
     measureCase(kOperations[0], kSizes[0], true, ", calls 10 ms apart", sparse);
     measureCase(kOperations[0], kSizes[3], true, ", calls 10 ms apart", sparse);
   }
 
- private:
   std::string file() const { return options_.packages + "/calls.pt"; }
   isopool::ReplicatedObj load(const char* pickle) { return package_->loadPickle("model", pickle); }
   bool selected(const std::string& name) const {
@@ -147,8 +177,8 @@ class Roundtrip {
   }
 
   void measureAsleep() {
-    const Pace pace{options_.quick ? size_t{500} : size_t{2000},
-                    options_.quick ? size_t{3} : size_t{15}, std::chrono::milliseconds(0), true};
+    const Pace pace{options_.quick ? size_t{500} : size_t{2000}, 3, std::chrono::milliseconds(0),
+                    true};
     measureCase(kOperations[0], kSizes[0], true, ", asleep", pace);
     measureCase(kOperations[0], kSizes[3], true, ", asleep", pace);
   }
@@ -171,35 +201,41 @@ class Roundtrip {
         shared ? isopool::empty({size.floats}).fill_(1.5f) : at::full({size.floats}, 1.5f);
     const auto callPool = [&] { check(pooled({at::IValue(input)}).toTensor(), input); };
     const auto callInProcess = [&] { check(inProcess(input), input); };
-    std::optional<Copying> copying;
-    if (!shared && !operation.touchesData && size.floats >= kSizes[3].floats)
-      copying.emplace(input);
+    std::optional<at::Tensor> copy;
+    if (!shared && !operation.touchesData && size.floats >= kSizes[3].floats) {
+      copy = at::zeros_like(input);
+    }
     for (const auto& call :
          {std::function<void()>(callInProcess), std::function<void()>(callPool)}) {
       timePaced({std::min<size_t>(pace.calls, 20), 1, pace.pause}, call);
     }
 
-    Latency pool, process, empty;
-    uint64_t copied = 0;
+    Case& measured = caseOf(name);
     for (size_t round = 0; round < pace.rounds; ++round) {
-      process.add(timePaced(pace, callInProcess));
+      measured.process.add(timePaced(pace, callInProcess));
       const uint64_t before = isopool::copyCounters().total();
-      pool.add(timePaced(pace, callPool));
-      copied += isopool::copyCounters().total() - before;
-      if (copying) copying->add(pace.calls, pool.p50().back());
+      measured.pool.add(timePaced(pace, callPool));
+      measured.copied += isopool::copyCounters().total() - before;
+      measured.calls += pace.calls;
+      if (copy) compareWithMemcpy(measured, pace.calls, input, *copy);
       if (pace.sleeping) {
-        empty.add(timePaced(pace, [this] { answering_.askAsleep(); }));
+        measured.empty.add(timePaced(pace, [this] { answering_.askAsleep(); }));
       } else {
-        empty.add(bench::timeCalls(kEmptyCalls, [this] { answering_.askSpinning(); }));
+        measured.empty.add(bench::timeCalls(kEmptyCalls, [this] { answering_.askSpinning(); }));
       }
     }
-    const bench::Subject subject{"roundtrip", name};
-    bench::report(subject, "in-process", process);
-    bench::reportOver(subject, "isopool", pool, process);
-    const double each = static_cast<double>(copied) / static_cast<double>(pace.calls * pace.rounds);
-    bench::print({"roundtrip", "isopool", name, "bytes_copied", "B", each, {}, "", {}});
-    if (copying) copying->report(name);
-    bench::report(subject, "empty slots", empty);
+  }
+
+  static void compareWithMemcpy(Case& measured, size_t calls, const at::Tensor& input,
+                                const at::Tensor& copy) {
+    const auto bytes = static_cast<double>(input.nbytes());
+    const auto times = bench::timeCalls(calls, [&] {
+      std::memcpy(copy.mutable_data_ptr(), input.const_data_ptr(), input.nbytes());
+    });
+    CopyRates& rates = measured.copying;
+    rates.memcpy.push_back(bytes / bench::quantile(times, 0.5) / 1e3);
+    rates.pool.push_back(bytes / measured.pool.p50().back() / 1e3);
+    rates.ratios.push_back(rates.pool.back() / rates.memcpy.back());
   }
 
   /// One worker, several threads that call it without a pause.
@@ -209,11 +245,9 @@ class Roundtrip {
     if (!selected(name)) return;
     bench::announce(name);
     const auto pooled = load("identity.pkl");
-    const size_t rounds = options_.quick ? 3 : 15;
     const size_t calls = options_.quick ? 500 : 2000;
-    Latency latency;
-    std::vector<double> rates;
-    for (size_t round = 0; round <= rounds; ++round) {
+    Case& measured = caseOf(name);
+    for (size_t round = 0; round <= 3; ++round) {
       std::vector<std::vector<double>> times(callers);
       std::barrier begin(static_cast<std::ptrdiff_t>(callers) + 1);
       std::vector<std::thread> threads;
@@ -232,50 +266,10 @@ class Roundtrip {
       if (round == 0) continue;  // each thread's first calls meet an arena that has to grow
       std::vector<double> all;
       for (const auto& each : times) all.insert(all.end(), each.begin(), each.end());
-      latency.add(all);
-      rates.push_back(static_cast<double>(calls * callers) / duration * 1e6);
+      measured.pool.add(all);
+      measured.rates.push_back(static_cast<double>(calls * callers) / duration * 1e6);
     }
-    bench::report({"roundtrip", name}, "isopool", latency);
-    const bench::Summary rate = bench::summarize(rates);
-    bench::print(
-        {"roundtrip", "isopool", name, "rate", "calls/s", rate.median, rate.spread, "", {}});
   }
-
-  /// memcpy of the same input, in the same rounds.
-  class Copying {
-   public:
-    explicit Copying(const at::Tensor& input)
-        : input_(input),
-          copy_(at::zeros_like(input)),
-          bytes_(static_cast<double>(input.nbytes())) {}
-    void add(size_t calls, double poolMicroseconds) {
-      const auto times = bench::timeCalls(calls, [this] {
-        std::memcpy(copy_.mutable_data_ptr(), input_.const_data_ptr(), input_.nbytes());
-      });
-      memcpy_.push_back(bytes_ / bench::quantile(times, 0.5) / 1e3);
-      pool_.push_back(bytes_ / poolMicroseconds / 1e3);
-      ratios_.push_back(pool_.back() / memcpy_.back());
-    }
-    void report(const std::string& name) const {
-      const bench::Summary yardstick = bench::summarize(memcpy_), pool = bench::summarize(pool_);
-      bench::print({"roundtrip",
-                    "memcpy",
-                    name,
-                    "bandwidth",
-                    "GB/s",
-                    yardstick.median,
-                    yardstick.spread,
-                    "",
-                    {}});
-      bench::print({"roundtrip", "isopool", name, "bandwidth", "GB/s", pool.median, pool.spread,
-                    "memcpy", bench::summarize(ratios_).median});
-    }
-
-   private:
-    const at::Tensor input_, copy_;
-    const double bytes_;
-    std::vector<double> memcpy_, pool_, ratios_;
-  };
 
   /// Every route looks at the result, so that none can be wrong or lazy unseen.
   static void check(const at::Tensor& result, const at::Tensor& input) {
@@ -288,7 +282,34 @@ class Roundtrip {
   bench::AnsweringProcess& answering_;
   isopool::InterpreterManager manager_;
   std::optional<isopool::Package> package_;
+  std::vector<std::pair<std::string, Case>> cases_;
 };
+
+void Roundtrip::Case::report(const bench::Subject& subject) const {
+  const auto row = [&](const char* route, const char* metric, const char* unit,
+                       const std::vector<double>& values) {
+    const bench::Summary summary = bench::summarize(values);
+    return bench::Row{subject.bench,  route,          subject.name, metric, unit,
+                      summary.median, summary.spread, "",           {}};
+  };
+  if (!rates.empty()) {
+    bench::report(subject, "isopool", pool);
+    bench::print(row("isopool", "rate", "calls/s", rates));
+    return;
+  }
+  bench::report(subject, "in-process", process);
+  bench::reportOver(subject, "isopool", pool, process);
+  const double each = static_cast<double>(copied) / static_cast<double>(calls);
+  bench::print({subject.bench, "isopool", subject.name, "bytes_copied", "B", each, {}, "", {}});
+  if (!copying.ratios.empty()) {
+    bench::print(row("memcpy", "bandwidth", "GB/s", copying.memcpy));
+    bench::Row ours = row("isopool", "bandwidth", "GB/s", copying.pool);
+    ours.ratioTo = "memcpy";
+    ours.ratio = bench::summarize(copying.ratios).median;
+    bench::print(ours);
+  }
+  bench::report(subject, "empty slots", empty);
+}
 
 }  // namespace
 
