@@ -160,6 +160,11 @@ void Channel::reaped(int signal, int exitCode) {
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
+bool Channel::causeKnown() {
+  std::lock_guard lock(deathMutex_);
+  return death_.causeKnown;
+}
+
 WorkerLost::Death Channel::death() {
   readDeath();
   std::unique_lock lock(deathMutex_);

@@ -211,6 +211,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void release(Exchange& exchange);
   void poison(const std::string& reason);
   void readDeath();
+  bool causeKnown();
   std::vector<c10::Storage> importStorages(const Exchange& exchange,
                                            const ipc::PayloadReader& reader);
 

@@ -262,6 +262,10 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
       case ipc::StorageKind::kLent: {
         const auto block =
             memory_->find(ipc::SegmentId(record.segment), record.offset, record.bytes);
+        // This program ended the worker while the answer was on its way, because it lost the supervisor.
+        if (!block && causeKnown() && memory_->neverCame(ipc::SegmentId(record.segment))) {
+          throw WorkerLost(death(), /*started=*/true);
+        }
         if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
           throw ipc::ValueError("a result lies outside the worker's memory");
         }

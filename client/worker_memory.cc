@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/worker_memory.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "client/process_fork.h"
@@ -65,6 +66,12 @@ std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64
   const uint64_t size = found->mapping.bytes();
   if (offset > size || bytes > size - offset) return std::nullopt;
   return std::span(found->mapping.data() + offset, bytes);
+}
+
+bool WorkerMemory::neverCame(ipc::SegmentId id) {
+  std::lock_guard lock(mutex_);
+  return complete_ && std::none_of(segments_.begin(), segments_.end(),
+                                   [&](const Segment& segment) { return segment.id == id; });
 }
 
 c10::Storage WorkerMemory::adopt(std::span<std::byte> block, ipc::SegmentId segment,

@@ -2,7 +2,6 @@
 #include "supervisor/settings.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "supervisor/setting_text.h"
 #include "supervisor/settings_report.h"
+#include "tests/one_processor.h"
 
 namespace isopool::supervisor {
 namespace {
@@ -114,17 +114,10 @@ TEST_F(SettingsTest, OfTheTableAreWhatOptionsHaveFromTheStart) {
 }
 
 TEST_F(SettingsTest, HaveAsManyWorkersAsProcessorsThatWeMayUse) {
-  cpu_set_t before;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
-  EXPECT_EQ(accepted({}).workers, static_cast<uint32_t>(CPU_COUNT(&before)));
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (size_t i = 0; CPU_COUNT(&one) == 0; ++i) {
-    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
-  }
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const std::vector<int> processors = tests::usableProcessors();
+  EXPECT_EQ(accepted({}).workers, processors.size());
+  const tests::OnOneProcessor one(processors.front());
   EXPECT_EQ(accepted({}).workers, 1u);
-  ::sched_setaffinity(0, sizeof before, &before);
 }
 
 TEST_F(SettingsTest, AFlagWinsOverTheEnvironmentAndThatOverTheFile) {

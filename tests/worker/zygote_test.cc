@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -12,6 +11,7 @@
 #include <fstream>
 
 #include "ipc/channel/life_word.h"
+#include "tests/one_processor.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {
@@ -107,15 +107,10 @@ TEST(Worker, KnowsTheProcessorThatItRunsOn) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
   client.defineProbe();
-  cpu_set_t usable;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof usable, &usable), 0);
-  if (CPU_COUNT(&usable) < 2) GTEST_SKIP() << "this process may use one processor only";
-  for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
-    if (!CPU_ISSET(static_cast<size_t>(processor), &usable)) continue;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<size_t>(processor), &one);
-    ASSERT_EQ(::sched_setaffinity(worker->pid, sizeof one, &one), 0);
+  const std::vector<int> processors = usableProcessors();
+  if (processors.size() < 2) GTEST_SKIP() << "this process may use one processor only";
+  for (const int processor : processors) {
+    confineTo(processor, worker->pid);
     EXPECT_EQ(client.probeValue("processor").toInt(), processor);
   }
 }

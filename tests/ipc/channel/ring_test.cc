@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // ClientEnd and WorkerEnd together: calls there, completions back.
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "ipc/channel/life_word.h"
 #include "ipc/channel/spin.h"
 #include "tests/ipc/channel/peers.h"
+#include "tests/one_processor.h"
 
 namespace isopool::ipc {
 namespace {
@@ -23,39 +23,13 @@ using tests::callWith;
 using tests::ChannelMemory;
 using tests::contentOf;
 using tests::isContentOf;
+using tests::OnOneProcessor;
 using tests::payloadWith;
 using tests::Peer;
 using tests::PeerKind;
+using tests::usableProcessors;
 
 constexpr Epoch kEpoch(42);
-
-/// Keeps this thread on one of its processors while it lives.
-class OnOneProcessor {
- public:
-  explicit OnOneProcessor(uint32_t processor = currentProcessor()) : processor_(processor) {
-    EXPECT_EQ(::sched_getaffinity(0, sizeof before_, &before_), 0);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(processor, &one);
-    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  }
-  ~OnOneProcessor() { ::sched_setaffinity(0, sizeof before_, &before_); }
-  OnOneProcessor(const OnOneProcessor&) = delete;
-  OnOneProcessor& operator=(const OnOneProcessor&) = delete;
-
-  /// What it might use besides.
-  std::vector<uint32_t> others() const {
-    std::vector<uint32_t> found;
-    for (uint32_t i = 0; i < CPU_SETSIZE; ++i) {
-      if (i != processor_ && CPU_ISSET(i, &before_)) found.push_back(i);
-    }
-    return found;
-  }
-
- private:
-  const uint32_t processor_;
-  cpu_set_t before_;
-};
 
 /// Both ends in one thread: every step is the test's.
 class RingTest : public testing::Test {
@@ -233,7 +207,7 @@ TEST_F(RingTest, AWorkerSpinsOnlyAsLongAsItsClientAllows) {
 }
 
 TEST_F(RingTest, AClientKnowsOfAWorkerThatSleepsOnItsProcessor) {
-  const OnOneProcessor here;
+  const OnOneProcessor here(usableProcessors().front());
   publish(1);
   runOne();  // with its answer the worker tells where it is
   EXPECT_FALSE(client_.workerSleepsHere());
@@ -244,14 +218,15 @@ TEST_F(RingTest, AClientKnowsOfAWorkerThatSleepsOnItsProcessor) {
 }
 
 TEST_F(RingTest, AClientDoesNotMindAWorkerThatSleepsOnAnotherProcessor) {
-  std::optional<OnOneProcessor> elsewhere(std::in_place);
-  const std::vector<uint32_t> others = elsewhere->others();
-  if (others.empty()) GTEST_SKIP() << "this process may use one processor only";
-  publish(1);
-  runOne();
-  worker_.announceSleep();
-  elsewhere.reset();
-  const OnOneProcessor here(others.front());
+  const std::vector<int> processors = usableProcessors();
+  if (processors.size() < 2) GTEST_SKIP() << "this process may use one processor only";
+  {
+    const OnOneProcessor there(processors.front());
+    publish(1);
+    runOne();
+    worker_.announceSleep();
+  }
+  const OnOneProcessor here(processors.back());
   EXPECT_FALSE(client_.workerSleepsHere());
 }
 
