@@ -81,7 +81,7 @@ class OneProcessor {
 constexpr size_t kEmptyCalls = 3000;
 
 /// How often all cases are measured, one after the other: a virtual machine's processors move about
-/// from second to second, and a case that were measured at one stretch would see one place of theirs.
+/// from second to second, and a case measured at one stretch would see one place of theirs.
 constexpr size_t passes(bool quick) { return quick ? 1 : 5; }
 
 /// How the calls of one case follow each other.

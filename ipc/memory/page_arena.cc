@@ -165,11 +165,13 @@ void PageArena::dropReference(const void* block) noexcept {
 }
 
 std::optional<BlockLocation> PageArena::locate(const void* address) const noexcept {
+  if (!contains(address)) return std::nullopt;
   std::lock_guard lock(mutex_);
   return locateLocked(address);
 }
 
 std::optional<PageArena::BlockReference> PageArena::referTo(const void* address) noexcept {
+  if (!contains(address)) return std::nullopt;
   std::lock_guard lock(mutex_);
   const auto location = locateLocked(address);
   if (!location) return std::nullopt;
@@ -180,7 +182,6 @@ std::optional<PageArena::BlockReference> PageArena::referTo(const void* address)
 }
 
 std::optional<BlockLocation> PageArena::locateLocked(const void* address) const noexcept {
-  if (!contains(address)) return std::nullopt;
   const uint32_t page = pageOf(address);
   const Segment* segment = segmentOfPage(page);
   if (segment == nullptr) return std::nullopt;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/memory_shortage.h"
-#include "tests/sanitizers.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -13,6 +12,8 @@
 #include <fstream>
 #include <new>
 #include <string>
+
+#include "tests/sanitizers.h"
 
 namespace isopool::supervisor {
 namespace {
