@@ -221,7 +221,7 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
   if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
   const CallLimit::Call counted(callLimit_.get());
   collectReturnedLeases();
-  const ProcessorLoad::BusyWorker busy;
+  const ProcessorLoad::BusyWorker busy(callsUnderWay_);
   std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
   Published published{};
   try {
@@ -441,7 +441,6 @@ bool Channel::deliverCompletions() {
     if (!known) return false;
     const bool delivered = deliver(exchange);
     ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
-    end.consumed();
     if (!delivered) return false;
   }
   return true;
@@ -471,6 +470,9 @@ bool Channel::deliver(Exchange& exchange) {
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
   if (withdrawn) cancelExports(exchange.exports);
+  // Before the exchange can be free and take a further call: with that one answered the ring would
+  // hold more than it has slots.
+  memory_->end().consumed();
   // Last of all its fate: from there on the exchange is its thread's, which may free it at once.
   if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
   exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);

@@ -55,7 +55,8 @@ class ObjectUnloaded : public Error {
 class Channel;
 struct Exchange;
 
-/// The answer to a request. Holds a slot of the channel: read it soon and let it go.
+/// The answer to a request. Until it is taken or destroyed it holds a slot of the channel, for which
+/// other threads may wait: take no lock meanwhile.
 class Answer {
  public:
   Answer(Answer&& other) noexcept;
@@ -68,14 +69,15 @@ class Answer {
   /// The request's number on its channel; 0 if it was not sent.
   uint64_t sequence() const { return sequence_; }
   /// The answer's value (nil for most operations). Throws RemoteError for a Python exception,
-  /// ObjectUnloaded, and Error for any other refusal. Only if fate() is kAnswered.
+  /// ObjectUnloaded, and Error for any other refusal. Only if fate() is kAnswered, and once.
   at::IValue take();
 
  private:
   friend class Channel;
   Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence, Fate fate);
+  void giveUpSlot();
   std::shared_ptr<Channel> channel_;
-  Exchange* exchange_;  // null if nothing was sent, or the exchange was given up
+  Exchange* exchange_;  // null if nothing was sent, the exchange was given up, or it was taken
   uint64_t sequence_;
   Fate fate_;
 };
@@ -239,6 +241,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::SpinBudget spin_;              // guarded by leadMutex_
   ipc::ReceivedCompletion received_;  // guarded by leadMutex_
   std::atomic<uint32_t> pending_{0};
+  std::atomic<int> callsUnderWay_{0};  // from before they are published until their threads go on
   std::atomic<bool> poisoned_{false};
   std::atomic<int64_t> deafSince_{0};  // a call of then found the worker asleep, and still does
 

@@ -50,11 +50,18 @@ Answer::Answer(Answer&& other) noexcept
       sequence_(other.sequence_),
       fate_(other.fate_) {}
 
-Answer::~Answer() {
-  if (exchange_ != nullptr) channel_->release(*exchange_);
+Answer::~Answer() { giveUpSlot(); }
+
+void Answer::giveUpSlot() {
+  if (Exchange* exchange = std::exchange(exchange_, nullptr)) channel_->release(*exchange);
 }
 
 at::IValue Answer::take() {
+  // Also if this throws: whoever handles that may wait for a thread that waits for this very slot.
+  struct Taken {
+    Answer& answer;
+    ~Taken() { answer.giveUpSlot(); }
+  } const taken{*this};
   const std::span<const std::byte> bytes = exchange_->answerBytes();
   try {
     ipc::PayloadReader reader(bytes);

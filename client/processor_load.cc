@@ -22,11 +22,18 @@ int usableProcessors() {
 
 }  // namespace
 
-ProcessorLoad::BusyWorker::BusyWorker() noexcept {
-  busyWorkers.fetch_add(1, std::memory_order_relaxed);
+ProcessorLoad::BusyWorker::BusyWorker(std::atomic<int>& callsOfWorker) noexcept
+    : callsOfWorker_(callsOfWorker) {
+  if (callsOfWorker_.fetch_add(1, std::memory_order_relaxed) == 0) {
+    busyWorkers.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
-ProcessorLoad::BusyWorker::~BusyWorker() { busyWorkers.fetch_sub(1, std::memory_order_relaxed); }
+ProcessorLoad::BusyWorker::~BusyWorker() {
+  if (callsOfWorker_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+    busyWorkers.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
 
 ProcessorLoad::Spinner::Spinner() noexcept {
   static const int processors = usableProcessors();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace isopool::client {
@@ -9,13 +10,17 @@ namespace isopool::client {
 /// that spin, and compares with the processors that it may use. Any thread.
 class ProcessorLoad {
  public:
-  /// While it lives a worker is running a call for this process.
+  /// While it lives a worker is running a call for this process. `callsOfWorker` counts all that are
+  /// under way there, however many the worker is one.
   class BusyWorker {
    public:
-    BusyWorker() noexcept;
+    explicit BusyWorker(std::atomic<int>& callsOfWorker) noexcept;
     ~BusyWorker();
     BusyWorker(const BusyWorker&) = delete;
     BusyWorker& operator=(const BusyWorker&) = delete;
+
+   private:
+    std::atomic<int>& callsOfWorker_;
   };
 
   /// While it lives the calling thread may spin, if granted() is true.

@@ -46,8 +46,8 @@ namespace isopool::ipc {
   POINT(RecallStored)                               \
   POINT(CallAbandoned)                              \
   /* It consumes a completion. */                   \
-  POINT(CompletionDelivered)                        \
   POINT(CompletionHeadStored)                       \
+  POINT(CompletionDelivered)                        \
   POINT(ResultAdopted)                              \
   /* A worker has died, is let go, or is left. */   \
   POINT(CallsSettled)                               \

@@ -1,39 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of an answer whose worker is gone. The test plays the worker, in memory of its own.
+// What becomes of an answer, and of the slot of the channel that it holds. The test plays the worker.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <memory>
-#include <vector>
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
 
-#include "client/channel.h"
-#include "client/request_draft.h"
-#include "client/worker_memory.h"
-#include "ipc/channel/layout.h"
-#include "ipc/memory/memory_object.h"
-#include "ipc/tensor/value_codec.h"
 #include "isopool/errors.h"
+#include "tests/client/harness.h"
+#include "tests/client/played_worker.h"
+#include "tests/one_processor.h"
 
 namespace isopool::tests {
 
 namespace {
 
-constexpr ipc::Epoch kEpoch(7);
-
-ipc::Mapping shared(const ipc::Fd& object, size_t bytes) {
-  return ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
-}
-
-/// A channel whose worker has answered the first call with a tensor in a segment of which this
-/// program has not heard.
+/// The worker has answered the first call with a tensor in a segment of which this program has not
+/// heard.
 class AnswerInUnknownSegment : public ::testing::Test {
  protected:
   AnswerInUnknownSegment() {
-    // Without it the channel would kill the worker's process, which is this one.
-    channel_->share({[](const std::string&) {}, [](uint64_t) {}, 0}, nullptr);
     ipc::PayloadWriter writer;
     writer.packer().pack_array(2);
     writer.addValue(at::ones({1000}));
@@ -43,41 +35,25 @@ class AnswerInUnknownSegment : public ::testing::Test {
     record.segment = 2;
     record.bytes = 4000;
     record.generation = 1;
-    const std::span<const std::byte> payload = writer.finish({&record, 1});
-    auto& control = *reinterpret_cast<ipc::WorkerControl*>(worker_.data());
-    ipc::CompletionSlot& slot = control.slots[0];
-    slot.sequence = 1;
-    slot.epoch = kEpoch.value;
-    slot.status = static_cast<uint32_t>(ipc::CompletionStatus::kValue);
-    slot.payload.inlineBytes = static_cast<uint32_t>(payload.size());
-    std::memcpy(slot.bytes.data(), payload.data(), payload.size());
-    control.startedSequence = 1;
-    control.completionTail = 1;
+    worker_.answer(1, ipc::CompletionStatus::kValue, writer.finish({&record, 1}));
   }
 
-  client::Answer exchange() {
-    client::RequestDraft& draft = client::requestDraft();
-    draft.writer.packer().pack_array(0);
-    return channel_->exchange(ipc::Operation::kPing, draft, std::nullopt);
-  }
-
-  const ipc::Fd clientObject_ = ipc::createMemoryObject("client", ipc::kClientControlBytes);
-  const ipc::Fd workerObject_ = ipc::createMemoryObject("worker", ipc::kWorkerControlBytes);
-  const ipc::Mapping worker_ = shared(workerObject_, ipc::kWorkerControlBytes);
-  const std::shared_ptr<client::WorkerMemory> memory_ = std::make_shared<client::WorkerMemory>(
-      kEpoch, shared(clientObject_, ipc::kClientControlBytes),
-      shared(workerObject_, ipc::kWorkerControlBytes), ipc::Mapping());
-  const std::shared_ptr<client::Channel> channel_ =
-      std::make_shared<client::Channel>(memory_, ::getpid(), ipc::Fd(), ipc::Fd(),
-                                        /*lifeWordWorks=*/true, /*connection=*/1);
+  PlayedWorker worker_;
 };
+
+bool sleeps(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  const size_t name = line.rfind(')');
+  return name != std::string::npos && line[name + 2] == 'S';
+}
 
 }  // namespace
 
 TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
-  client::Answer answer = exchange();
+  client::Answer answer = worker_.call();
   ASSERT_EQ(answer.fate(), client::Fate::kAnswered);
-  channel_->reaped(SIGKILL, 0);
+  worker_.channel().reaped(SIGKILL, 0);
   try {
     answer.take();
     FAIL() << "it can't be had";
@@ -88,9 +64,9 @@ TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
 }
 
 TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
-  client::Answer answer = exchange();
+  client::Answer answer = worker_.call();
   ASSERT_EQ(answer.fate(), client::Fate::kAnswered);
-  memory_->expectNoMoreSegments();  // or it would be waited for
+  worker_.memory().expectNoMoreSegments();  // or it would be waited for
   try {
     answer.take();
     FAIL() << "it can't be had";
@@ -99,6 +75,56 @@ TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("nonsense"), std::string::npos) << error.what();
   }
+}
+
+// Or a thread that handles what was thrown, and waits for a lock, holds up the lock's owner, who
+// waits for the slot.
+TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
+  PlayedWorker worker;
+  worker.refuse(1, ipc::RefusalKind::kObjectUnloaded);
+  client::Answer refused = worker.call();
+  EXPECT_THROW(refused.take(), client::ObjectUnloaded);
+  worker.answerNothing(2);
+  client::Answer answer = worker.call();
+  EXPECT_TRUE(answer.take().isNone());
+  // The last of them lies where those two did.
+  for (uint64_t sequence = 3; sequence <= 2 + ipc::kRingSlots; ++sequence) {
+    worker.answerNothing(sequence);
+    client::RequestDraft& draft = client::requestDraft();
+    draft.writer.packer().pack_array(0);
+    client::Answer next = worker.channel().exchange(ipc::Operation::kPing, draft,
+                                                    client::Clock::now() + std::chrono::seconds(1));
+    ASSERT_EQ(next.fate(), client::Fate::kAnswered) << "call " << sequence;
+    EXPECT_TRUE(next.take().isNone());
+  }
+}
+
+// Or as many calls as there are slots, all answered, and one that takes the first one's place, would
+// be more answers than the ring has slots: the worker would be taken for a liar.
+TEST(Answer, IsConsumedBeforeItsThreadGoesOn) {
+  PlayedWorker worker;
+  const OnOneProcessor here(usableProcessors().front());
+  // It waits for all others, on the same processor, and yields it to whomever it wakes.
+  std::thread leader([&] {
+    const sched_param none{};
+    EXPECT_EQ(::sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    EXPECT_TRUE(worker.call().take().isNone());
+  });
+  EXPECT_TRUE(waitUntil([&] { return worker.callsPublished() == 1; }));
+  std::atomic<pid_t> followersId{0};
+  uint32_t consumed = 0;
+  std::thread follower([&] {
+    followersId = static_cast<pid_t>(::syscall(SYS_gettid));
+    client::Answer answer = worker.call();
+    consumed = worker.answersConsumed();
+    EXPECT_TRUE(answer.take().isNone());
+  });
+  EXPECT_TRUE(waitUntil([&] { return worker.callsPublished() == 2 && sleeps(followersId); }));
+  worker.answerNothing(2);
+  follower.join();
+  EXPECT_EQ(consumed, 1u);
+  worker.answerNothing(1);
+  leader.join();
 }
 
 }  // namespace isopool::tests

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/ivalue.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "client/channel.h"
+#include "client/request_draft.h"
+#include "client/worker_memory.h"
+#include "ipc/channel/futex.h"
+#include "ipc/channel/layout.h"
+#include "ipc/memory/memory_object.h"
+#include "ipc/tensor/value_codec.h"
+
+namespace isopool::tests {
+
+/// A channel of this process to a worker that the test plays, in memory of its own.
+class PlayedWorker {
+ public:
+  PlayedWorker() {
+    // Without it the channel would kill the worker's process, which is this one.
+    channel_->share({[](const std::string&) {}, [](uint64_t) {}, 0}, nullptr);
+  }
+
+  client::Channel& channel() { return *channel_; }
+  client::WorkerMemory& memory() { return *memory_; }
+
+  /// A call of the program, from any thread.
+  client::Answer call() {
+    client::RequestDraft& draft = client::requestDraft();
+    draft.writer.packer().pack_array(0);
+    return channel_->exchange(ipc::Operation::kPing, draft, std::nullopt);
+  }
+
+  /// Answers of the worker, also ahead of their calls; they come in this order. What was published
+  /// before it has taken.
+  void answer(uint64_t sequence, ipc::CompletionStatus status, std::span<const std::byte> payload) {
+    control().submissionHead = callsPublished();
+    ipc::CompletionSlot& slot = control().slots[answers_ % ipc::kRingSlots];
+    slot.sequence = sequence;
+    slot.epoch = kEpoch.value;
+    slot.status = static_cast<uint32_t>(status);
+    slot.payload = {};
+    slot.payload.inlineBytes = static_cast<uint32_t>(payload.size());
+    std::memcpy(slot.bytes.data(), payload.data(), payload.size());
+    control().startedSequence = sequence;
+    control().completionTail = ++answers_;
+    ipc::futexWake(control().completionTail);
+  }
+  void refuse(uint64_t sequence, ipc::RefusalKind kind) {
+    ipc::PayloadWriter writer;
+    writer.packer().pack_array(2).pack(static_cast<uint32_t>(kind)).pack("as the test wants it");
+    answer(sequence, ipc::CompletionStatus::kRefused, writer.finish({}));
+  }
+  void answerNothing(uint64_t sequence) {
+    ipc::PayloadWriter writer;
+    writer.packer().pack_array(2).pack_nil().pack_array(0);
+    answer(sequence, ipc::CompletionStatus::kValue, writer.finish({}));
+  }
+
+  /// What the program has published and consumed.
+  uint32_t callsPublished() const { return client().submissionTail; }
+  uint32_t answersConsumed() const { return client().completionHead; }
+
+ private:
+  static constexpr ipc::Epoch kEpoch{7};
+
+  static ipc::Mapping shared(const ipc::Fd& object, size_t bytes) {
+    return ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
+  }
+  ipc::WorkerControl& control() { return *reinterpret_cast<ipc::WorkerControl*>(worker_.data()); }
+  const ipc::ClientControl& client() const {
+    return *reinterpret_cast<const ipc::ClientControl*>(client_.data());
+  }
+
+  const ipc::Fd clientObject_ = ipc::createMemoryObject("client", ipc::kClientControlBytes);
+  const ipc::Fd workerObject_ = ipc::createMemoryObject("worker", ipc::kWorkerControlBytes);
+  const ipc::Mapping client_ = shared(clientObject_, ipc::kClientControlBytes);
+  const ipc::Mapping worker_ = shared(workerObject_, ipc::kWorkerControlBytes);
+  const std::shared_ptr<client::WorkerMemory> memory_ = std::make_shared<client::WorkerMemory>(
+      kEpoch, shared(clientObject_, ipc::kClientControlBytes),
+      shared(workerObject_, ipc::kWorkerControlBytes), ipc::Mapping());
+  const std::shared_ptr<client::Channel> channel_ =
+      std::make_shared<client::Channel>(memory_, ::getpid(), ipc::Fd(), ipc::Fd(),
+                                        /*lifeWordWorks=*/true, /*connection=*/1);
+  uint32_t answers_ = 0;
+};
+
+}  // namespace isopool::tests
