@@ -12,6 +12,7 @@
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
 #include "worker/model_functions.h"
+#include "worker/output_streams.h"
 #include "worker/python_values.h"
 #include "worker/traced_range.h"
 

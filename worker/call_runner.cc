@@ -16,6 +16,7 @@
 #include "worker/call_failures.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
+#include "worker/output_streams.h"
 #include "worker/permissive_values.h"
 #include "worker/python_errors.h"
 #include "worker/python_values.h"
@@ -29,9 +30,9 @@ constexpr size_t kMaxBlobBytes = size_t{1} << 32;
 constexpr size_t kMaxInlineReason = 1024;
 
 // [] and no storages; [nil, []] and no storages
-constexpr std::array<std::byte, 2> kNoBody = {std::byte{0x90}, std::byte{0x90}};
-constexpr std::array<std::byte, 4> kNilBody = {std::byte{0x92}, std::byte{0xc0}, std::byte{0x90},
-                                               std::byte{0x90}};
+constexpr std::array<std::byte, 3> kNoBody = {std::byte{0x92}, std::byte{0x90}, std::byte{0x90}};
+constexpr std::array<std::byte, 5> kNilBody = {std::byte{0x92}, std::byte{0x92}, std::byte{0xc0},
+                                               std::byte{0x90}, std::byte{0x90}};
 
 // What a client asks of every worker before it uses it: a worker that dies of its first call has
 // done this much.

@@ -53,13 +53,4 @@ PyRef workerFunction(const char* module, const char* name) {
   return PyRef::steal(PyObject_GetAttrString(found.get(), name));
 }
 
-void flushOutput() {
-  static PyObject* const flush = PyUnicode_InternFromString("flush");
-  for (const char* name : {"stdout", "stderr"}) {
-    PyObject* stream = PySys_GetObject(name);
-    if (stream == nullptr || stream == Py_None) continue;
-    if (!PyRef::steal(PyObject_CallMethodNoArgs(stream, flush))) PyErr_Clear();
-  }
-}
-
 }  // namespace isopool::worker

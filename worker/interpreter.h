@@ -14,8 +14,4 @@ void startInterpreter(const char* executable);
 /// isopool_worker.<module>.<name>, or null with a Python error set.
 PyRef workerFunction(const char* module, const char* name);
 
-/// Flushes Python's stdout and stderr: print() without a newline would stay in their buffers until the
-/// next call. Not while a Python error is set, which would be lost.
-void flushOutput();
-
 }  // namespace isopool::worker

@@ -10,6 +10,7 @@
 #include "worker/last_words.h"
 #include "worker/model_functions.h"
 #include "worker/moved_storages.h"
+#include "worker/output_streams.h"
 #include "worker/package_store.h"
 #include "worker/python_values.h"
 
@@ -64,6 +65,19 @@ PyObject* sayLastWordsFromPython(PyObject*, PyObject* data) {
   // A forked child's words are not this worker's, but nobody else would tell them.
   sayLastWords({static_cast<const char*>(view.buf), static_cast<size_t>(view.len)});
   PyBuffer_Release(&view);
+  Py_RETURN_NONE;
+}
+
+PyObject* adoptOutput(PyObject*, PyObject* arguments) {
+  PyObject* out = nullptr;
+  PyObject* err = nullptr;
+  if (PyArg_ParseTuple(arguments, "OO", &out, &err) == 0) return nullptr;
+  adoptOutputStreams(out, err);
+  Py_RETURN_NONE;
+}
+
+PyObject* noteOutputFromPython(PyObject*, PyObject*) {
+  noteOutput();
   Py_RETURN_NONE;
 }
 
@@ -179,9 +193,13 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
 
 void releaseCapsule(PyObject* capsule) { delete mappingOf(capsule); }
 
-std::array<PyMethodDef, 10> methods = {{
+std::array<PyMethodDef, 12> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
     {"say_last_words", &sayLastWordsFromPython, METH_O, "Keeps bytes for this worker's obituary."},
+    {"adopt_output", &adoptOutput, METH_VARARGS,
+     "adopt_output(stdout, stderr): streams that note what is written to them."},
+    {"note_output", &noteOutputFromPython, METH_NOARGS,
+     "Something was written to an adopted stream."},
     {"epoch", &epoch, METH_NOARGS, "The number of this worker's life; no other life has it."},
     {"copy_counters", &copyCounters, METH_NOARGS,
      "Bytes of tensors that this worker copied, by reason."},

@@ -3,6 +3,7 @@
 #include "worker/call_failures.h"
 #include "worker/call_runner.h"
 #include "worker/interpreter.h"
+#include "worker/output_streams.h"
 #include "worker/python_values.h"
 
 namespace isopool::worker {

@@ -33,7 +33,7 @@ bool ClientEnd::headerValid() const noexcept {
          header.epoch == epoch_.value;
 }
 
-bool ClientEnd::canPublish() const noexcept { return submissions_.hasRoom(); }
+bool ClientEnd::canPublish() noexcept { return submissions_.hasRoom(); }
 
 bool ClientEnd::submissionsConsistent() const noexcept { return submissions_.consistent(); }
 

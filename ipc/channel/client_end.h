@@ -55,7 +55,7 @@ class ClientEnd {
 
   /// True if the ring can take another call. The caller sees to it that the calls that await an answer
   /// lie within kRingSlots sequence numbers: completions and recalls have that many places.
-  bool canPublish() const noexcept;
+  bool canPublish() noexcept;
   /// False if what the worker says that it has taken can't be: the ring would be full for ever.
   bool submissionsConsistent() const noexcept;
   /// Publishes and wakes the worker if it sleeps; returns the call's sequence number. canPublish()

@@ -15,7 +15,7 @@
 namespace isopool::ipc {
 
 /// Goes up with every change of this file: both sides compare it before anything else.
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr uint64_t kClientControlMagic = 0x31746e65696c6369;  // "iclient1"
 inline constexpr uint64_t kWorkerControlMagic = 0x3172656b726f7769;  // "iworker1"
 
@@ -117,8 +117,9 @@ struct WorkerControl {
   alignas(kCacheLinePair) SharedWord<uint32_t> sleeping;
   SharedWord<uint32_t> processor;
   /// Calls completed in this life, preparations left out (Work). For statistics and the restart
-  /// policy, never for correctness.
-  SharedWord<uint64_t> completedCalls;
+  /// policy, never for correctness. It changes with every call: beside `sleeping`, at which the client
+  /// looks with every call, it would have both wait for the other's cache.
+  alignas(kCacheLinePair) SharedWord<uint64_t> completedCalls;
   LeaseReturns inputReturns;
   alignas(kCacheLinePair) std::array<CompletionSlot, kRingSlots> slots;
 };

@@ -45,10 +45,17 @@ class RingWriter {
         head_(head),
         readerSleeping_(readerSleeping),
         points_(points),
-        published_(firstCount) {}
+        published_(firstCount),
+        knownHead_(firstCount) {}
 
   /// A hostile head can only make us overwrite slots that the reader has not read: its own loss.
-  bool hasRoom() const { return published_ - head_.load(std::memory_order_acquire) < kSlots; }
+  /// Looks at the reader's word only if there was no room when it last did: each look waits for the
+  /// reader's cache.
+  bool hasRoom() {
+    if (published_ - knownHead_ < kSlots) return true;
+    knownHead_ = head_.load(std::memory_order_acquire);
+    return published_ - knownHead_ < kSlots;
+  }
 
   /// False if the reader says that it has read what was never published, or takes it back.
   bool consistent() const { return published_ - head_.load(std::memory_order_acquire) <= kSlots; }
@@ -77,6 +84,7 @@ class RingWriter {
   const Word& readerSleeping_;
   const WriterCrashPoints points_;
   uint32_t published_;
+  uint32_t knownHead_;  // as it was some time ago, so never more than it is
 };
 
 /// The end of a ring that empties slots. One thread. Never blocks.

@@ -37,20 +37,27 @@ class ClaimedElements : public msgpack::null_visitor {
   uint64_t left_;
 };
 
-msgpack::object_handle unpackOne(std::span<const std::byte> bytes, size_t& offset) {
+// Most payloads need one piece of memory, of a size that malloc has at hand; msgpack's own, 8 KB, is none.
+constexpr size_t kZoneBytes = 960;
+
+// A payload, and nothing behind it.
+msgpack::object unpackAll(msgpack::zone& zone, std::span<const std::byte> bytes) {
   const auto* data = reinterpret_cast<const char*>(bytes.data());
   const size_t all = bytes.size();
   // An element takes at least a byte, so these bounds keep a lie about sizes from costing memory, and
   // what fits into a slot can cost little anyway.
-  const msgpack::unpack_limit limit(all, all, all, all, all, 2 * kMaxNesting);
+  const msgpack::unpack_limit limit(all, all, all, all, all, 2 * kMaxNesting + 1);
   if (all > kInlineBytes) {
-    size_t end = offset;
+    size_t end = 0;
     ClaimedElements claimed(all);
     msgpack::parse(data, all, end, claimed);
   }
   const auto reference = [](msgpack::type::object_type, std::size_t, void*) { return true; };
   try {
-    return msgpack::unpack(data, all, offset, reference, nullptr, limit);
+    size_t end = 0;
+    const msgpack::object whole = msgpack::unpack(zone, data, all, end, reference, nullptr, limit);
+    if (end != all) refuse("a payload has bytes behind its end");
+    return whole;
   } catch (const msgpack::unpack_error& error) {
     refuse(std::string("a payload is no msgpack: ") + error.what());
   }
@@ -58,15 +65,13 @@ msgpack::object_handle unpackOne(std::span<const std::byte> bytes, size_t& offse
 
 }  // namespace
 
-PayloadReader::PayloadReader(std::span<const std::byte> bytes) {
-  size_t offset = 0;
-  bodyHandle_ = unpackOne(bytes, offset);
-  storagesHandle_ = unpackOne(bytes, offset);
-  if (offset != bytes.size()) refuse("a payload has bytes behind its end");
-  body_ = bodyHandle_.get();
-  const msgpack::object& table = storagesHandle_.get();
-  if (body_.type != msgpack::type::ARRAY || table.type != msgpack::type::ARRAY ||
-      table.via.array.size > kMaxStorages) {
+PayloadReader::PayloadReader(std::span<const std::byte> bytes)
+    : zone_(bytes.size() > kInlineBytes ? MSGPACK_ZONE_CHUNK_SIZE : kZoneBytes) {
+  const msgpack::object whole = unpackAll(zone_, bytes);
+  body_ = itemOf(whole, 0);
+  const msgpack::object& table = itemOf(whole, 1);
+  if (whole.via.array.size != 2 || body_.type != msgpack::type::ARRAY ||
+      table.type != msgpack::type::ARRAY || table.via.array.size > kMaxStorages) {
     refuse("a payload is not an array with a storage table");
   }
   records_.reserve(table.via.array.size);

@@ -79,6 +79,7 @@ std::string wayOutOf(const at::IValue& value) {
 
 void PayloadWriter::clear() {
   buffer_.clear();
+  packer_.pack_array(2);
   storages_.clear();
   storageUses_.clear();
   heads_.clear();

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-/// How IValues cross a channel. A payload is one msgpack array, the body, followed by one msgpack
-/// array of storage records. Tensors in the body are extension values that name a storage by its
+/// How IValues cross a channel. A payload is a msgpack array of two: the body, which is an array, and
+/// an array of storage records. Tensors in the body are extension values that name a storage by its
 /// index, so that tensors that shared a storage share one on the other side too.
 ///
 ///   body     nil, booleans, integers, floats, strings: themselves
@@ -74,6 +74,7 @@ class PayloadWriter {
  public:
   using Packer = msgpack::packer<msgpack::sbuffer>;
 
+  PayloadWriter() { clear(); }
   void clear();
   /// The body is one array: begin it with pack_array, then pack its elements, values by addValue.
   Packer& packer() { return packer_; }
@@ -146,8 +147,7 @@ class PayloadReader {
   at::IValue tagged(const msgpack::object& object, int depth) const;
   at::Tensor tensor(const msgpack::object_ext& extension) const;
 
-  msgpack::object_handle bodyHandle_;
-  msgpack::object_handle storagesHandle_;
+  msgpack::zone zone_;  // what the objects lie in
   msgpack::object body_;
   std::vector<StorageRecord> records_;
   std::vector<c10::Storage> storages_;

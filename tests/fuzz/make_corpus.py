@@ -166,7 +166,7 @@ def tensor(
 
 
 def payload(elements: list[object], storages: list[object] | None = None) -> bytes:
-    return packed(elements) + packed(storages or [])
+    return packed([elements, storages or []])
 
 
 def values() -> Iterator[tuple[str, object, list[object]]]:
@@ -221,8 +221,8 @@ def payload_reader() -> Iterator[tuple[str, bytes]]:
     for name, value, storages in values():
         yield name, payload([value], storages)
     yield "call", payload([7, [TUPLE, 1], "name", Extension(3, bytes(8))])
-    yield "float32", b"\x91\xca\x3f\x80\x00\x00\x90"
-    yield "map", b"\x91\x80\x90"
+    yield "float32", b"\x92\x91\xca\x3f\x80\x00\x00\x90"
+    yield "map", b"\x92\x91\x80\x90"
     yield "long-claims", b"\xdd\x00\x00\x00\x50" * 20
     yield "long-claims-of-a-blob", b"\xdd\x00\x00\x07\xe0" * 30 + bytes(2000)
 

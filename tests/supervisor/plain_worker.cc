@@ -217,7 +217,7 @@ class PlainWorker {
   }
 
   static void withdraw(WorkerEnd& end, uint64_t sequence) {
-    constexpr std::array<std::byte, 2> nothing{std::byte{0x90}, std::byte{0x90}};
+    constexpr std::array<std::byte, 3> nothing{std::byte{0x92}, std::byte{0x90}, std::byte{0x90}};
     OutgoingPayload payload;
     payload.inlineBytes = nothing;
     end.complete(sequence, CompletionStatus::kWithdrawn, payload, Work::kPreparation);

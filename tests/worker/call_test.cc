@@ -255,11 +255,12 @@ TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
   ipc::OutgoingCall call;
   call.operation = ipc::Operation::kPing;
   call.payload.blobSegment = ipc::SegmentId(7);
-  call.payload.blobBytes = 2;
+  call.payload.blobBytes = 3;
   ipc::Mapping mapping =
       ipc::mapShared(segment, 0, 1 << 20, ipc::Access::kReadWrite, ipc::Prefault::kNo);
-  mapping.data()[0] = std::byte{0x90};
+  mapping.data()[0] = std::byte{0x92};
   mapping.data()[1] = std::byte{0x90};
+  mapping.data()[2] = std::byte{0x90};
   client.end().publish(call);
   ipc::ReceivedCompletion completion;
   waitUntil([&] { return client.end().peek(completion) == ipc::Received::kOne; }, "an answer");

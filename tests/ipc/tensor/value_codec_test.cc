@@ -597,11 +597,16 @@ std::vector<std::byte> packed(const Pack& pack) {
 TEST(HostilePayload, ThatIsNoBodyWithATableIsRefused) {
   const std::vector<Pack> payloads = {
       [](auto&) {},
+      [](auto& packer) { packer.pack(1); },
       [](auto& packer) { packer.pack_array(0); },
-      [](auto& packer) { packer.pack(1).pack_array(0); },
-      [](auto& packer) { packer.pack_array(0).pack(1); },
-      [](auto& packer) { packer.pack_array(0).pack_array(0).pack_nil(); },
-      [](auto& packer) { packer.pack_map(0).pack_array(0); },
+      [](auto& packer) { packer.pack_array(1).pack_array(0); },
+      [](auto& packer) { packer.pack_array(2).pack_array(0); },
+      [](auto& packer) { packer.pack_array(2).pack(1).pack_array(0); },
+      [](auto& packer) { packer.pack_array(2).pack_array(0).pack(1); },
+      [](auto& packer) { packer.pack_array(2).pack_map(0).pack_array(0); },
+      [](auto& packer) { packer.pack_map(2).pack_array(0).pack_array(0).pack(1).pack(1); },
+      [](auto& packer) { packer.pack_array(2).pack_array(0).pack_array(0).pack_nil(); },
+      [](auto& packer) { packer.pack_array(3).pack_array(0).pack_array(0).pack_nil(); },
   };
   for (size_t i = 0; i < payloads.size(); ++i) {
     const auto bytes = packed(payloads[i]);
@@ -629,7 +634,7 @@ TEST(HostilePayload, WithAStorageThatIsNoneIsRefused) {
   };
   for (size_t i = 0; i < storages.size(); ++i) {
     const auto bytes = packed([&](auto& packer) {
-      packer.pack_array(0).pack_array(1);
+      packer.pack_array(2).pack_array(0).pack_array(1);
       storages[i](packer);
     });
     EXPECT_THROW(PayloadReader reader(bytes), ValueError) << "storage " << i;
@@ -638,7 +643,7 @@ TEST(HostilePayload, WithAStorageThatIsNoneIsRefused) {
 
 std::string refusalOfValue(const Pack& value) {
   const auto bytes = packed([&](auto& packer) {
-    packer.pack_array(1);
+    packer.pack_array(2).pack_array(1);
     value(packer);
     packer.pack_array(0);
   });
