@@ -35,18 +35,9 @@ const msgpack::object& at(const msgpack::object& array, size_t index) {
   return array.via.array.ptr[index];
 }
 
-struct Payload {
-  msgpack::object_handle body;
-  msgpack::object_handle storages;
-};
-
-Payload parse(const ReceivedCall& call) {
-  Payload payload;
-  const auto* bytes = reinterpret_cast<const char*>(call.bytes);
-  size_t offset = 0;
-  msgpack::unpack(payload.body, bytes, call.payload.inlineBytes, offset);
-  msgpack::unpack(payload.storages, bytes, call.payload.inlineBytes, offset);
-  return payload;
+// The body and the storages.
+msgpack::object_handle parse(const ReceivedCall& call) {
+  return msgpack::unpack(reinterpret_cast<const char*>(call.bytes), call.payload.inlineBytes);
 }
 
 // One write, so that a death leaves a whole record or none.
@@ -99,9 +90,8 @@ void PlainCalls::addInputSegment(uint32_t segment, Mapping memory) {
 }
 
 bool PlainCalls::resolvable(const ReceivedCall& call) const {
-  const Payload payload = parse(call);
-  if (payload.storages->type != msgpack::type::ARRAY) return true;
-  for (const msgpack::object& storage : payload.storages->via.array) {
+  const msgpack::object_handle payload = parse(call);
+  for (const msgpack::object& storage : at(payload.get(), 1).via.array) {
     if (at(storage, 0).as<uint32_t>() != kLentStorage) continue;
     if (inputs_.count(at(storage, 1).as<uint32_t>()) == 0) return false;
   }
@@ -109,27 +99,31 @@ bool PlainCalls::resolvable(const ReceivedCall& call) const {
 }
 
 void PlainCalls::run(const ReceivedCall& call) {
-  const Payload payload = parse(call);
-  const msgpack::object_handle& body = payload.body;
-  const msgpack::object_handle& storages = payload.storages;
+  const msgpack::object_handle payload = parse(call);
+  const msgpack::object& body = at(payload.get(), 0);
+  const msgpack::object& storages = at(payload.get(), 1);
   try {
     switch (static_cast<Operation>(call.operation)) {
       case Operation::kAssumeSlot:
       case Operation::kRegisterModule:
       case Operation::kExtendPath:
-      case Operation::kDefineObject:
-      case Operation::kForgetObject:
       case Operation::kReleaseHandles:
+        return answerNothing(call);
+      case Operation::kDefineObject:
+        objects_.insert(at(body, 0).as<uint64_t>());
+        return answerNothing(call);
+      case Operation::kForgetObject:
+        objects_.erase(at(body, 0).as<uint64_t>());
         return answerNothing(call);
       case Operation::kFindModules:
         return answerNoModuleMissing(call);
       case Operation::kCallObject:
-        return callObject(call, body.get(), storages.get());
+        return callObject(call, body, storages);
       default:
         return refuse(call, RefusalKind::kBadRequest, "a plain worker does not know that");
     }
   } catch (const std::exception& error) {
-    giveBack(storages.get());
+    giveBack(storages);
     answerError(call, error.what());
   }
 }
@@ -138,6 +132,10 @@ void PlainCalls::run(const ReceivedCall& call) {
 void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& body,
                             const msgpack::object& storages) {
   lent_.collect([this](const void* block) { output_.dropReference(block); });
+  if (objects_.count(at(body, 0).as<uint64_t>()) == 0) {
+    giveBack(storages);
+    return refuse(call, RefusalKind::kObjectUnloaded, "the plain worker has no such object");
+  }
   const msgpack::object& arguments = at(body, 1);
   const auto nonce = at(arguments, 0).as<uint64_t>();
   const auto effects = at(arguments, 1).as<std::string>();
@@ -154,6 +152,7 @@ void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& bod
 
   msgpack::sbuffer answered;
   msgpack::packer<msgpack::sbuffer> packer(answered);
+  packer.pack_array(2);
   packer.pack_array(2);
   packer.pack(tensor);
   packer.pack_array(0);
@@ -234,6 +233,7 @@ void PlainCalls::answer(const ReceivedCall& call, CompletionStatus status,
 void PlainCalls::answerNothing(const ReceivedCall& call) {
   msgpack::sbuffer body;
   msgpack::packer<msgpack::sbuffer> packer(body);
+  packer.pack_array(2);
   packer.pack_array(2).pack_nil();
   packer.pack_array(0);
   packer.pack_array(0);
@@ -244,6 +244,7 @@ void PlainCalls::answerNoModuleMissing(const ReceivedCall& call) {
   msgpack::sbuffer body;
   msgpack::packer<msgpack::sbuffer> packer(body);
   packer.pack_array(2);
+  packer.pack_array(2);
   packer.pack_array(2).pack(kListTag).pack(kStringType);
   packer.pack_array(0);
   packer.pack_array(0);
@@ -253,6 +254,7 @@ void PlainCalls::answerNoModuleMissing(const ReceivedCall& call) {
 void PlainCalls::answerError(const ReceivedCall& call, const std::string& text) {
   msgpack::sbuffer body;
   msgpack::packer<msgpack::sbuffer> packer(body);
+  packer.pack_array(2);
   packer.pack_array(4);
   packer.pack(std::string("ValueError")).pack(text).pack(std::string()).pack(text);
   packer.pack_array(0);
@@ -262,6 +264,7 @@ void PlainCalls::answerError(const ReceivedCall& call, const std::string& text) 
 void PlainCalls::refuse(const ReceivedCall& call, RefusalKind kind, const std::string& text) {
   msgpack::sbuffer body;
   msgpack::packer<msgpack::sbuffer> packer(body);
+  packer.pack_array(2);
   packer.pack_array(2).pack(static_cast<uint32_t>(kind)).pack(text);
   packer.pack_array(0);
   answer(call, CompletionStatus::kRefused, body);

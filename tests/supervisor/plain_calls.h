@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <msgpack.hpp>
+#include <set>
 #include <string>
 
 #include "ipc/channel/lease_table.h"
@@ -51,6 +52,7 @@ class PlainCalls {
   ipc::PageArena output_;
   ipc::LeaseTable lent_;
   std::map<uint32_t, ipc::Mapping> inputs_;
+  std::set<uint64_t> objects_;
 };
 
 }  // namespace isopool::tests
