@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts measured rows into docs/performance.md: tables between its markers, plots, and the data.
+"""Puts measured rows into docs/performance.md: tables between its markers, plots, and the data; and the
+most telling of them into README.md.
 
 Only the parts of the benchmarks that were run are replaced, so that each part is of one run and says
 of which. The table of goals and the plots are made of all rows that the data file then has.
@@ -24,8 +25,11 @@ from goals import GOALS
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from peers.routes import ROUTES
+from summary import tables
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOCS = ROOT / "docs"
 PAGE = DOCS / "performance.md"
 DATA = DOCS / "performance" / "rows.jsonl"
 LATENCY = DOCS / "performance" / "latency.svg"
@@ -43,16 +47,18 @@ def write(rows: list[Row], benches: list[str], command: str) -> list[Path]:
     for bench in benches:
         own = [row for row in rows if row["bench"] == bench]
         table = LAYOUTS.get(bench, as_list)(own)
-        page = replace_part(page, bench, f"{provenance(command)}\n\n{table}")
-    page = replace_part(page, "goals", goals_table(merged))
+        page = replace_part(PAGE, page, bench, f"{provenance(command)}\n\n{table}")
+    page = replace_part(PAGE, page, "goals", goals_table(merged))
+    readme = replace_part(README, README.read_text(), "summary", tables(merged))
     DATA.parent.mkdir(exist_ok=True)
     DATA.write_text("".join(json.dumps(row) + "\n" for row in merged))
     PAGE.write_text(page)
+    README.write_text(readme)
     # The same rows make the same file.
     matplotlib.rcParams["svg.hashsalt"] = "isopool"
     plot_latency(merged)
     plot_throughput(merged)
-    return [PAGE, DATA, LATENCY, THROUGHPUT]
+    return [PAGE, README, DATA, LATENCY, THROUGHPUT]
 
 
 def read_data() -> list[Row]:
@@ -61,11 +67,11 @@ def read_data() -> list[Row]:
     return [json.loads(line) for line in DATA.read_text().splitlines()]
 
 
-def replace_part(page: str, part: str, text: str) -> str:
+def replace_part(path: Path, page: str, part: str, text: str) -> str:
     first = f"<!-- From here made by scripts/bench --report: {part} -->"
     last = f"<!-- To here made by scripts/bench --report: {part} -->"
     if page.count(first) != 1 or page.count(last) != 1:
-        raise SystemExit(f"bench: {PAGE} has not one line {first} and one line {last}")
+        raise SystemExit(f"bench: {path} has not one line {first} and one line {last}")
     before, rest = page.split(first)
     _, after = rest.split(last)
     return f"{before}{first}\n\n{text}\n\n{last}{after}"

@@ -117,7 +117,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="put the rows of these benchmarks into docs/performance.md, its plots and its data",
+        help="put the rows of these benchmarks into docs/performance.md, its plots and its data, and README",
     )
     options = parser.parse_args()
     unknown = set(options.benches) - {*BENCHES, "all"}
