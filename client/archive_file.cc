@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/archive_directory.h"
 #include "ipc/system_call.h"
 
 namespace isopool::client {
@@ -198,6 +199,7 @@ bool ArchiveFile::adopt(ipc::Fd object) {
 }
 
 std::unique_ptr<caffe2::serialize::PyTorchStreamReader> ArchiveFile::records() const {
+  checkArchiveDirectory({mapping_.data(), bytes()}, name_);
   return std::make_unique<caffe2::serialize::PyTorchStreamReader>(
       std::make_shared<caffe2::serialize::MemoryReadAdapter>(mapping_.data(),
                                                              static_cast<off_t>(bytes())));

@@ -85,6 +85,27 @@ fs::path copyOfPackage(const std::string& name) {
   return copy;
 }
 
+// torch's reader would take that much memory, when it is made.
+TEST(Package, OfWhichARecordClaimsMoreThanItsBytesCanHoldIsRefused) {
+  const fs::path path = copyOfPackage("subject.pt");
+  std::string bytes;
+  {
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  constexpr size_t kUncompressedSize = 24;
+  constexpr size_t kName = 46;
+  size_t entry = bytes.find("PK\x01\x02");
+  while (entry != std::string::npos && bytes.find("version", entry + kName) > entry + kName + 64) {
+    entry = bytes.find("PK\x01\x02", entry + kName);
+  }
+  ASSERT_NE(entry, std::string::npos);
+  bytes.replace(entry + kUncompressedSize, 4, "\xf0\xff\xff\xff");
+  std::ofstream(path, std::ios::binary) << bytes;
+  const std::string text = refusalOf(path);
+  EXPECT_TRUE(contains(text, "claims to hold 4294967280 bytes")) << text;
+}
+
 /// What a module of the package answers, in both workers.
 int64_t answerOf(Package& package) {
   InterpreterSession one = package.acquireSession();
