@@ -52,9 +52,11 @@ ProgramLife::Outcome ProgramLife::perform(Operation operation) {
   try {
     act(operation);
     return Outcome::kAnswered;
-  } catch (const WorkerLost&) {
+  } catch (const WorkerLost& lost) {
+    loss_ = lost.what();
     return Outcome::kWorkerLost;
-  } catch (const SupervisorLost&) {
+  } catch (const SupervisorLost& lost) {
+    loss_ = lost.what();
     return Outcome::kSupervisorLost;
   } catch (const std::exception& error) {
     throw std::runtime_error(std::string(operationName(operation)) + ": " + error.what());

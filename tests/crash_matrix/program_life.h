@@ -37,6 +37,8 @@ class ProgramLife {
   /// One of them. The loss of the worker or the supervisor is an outcome that is to be told; any
   /// other error is a fault.
   Outcome perform(Operation operation);
+  /// What the program was told when it last lost its worker or its supervisor.
+  const std::string& loss() const { return loss_; }
 
   /// The process of the pool's worker, once one answers.
   pid_t worker();
@@ -66,6 +68,7 @@ class ProgramLife {
   int64_t calls_ = 0;
   int gates_ = 0;
   std::map<int64_t, Told> told_;
+  std::string loss_;
 };
 
 /// The operations of live(), in its order.

@@ -104,7 +104,7 @@ void dieInAPrivatePool(const char* variable, const Death& death, bool lifeGoesOn
     require(wentWell(*status), "the program was told what it must not be");
   }
   require(mark.waitUntilNoneIsLeft(milliseconds(2000)), "processes are left over");
-  require(trap.dead() != 0, "nobody came there");
+  require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
   noteDeath(death.point, *where);
 }
 
@@ -204,15 +204,19 @@ TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
       life.perform(Operation::kOpen);
       life.perform(Operation::kLoad);
       progress->over = true;
-      while (life.perform(Operation::kInlineCall) == ProgramLife::Outcome::kAnswered) {
+      auto outcome = ProgramLife::Outcome::kAnswered;
+      while (outcome == ProgramLife::Outcome::kAnswered) {
+        outcome = life.perform(Operation::kInlineCall);
       }
+      require(outcome == ProgramLife::Outcome::kSupervisorLost, life.loss());
       life.checkLog();
     });
     require(waitUntil([&] { return progress->over.load(); }, kStartPatience), "it never called");
     if (drained) supervisor.signal(SIGTERM);
     const auto status = program.waitForEnd(milliseconds(10'000));
     require(status && wentWell(*status), "the program was told what it must not be");
-    require(trap.dead() != 0, "nobody came there");
+    // What ended the program was sent a moment before the point.
+    require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
     noteDeath(death.point, drained ? Operation::kDrain : Operation::kRelief);
   });
 }
