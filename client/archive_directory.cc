@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 namespace isopool::client {
 
@@ -116,8 +117,8 @@ void checkArchiveDirectory(Bytes file, const std::string& name) {
     TORCH_CHECK(within(offset + kEntryBytes, behind, file.size()), name,
                 " is no archive: its directory is cut short");
     const Sizes sizes = sizesOf(entry, file.subspan(offset + kEntryBytes + nameBytes, extraBytes));
-    const std::string entryName(reinterpret_cast<const char*>(file.data() + offset + kEntryBytes),
-                                nameBytes);
+    const std::string_view entryName(
+        reinterpret_cast<const char*>(file.data() + offset + kEntryBytes), nameBytes);
     TORCH_CHECK(sizes.compressed <= file.size(), name, " is no archive: ", entryName,
                 " claims to be longer than the file");
     TORCH_CHECK(sizes.uncompressed / kBestRatio <= sizes.compressed, name,

@@ -2,6 +2,7 @@
 #include "worker/output_streams.h"
 
 #include <array>
+#include <utility>
 
 namespace isopool::worker {
 

@@ -10,8 +10,8 @@ namespace isopool::worker {
 /// which would be lost.
 void flushOutput();
 
-/// The streams that call noteOutput() for all that is written to them; None if there is none. User
-/// code may put others into sys, which are flushed each time.
+/// The streams that hold nothing back without noteOutput(); None where there is none. Others that are
+/// in sys, by user code or from the start, are flushed each time.
 void adoptOutputStreams(PyObject* out, PyObject* err);
 /// Something was written to an adopted stream.
 void noteOutput();

@@ -40,6 +40,13 @@ msgpack::object_handle parse(const ReceivedCall& call) {
   return msgpack::unpack(reinterpret_cast<const char*>(call.bytes), call.payload.inlineBytes);
 }
 
+// An answer in the making: its body is packed, then its storages.
+struct PlainAnswer {
+  PlainAnswer() { packer.pack_array(2); }
+  msgpack::sbuffer bytes;
+  msgpack::packer<msgpack::sbuffer> packer{bytes};
+};
+
 // One write, so that a death leaves a whole record or none.
 void noteEffect(const std::string& path, uint64_t nonce) {
   const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
@@ -150,9 +157,8 @@ void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& bod
   if (deed == "twice") noteEffect(effects, nonce);
   act(deed, amount);
 
-  msgpack::sbuffer answered;
-  msgpack::packer<msgpack::sbuffer> packer(answered);
-  packer.pack_array(2);
+  PlainAnswer answered;
+  auto& packer = answered.packer;
   packer.pack_array(2);
   packer.pack(tensor);
   packer.pack_array(0);
@@ -188,7 +194,7 @@ void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& bod
     packer.pack(bytes).pack(lease->index).pack(lease->generation);
   }
   giveBack(storages);
-  answer(call, CompletionStatus::kValue, answered);
+  answer(call, CompletionStatus::kValue, answered.bytes);
 }
 
 PlainCalls::Numbers PlainCalls::numbersOf(const msgpack::object& storage) {
@@ -231,43 +237,39 @@ void PlainCalls::answer(const ReceivedCall& call, CompletionStatus status,
 }
 
 void PlainCalls::answerNothing(const ReceivedCall& call) {
-  msgpack::sbuffer body;
-  msgpack::packer<msgpack::sbuffer> packer(body);
-  packer.pack_array(2);
+  PlainAnswer answered;
+  auto& packer = answered.packer;
   packer.pack_array(2).pack_nil();
   packer.pack_array(0);
   packer.pack_array(0);
-  answer(call, CompletionStatus::kValue, body);
+  answer(call, CompletionStatus::kValue, answered.bytes);
 }
 
 void PlainCalls::answerNoModuleMissing(const ReceivedCall& call) {
-  msgpack::sbuffer body;
-  msgpack::packer<msgpack::sbuffer> packer(body);
-  packer.pack_array(2);
+  PlainAnswer answered;
+  auto& packer = answered.packer;
   packer.pack_array(2);
   packer.pack_array(2).pack(kListTag).pack(kStringType);
   packer.pack_array(0);
   packer.pack_array(0);
-  answer(call, CompletionStatus::kValue, body);
+  answer(call, CompletionStatus::kValue, answered.bytes);
 }
 
 void PlainCalls::answerError(const ReceivedCall& call, const std::string& text) {
-  msgpack::sbuffer body;
-  msgpack::packer<msgpack::sbuffer> packer(body);
-  packer.pack_array(2);
+  PlainAnswer answered;
+  auto& packer = answered.packer;
   packer.pack_array(4);
   packer.pack(std::string("ValueError")).pack(text).pack(std::string()).pack(text);
   packer.pack_array(0);
-  answer(call, CompletionStatus::kPythonError, body);
+  answer(call, CompletionStatus::kPythonError, answered.bytes);
 }
 
 void PlainCalls::refuse(const ReceivedCall& call, RefusalKind kind, const std::string& text) {
-  msgpack::sbuffer body;
-  msgpack::packer<msgpack::sbuffer> packer(body);
-  packer.pack_array(2);
+  PlainAnswer answered;
+  auto& packer = answered.packer;
   packer.pack_array(2).pack(static_cast<uint32_t>(kind)).pack(text);
   packer.pack_array(0);
-  answer(call, CompletionStatus::kRefused, body);
+  answer(call, CompletionStatus::kRefused, answered.bytes);
 }
 
 }  // namespace isopool::tests

@@ -66,6 +66,17 @@ INSTANTIATE_TEST_SUITE_P(
                 "    sys.__stdout__.write('half a line')"}),
     [](const auto& parameter) { return parameter.param.name; });
 
+TEST(OutputOfAnUnbufferedPython, ThatWasToBeHeldBackIsOutWithTheAnswer) {
+  ZygoteProcess zygote({"PYTHONUNBUFFERED=1"});
+  const auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  client.probeValue("run", {std::string("import sys\n"
+                                        "sys.stdout.reconfigure(write_through=False)\n"
+                                        "print('half a line', end='')")});
+  EXPECT_EQ(zygote.output("half a line"), "half a line");
+}
+
 TEST_F(Output, ComesInWholeLinesHoweverManyPiecesTheyAreWrittenIn) {
   client.probeValue("run", {std::string("print(*range(10), sep='-')")});
   EXPECT_EQ(bufferingZygote().output("\n"), "0-1-2-3-4-5-6-7-8-9\n");

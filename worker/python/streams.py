@@ -30,10 +30,8 @@ class _NotedBuffer(io.BufferedWriter):
 class _Lines(io.TextIOWrapper):
     """Hands its text on to the buffer at once, and lines to the file."""
 
-    def __init__(self, raw: io.RawIOBase, encoding: str, errors: str) -> None:
-        super().__init__(
-            _NotedBuffer(raw), encoding, errors, line_buffering=True, write_through=True
-        )
+    def __init__(self, buffer: io.BufferedWriter | io.FileIO, encoding: str, errors: str) -> None:
+        super().__init__(buffer, encoding, errors, line_buffering=True, write_through=True)
         self.mode = "w"
 
     def reconfigure(self, **options: Any) -> None:
@@ -42,15 +40,22 @@ class _Lines(io.TextIOWrapper):
 
 
 def install() -> None:
-    # With PYTHONUNBUFFERED it has no buffer, and nothing to flush.
-    if sys.stdout is not None and isinstance(sys.stdout.buffer, io.BufferedWriter):
-        old = sys.stdout
+    out = err = None
+    old = sys.stdout
+    if type(old) is io.TextIOWrapper and isinstance(old.buffer, (io.BufferedWriter, io.FileIO)):
         encoding, errors = old.encoding, old.errors
-        sys.stdout = sys.__stdout__ = _Lines(old.detach().detach(), encoding, errors)
+        buffer = old.detach()
+        # With PYTHONUNBUFFERED it is the file itself, and holds nothing back.
+        if isinstance(buffer, io.BufferedWriter):
+            buffer = _NotedBuffer(buffer.detach())
+        sys.stdout = sys.__stdout__ = out = _Lines(buffer, encoding, errors)
+    elif old is not None:
+        old.reconfigure(line_buffering=True)
     if sys.stderr is not None:
         try:
-            raw = _ErrorFile(2, "w", closefd=False)
-            sys.stderr = sys.__stderr__ = _Lines(raw, sys.stderr.encoding, "backslashreplace")
+            file = _ErrorFile(2, "w", closefd=False)
+            err = _Lines(_NotedBuffer(file), sys.stderr.encoding, "backslashreplace")
+            sys.stderr = sys.__stderr__ = err
         except OSError:
             pass
-    _isopool.adopt_output(sys.stdout, sys.stderr)
+    _isopool.adopt_output(out, err)
