@@ -103,27 +103,27 @@ Sizes sizesOf(Bytes entry, Bytes extra) {
 
 void checkArchiveDirectory(Bytes file, const std::string& name) {
   const auto directory = directoryOf(file);
-  TORCH_CHECK(directory, name, " is no archive: it has no directory");
+  TORCH_CHECK(directory, name, " is no zip archive: it has no directory");
   uint64_t offset = directory->offset;
   for (uint64_t i = 0; i < directory->entries; ++i) {
     TORCH_CHECK(within(offset, kEntryBytes, file.size()) &&
                     numberAt<uint32_t>(file, offset) == kEntrySignature,
-                name, " is no archive: its directory is damaged");
+                name, " is no zip archive: its directory is damaged");
     const Bytes entry = file.subspan(offset, kEntryBytes);
     const auto nameBytes = numberAt<uint16_t>(entry, 28);
     const auto extraBytes = numberAt<uint16_t>(entry, 30);
     const auto commentBytes = numberAt<uint16_t>(entry, 32);
     const uint64_t behind = uint64_t{nameBytes} + extraBytes + commentBytes;
     TORCH_CHECK(within(offset + kEntryBytes, behind, file.size()), name,
-                " is no archive: its directory is cut short");
+                " is no zip archive: its directory is cut short");
     const Sizes sizes = sizesOf(entry, file.subspan(offset + kEntryBytes + nameBytes, extraBytes));
     const std::string_view entryName(
         reinterpret_cast<const char*>(file.data() + offset + kEntryBytes), nameBytes);
-    TORCH_CHECK(sizes.compressed <= file.size(), name, " is no archive: ", entryName,
+    TORCH_CHECK(sizes.compressed <= file.size(), name, " is no zip archive: ", entryName,
                 " claims to be longer than the file");
     TORCH_CHECK(sizes.uncompressed / kBestRatio <= sizes.compressed, name,
-                " is no archive: ", entryName, " claims to hold ", sizes.uncompressed, " bytes in ",
-                sizes.compressed);
+                " is no zip archive: ", entryName, " claims to hold ", sizes.uncompressed,
+                " bytes in ", sizes.compressed);
     offset += kEntryBytes + behind;
   }
 }
