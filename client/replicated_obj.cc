@@ -62,16 +62,8 @@ ReplicatedObjImpl::ReplicatedObjImpl(std::shared_ptr<client::Pool> poolOfManager
 ReplicatedObjImpl::~ReplicatedObjImpl() {
   const auto connection = pool->connection();
   if (!connection) return;
-  connection->removeDefinition(definition.object);
   try {
-    for (const auto& slot : pool->slots()) {
-      const auto channel = pool->currentChannel(*slot);
-      if (!channel) continue;
-      // Not the thread's own draft: in a static object's destructor that is gone already.
-      client::RequestDraft draft;
-      draft.writer.packer().pack_array(1).pack(definition.object);
-      channel->notify(ipc::Operation::kForgetObject, draft);
-    }
+    connection->removeDefinition(definition.object);
   } catch (const std::bad_alloc&) {
     // The workers keep it for as long as they have the pool.
   }

@@ -365,23 +365,30 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
     channels_[message.epoch] = channel;
     if (!drainText_.empty()) channel->refuseRequests(drainText_);
   }
-  prepareSpare(channel);
-  writer_->send(ipc::ChannelMapped{message.epoch});
+  extendPath(*channel);
+  {
+    // In one step: then what is unloaded later is unloaded behind this message, which has the worker
+    // told of it, and behind the spare's notification that names it.
+    std::lock_guard lock(mutex_);
+    if (spare_ == SpareWorker::kHasObjects) defineObjectsLocked(*channel);
+    writer_->send(ipc::ChannelMapped{message.epoch});
+  }
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelMappedSent);
 }
 
 // Lies in the ring before the worker first looks at it, so that it is done before any call.
-void SupervisorConnection::prepareSpare(const std::shared_ptr<Channel>& channel) {
+void SupervisorConnection::extendPath(Channel& channel) {
   RequestDraft& paths = requestDraft();
   paths.writer.packer().pack_array(static_cast<uint32_t>(pythonPaths_.size()));
   for (const std::string& path : pythonPaths_) paths.writer.packer().pack(path);
-  channel->notify(ipc::Operation::kExtendPath, paths);
-  if (spare_ == SpareWorker::kEmpty) return;
-  std::lock_guard lock(mutex_);
+  channel.notify(ipc::Operation::kExtendPath, paths);
+}
+
+void SupervisorConnection::defineObjectsLocked(Channel& channel) {
   for (const auto& [object, definition] : definitions_) {
     RequestDraft& draft = requestDraft();
     draftDefinition(draft, definition);
-    channel->notify(definition.operation, draft);
+    channel.notify(definition.operation, draft);
   }
 }
 
@@ -595,8 +602,19 @@ void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
 }
 
 void SupervisorConnection::removeDefinition(uint64_t object) {
-  std::lock_guard lock(mutex_);
-  definitions_.erase(object);
+  std::vector<std::shared_ptr<Channel>> holders;
+  {
+    std::lock_guard lock(mutex_);
+    definitions_.erase(object);
+    holders.reserve(channels_.size());
+    for (const auto& [epoch, channel] : channels_) holders.push_back(channel);
+  }
+  for (const auto& channel : holders) {
+    // Not the thread's own draft: in a static object's destructor that is gone already.
+    RequestDraft draft;
+    draft.writer.packer().pack_array(1).pack(object);
+    channel->notify(ipc::Operation::kForgetObject, draft);
+  }
 }
 
 void SupervisorConnection::checkSupervisorLives() const {

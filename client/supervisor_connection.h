@@ -96,6 +96,7 @@ class SupervisorConnection final : public SegmentAudience {
 
   /// Objects that a spare worker makes ahead of time.
   void addDefinition(const ObjectDefinition& definition);
+  /// All workers forget the object, spares too.
   void removeDefinition(uint64_t object);
 
   /// No other connection of this process has it.
@@ -124,7 +125,8 @@ class SupervisorConnection final : public SegmentAudience {
   void loseOnceThereIsMemory(const char* what, const std::exception& error);
   void handle(ipc::Frame& frame);
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
-  void prepareSpare(const std::shared_ptr<Channel>& channel);
+  void extendPath(Channel& channel);
+  void defineObjectsLocked(Channel& channel);
   void assign(const ipc::AssignWorker& message);
   void died(const ipc::WorkerDied& message);
   void closed(uint64_t epoch);

@@ -97,6 +97,7 @@ bool CallLoop::serveNext() {
       channels_,
       [&](const auto& channel) {
         const bool waits = !channel->detached && channel->memory->end.callReady();
+        if (!waits) channel->packages.forgetRemoved();
         waiting += waits ? 1 : 0;
         return waits;
       },

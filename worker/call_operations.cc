@@ -340,7 +340,13 @@ Package& CallRunner::package(Channel& channel, size_t index) {
 }
 
 Package& CallRunner::packageOf(Channel& channel, ipc::PackageId id) {
-  if (!awaitSupervisor([&] { return channel.packages.find(id) != nullptr; })) {
+  const auto settled = [&] {
+    if (channel.packages.find(id) != nullptr) return true;
+    // Nobody keeps a package loaded for a notification: this one has come too late.
+    if ((received_.flags & ipc::kNoReply) == 0 || !channel.packages.wasRemoved(id)) return false;
+    badRequest("package " + std::to_string(id.value) + " is not loaded any more");
+  };
+  if (!awaitSupervisor(settled)) {
     badRequest("package " + std::to_string(id.value) + " was not sent within 5 seconds");
   }
   return *channel.packages.find(id);

@@ -72,9 +72,19 @@ void Package::forgetImporter() {
 }
 
 void PackageStore::remove(ipc::PackageId id) {
+  removed_.push_back(id);
   packages_.erase(std::remove_if(packages_.begin(), packages_.end(),
                                  [&](const auto& package) { return package->id() == id; }),
                   packages_.end());
+}
+
+void PackageStore::clear() {
+  packages_.clear();
+  removed_.clear();
+}
+
+bool PackageStore::wasRemoved(ipc::PackageId id) const noexcept {
+  return std::find(removed_.begin(), removed_.end(), id) != removed_.end();
 }
 
 Package* PackageStore::find(ipc::PackageId id) const noexcept {

@@ -76,7 +76,12 @@ class PackageStore {
  public:
   void add(std::unique_ptr<Package> package) { packages_.push_back(std::move(package)); }
   void remove(ipc::PackageId id);
-  void clear() { packages_.clear(); }
+  void clear();
+  /// Whether it was removed since the last forgetRemoved(). A client sends a notification about a
+  /// package before it unloads that, so such a notification is in the ring by then.
+  bool wasRemoved(ipc::PackageId id) const noexcept;
+  /// Nothing is in the ring.
+  void forgetRemoved() noexcept { removed_.clear(); }
   Package* find(ipc::PackageId id) const noexcept;
   const std::vector<std::unique_ptr<Package>>& all() const noexcept { return packages_; }
   /// Where in which package [data, data + bytes) lies, if in one.
@@ -84,6 +89,7 @@ class PackageStore {
 
  private:
   std::vector<std::unique_ptr<Package>> packages_;
+  std::vector<ipc::PackageId> removed_;
 };
 
 }  // namespace isopool::worker

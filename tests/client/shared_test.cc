@@ -213,6 +213,44 @@ TEST_F(Shared, ADyingWorkerIsReplacedForAllAndCallsThatHadNotStartedRunElsewhere
       [](const ipc::Report& report) { return report.restarts == 1 && !report.slots.empty(); }));
 }
 
+TEST_F(Shared, AnObjectThatIsDroppedIsForgottenByASpareThatHasMadeItAheadOfTime) {
+  serve({"--workers", "1", "--spares", "1"});
+  const auto manager = attach(1);
+  manager->registerModuleSource("census",
+                                "import gc\n"
+                                "def subjects():\n"
+                                "    gc.collect()\n"
+                                "    return sum(type(each).__name__ == 'Subject'"
+                                " for each in gc.get_objects())\n");
+  const auto subjects = [&] {
+    InterpreterSession session = manager->acquireOne();
+    return session.global("census", "subjects")(at::ArrayRef<Obj>()).toIValue().toInt();
+  };
+  // Ends with a spare to which all definitions have been sent.
+  const auto letTheSpareServe = [&] {
+    const pid_t victim = manager->allInstances()[0].processId().value_or(-1);
+    ASSERT_EQ(::kill(victim, SIGKILL), 0);
+    ASSERT_TRUE(waitUntil([&] {
+      const pid_t now = manager->allInstances()[0].processId().value_or(-1);
+      return now != -1 && now != victim;
+    }));
+    ASSERT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+      return report.workers.size() == 2 &&
+             std::all_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
+               return worker.clients == 1 && (worker.state == "serving" || worker.state == "spare");
+             });
+    }));
+  };
+  const Subject kept(*manager);
+  auto dropped = std::make_unique<Subject>(*manager);
+  letTheSpareServe();  // this one had come before the objects
+  letTheSpareServe();
+  EXPECT_EQ(subjects(), 2);
+  dropped.reset();
+  letTheSpareServe();
+  EXPECT_EQ(subjects(), 1);
+}
+
 TEST_F(Shared, ChildrenThatAModelStartedGoWithTheirWorker) {
   serve({});
   const auto manager = attach(1);

@@ -19,6 +19,33 @@
 
 namespace isopool::tests {
 
+namespace {
+
+std::string described(const ipc::Report& report) {
+  std::ostringstream text;
+  text << "the supervisor is " << report.state << ", has " << report.restarts << " restarts and "
+       << report.zygoteRestarts << " of its zygote\n";
+  for (const ipc::ReportedWorker& worker : report.workers) {
+    text << "worker " << worker.epoch << " of slot " << worker.slot << ", process "
+         << worker.processId << ": " << worker.state << " for " << worker.ageMilliseconds
+         << " ms, clients " << worker.clients << ", runs " << worker.runningClient << " for "
+         << worker.runningMilliseconds << " ms, waiting " << worker.waitingClients << ", lent "
+         << worker.lentBytes << " bytes, zombies " << worker.zombieBytes << " bytes\n";
+  }
+  for (const ipc::ReportedSlot& slot : report.slots) {
+    text << "slot " << slot.slot << ": " << slot.restarts << " restarts, " << slot.lastDeath << " "
+         << slot.lastDeathMillisecondsAgo << " ms ago\n";
+  }
+  for (const ipc::ReportedClient& client : report.clients) {
+    text << "client " << client.number << ", process " << client.processId << " of "
+         << client.program << ": " << client.state << ", queued " << client.queuedCalls
+         << ", running " << client.runningCalls << ", completed " << client.completedCalls << "\n";
+  }
+  return text.str();
+}
+
+}  // namespace
+
 SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::string& settings) {
   std::string folder = std::filesystem::temp_directory_path() / "isopool-shared-XXXXXX";
   folder_ = ::mkdtemp(folder.data());
@@ -123,14 +150,15 @@ ipc::Report SharedSupervisor::report() const {
   return {};
 }
 
-bool SharedSupervisor::waitForReport(const std::function<bool(const ipc::Report&)>& condition,
-                                     milliseconds patience) const {
+testing::AssertionResult SharedSupervisor::waitForReport(
+    const std::function<bool(const ipc::Report&)>& condition, milliseconds patience) const {
   const auto deadline = Clock::now() + patience;
-  while (!condition(report())) {
-    if (Clock::now() > deadline) return false;
+  for (;;) {
+    const ipc::Report last = report();
+    if (condition(last)) return testing::AssertionSuccess();
+    if (Clock::now() > deadline) return testing::AssertionFailure() << described(last);
     ::poll(nullptr, 0, 5);
   }
-  return true;
 }
 
 void SharedSupervisor::setMode(const std::string& mode) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <gtest/gtest.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -38,8 +39,9 @@ class SharedSupervisor {
   std::unique_ptr<ControlClient> attachWithPool(uint32_t workers,
                                                 const std::string& program = "test") const;
   ipc::Report report() const;
-  bool waitForReport(const std::function<bool(const ipc::Report&)>& condition,
-                     milliseconds patience = milliseconds(5000)) const;
+  /// Says what the last report held if the condition did not come true.
+  testing::AssertionResult waitForReport(const std::function<bool(const ipc::Report&)>& condition,
+                                         milliseconds patience = milliseconds(5000)) const;
 
   void setMode(const std::string& mode) const;
   void writeSettings(const std::string& settings) const;

@@ -248,6 +248,31 @@ TEST_F(Call, OneThatWasRecalledBeforeItStartedDoesNotRun) {
   EXPECT_EQ(client.inputLeasesOut(), 0u);
 }
 
+TEST_F(Call, IsNotHeldUpByNotificationsAboutAPackageThatWasUnloadedMeanwhile) {
+  const std::string gate =
+      std::filesystem::path(probePackage()).parent_path().string() + "/gate-of-unloading";
+  const uint64_t first = client.publishProbe("wait_for", {gate});
+  waitUntil([&] { return client.end().hasStarted(first); }, "the first call's start");
+  const auto define = [](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(4).pack(2).pack(1);
+    writer.packer().pack(std::string("model")).pack(std::string("model.pkl"));
+  };
+  for (int i = 0; i < 20; ++i) client.publish(ipc::Operation::kDefineObject, define, ipc::kNoReply);
+  worker->send(ipc::UnmapPackage{1, 1});
+  std::ofstream(gate).put('x');
+  EXPECT_EQ(client.receive(first).status, Status::kValue);
+  EXPECT_EQ(client
+                .ask(ipc::Operation::kPing,
+                     [](ipc::PayloadWriter& writer) { writer.packer().pack_array(0); })
+                .status,
+            Status::kValue)
+      << "the worker waited 5 seconds for each";
+  // The number may come again, and its package later than a call that names it.
+  const uint64_t last = client.publish(ipc::Operation::kDefineObject, define);
+  client.loadPackage(probePackage());
+  EXPECT_EQ(client.receive(last).status, Status::kValue);
+}
+
 TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
   // The message is in the socket, but the bell was not rung.
   ipc::Fd segment = ipc::createMemoryObject("late", 1 << 20);
