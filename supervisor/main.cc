@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <new>
 #include <optional>
 #include <random>
 #include <string>
@@ -182,6 +183,9 @@ int main(int argc, char** argv) {
     return run(argc, argv);
   } catch (const ActivationError& error) {
     return refuse({std::string("isopoold: ") + error.what(), 2}, -1);
+  } catch (const std::bad_alloc&) {
+    log(LogLevel::kError, "there is no memory, and it was waited for in vain: isopoold ends");
+    ::_exit(1);
   } catch (const std::exception& error) {
     log(LogLevel::kError, error.what());
     ::_exit(1);

@@ -112,9 +112,7 @@ void makeFit(ipc::Report& report) {
     shorten(report.slots, most);
     for (ipc::ReportedModel& model : report.models) shorten(model.clients, most);
     for (ipc::ReportedWorker& worker : report.workers) shorten(worker.forbiddenActs, most);
-    msgpack::sbuffer body;
-    msgpack::pack(body, report);
-    if (body.size() <= ipc::kMaxBodyBytes) return;
+    if (ipc::encodeBody(report).size() <= ipc::kMaxBodyBytes) return;
   }
 }
 

@@ -187,8 +187,10 @@ msgpack::object_handle unpackBody(const Frame& frame) {
     size_t used = 0;
     const msgpack::unpack_limit limit(/*array=*/4096, /*map=*/256, /*str=*/kMaxBodyBytes,
                                       /*bin=*/kMaxBodyBytes, /*ext=*/0, /*depth=*/8);
-    msgpack::object_handle body =
-        msgpack::unpack(frame.body.data(), frame.body.size(), used, nullptr, nullptr, limit);
+    msgpack::object_handle body = askingNewHandler([&] {
+      used = 0;
+      return msgpack::unpack(frame.body.data(), frame.body.size(), used, nullptr, nullptr, limit);
+    });
     if (used != frame.body.size())
       throw ProtocolError("a control message has bytes behind its end");
     return body;

@@ -11,6 +11,7 @@
 
 #include "ipc/control/messages.h"
 #include "ipc/fd.h"
+#include "ipc/new_handler.h"
 
 /// Framing of the control plane on a Unix stream socket: a fixed header, a msgpack body of limited
 /// size and depth, and the frame's descriptors by SCM_RIGHTS.
@@ -50,12 +51,21 @@ struct OutgoingFrame {
   bool begun() const { return sent > 0; }
 };
 
+/// A message as a frame's body.
+template <typename Message>
+msgpack::sbuffer encodeBody(const Message& message) {
+  return askingNewHandler([&] {
+    msgpack::sbuffer body;
+    msgpack::pack(body, message);
+    return body;
+  });
+}
+
 /// Throws ProtocolError if the message is larger than a frame may be.
 OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes, size_t descriptorCount);
 template <typename Message>
 OutgoingFrame encodeMessage(const Message& message, size_t descriptorCount) {
-  msgpack::sbuffer body;
-  msgpack::pack(body, message);
+  const msgpack::sbuffer body = encodeBody(message);
   return encodeFrame(Message::kType, body.data(), body.size(), descriptorCount);
 }
 
@@ -82,8 +92,7 @@ class ControlSocket {
   template <typename Message>
   SendResult send(const Message& message, std::initializer_list<int> descriptors = {},
                   std::chrono::milliseconds patience = std::chrono::milliseconds(1000)) {
-    msgpack::sbuffer body;
-    msgpack::pack(body, message);
+    const msgpack::sbuffer body = encodeBody(message);
     return sendFrame(Message::kType, body.data(), body.size(), descriptors.begin(),
                      descriptors.size(), patience);
   }

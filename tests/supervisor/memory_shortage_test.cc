@@ -2,6 +2,7 @@
 #include "supervisor/memory_shortage.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,9 +11,13 @@
 
 #include <chrono>
 #include <fstream>
+#include <functional>
+#include <memory>
 #include <new>
+#include <ostream>
 #include <string>
 
+#include "ipc/control/frame.h"
 #include "tests/sanitizers.h"
 
 namespace isopool::supervisor {
@@ -20,15 +25,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kBytes = size_t{64} << 20;
+// A block of this size is a mapping of its own, also after one was freed: none is found in the heap.
+constexpr size_t kBytes = size_t{1} << 19;
+const int kLargeBlocksAreMapped = ::mallopt(M_MMAP_THRESHOLD, kBytes / 4);
 constexpr int kHasMemory = 3;
 constexpr int kBadAlloc = 4;
 
-/// A process that asks for kBytes when it may not have more address space than it has.
+/// A process that does what needs memory when it may not have more address space than it has.
 class ShortOfMemory {
  public:
-  ShortOfMemory() : pid_(::fork()) {
-    if (pid_ == 0) ask();
+  explicit ShortOfMemory(const std::function<void()>& work) : pid_(::fork()) {
+    if (pid_ == 0) run(work);
     siginfo_t stopped{};
     EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(pid_), &stopped, WSTOPPED), 0);
   }
@@ -38,10 +45,15 @@ class ShortOfMemory {
   }
 
   void goOn() const { ::kill(pid_, SIGCONT); }
-  bool sleeps() const {
-    std::string text;
-    std::getline(std::ifstream("/proc/" + std::to_string(pid_) + "/stat"), text);
-    return text.find(") S") != std::string::npos;
+  bool waitUntilItSleeps() const {
+    const auto deadline = Clock::now() + std::chrono::seconds(2);
+    while (Clock::now() < deadline) {
+      std::string text;
+      std::getline(std::ifstream("/proc/" + std::to_string(pid_) + "/stat"), text);
+      if (text.find(") S") != std::string::npos) return true;
+      ::poll(nullptr, 0, 1);
+    }
+    return false;
   }
   void giveMemory() const {
     const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
@@ -54,14 +66,13 @@ class ShortOfMemory {
   }
 
  private:
-  [[noreturn]] static void ask() {
+  [[noreturn]] static void run(const std::function<void()>& work) {
     waitForMemoryWhenThereIsNone();
     const rlimit low{1, RLIM_INFINITY};
     ::setrlimit(RLIMIT_AS, &low);
     ::raise(SIGSTOP);
     try {
-      // Of a new-expression the compiler may think that nobody needs it.
-      static_cast<void>(::operator new(kBytes));
+      work();
       ::_exit(kHasMemory);
     } catch (const std::bad_alloc&) {
       ::_exit(kBadAlloc);
@@ -71,31 +82,65 @@ class ShortOfMemory {
   const pid_t pid_;
 };
 
-class MemoryShortage : public ::testing::Test {
+struct Work {
+  const char* name;
+  std::function<void()> does;
+};
+void PrintTo(const Work& work, std::ostream* out) { *out << work.name; }
+
+std::shared_ptr<ipc::Frame> longFrame() {
+  const msgpack::sbuffer body = ipc::encodeBody(ipc::LoadPackage{1, 2, std::string(kBytes, 'n')});
+  auto frame = std::make_shared<ipc::Frame>();
+  frame->type = ipc::LoadPackage::kType;
+  frame->body.assign(body.data(), body.data() + body.size());
+  return frame;
+}
+
+Work allocating() {
+  // Memory that nobody needs the compiler need not ask for.
+  static void* volatile kept;
+  return {"OperatorNew", [] { kept = ::operator new(kBytes); }};
+}
+Work encoding() {
+  return {"Encoding", [message = ipc::LoadPackage{1, 2, std::string(kBytes, 'n')}] {
+            static_cast<void>(ipc::encodeBody(message));
+          }};
+}
+Work decoding() {
+  return {"Decoding", [frame = longFrame()] {
+            static_cast<void>(ipc::decodeMessage<ipc::LoadPackage>(*frame));
+          }};
+}
+
+class MemoryShortage : public ::testing::TestWithParam<Work> {
  protected:
   void SetUp() override {
     if (isopool::tests::kUnderAddressSanitizer) {
       GTEST_SKIP() << "the address sanitizer's allocator asks no new_handler";
     }
+    ASSERT_EQ(kLargeBlocksAreMapped, 1);
   }
 };
 
-TEST_F(MemoryShortage, IsWaitedOut) {
-  const ShortOfMemory process;
+TEST_P(MemoryShortage, IsWaitedOut) {
+  const ShortOfMemory process(GetParam().does);
   process.goOn();
-  const auto deadline = Clock::now() + std::chrono::seconds(10);
-  while (!process.sleeps() && Clock::now() < deadline) ::poll(nullptr, 0, 1);
+  ASSERT_TRUE(process.waitUntilItSleeps()) << "it had memory";
   process.giveMemory();
   EXPECT_EQ(process.waitForEnd(), kHasMemory);
 }
 
-TEST_F(MemoryShortage, ThatLastsIsABadAlloc) {
-  const ShortOfMemory process;
+TEST_P(MemoryShortage, ThatLastsIsABadAlloc) {
+  const ShortOfMemory process(GetParam().does);
   const auto began = Clock::now();
   process.goOn();
   EXPECT_EQ(process.waitForEnd(), kBadAlloc);
   EXPECT_GE(Clock::now() - began, std::chrono::seconds(2));
 }
+
+INSTANTIATE_TEST_SUITE_P(Of, MemoryShortage,
+                         ::testing::Values(allocating(), encoding(), decoding()),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
 }  // namespace isopool::supervisor

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <new>
+#include <utility>
+
+namespace isopool::ipc {
+
+/// What operator new does, for the work of a library that takes its memory from malloc: as long as
+/// `work` throws std::bad_alloc the program's new-handler is called and `work` done once more, from
+/// its beginning. Ends with what the handler throws; without a handler, with the std::bad_alloc.
+template <typename Work>
+auto askingNewHandler(Work&& work) {
+  for (;;) {
+    try {
+      return work();
+    } catch (const std::bad_alloc&) {
+      if (std::get_new_handler() == nullptr) throw;
+    }
+    // Read once more: another thread may have taken it away.
+    if (const std::new_handler handler = std::get_new_handler()) handler();
+  }
+}
+
+}  // namespace isopool::ipc
