@@ -365,6 +365,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
     channels_[message.epoch] = channel;
     if (!drainText_.empty()) channel->refuseRequests(drainText_);
   }
+  // What lies in the ring before the worker first looks at it is done before any call.
   extendPath(*channel);
   {
     // In one step: then what is unloaded later is unloaded behind this message, which has the worker
@@ -376,7 +377,6 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelMappedSent);
 }
 
-// Lies in the ring before the worker first looks at it, so that it is done before any call.
 void SupervisorConnection::extendPath(Channel& channel) {
   RequestDraft& paths = requestDraft();
   paths.writer.packer().pack_array(static_cast<uint32_t>(pythonPaths_.size()));

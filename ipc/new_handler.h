@@ -2,7 +2,6 @@
 #pragma once
 
 #include <new>
-#include <utility>
 
 namespace isopool::ipc {
 
@@ -15,10 +14,10 @@ auto askingNewHandler(Work&& work) {
     try {
       return work();
     } catch (const std::bad_alloc&) {
-      if (std::get_new_handler() == nullptr) throw;
+      const std::new_handler handler = std::get_new_handler();
+      if (handler == nullptr) throw;
+      handler();
     }
-    // Read once more: another thread may have taken it away.
-    if (const std::new_handler handler = std::get_new_handler()) handler();
   }
 }
 
