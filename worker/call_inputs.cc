@@ -3,6 +3,7 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -110,6 +111,12 @@ void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader, UntakenLo
     inputs_.push_back({impl, impl->data(), record.bytes, record.kind});
   }
   reader.setStorages(std::move(storages));
+}
+
+bool CallInputs::brought(const c10::Storage& storage) const {
+  return std::any_of(inputs_.begin(), inputs_.end(), [&](const Input& input) {
+    return input.impl == storage.unsafeGetStorageImpl();
+  });
 }
 
 std::optional<size_t> CallInputs::echoOf(const c10::Storage& storage,

@@ -49,6 +49,9 @@ class CallInputs {
   /// The index of the record that `storage` was made for, if the client shall get its own back.
   std::optional<size_t> echoOf(const c10::Storage& storage, const PageHistory& history) const;
 
+  /// True if the call brought `storage`, whatever became of its memory.
+  bool brought(const c10::Storage& storage) const;
+
  private:
   struct Input {
     const c10::StorageImpl* impl;

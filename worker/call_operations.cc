@@ -142,7 +142,7 @@ void CallRunner::perform(Channel& channel) {
     case ipc::Operation::kNext:
       return next(channel);
     case ipc::Operation::kToValue:
-      return answerResult(channel, PyRef::share(handle(channel, 0)), OutputBlocks::Keep::kUnlent);
+      return answerResult(channel, PyRef::share(handle(channel, 0)));
     case ipc::Operation::kPickle:
       return pickle(channel);
     case ipc::Operation::kFillMovable:
@@ -244,7 +244,7 @@ void CallRunner::defineModel(Channel& channel) {
 
 void CallRunner::callObject(Channel& channel) {
   PyRef result = call(channel, object(channel, 0), 1);
-  answerResult(channel, std::move(result), OutputBlocks::Keep::kNothing);
+  answerResult(channel, std::move(result));
 }
 
 void CallRunner::packageHandle(Channel& channel) {
@@ -315,7 +315,7 @@ void CallRunner::next(Channel& channel) {
   writer_.addValue(
       c10::ivalue::Tuple::create(at::IValue(has), has ? valueOf(item.get()) : at::IValue()));
   item.reset();
-  finishValue(channel, OutputBlocks::Keep::kUnlent);
+  finishValue(channel);
 }
 
 PyObject* CallRunner::object(const Channel& channel, size_t index) const {

@@ -74,6 +74,7 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
     case ipc::Received::kOne:
       break;
   }
+  turnTo(channel);
   channel.memory->output.collectReturned();
   while (!channel.blobs.empty() &&
          static_cast<int32_t>(end.completionsConsumed() - channel.blobs.front().completion) >= 0) {
@@ -92,8 +93,6 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
 
 void CallRunner::run(Channel& channel) {
   const auto operation = static_cast<ipc::Operation>(received_.operation);
-  const auto keep = operation == ipc::Operation::kCallObject ? OutputBlocks::Keep::kNothing
-                                                             : OutputBlocks::Keep::kUnlent;
   auto refusalKind = ipc::RefusalKind::kBadRequest;
   std::string reason;
   try {
@@ -119,7 +118,7 @@ void CallRunner::run(Channel& channel) {
     perform(channel);
     return;
   } catch (const PythonRaised&) {
-    answerPythonError(channel, keep);
+    answerPythonError(channel);
     return;
   } catch (const Refusal& refusal) {
     refusalKind = refusal.kind();
@@ -130,17 +129,17 @@ void CallRunner::run(Channel& channel) {
   } catch (const c10::Error& error) {
     reason = error.what_without_backtrace();
   } catch (const ipc::SystemCallError& error) {
-    if (error.errorNumber() == ENOMEM) return answerShortage(channel, keep, error.what());
+    if (error.errorNumber() == ENOMEM) return answerShortage(channel, error.what());
     reason = error.what();
   } catch (const std::bad_alloc&) {
-    return answerShortage(channel, keep, "no memory for the call's values");
+    return answerShortage(channel, "no memory for the call's values");
   } catch (const std::exception& error) {
     reason = error.what();
   }
   PyErr_Clear();
   channel.memory->output.cancelLeases();
   dropInputs();
-  settleKept(channel, keep);
+  settleKept(channel);
   sandbox_.explain(reason);
   refuse(channel, refusalKind, reason);
 }
@@ -205,7 +204,7 @@ void CallRunner::answerValue(Channel& channel, const at::IValue& value) {
   writer_.clear();
   writer_.packer().pack_array(2);
   writer_.addValue(value);
-  finishValue(channel, OutputBlocks::Keep::kUnlent);
+  finishValue(channel);
 }
 
 // As the call wants it converted.
@@ -214,20 +213,20 @@ at::IValue CallRunner::valueOf(PyObject* object) const {
                                                    : fromPython(object);
 }
 
-void CallRunner::answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep) {
+void CallRunner::answerResult(Channel& channel, PyRef result) {
   writer_.clear();
   writer_.packer().pack_array(2);
   writer_.addValue(valueOf(result.get()));
   result.reset();
-  finishValue(channel, keep);
+  finishValue(channel);
 }
 
-void CallRunner::finishValue(Channel& channel, OutputBlocks::Keep keep) {
+void CallRunner::finishValue(Channel& channel) {
   export_.describe(writer_, channel, inputs_, copies_);
   // From here only the model itself refers to what it keeps.
   dropInputs();
   writer_.releaseStorages();
-  settleKept(channel, keep);
+  settleKept(channel);
   ipc::reachCrashPoint(ipc::CrashPoint::kResultExported);
   uint32_t reasons = 0;
   if (copies_.any()) {
@@ -241,12 +240,12 @@ void CallRunner::finishValue(Channel& channel, OutputBlocks::Keep keep) {
   publish(channel, ipc::CompletionStatus::kValue, writer_.finish(export_.records()));
 }
 
-void CallRunner::answerPythonError(Channel& channel, OutputBlocks::Keep keep) {
+void CallRunner::answerPythonError(Channel& channel) {
   PythonError error = takePythonError();
   sandbox_.explain(error);
   flushOutput();
   dropInputs();
-  settleKept(channel, keep);
+  settleKept(channel);
   if (error.exitAsked) {
     refuse(channel, ipc::RefusalKind::kPythonExit,
            "Python code called sys.exit() (" + error.message + "); the worker lives on");
@@ -271,10 +270,10 @@ void CallRunner::answerPythonError(Channel& channel, OutputBlocks::Keep keep) {
 }
 
 // To the caller it is what a shortage in the model's own code is.
-void CallRunner::answerShortage(Channel& channel, OutputBlocks::Keep keep, const char* what) {
+void CallRunner::answerShortage(Channel& channel, const char* what) {
   channel.memory->output.cancelLeases();
   PyErr_SetString(PyExc_MemoryError, what);
-  answerPythonError(channel, keep);
+  answerPythonError(channel);
 }
 
 void CallRunner::refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason) {
@@ -317,11 +316,23 @@ void CallRunner::dropInputs() {
   reader_.reset();
 }
 
-void CallRunner::settleKept(Channel& channel, OutputBlocks::Keep keep) {
-  if (keep == OutputBlocks::Keep::kNothing) {
-    channel.memory->borrowed.privatiseKept(*channel.memory, copies_);
+// A pool call's tensors that are still alive are the model's: nobody could tell when it lets them go.
+// Those of a handle's call are the caller's, for as long as it has the handle.
+void CallRunner::settleKept(Channel& channel) {
+  ChannelMemory& memory = *channel.memory;
+  if (static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kCallObject) {
+    memory.borrowed.privatiseKept(memory, copies_);
+    memory.output.noteKept();
   }
-  channel.memory->output.privatiseKept(keep, copies_);
+  memory.output.privatiseLent(copies_);
+}
+
+// So that no client can write to what the model keeps of its calls while another one's calls use it.
+void CallRunner::turnTo(const Channel& channel) {
+  if (servedClient_ == channel.memory->client) return;
+  if (const auto served = servedMemory_.lock()) served->output.privatiseKept(totalCopies_);
+  servedClient_ = channel.memory->client;
+  servedMemory_ = channel.memory;
 }
 
 }  // namespace isopool::worker

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,16 +77,17 @@ class CallRunner {
   void answerTruth(Channel& channel, bool truth);
   void answerValue(Channel& channel, const at::IValue& value);
   at::IValue valueOf(PyObject* object) const;
-  void answerResult(Channel& channel, PyRef result, OutputBlocks::Keep keep);
-  void answerPythonError(Channel& channel, OutputBlocks::Keep keep);
-  void answerShortage(Channel& channel, OutputBlocks::Keep keep, const char* what);
+  void answerResult(Channel& channel, PyRef result);
+  void answerPythonError(Channel& channel);
+  void answerShortage(Channel& channel, const char* what);
   void refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason);
-  void finishValue(Channel& channel, OutputBlocks::Keep keep);
+  void finishValue(Channel& channel);
   void publish(Channel& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
 
   void dropInputs();
   void requireLeases(const Channel& channel) const;
-  void settleKept(Channel& channel, OutputBlocks::Keep keep);
+  void settleKept(Channel& channel);
+  void turnTo(const Channel& channel);
   /// True when `ready`, which what the supervisor has yet to send may change; waits a while for it.
   bool awaitSupervisor(const std::function<bool()>& ready);
 
@@ -93,6 +95,9 @@ class CallRunner {
   CopyCounts& totalCopies_;
   Sandbox& sandbox_;
   PageHistory history_;
+
+  std::optional<uint64_t> servedClient_;  // whose call was the last
+  std::weak_ptr<ChannelMemory> servedMemory_;
 
   ipc::ReceivedCall received_;
   std::optional<uint64_t> slot_;  // that Python knows of now

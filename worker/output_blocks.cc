@@ -67,14 +67,14 @@ std::optional<ipc::Lease> OutputBlocks::lend(void* block) {
   const auto lease = leases_.lend(block);
   if (!lease) return std::nullopt;
   arena_.addReference(block);
-  lentInCall_.push_back({block, *lease});
+  lentInCall_.push_back({block, *lease, /*hadStorage=*/true});
   ipc::reachCrashPoint(ipc::CrashPoint::kResultLent);
   return lease;
 }
 
 std::optional<ipc::Lease> OutputBlocks::lendOwned(void* block) {
   const auto lease = leases_.lend(block);
-  if (lease) lentInCall_.push_back({block, *lease});
+  if (lease) lentInCall_.push_back({block, *lease, /*hadStorage=*/false});
   ipc::reachCrashPoint(ipc::CrashPoint::kResultLent);
   return lease;
 }
@@ -100,28 +100,43 @@ uint32_t OutputBlocks::leasesOf(const void* block) const noexcept {
   return count;
 }
 
-bool OutputBlocks::privatiseIfKept(void* block, uint32_t leases) noexcept {
-  std::lock_guard lock(mutex_);
-  if (arena_.references(block) <= leases || privatised_.count(block) != 0) return false;
-  const auto location = arena_.locate(block);
-  if (!location || !privatiseRange(block, location->bytes)) return false;
+bool OutputBlocks::privatiseLocked(void* block, size_t bytes) noexcept {
+  if (privatised_.count(block) != 0 || !privatiseRange(block, bytes)) return false;
   privatised_.insert(block);
   privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
   return true;
 }
 
-void OutputBlocks::privatiseKept(Keep keep, CopyCounts& copies) {
-  const auto visit = [&](void* block) {
-    // Most blocks are gone by now: that is seen without a further lock.
-    if (arena_.references(block) == 0) return;
-    if (privatiseIfKept(block, leasesOf(block))) {
-      copies.count(ipc::CopyReason::kKeptByModel, arena_.locate(block)->bytes);
-    }
-  };
-  for (const Lent& lent : lentInCall_) visit(lent.block);
-  if (keep == Keep::kNothing) {
-    for (void* block : allocatedInCall_) visit(block);
+void OutputBlocks::privatiseLent(CopyCounts& copies) {
+  for (const Lent& lent : lentInCall_) {
+    if (!lent.hadStorage) continue;
+    // Most storages are gone by now: that is seen without a further lock.
+    const uint32_t leases = leasesOf(lent.block);
+    if (arena_.references(lent.block) <= leases) continue;
+    std::lock_guard lock(mutex_);
+    if (arena_.references(lent.block) <= leases) continue;
+    const size_t bytes = arena_.locate(lent.block)->bytes;
+    if (privatiseLocked(lent.block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
   }
+}
+
+void OutputBlocks::noteKept() {
+  for (void* block : allocatedInCall_) {
+    if (arena_.references(block) == 0) continue;
+    std::lock_guard lock(mutex_);
+    if (arena_.references(block) > leasesOf(block) && privatised_.count(block) == 0) {
+      kept_.insert(block);
+    }
+  }
+}
+
+void OutputBlocks::privatiseKept(CopyCounts& copies) {
+  std::lock_guard lock(mutex_);
+  for (void* block : kept_) {
+    const size_t bytes = arena_.locate(block)->bytes;
+    if (privatiseLocked(block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
+  }
+  kept_.clear();
 }
 
 void OutputBlocks::endCall() {
@@ -147,15 +162,13 @@ ipc::Mapping OutputBlocks::mapWindow(const ipc::BlockLocation& block) const {
 
 bool OutputBlocks::privatise(void* block, size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  if (privatised_.count(block) != 0 || !privatiseRange(block, bytes)) return false;
-  privatised_.insert(block);
-  privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
-  return true;
+  return privatiseLocked(block, bytes);
 }
 
 void OutputBlocks::free(void* block) noexcept {
   if (isForkedChild()) return;
   std::lock_guard lock(mutex_);
+  kept_.erase(block);
   if (!privatised_.empty() && privatised_.erase(block) != 0) {
     privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
     forgetPrivatisedRange();
@@ -171,6 +184,7 @@ void OutputBlocks::detach() noexcept {
   leases_.collectAll([this](const void* block) { arena_.dropReference(block); });
   std::lock_guard lock(mutex_);
   detached_ = true;
+  kept_.clear();
   arena_.leaveSegments();
   objects_.clear();
 }

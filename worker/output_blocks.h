@@ -29,9 +29,11 @@ class SegmentRequester {
 /// client, kept by the model. It hands out blocks to torch on the call loop's thread while a
 /// ScopedBlockSource names it; storages die on any thread (free()).
 ///
-/// A block has one reference of the storage that it was allocated for, and one of each lease. If the
-/// worker still has storages of a block when an answer leaves, the block is privatised: the worker
-/// goes on with private pages at the same address, the client gets the shared ones.
+/// A block has one reference of the storage that it was allocated for, and one of each lease. No
+/// block is both the client's and the model's: one that is lent although a storage of it lives is
+/// privatised, so that the worker goes on with private pages at the same address and the client gets
+/// the shared ones. What a model keeps unlent stays where it is while its client is the only one
+/// served, and is privatised before another client's call.
 class OutputBlocks final : public ipc::BlockSource {
  public:
   /// `peerReturns` must outlive it. Throws SystemCallError.
@@ -69,13 +71,14 @@ class OutputBlocks final : public ipc::BlockSource {
 
   // ---- what the model kept: the call loop's thread
 
-  enum class Keep {
-    kNothing,  ///< a pool call: whatever it allocated and is still alive is made private
-    kUnlent,   ///< a handle's call: only what was lent is
-  };
   /// To be called when nothing of the call's own refers to its storages any more, before its answer
-  /// leaves. Counts the bytes that it copied.
-  void privatiseKept(Keep keep, CopyCounts& copies);
+  /// leaves: privatises what was lent and still has a storage. Counts the bytes that it copied.
+  void privatiseLent(CopyCounts& copies);
+  /// Blocks of this call that are still alive are the model's now, not a handle's.
+  void noteKept();
+  /// Another client is about to be served: what the model keeps of our calls leaves the shared pages,
+  /// which our client can write to. Counts the bytes that it copied.
+  void privatiseKept(CopyCounts& copies);
   /// The call is over: its notes are forgotten.
   void endCall();
 
@@ -99,7 +102,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
  private:
   uint32_t leasesOf(const void* block) const noexcept;
-  bool privatiseIfKept(void* block, uint32_t leases) noexcept;
+  bool privatiseLocked(void* block, size_t bytes) noexcept;
 
   const uint64_t client_;
   SegmentRequester& requester_;
@@ -111,6 +114,7 @@ class OutputBlocks final : public ipc::BlockSource {
   struct Lent {
     void* block;
     ipc::Lease lease;
+    bool hadStorage;
   };
   std::vector<void*> allocatedInCall_;
   std::vector<Lent> lentInCall_;
@@ -118,8 +122,9 @@ class OutputBlocks final : public ipc::BlockSource {
   size_t requestedBytes_ = 0;  // of the request that is on its way; 0: none is
   int64_t askAgainAt_ = 0;
 
-  mutable std::mutex mutex_;  // guards privatised_ and the decision to privatise
+  mutable std::mutex mutex_;  // guards what follows and the decision to privatise
   std::unordered_set<const void*> privatised_;
+  std::unordered_set<void*> kept_;  // by the model, in shared pages
   std::atomic<size_t> privatisedCount_{0};
   bool detached_ = false;
 };

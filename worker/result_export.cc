@@ -83,8 +83,11 @@ void ResultExport::describeOne(const c10::Storage& storage, ipc::StorageExtent e
     const auto location = output.arena().locate(data);
     if (location && bytes <= location->bytes &&
         output.arena().find(location->segment, location->offset) == data) {
+      const bool kept = storage.use_count() > 1 && !inputs.brought(storage);
       if (output.isPrivatised(data)) {
         reason = ipc::CopyReason::kKeptByModel;
+      } else if (kept && copyKept(storage, extent, output, copies)) {
+        return;
       } else if (const auto lease = output.lend(data)) {
         records_.push_back(lentRecord(*location, bytes, *lease));
         return;
@@ -107,6 +110,24 @@ void ResultExport::describeOne(const c10::Storage& storage, ipc::StorageExtent e
   copy(storage, extent, reason, channel, copies);
 }
 
+// False if it is large and there is no room at once: what is lent all the same is privatised.
+bool ResultExport::copyKept(const c10::Storage& storage, ipc::StorageExtent extent,
+                            OutputBlocks& output, CopyCounts& copies) {
+  const auto* data = static_cast<const std::byte*>(storage.data());
+  const size_t bytes = extent.end - extent.begin;
+  if (bytes <= ipc::kInlineStorageBytes) {
+    copyInline(data, extent, ipc::CopyReason::kKeptByModel, copies);
+    return true;
+  }
+  void* block = output.allocateUnnoted(bytes);
+  if (block == nullptr) {
+    output.wantRoom(bytes);
+    return false;
+  }
+  copyInto(block, data, extent, ipc::CopyReason::kKeptByModel, output, copies);
+  return true;
+}
+
 void ResultExport::copy(const c10::Storage& storage, ipc::StorageExtent extent,
                         ipc::CopyReason reason, Channel& channel, CopyCounts& copies) {
   const auto* data = static_cast<const std::byte*>(storage.data());
@@ -122,8 +143,13 @@ void ResultExport::copy(const c10::Storage& storage, ipc::StorageExtent extent,
     copyInline(data, extent, reason, copies);
     return;
   }
-  OutputBlocks& output = channel.memory->output;
-  void* block = allocateOutput(channel, bytes, control_);
+  copyInto(allocateOutput(channel, bytes, control_), data, extent, reason, channel.memory->output,
+           copies);
+}
+
+void ResultExport::copyInto(void* block, const std::byte* data, ipc::StorageExtent extent,
+                            ipc::CopyReason reason, OutputBlocks& output, CopyCounts& copies) {
+  const size_t bytes = extent.end - extent.begin;
   std::memcpy(block, data + extent.begin, bytes);
   const auto lease = output.lendOwned(block);
   if (!lease) {

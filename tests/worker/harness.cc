@@ -231,7 +231,8 @@ const std::string& probePackage() {
 
 // ---- TestClient ---------------------------------------------------------------------------------
 
-TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes) : worker_(worker) {
+TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes)
+    : worker_(worker), number_(++worker.clients) {
   using namespace ipc;
   const Fd clientControl = createMemoryObject("client control", kClientControlBytes);
   const Fd workerControl = createMemoryObject("worker control", kWorkerControlBytes);
@@ -244,7 +245,7 @@ TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes) : worker_(wo
   outputs_[1] = mapShared(output, 0, outputBytes, Access::kReadWrite, Prefault::kYes);
   end_ = std::make_unique<ClientEnd>(Epoch(worker.epoch), std::move(own), std::move(peer));
   leases_ = std::make_unique<LeaseTable>(end_->peer().inputReturns);
-  worker.send(AttachChannel{worker.epoch, 1, outputBytes},
+  worker.send(AttachChannel{worker.epoch, number_, outputBytes},
               {clientControl.get(), workerControl.get(), output.get()});
   decodeMessage<ChannelAttached>(worker.receive());
   if (!end_->attached() || !end_->headerValid()) giveUp("the channel");
@@ -253,7 +254,7 @@ TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes) : worker_(wo
 
 void TestClient::addInputSegment(uint64_t bytes) {
   ipc::Fd segment = ipc::createMemoryObject("input", bytes);
-  worker_.send(ipc::MapInputSegment{1, ++inputSegments_, bytes}, {segment.get()});
+  worker_.send(ipc::MapInputSegment{number_, ++inputSegments_, bytes}, {segment.get()});
   inputs_.addSegment(ipc::SegmentId(inputSegments_), std::move(segment), bytes,
                      ipc::Prefault::kYes);
 }
@@ -263,7 +264,7 @@ void TestClient::grantOutputSegment(uint64_t bytes) {
   const ipc::Fd segment = ipc::createMemoryObject("output", bytes);
   outputs_[number] =
       ipc::mapShared(segment, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kYes);
-  worker_.send(ipc::AddOutputSegment{1, number, bytes}, {segment.get()});
+  worker_.send(ipc::AddOutputSegment{number_, number, bytes}, {segment.get()});
 }
 
 at::Tensor TestClient::tensor(at::IntArrayRef sizes, at::ScalarType type) {
@@ -298,13 +299,15 @@ void TestClient::loadPackage(const std::string& path) {
         "write"));
   }
   ipc::sealMemoryObject(object, ipc::Seal::kReadOnly);
-  worker_.send(ipc::MapPackage{1, 1, bytes.size(), "probe"}, {object.get()});
+  worker_.send(ipc::MapPackage{number_, 1, bytes.size(), "probe"}, {object.get()});
 }
 
 void TestClient::detach() {
-  worker_.send(ipc::DetachChannel{1});
+  worker_.send(ipc::DetachChannel{number_});
   const ipc::Frame answer = worker_.receive();
-  if (ipc::decodeMessage<ipc::ChannelDetached>(answer).client != 1) giveUp("its own detachment");
+  if (ipc::decodeMessage<ipc::ChannelDetached>(answer).client != number_) {
+    giveUp("its own detachment");
+  }
 }
 
 uint64_t TestClient::publish(ipc::Operation operation, const Body& body, uint32_t flags) {

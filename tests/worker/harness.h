@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct WorkerProcess {
   ipc::Fd lastWords;
   std::chrono::microseconds forkToReady{0};
   std::optional<ProcessEnd> ended;
+  uint64_t clients = 0;  ///< that were attached; the last one's number
 
   ~WorkerProcess();
   template <typename Message>
@@ -125,6 +127,8 @@ class TestClient {
   size_t inputBytesInUse();
   uint32_t inputLeasesOut();
   void loadPackage(const std::string& path);
+  /// What the client sees of the worker's first output segment, and may write to.
+  std::span<std::byte> outputSegment() { return {outputs_.at(1).data(), outputs_.at(1).bytes()}; }
   /// Returns when the worker has forgotten the client.
   void detach();
 
@@ -161,6 +165,7 @@ class TestClient {
                                        const InFlight& call);
 
   WorkerProcess& worker_;
+  const uint64_t number_;
   std::unique_ptr<ipc::ClientEnd> end_;
   ipc::PageArena inputs_{size_t{4} << 30};
   uint32_t inputSegments_ = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {
@@ -121,10 +123,47 @@ TEST_F(Kept, WhatAFailedCallKeptIsPrivateToo) {
   EXPECT_EQ(keptSums()[0], 100'000);
 }
 
-TEST_F(Kept, AHiddenBlockDoesNotStayInTheClientsArena) {
+TEST_F(Kept, ASmallResultThatTheModelKeepsTravelsInsideTheAnswer) {
+  const Answer answer = client.probe("make_kept", {100});
+  ASSERT_EQ(answer.storages[0].kind, Kind::kInline);
+  EXPECT_EQ(answer.copied(), 400u);
+  EXPECT_EQ(answer.copied(), answer.copies.at(Reason::kKeptByModel));
+}
+
+TEST_F(Kept, AResultForWhoseCopyThereIsNoRoomIsLentAndTheModelHasPrivatePages) {
+  // 5 of the arena's 8 MB, and a supervisor that does not answer.
+  const Answer answer = client.probe("make_kept", {1'250'000});
+  ASSERT_EQ(answer.storages[0].kind, Kind::kLent);
+  EXPECT_GE(answer.copies.at(Reason::kKeptByModel), 5'000'000u);
+  client.probeValue("write_kept", {5.0});
+  EXPECT_TRUE(isAll(answer.value.toTensor(), 0));
+  at::Tensor(answer.value.toTensor()).fill_(9);
+  EXPECT_EQ(keptSums()[0], 6'250'000);
+}
+
+TEST_F(Kept, AHiddenBlockCostsNothingWhileItsClientIsTheOnlyOne) {
   const Answer answer = client.probe("make_and_hide", {100'000});
-  EXPECT_GE(answer.copies.at(Reason::kKeptByModel), 400'000u);
+  EXPECT_EQ(answer.copied(), 0u);
   EXPECT_EQ(keptSums()[0], 300'000);
+}
+
+TEST_F(Kept, WhatAModelKeepsIsOutOfItsClientsReachWhenAnotherOneIsServed) {
+  client.probeValue("make_and_hide", {100'000});
+  const auto writeToAll = [&](unsigned char value) {
+    std::memset(client.outputSegment().data(), value, client.outputSegment().size());
+  };
+  // It is there until then, else this would show nothing.
+  writeToAll(0);
+  EXPECT_EQ(keptSums()[0], 0);
+  client.probeValue("write_kept", {3.0});
+  TestClient second(*worker);
+  ASSERT_EQ(
+      second.ask(ipc::Operation::kPing, [](auto& writer) { writer.packer().pack_array(0); }).status,
+      Status::kValue);
+  writeToAll(0);
+  EXPECT_EQ(keptSums()[0], 300'000);
+  client.probeValue("forget");
+  EXPECT_EQ(client.probe("zeros", {100'000}).copied(), 0u);
 }
 
 TEST_F(Kept, AResultThatComesHomeIsTheSameMemory) {
