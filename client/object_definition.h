@@ -30,5 +30,7 @@ ObjectDefinition storedModelObject(const StoredModel& model);
 
 /// Fills an empty draft with the definition's request.
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);
+/// Fills an empty draft with the request that ends it, ipc::Operation::kForgetObject.
+void draftForgetting(RequestDraft& draft, uint64_t object);
 
 }  // namespace isopool::client

@@ -352,7 +352,7 @@ void Pool::unload(Channel& channel, uint64_t object) {
   // Also where it was never called: a spare unpickles every object of the pool before it serves.
   const auto draftIt = [&]() -> RequestDraft& {
     RequestDraft& draft = requestDraft();
-    draft.writer.packer().pack_array(1).pack(object);
+    draftForgetting(draft, object);
     return draft;
   };
   if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;

@@ -41,8 +41,6 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills what it has and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
-// A shared supervisor answers for a package at once.
-constexpr std::chrono::seconds kPackagePatience(30);
 
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
@@ -152,7 +150,8 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       lifeline_(std::move(process.lifeline)),
       socket_(std::move(process.control)),
       writer_(std::make_shared<ControlWriter>(socket_)),
-      stop_(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")) {}
+      stop_(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")),
+      packages_(writer_) {}
 
 SupervisorConnection::~SupervisorConnection() {
   if (generation_ != client::forkGeneration()) {
@@ -304,7 +303,7 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
     case ipc::MessageType::kStatistics:
       return;
     case ipc::MessageType::kPackageHeld:
-      return held(ipc::decodeMessage<ipc::PackageHeld>(frame), frame);
+      return packages_.answered(ipc::decodeMessage<ipc::PackageHeld>(frame), frame);
     case ipc::MessageType::kRetireWorker:
       return retire(ipc::decodeMessage<ipc::RetireWorker>(frame).epoch);
     case ipc::MessageType::kChannelClosed:
@@ -466,18 +465,6 @@ void SupervisorConnection::drain(const std::string& text) {
   ipc::reachCrashPoint(ipc::CrashPoint::kDrainAcknowledged);
 }
 
-void SupervisorConnection::held(const ipc::PackageHeld& message, ipc::Frame& frame) {
-  {
-    std::lock_guard lock(mutex_);
-    const auto asked = packagesAsked_.find(message.package);
-    if (asked == packagesAsked_.end()) return;
-    asked->second.answered = true;
-    asked->second.refusal = message.refusal;
-    if (!frame.descriptors.empty()) asked->second.same = std::move(frame.descriptors.front());
-  }
-  changed_.notify_all();
-}
-
 void SupervisorConnection::lose(const std::string& reason) {
   std::vector<std::shared_ptr<Channel>> channels;
   std::vector<std::shared_ptr<PoolEvents>> pools;
@@ -491,6 +478,7 @@ void SupervisorConnection::lose(const std::string& reason) {
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorLossSeen);
   changed_.notify_all();
+  packages_.supervisorLost(reason);
   for (const auto& pool : pools) pool->supervisorLost(reason);
   if (!pools.empty()) logEvent(LogLevel::kError, [&] { return reason; });
   // The kernel kills the workers together with their supervisor: wait until none can write any more.
@@ -546,56 +534,6 @@ void SupervisorConnection::closePool(ipc::PoolId pool) {
   ipc::reachCrashPoint(ipc::CrashPoint::kPoolClosed);
 }
 
-void SupervisorConnection::loadPackage(const std::shared_ptr<ArchiveFile>& package) {
-  {
-    std::lock_guard lock(mutex_);
-    if (packageUses_[package->id().value]++ > 0) return;
-  }
-  if (shared()) return shareMemory(package);
-  writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
-                {package->object().get()});
-  ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
-}
-
-// The supervisor may know the same bytes from another program: then they are held once.
-void SupervisorConnection::shareMemory(const std::shared_ptr<ArchiveFile>& package) {
-  const uint32_t id = package->id().value;
-  Held answer;
-  {
-    std::unique_lock lock(mutex_);
-    packagesAsked_.try_emplace(id);
-    lock.unlock();
-    writer_->send(ipc::LoadPackage{id, package->bytes(), package->name(), /*shared=*/false,
-                                   package->digest().first, package->digest().second},
-                  {package->object().get()});
-    ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
-    lock.lock();
-    const bool answered = changed_.wait_for(lock, kPackagePatience, [&] {
-      return packagesAsked_.at(id).answered || !lostReason_.empty();
-    });
-    answer = std::move(packagesAsked_.at(id));
-    packagesAsked_.erase(id);
-    if (!answer.answered || !answer.refusal.empty()) packageUses_.erase(id);
-    if (!lostReason_.empty()) throw SupervisorLost(lostReason_);
-    if (!answered) throw SupervisorLost("the supervisor does not answer");
-  }
-  if (!answer.refusal.empty()) throw LimitExceeded(package->name() + ": " + answer.refusal);
-  if (!answer.same.valid()) return;
-  writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(answer.same))});
-  ipc::reachCrashPoint(ipc::CrashPoint::kPackageConfirmed);
-}
-
-void SupervisorConnection::unloadPackage(ipc::PackageId package) {
-  {
-    std::lock_guard lock(mutex_);
-    const auto uses = packageUses_.find(package.value);
-    if (uses == packageUses_.end() || --uses->second > 0) return;
-    packageUses_.erase(uses);
-  }
-  writer_->send(ipc::UnloadPackage{package.value});
-  ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnloaded);
-}
-
 void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
   std::lock_guard lock(mutex_);
   definitions_[definition.object] = definition;
@@ -612,7 +550,7 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
   for (const auto& channel : holders) {
     // Not the thread's own draft: in a static object's destructor that is gone already.
     RequestDraft draft;
-    draft.writer.packer().pack_array(1).pack(object);
+    draftForgetting(draft, object);
     channel->notify(ipc::Operation::kForgetObject, draft);
   }
 }

@@ -12,9 +12,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/archive_file.h"
 #include "client/channel.h"
+#include "client/control_writer.h"
 #include "client/input_arena.h"
+#include "client/loaded_packages.h"
 #include "client/object_definition.h"
 #include "client/supervisor_process.h"
 #include "ipc/control/frame.h"
@@ -35,27 +36,6 @@ class PoolEvents {
 /// Where a connection's supervisor is found.
 struct SupervisorPlace {
   std::string address;  ///< of a shared one; empty: a private one is started
-};
-
-/// The writing half of the connection, shared with what may outlive it. Any thread.
-class ControlWriter {
- public:
-  explicit ControlWriter(ipc::ControlSocket& socket) : socket_(&socket) {}
-
-  template <typename Message>
-  void send(const Message& message, std::initializer_list<int> descriptors = {}) {
-    std::lock_guard lock(mutex_);
-    if (socket_ != nullptr) socket_->send(message, descriptors);
-  }
-  /// Nothing is sent from now on.
-  void close() {
-    std::lock_guard lock(mutex_);
-    socket_ = nullptr;
-  }
-
- private:
-  std::mutex mutex_;
-  ipc::ControlSocket* socket_;
 };
 
 /// What a spare worker does before it is needed.
@@ -88,11 +68,11 @@ class SupervisorConnection final : public SegmentAudience {
   ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
   void closePool(ipc::PoolId pool);
 
-  /// Makes the package known to all workers, present and future; once per connection. In a shared
-  /// supervisor its memory becomes that of the same bytes that are there already. Throws
-  /// LimitExceeded, SupervisorLost.
-  void loadPackage(const std::shared_ptr<ArchiveFile>& package);
-  void unloadPackage(ipc::PackageId package);
+  /// As LoadedPackages says.
+  void loadPackage(const std::shared_ptr<ArchiveFile>& package) {
+    shared() ? packages_.loadShared(package) : packages_.load(package);
+  }
+  void unloadPackage(ipc::PackageId package) { packages_.unload(package); }
 
   /// Objects that a spare worker makes ahead of time.
   void addDefinition(const ObjectDefinition& definition);
@@ -132,8 +112,6 @@ class SupervisorConnection final : public SegmentAudience {
   void closed(uint64_t epoch);
   void retire(uint64_t epoch);
   void drain(const std::string& text);
-  void held(const ipc::PackageHeld& message, ipc::Frame& frame);
-  void shareMemory(const std::shared_ptr<ArchiveFile>& package);
   void awaitLoansBack();
   void lose(const std::string& reason);
   std::shared_ptr<Channel> channelOf(uint64_t epoch);
@@ -149,6 +127,7 @@ class SupervisorConnection final : public SegmentAudience {
   ipc::ControlSocket socket_;  // read by the control thread
   const std::shared_ptr<ControlWriter> writer_;
   ipc::Fd stop_;  // an eventfd: the control thread ends
+  LoadedPackages packages_;
   ipc::Welcome welcome_;
   ipc::Fd supervisor_;          // its pidfd
   bool hearsOfInputs_ = false;  // it is an audience of the input arena
@@ -158,15 +137,7 @@ class SupervisorConnection final : public SegmentAudience {
   std::unordered_map<uint64_t, std::shared_ptr<Channel>> channels_;
   std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
   std::map<uint64_t, ObjectDefinition> definitions_;
-  std::map<uint32_t, uint32_t> packageUses_;
-  /// Packages that the supervisor has yet to answer for, and its answers.
-  struct Held {
-    bool answered = false;
-    std::string refusal;
-    ipc::Fd same;  ///< what may be the same bytes
-  };
-  std::map<uint32_t, Held> packagesAsked_;
-  std::condition_variable changed_;  // packagesAsked_, channels_ or lostReason_ have
+  std::condition_variable changed_;  // channels_ or lostReason_ have
   std::shared_ptr<CallLimit> callLimit_;
   std::set<uint64_t> retired_;  // workers that were replaced on purpose
   uint32_t nextPool_ = 1;
