@@ -38,6 +38,7 @@ def main() -> None:
             "add_one": calls.AddOne(),
             "clone": calls.Clone(),
             "keep": calls.Keep(),
+            "remember": calls.Remember(),
             "counted": calls.Counted(),
             "crash": calls.Crash(),
         },

@@ -48,7 +48,8 @@ struct Operation {
 constexpr Operation kOperations[] = {{"identity", "identity.pkl", false, true},
                                      {"made", "add_one.pkl", true, true},
                                      {"cloned", "clone.pkl", true, false},
-                                     {"kept", "keep.pkl", true, false}};
+                                     {"kept", "keep.pkl", true, false},
+                                     {"remembered", "remember.pkl", true, false}};
 
 struct Options {
   std::string packages;

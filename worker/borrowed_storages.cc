@@ -155,16 +155,20 @@ void BorrowedStorages::release(void* context) {
     if (range->privatised && !range->window.valid() && range->segment != nullptr) {
       self.privatisedInputs_.erase(range->data);
       self.privatisedCount_.store(self.privatisedInputs_.size(), std::memory_order_relaxed);
-      if (!self.detached_) {
+      if (self.detached_) {
+        forgetPrivatisedRange();
+      } else {
+        endPrivatisedRange(range->data, range->mappedBytes);
         ipc::mapSharedAt(range->data, range->segment->object,
                          static_cast<size_t>(range->data - range->segment->mapping.data()),
                          range->mappedBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
         ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
       }
-      forgetPrivatisedRange();
     }
   }
-  if (range->privatised && range->window.valid()) forgetPrivatisedRange();
+  if (range->privatised && range->window.valid()) {
+    endPrivatisedRange(range->data, range->mappedBytes);
+  }
   if (range->lease.generation != 0) {
     ipc::returnLease(memory.end.returns(), range->lease);
   }

@@ -171,10 +171,14 @@ void OutputBlocks::free(void* block) noexcept {
   kept_.erase(block);
   if (!privatised_.empty() && privatised_.erase(block) != 0) {
     privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
-    forgetPrivatisedRange();
-    // Without its shared pages the block could never be used again; a mapping over an existing one
-    // needs no further entry in the kernel's books, so this does not fail.
-    if (!detached_) arena_.restoreSharedPages(block);
+    if (detached_) {
+      forgetPrivatisedRange();
+    } else {
+      endPrivatisedRange(block, arena_.locate(block)->bytes);
+      // Without its shared pages the block could never be used again; a mapping over an existing one
+      // needs no further entry in the kernel's books, so this does not fail.
+      arena_.restoreSharedPages(block);
+    }
     ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
   }
   arena_.dropReference(block);

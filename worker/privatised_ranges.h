@@ -13,7 +13,10 @@ inline constexpr size_t kMaxPrivatisedRanges = 8192;
 /// False, with nothing changed, if the allowance or the memory is used up. Any thread.
 bool privatiseRange(void* address, size_t bytes) noexcept;
 
-/// One range less: its shared pages are back, or it is unmapped.
+/// One range less: the caller maps its shared pages over it again, or unmaps it. Its private pages
+/// are used again for the next range of that length. Any thread.
+void endPrivatisedRange(void* address, size_t bytes) noexcept;
+/// One range less, which stays as it is: there are no shared pages that could come back.
 void forgetPrivatisedRange() noexcept;
 
 }  // namespace isopool::worker

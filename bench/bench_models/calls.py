@@ -37,6 +37,14 @@ class Keep(torch.nn.Module):
         return self.kept
 
 
+class Remember(torch.nn.Module):
+    """Keeps its input until the next one, and gives it back."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x
+        return x
+
+
 class Counted(torch.nn.Module):
     """Makes objects and knows how many of them live."""
 

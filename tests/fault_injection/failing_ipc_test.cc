@@ -15,6 +15,7 @@
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/page_arena.h"
+#include "ipc/memory/private_pages.h"
 #include "ipc/system_call.h"
 #include "supervisor/bell.h"
 #include "supervisor/lifeline.h"
@@ -69,6 +70,20 @@ TEST(EachCallThatFails, LeavesNothingOfAMemoryObject) {
     // It says by its result that there was no memory.
     static_cast<void>(ipc::privatisePages(mapping.data(), ipc::kPageBytes));
     const ipc::Mapping copy = ipc::mapPrivate(second, 4 * ipc::kPageBytes);
+  });
+}
+
+TEST(EachCallThatFails, LeavesNothingOfPrivatePagesThatAreUsedAgain) {
+  failEachCall([] {
+    const ipc::Mapping mapping =
+        ipc::mapShared(ipc::createMemoryObject("test", ipc::kPageBytes), 0, ipc::kPageBytes,
+                       ipc::Access::kReadWrite, ipc::Prefault::kYes);
+    ipc::PrivatePages used(ipc::kPageBytes);
+    for (int i = 0; i < 2; ++i) {
+      if (used.privatise(mapping.data(), ipc::kPageBytes)) {
+        used.recover(mapping.data(), ipc::kPageBytes);
+      }
+    }
   });
 }
 
