@@ -209,6 +209,7 @@ void CallLoop::dropDetachedChannels() {
     ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
   }
   channels_.erase(std::remove_if(channels_.begin(), channels_.end(), detached), channels_.end());
+  if (channels_.size() == 1) channels_.front()->alone = true;
   const auto gone = [&](const std::shared_ptr<ChannelMemory>& memory) {
     if (!memory->output.empty()) return false;
     blocks_.remove(memory->output);
@@ -341,6 +342,11 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   if (!blocks_.add(memory.output, space.data(), space.data() + space.size())) {
     giveUp("serves as many clients as one worker can");
   }
+  for (const auto& other : channels_) {
+    other->alone = false;
+    other->memory->output.privatiseKept(copies_);
+  }
+  channel->alone = channels_.empty();
   channel->turns.share = message.share;
   channel->leaseLimit = message.leaseLimit;
   channels_.push_back(std::move(channel));

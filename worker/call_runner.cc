@@ -74,7 +74,6 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
     case ipc::Received::kOne:
       break;
   }
-  turnTo(channel);
   channel.memory->output.collectReturned();
   while (!channel.blobs.empty() &&
          static_cast<int32_t>(end.completionsConsumed() - channel.blobs.front().completion) >= 0) {
@@ -323,16 +322,9 @@ void CallRunner::settleKept(Channel& channel) {
   if (static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kCallObject) {
     memory.borrowed.privatiseKept(memory, copies_);
     memory.output.noteKept();
+    if (!channel.alone) memory.output.privatiseKept(copies_);
   }
   memory.output.privatiseLent(copies_);
-}
-
-// So that no client can write to what the model keeps of its calls while another one's calls use it.
-void CallRunner::turnTo(const Channel& channel) {
-  if (servedClient_ == channel.memory->client) return;
-  if (const auto served = servedMemory_.lock()) served->output.privatiseKept(totalCopies_);
-  servedClient_ = channel.memory->client;
-  servedMemory_ = channel.memory;
 }
 
 }  // namespace isopool::worker

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -87,7 +86,6 @@ class CallRunner {
   void dropInputs();
   void requireLeases(const Channel& channel) const;
   void settleKept(Channel& channel);
-  void turnTo(const Channel& channel);
   /// True when `ready`, which what the supervisor has yet to send may change; waits a while for it.
   bool awaitSupervisor(const std::function<bool()>& ready);
 
@@ -95,9 +93,6 @@ class CallRunner {
   CopyCounts& totalCopies_;
   Sandbox& sandbox_;
   PageHistory history_;
-
-  std::optional<uint64_t> servedClient_;  // whose call was the last
-  std::weak_ptr<ChannelMemory> servedMemory_;
 
   ipc::ReceivedCall received_;
   std::optional<uint64_t> slot_;  // that Python knows of now

@@ -38,6 +38,9 @@ struct Channel {
   /// Input segments that the supervisor does not let the client have, and why.
   std::map<uint32_t, std::string> refusedSegments;
 
+  /// The worker has no other client: what a model keeps of this one's calls may stay where it can
+  /// write to it.
+  bool alone = true;
   /// The client is gone, or broke the protocol: no call of it is served any more.
   bool detached = false;
 };

@@ -76,8 +76,8 @@ class OutputBlocks final : public ipc::BlockSource {
   void privatiseLent(CopyCounts& copies);
   /// Blocks of this call that are still alive are the model's now, not a handle's.
   void noteKept();
-  /// Another client is about to be served: what the model keeps of our calls leaves the shared pages,
-  /// which our client can write to. Counts the bytes that it copied.
+  /// There are other clients: what the model keeps leaves the shared pages, which ours can write to.
+  /// Counts the bytes that it copied.
   void privatiseKept(CopyCounts& copies);
   /// The call is over: its notes are forgotten.
   void endCall();

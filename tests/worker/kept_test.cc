@@ -147,23 +147,29 @@ TEST_F(Kept, AHiddenBlockCostsNothingWhileItsClientIsTheOnlyOne) {
   EXPECT_EQ(keptSums()[0], 300'000);
 }
 
-TEST_F(Kept, WhatAModelKeepsIsOutOfItsClientsReachWhenAnotherOneIsServed) {
+TEST_F(Kept, WhatAModelKeepsIsOutOfItsClientsReachOnceThereIsAnotherOne) {
   client.probeValue("make_and_hide", {100'000});
-  const auto writeToAll = [&](unsigned char value) {
-    std::memset(client.outputSegment().data(), value, client.outputSegment().size());
+  const auto clearAll = [&] {
+    std::memset(client.outputSegment().data(), 0, client.outputSegment().size());
   };
   // It is there until then, else this would show nothing.
-  writeToAll(0);
+  clearAll();
   EXPECT_EQ(keptSums()[0], 0);
   client.probeValue("write_kept", {3.0});
-  TestClient second(*worker);
-  ASSERT_EQ(
-      second.ask(ipc::Operation::kPing, [](auto& writer) { writer.packer().pack_array(0); }).status,
-      Status::kValue);
-  writeToAll(0);
-  EXPECT_EQ(keptSums()[0], 300'000);
+  {
+    TestClient second(*worker);
+    clearAll();
+    EXPECT_EQ(keptSums()[0], 300'000);
+    // And what it keeps from now on, at its own call's cost.
+    const Answer answer = client.probe("make_and_hide", {100'000});
+    EXPECT_GE(answer.copies.at(Reason::kKeptByModel), 400'000u);
+    clearAll();
+    EXPECT_EQ(keptSums(), (std::vector<double>{300'000, 300'000}));
+    second.detach();
+  }
   client.probeValue("forget");
   EXPECT_EQ(client.probe("zeros", {100'000}).copied(), 0u);
+  EXPECT_EQ(client.probe("make_and_hide", {100'000}).copied(), 0u);
 }
 
 TEST_F(Kept, AResultThatComesHomeIsTheSameMemory) {
