@@ -14,35 +14,13 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/client/harness.h"
+#include "tests/client/attached_managers.h"
 #include "tests/sanitizers.h"
-#include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
 namespace {
 
-using Supervisor = SharedSupervisor;  // of the tests; the library's is isopool::SharedSupervisor
-using Address = isopool::SharedSupervisor;
-
-class Shared : public ::testing::Test {
- protected:
-  void serve(std::vector<std::string> flags, const std::string& settings = "") {
-    flags.insert(flags.begin(), {"--workers", "2"});
-    supervisor_ = std::make_unique<Supervisor>(std::move(flags), settings);
-  }
-  std::unique_ptr<InterpreterManager> attach(size_t interpreters = 2) const {
-    return std::make_unique<InterpreterManager>(Address{supervisor_->address()}, interpreters);
-  }
-  std::unique_ptr<Program> program(const std::string& mode) const {
-    return std::make_unique<Program>(
-        std::vector<std::string>{PROGRAM, mode, packagePath()},
-        std::vector<std::string>{"ISOPOOL_SOCKET=" + supervisor_->address()});
-  }
-  Supervisor& supervisor() const { return *supervisor_; }
-
- private:
-  std::unique_ptr<Supervisor> supervisor_;
-};
+class Shared : public AttachedManagers {};
 
 CallOptions within(milliseconds time) {
   CallOptions options;
@@ -421,80 +399,6 @@ TEST_F(Shared, AProgramThatLoadedAModelLeavesNothingOfItInTheWorkers) {
   ASSERT_TRUE(settled());
   EXPECT_LE(openDescriptors(worker), descriptors);
   EXPECT_LE(mappedObjects(worker, "isopool:archive").size(), archives);
-}
-
-// ---- limits ----------------------------------------------------------------------------------
-
-template <typename Act>
-std::string limitMetBy(Act&& act) {
-  try {
-    act();
-  } catch (const LimitExceeded& error) {
-    return error.what();
-  }
-  return "no limit was met";
-}
-
-TEST_F(Shared, ALimitOfModelsRefusesTheNextPackage) {
-  serve({"--client-models", "1"});
-  const auto manager = attach();
-  Package package = manager->loadPackage(packagePath());
-  EXPECT_NE(
-      limitMetBy([&] { manager->loadPackage(packagePath("values.pt")); }).find("limits.models"),
-      std::string::npos);
-  EXPECT_NO_THROW(package.loadPickle("model", "model.pkl")({"pid"}));
-}
-
-TEST_F(Shared, ALimitOfCallsRefusesTheNextCallAtOnce) {
-  serve({"--client-calls", "1"});
-  const auto manager = attach();
-  const Subject subject(*manager);
-  const Gate gate;
-  auto running = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
-  gate.arrival();
-  EXPECT_NE(limitMetBy([&] { subject.number("pid"); }).find("limits.calls"), std::string::npos);
-  gate.open();
-  running.get();
-  EXPECT_NO_THROW(subject.number("pid"));
-}
-
-TEST_F(Shared, ALimitOfResultsHeldRefusesTheNextCallBeforeItRuns) {
-  serve({"--client-leases", "3"});
-  const auto manager = attach(1);
-  const Subject subject(*manager);
-  const std::string log = testFolder() / "limit_of_results.txt";
-  const at::Tensor input = isopool::empty({1 << 16}).fill_(1);
-  std::vector<at::Tensor> held;
-  for (int i = 0; i < 3; ++i) held.push_back(subject.tensor("add_one", {input}));
-  EXPECT_NE(limitMetBy([&] {
-              subject.ask("log", {log, "it ran"});
-            }).find("limits.leases"),
-            std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(log));
-  held.pop_back();
-  EXPECT_NO_THROW(subject.ask("log", {log, "it ran"}));
-}
-
-TEST_F(Shared, ACallThatALimitRefusesKeepsNoneOfItsInputs) {
-  serve({"--client-leases", "1"});
-  const auto manager = attach(1);
-  const Subject subject(*manager);
-  const at::Tensor held = subject.tensor("add_one", {isopool::empty({1 << 16}).fill_(1)});
-  const uint64_t before = manager->statistics().inputBytesInUse;
-  for (int i = 0; i < 20; ++i) {
-    limitMetBy([&] { subject.ask("describe", {isopool::empty({1 << 16}).fill_(1)}); });
-  }
-  EXPECT_LE(manager->statistics().inputBytesInUse, before);
-}
-
-TEST_F(Shared, ALimitOfMemoryRefusesACallWhoseInputIsBeyondIt) {
-  serve({"--client-memory", "64MiB"});
-  const auto manager = attach(1);
-  const Subject subject(*manager);
-  const at::Tensor large = isopool::empty({int64_t{100} << 20}, at::kByte).fill_(1);
-  EXPECT_NE(limitMetBy([&] { subject.ask("describe", {large}); }).find("limits.memory"),
-            std::string::npos);
-  EXPECT_NO_THROW(subject.number("pid"));
 }
 
 // ---- many ------------------------------------------------------------------------------------
