@@ -141,7 +141,7 @@ TEST(OwnEnvironment, WhoseWorkerDiesUnderItIsAppliedToTheNextUnseen) {
   InterpreterManager manager(1, std::make_shared<Doing>([&](Interpreter& interpreter) {
                                InterpreterSession session = interpreter.acquireSession();
                                if (++calls == 2 || calls == 4) {
-                                 ::kill(interpreter.processId().value_or(0), SIGKILL);
+                                 ::kill(interpreter.processId().value(), SIGKILL);
                                }
                                setMark(session, "set");
                              }));

@@ -335,7 +335,16 @@ TEST_F(Shared, EveryKindOfDeathUnderLoadIsAnsweredAndLeavesNothing) {
     ASSERT_EQ(program->readLine(), "ready");
     const uint64_t before = callers.right() + others.right();
     ASSERT_TRUE(waitUntil([&] { return callers.right() + others.right() > before + 20; }));
-    const ipc::Report report = supervisor().report();
+    // One that is yet to be forked has no number, and 0 would be the group of this test.
+    ipc::Report report;
+    ASSERT_TRUE(supervisor().waitForReport(
+        [&](const ipc::Report& now) {
+          report = now;
+          return now.zygoteProcessId > 0 && !now.workers.empty() &&
+                 std::all_of(now.workers.begin(), now.workers.end(),
+                             [](const auto& worker) { return worker.processId > 0; });
+        },
+        kPatience));
     switch (random() % 4) {
       case 0:
         ::kill(report.zygoteProcessId, SIGKILL);

@@ -75,7 +75,7 @@ class Life {
   }
 
   void loseTheWorker(InterpreterManager& manager) {
-    ::kill(manager.allInstances()[0].processId().value_or(0), SIGKILL);
+    ::kill(manager.allInstances()[0].processId().value(), SIGKILL);
     const auto late = std::chrono::steady_clock::now() + kHang;
     for (;;) {
       try {
