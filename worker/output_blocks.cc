@@ -94,10 +94,13 @@ uint32_t OutputBlocks::leasesOf(const void* block) const noexcept {
   // A block of this call can only have leases of this call; one of an earlier call may have more.
   const bool allocatedNow = std::find(allocatedInCall_.rbegin(), allocatedInCall_.rend(), block) !=
                             allocatedInCall_.rend();
-  if (!allocatedNow) return leases_.leasesOf(block);
-  uint32_t count = 0;
-  for (const Lent& lent : lentInCall_) count += lent.block == block ? 1 : 0;
-  return count;
+  return allocatedNow ? leasesOfThisCall(block) : leases_.leasesOf(block);
+}
+
+uint32_t OutputBlocks::leasesOfThisCall(const void* block) const noexcept {
+  return static_cast<uint32_t>(
+      std::count_if(lentInCall_.begin(), lentInCall_.end(),
+                    [block](const Lent& lent) { return lent.block == block; }));
 }
 
 bool OutputBlocks::privatiseLocked(void* block, size_t bytes) noexcept {
@@ -124,7 +127,7 @@ void OutputBlocks::noteKept() {
   for (void* block : allocatedInCall_) {
     if (arena_.references(block) == 0) continue;
     std::lock_guard lock(mutex_);
-    if (arena_.references(block) > leasesOf(block) && privatised_.count(block) == 0) {
+    if (arena_.references(block) > leasesOfThisCall(block) && privatised_.count(block) == 0) {
       kept_.insert(block);
     }
   }

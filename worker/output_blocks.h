@@ -102,6 +102,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
  private:
   uint32_t leasesOf(const void* block) const noexcept;
+  uint32_t leasesOfThisCall(const void* block) const noexcept;
   bool privatiseLocked(void* block, size_t bytes) noexcept;
 
   const uint64_t client_;
