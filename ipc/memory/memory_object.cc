@@ -124,9 +124,13 @@ bool privatisePages(void* address, size_t bytes) noexcept {
   void* copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (copy == MAP_FAILED) return false;
-  std::memcpy(copy, address, bytes);
-  if (::mremap(copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == MAP_FAILED) {
-    ::munmap(copy, bytes);
+  return privatisePages(address, bytes, copy);
+}
+
+bool privatisePages(void* address, size_t bytes, void* pages) noexcept {
+  std::memcpy(pages, address, bytes);
+  if (::mremap(pages, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == MAP_FAILED) {
+    ::munmap(pages, bytes);
     return false;
   }
   return true;

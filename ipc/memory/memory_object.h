@@ -88,5 +88,7 @@ Mapping reserveAddressSpace(size_t bytes);
 /// in one step: pointers stay, later writes by others are not seen. Returns false (and changes
 /// nothing) if the kernel has no memory or no mapping left.
 bool privatisePages(void* address, size_t bytes) noexcept;
+/// The same with `pages`, a private mapping of that length, which is gone afterwards in any case.
+bool privatisePages(void* address, size_t bytes, void* pages) noexcept;
 
 }  // namespace isopool::ipc

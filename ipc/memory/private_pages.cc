@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "ipc/memory/memory_object.h"
 
@@ -15,27 +14,16 @@ PrivatePages::~PrivatePages() {
 }
 
 bool PrivatePages::privatise(void* address, size_t bytes) noexcept {
-  void* run = take(bytes);
-  if (run == nullptr) return privatisePages(address, bytes);
-  std::memcpy(run, address, bytes);
-  if (::mremap(run, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address) == MAP_FAILED) {
-    ::munmap(run, bytes);
-    return false;
-  }
-  return true;
+  void* const run = take(bytes);
+  return run != nullptr ? privatisePages(address, bytes, run) : privatisePages(address, bytes);
 }
 
 void* PrivatePages::take(size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
-  const auto end = runs_.begin() + static_cast<std::ptrdiff_t>(runCount_);
-  const auto run =
-      std::find_if(runs_.begin(), end, [bytes](const Run& each) { return each.bytes == bytes; });
-  if (run == end) return nullptr;
-  void* const address = run->address;
-  std::move(run + 1, end, run);
-  --runCount_;
-  heldBytes_ -= bytes;
-  return address;
+  for (size_t i = 0; i < runCount_; ++i) {
+    if (runs_[i].bytes == bytes) return removeRun(i).address;
+  }
+  return nullptr;
 }
 
 void PrivatePages::recover(void* address, size_t bytes) noexcept {
@@ -45,14 +33,20 @@ void PrivatePages::recover(void* address, size_t bytes) noexcept {
   if (moved == MAP_FAILED) return;
   std::lock_guard lock(mutex_);
   while (runCount_ == runs_.size() || heldBytes_ + bytes > mostBytes_) {
-    ::munmap(runs_[0].address, runs_[0].bytes);
-    heldBytes_ -= runs_[0].bytes;
-    std::move(runs_.begin() + 1, runs_.begin() + static_cast<std::ptrdiff_t>(runCount_),
-              runs_.begin());
-    --runCount_;
+    const Run oldest = removeRun(0);
+    ::munmap(oldest.address, oldest.bytes);
   }
   runs_[runCount_++] = {moved, bytes};
   heldBytes_ += bytes;
+}
+
+PrivatePages::Run PrivatePages::removeRun(size_t index) noexcept {
+  const auto run = runs_.begin() + static_cast<std::ptrdiff_t>(index);
+  const Run removed = *run;
+  std::move(run + 1, runs_.begin() + static_cast<std::ptrdiff_t>(runCount_), run);
+  --runCount_;
+  heldBytes_ -= removed.bytes;
+  return removed;
 }
 
 size_t PrivatePages::heldBytes() const noexcept {

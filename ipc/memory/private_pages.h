@@ -31,6 +31,7 @@ class PrivatePages {
     size_t bytes = 0;
   };
   void* take(size_t bytes) noexcept;
+  Run removeRun(size_t index) noexcept;
 
   const size_t mostBytes_;
   mutable std::mutex mutex_;
