@@ -9,6 +9,7 @@
 #include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,9 +17,11 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
 
 #include "ipc/system_call.h"
+#include "tests/cli/own_supervisor.h"
 
 namespace isopool::tests {
 
@@ -46,8 +49,9 @@ std::vector<std::string> environmentWith(std::vector<std::string> variables) {
   return variables;
 }
 
-std::vector<std::string> commandLine(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), ISOPOOL);
+std::vector<std::string> commandLine(std::vector<std::string> arguments,
+                                     const std::string& program = ISOPOOL) {
+  arguments.insert(arguments.begin(), program);
   return arguments;
 }
 
@@ -103,13 +107,14 @@ std::pair<ipc::Fd, ipc::Fd> makePipe() {
 }  // namespace
 
 RunningCommand::RunningCommand(std::vector<std::string> arguments,
-                               std::vector<std::string> variables)
+                               std::vector<std::string> variables, const std::string& program)
     : startedAt_(Clock::now()) {
   auto [output, outputEnd] = makePipe();
   auto [errors, errorsEnd] = makePipe();
   const ipc::Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  processId_ = spawn(commandLine(std::move(arguments)), environmentWith(std::move(variables)),
-                     nothing.get(), outputEnd.get(), errorsEnd.get());
+  processId_ =
+      spawn(commandLine(std::move(arguments), program), environmentWith(std::move(variables)),
+            nothing.get(), outputEnd.get(), errorsEnd.get());
   output_ = std::move(output);
   errors_ = std::move(errors);
 }
@@ -154,6 +159,19 @@ CommandOutcome RunningCommand::finish() {
 
 CommandOutcome runCommand(std::vector<std::string> arguments, std::vector<std::string> variables) {
   return RunningCommand(std::move(arguments), std::move(variables)).finish();
+}
+
+CommandOutcome runCommandAs(uid_t user, std::vector<std::string> arguments) {
+  const TemporaryFolder folder;
+  const std::string copy = folder.path() + "/isopool";
+  std::filesystem::copy_file(ISOPOOL, copy);
+  EXPECT_EQ(::chmod(folder.path().c_str(), 0755), 0);
+  EXPECT_EQ(::chmod(copy.c_str(), 0755), 0);
+  // The command inherits the effective user. The saved one is the way back.
+  EXPECT_EQ(::setresuid(user, user, 0), 0);
+  CommandOutcome outcome = RunningCommand(std::move(arguments), {}, copy).finish();
+  EXPECT_EQ(::setresuid(0, 0, 0), 0);
+  return outcome;
 }
 
 CommandOnTerminal::CommandOnTerminal(std::vector<std::string> arguments,

@@ -119,11 +119,8 @@ TEST_F(Unreachable, ASocketThatMayNotBeOpenedIsTold) {
   if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "needs root to be somebody else";
   OtherServer server(path());
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0700), 0);
-  // The command inherits who we are.
-  ASSERT_EQ(::setresuid(nobody->pw_uid, nobody->pw_uid, 0), 0);
-  const CommandOutcome outcome = status();
-  ASSERT_EQ(::setresuid(0, 0, 0), 0);
-  expectFailure(outcome, "you may not open it");
+  expectFailure(runCommandAs(nobody->pw_uid, {"status", "--socket", path()}),
+                "you may not open it");
 }
 
 TEST_F(Unreachable, AnotherUserIsRefusedByTheSupervisor) {
@@ -133,10 +130,8 @@ TEST_F(Unreachable, AnotherUserIsRefusedByTheSupervisor) {
   const std::string folder = supervisor.address().substr(0, supervisor.address().rfind('/'));
   ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
   ASSERT_EQ(::chmod(supervisor.address().c_str(), 0666), 0);
-  ASSERT_EQ(::setresuid(nobody->pw_uid, nobody->pw_uid, 0), 0);
-  const CommandOutcome outcome = runCommand({"status", "--socket", supervisor.address()});
-  ASSERT_EQ(::setresuid(0, 0, 0), 0);
-  expectFailure(outcome, "socket_group");
+  expectFailure(runCommandAs(nobody->pw_uid, {"status", "--socket", supervisor.address()}),
+                "socket_group");
 }
 
 }  // namespace
