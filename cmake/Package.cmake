@@ -18,6 +18,11 @@ foreach(program IN ITEMS isopoold isopool-worker)
   endif()
 endforeach()
 
+# An operator types isopoold, a library looks for it where the worker program is.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+file(CREATE_LINK ../libexec/isopool/isopoold ${PROJECT_BINARY_DIR}/bin/isopoold SYMBOLIC)
+install(FILES ${PROJECT_BINARY_DIR}/bin/isopoold DESTINATION ${CMAKE_INSTALL_BINDIR})
+
 # What an operator needs for a shared supervisor. Units name paths below the prefix, which is known
 # when they are installed.
 set(units_folder ${PROJECT_BINARY_DIR}/CMakeFiles/installed/systemd)

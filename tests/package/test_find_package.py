@@ -18,6 +18,8 @@ def package_folder(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pa
     run(CMAKE, "--install", BUILD_FOLDER, "--prefix", prefix)
     installed = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file()}
     assert {
+        "bin/isopool",
+        "bin/isopoold",
         "lib/libisopool.so",
         "libexec/isopool/isopoold",
         "libexec/isopool/isopool-worker",
@@ -63,6 +65,13 @@ def test_tools_and_python_packages_work_from_an_install_tree(
     )
     said = run(sys.executable, "-c", program).split()
     assert said == [str(site_packages / "isopool" / "__init__.py"), "9.0"]
+
+
+def test_the_installed_commands_find_their_programs(tmp_path: pathlib.Path) -> None:
+    run(CMAKE, "--install", BUILD_FOLDER, "--prefix", tmp_path)
+    settings = run(tmp_path / "bin" / "isopoold", "--show-settings")
+    assert str(tmp_path / "libexec" / "isopool" / "isopool-worker") in settings
+    assert "isopool" in run(tmp_path / "bin" / "isopool", "--version")
 
 
 def test_the_library_needs_torch_and_no_python() -> None:
