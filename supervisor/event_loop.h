@@ -32,7 +32,8 @@ class EventLoop {
   class Watch {
    public:
     virtual ~Watch() = default;
-    /// Calls `handler` one time, when there is something to read, or an end or error to see.
+    /// Calls `handler` one time, when there is something to read, or an end or error to see: never
+    /// for an event of another descriptor that had the same number or was watched before.
     virtual void awaitReadable(Handler handler) = 0;
     virtual void awaitWritable(Handler handler) = 0;
   };

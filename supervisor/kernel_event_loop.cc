@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/kernel_event_loop.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <exception>
+#include <memory>
 #include <utility>
 
 namespace isopool::supervisor {
@@ -34,25 +36,40 @@ class KernelAlarm final : public EventLoop::Alarm {
 
 class KernelWatch final : public EventLoop::Watch {
  public:
-  KernelWatch(asio::io_context& io, int fd) : descriptor_(io, fd) {}
-  ~KernelWatch() override { descriptor_.release(); }
+  KernelWatch(asio::io_context& io, int fd) : descriptor_(std::make_shared<Descriptor>(io, fd)) {}
+  ~KernelWatch() override { descriptor_->release(); }
 
   void awaitReadable(EventLoop::Handler handler) override {
-    await(descriptor_base::wait_read, std::move(handler));
+    await(descriptor_, descriptor_base::wait_read, std::move(handler));
   }
   void awaitWritable(EventLoop::Handler handler) override {
-    await(descriptor_base::wait_write, std::move(handler));
+    await(descriptor_, descriptor_base::wait_write, std::move(handler));
   }
 
  private:
-  void await(descriptor_base::wait_type what, EventLoop::Handler handler) {
-    descriptor_.async_wait(what,
-                           [handler = std::move(handler)](const boost::system::error_code& error) {
-                             if (!error) handler();
-                           });
+  using Descriptor = asio::posix::stream_descriptor;
+
+  // Asio uses the state of a descriptor that is released for the next one. An event of the former
+  // that was fetched before then counts as one of the latter: what is reported is what poll() says.
+  static void await(const std::shared_ptr<Descriptor>& descriptor, descriptor_base::wait_type what,
+                    EventLoop::Handler handler) {
+    descriptor->async_wait(
+        what, [weak = std::weak_ptr(descriptor), what,
+               handler = std::move(handler)](const boost::system::error_code& error) mutable {
+          const auto alive = weak.lock();
+          if (error || alive == nullptr) return;
+          if (isReady(alive->native_handle(), what)) return handler();
+          await(alive, what, std::move(handler));
+        });
   }
 
-  asio::posix::stream_descriptor descriptor_;
+  static bool isReady(int fd, descriptor_base::wait_type what) {
+    const short wanted = what == descriptor_base::wait_read ? POLLIN : POLLOUT;
+    pollfd asked{fd, wanted, 0};
+    return ::poll(&asked, 1, 0) != 0;
+  }
+
+  std::shared_ptr<Descriptor> descriptor_;
 };
 
 }  // namespace

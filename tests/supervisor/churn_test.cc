@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Programs that come while others go: none of those that come is dropped for one that went.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+ipc::Fd ownPidfd() { return ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))); }
+
+void sayHello(ControlClient& client) {
+  const ipc::Fd pidfd = ownPidfd();
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  hello.processId = ::getpid();
+  client.send(hello, {pidfd.get()});
+}
+
+/// A program with many connections that ends on request, in two steps.
+class ManyConnections {
+ public:
+  ManyConnections(const SharedSupervisor& supervisor, size_t count) {
+    int orders[2];
+    int answers[2];
+    EXPECT_EQ(::pipe2(orders, O_CLOEXEC), 0);
+    EXPECT_EQ(::pipe2(answers, O_CLOEXEC), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(orders[1]);
+      std::vector<std::unique_ptr<ControlClient>> clients;
+      while (clients.size() < count) clients.push_back(supervisor.attach("many"));
+      char order = 'a';
+      [[maybe_unused]] ssize_t done = ::write(answers[1], &order, 1);
+      done = ::read(orders[0], &order, 1);
+      clients.clear();
+      done = ::write(answers[1], &order, 1);
+      for (;;) ::pause();
+    }
+    order_ = ipc::Fd(orders[1]);
+    answer_ = ipc::Fd(answers[0]);
+    ::close(orders[0]);
+    ::close(answers[1]);
+    EXPECT_TRUE(answered());
+  }
+  ~ManyConnections() { end(); }
+  ManyConnections(const ManyConnections&) = delete;
+  ManyConnections& operator=(const ManyConnections&) = delete;
+
+  void closeAll() {
+    EXPECT_EQ(::write(order_.get(), "c", 1), 1);
+    EXPECT_TRUE(answered());
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  bool answered() const {
+    pollfd readable{answer_.get(), POLLIN, 0};
+    char answer = 0;
+    return ::poll(&readable, 1, 20'000) == 1 && ::read(answer_.get(), &answer, 1) == 1;
+  }
+
+  pid_t pid_ = -1;
+  ipc::Fd order_;
+  ipc::Fd answer_;
+};
+
+// The kernel hands out 128 events at once. The stopped supervisor finds a batch of closed sockets,
+// and behind it, in the batch that it fetches before it forgets their clients, the new clients'
+// Hello and the end of the old clients' process.
+TEST(Churn, AProgramThatSaysHelloWhileOthersEndIsServed) {
+  constexpr size_t kBatch = 128;
+  SharedSupervisor supervisor({"--workers", "1", "--max-clients", "1000"});
+  for (int round = 0; round < 5; ++round) {
+    ManyConnections ending(supervisor, kBatch);
+    std::vector<std::unique_ptr<ControlClient>> coming;
+    for (int i = 0; i < 16; ++i) {
+      coming.push_back(std::make_unique<ControlClient>(supervisor.connect()));
+    }
+    // Accepted: an operator that connected after them has been answered.
+    const pid_t process = supervisor.supervisorPid();
+    ASSERT_EQ(::kill(process, SIGSTOP), 0);
+    ending.closeAll();
+    for (const auto& client : coming) sayHello(*client);
+    ending.end();
+    ASSERT_EQ(::kill(process, SIGCONT), 0);
+    size_t dropped = 0;
+    for (const auto& client : coming) {
+      const bool settled =
+          client->waitFor([&] { return client->isWelcome() || client->controlEnded(); });
+      // A round trip: one that is dropped after its Welcome is found, too.
+      if (settled && !client->controlEnded()) client->send(ipc::RequestStatistics{1});
+      client->waitFor([&] { return client->controlEnded(); }, milliseconds(settled ? 20 : 0));
+      if (!client->isWelcome() || client->controlEnded()) ++dropped;
+    }
+    EXPECT_EQ(dropped, 0u) << "of " << coming.size() << " in round " << round;
+  }
+}
+
+TEST(Churn, NoneOfThousandsOfConnectionsIsDroppedBesideProgramsThatEnd) {
+  constexpr int kConnections = 3000;
+  SharedSupervisor supervisor({"--workers", "2", "--max-clients", "1000"});
+  const auto keeper = supervisor.attachWithPool(2, "keeper");
+  const uint64_t worker = keeper->serving(1, 0);
+  // Programs that attach and end, without a break.
+  std::vector<pid_t> loops;
+  for (int i = 0; i < 3; ++i) {
+    loops.push_back(::fork());
+    ASSERT_GE(loops.back(), 0);
+    if (loops.back() != 0) continue;
+    for (;;) {
+      const pid_t program = ::fork();
+      if (program == 0) {
+        const auto client = supervisor.attachWithPool(1, "brief");
+        ::_exit(client->call(client->serving(1, 0), "x") == "x" ? 0 : 1);
+      }
+      int status = 0;
+      ::waitpid(program, &status, 0);
+      if (status != 0) ::_exit(1);
+    }
+  }
+  int dropped = 0;
+  for (int i = 0; i < kConnections; ++i) {
+    ControlClient client(supervisor.connect());
+    sayHello(client);
+    const bool welcome = client.waitFor([&] { return client.isWelcome() || client.controlEnded(); },
+                                        milliseconds(20'000)) &&
+                         client.isWelcome();
+    if (!welcome) ++dropped;
+  }
+  EXPECT_EQ(dropped, 0) << "of " << kConnections << " connections";
+  for (const pid_t loop : loops) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(loop, &status, WNOHANG), 0) << "one of its programs was dropped";
+    ::kill(loop, SIGKILL);
+    ::waitpid(loop, &status, 0);
+  }
+  EXPECT_EQ(supervisor.report().restarts, 0u);
+  EXPECT_EQ(keeper->call(worker, "never disturbed"), "never disturbed");
+}
+
+}  // namespace
+}  // namespace isopool::tests
