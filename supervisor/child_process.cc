@@ -9,9 +9,9 @@ namespace isopool::supervisor {
 
 namespace {
 
-// A worker's parent (a process between zygote and worker) exits within microseconds.
-constexpr Milliseconds kReparentingRetry(1);
-constexpr int kReparentingRetries = 5000;
+// A debugger has what it traces until it lets go.
+constexpr Milliseconds kTracedRetry(1);
+constexpr int kTracedRetries = 5000;
 constexpr Milliseconds kTimeToEnd(100);
 
 }  // namespace
@@ -31,6 +31,7 @@ ChildProcess::ChildProcess(EventLoop& loop, Processes& processes, pid_t pid, Rea
 }
 
 void ChildProcess::kill() {
+  if (reaped_ == nullptr) return;  // the number may be another's
   processes_.kill(pidfd_);
   processes_.killGroup(pid_);
 }
@@ -41,11 +42,14 @@ void ChildProcess::killSoon() {
 
 void ChildProcess::reap() {
   mercy_.cancel();
-  // Before it is reaped: from then on the number may name another group.
-  processes_.killGroup(pid_);
-  if (const auto status = processes_.reap(pidfd_)) return std::exchange(reaped_, {})(*status);
-  if (++retries_ > kReparentingRetries) return std::exchange(reaped_, {})({SIGKILL, 0});
-  retry_.setAfter(kReparentingRetry, [this] { reap(); });
+  if (const auto status = processes_.exitStatus(pidfd_)) {
+    // Between its death and its reaping the number can't name another group.
+    processes_.killGroup(pid_);
+    processes_.reap(pidfd_);
+    return std::exchange(reaped_, {})(*status);
+  }
+  if (++retries_ > kTracedRetries) return std::exchange(reaped_, {})({SIGKILL, 0});
+  retry_.setAfter(kTracedRetry, [this] { reap(); });
 }
 
 }  // namespace isopool::supervisor

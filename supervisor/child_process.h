@@ -14,9 +14,9 @@
 
 namespace isopool::supervisor {
 
-/// A child of the supervisor, or one that is about to become it because its parent exits. Holds the
-/// pid until it is reaped here, so that the number can't mean another process meanwhile. When it
-/// ends its process group is killed and `reaped` is called, which may destroy this object.
+/// A child of the supervisor. Holds the pid until it is reaped here, so that the number can't mean
+/// another process meanwhile. When it has ended its process group is killed and `reaped` is called,
+/// which may destroy this object.
 class ChildProcess {
  public:
   using Reaped = std::function<void(ExitStatus)>;

@@ -29,9 +29,17 @@ pid_t KernelProcesses::startZygote(const std::string& executable,
   return spawnZygote(executable, variables, control, lifeline, limits);
 }
 
+bool KernelProcesses::isNewChild(pid_t pid) {
+  siginfo_t info{};
+  return pid > 0 && opened_.count(pid) == 0 &&
+         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 ipc::Fd KernelProcesses::open(pid_t pid) {
-  return ipc::Fd(
+  ipc::Fd pidfd(
       ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)), "pidfd_open", pid));
+  opened_.insert(pid);
+  return pidfd;
 }
 
 void KernelProcesses::kill(const ipc::Fd& pidfd) {
@@ -40,11 +48,18 @@ void KernelProcesses::kill(const ipc::Fd& pidfd) {
 
 void KernelProcesses::killGroup(pid_t leader) { ::kill(-leader, SIGKILL); }
 
-std::optional<ExitStatus> KernelProcesses::reap(const ipc::Fd& pidfd) {
+std::optional<ExitStatus> KernelProcesses::exitStatus(const ipc::Fd& pidfd) {
   siginfo_t info{};
-  const int result = ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG);
+  const int result =
+      ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT);
   if (result != 0 || info.si_pid == 0) return std::nullopt;
   return toExitStatus(info);
+}
+
+void KernelProcesses::reap(const ipc::Fd& pidfd) {
+  siginfo_t info{};
+  ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG);
+  opened_.erase(info.si_pid);
 }
 
 std::vector<pid_t> KernelProcesses::children() { return childrenOf(::getpid()); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <set>
+
 #include "supervisor/processes.h"
 
 namespace isopool::supervisor {
@@ -11,10 +13,12 @@ class KernelProcesses final : public Processes {
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
                     const ipc::Fd& control, const ipc::Fd& lifeline,
                     const InheritedLimits& limits) override;
+  bool isNewChild(pid_t pid) override;
   ipc::Fd open(pid_t pid) override;
   void kill(const ipc::Fd& pidfd) override;
   void killGroup(pid_t leader) override;
-  std::optional<ExitStatus> reap(const ipc::Fd& pidfd) override;
+  std::optional<ExitStatus> exitStatus(const ipc::Fd& pidfd) override;
+  void reap(const ipc::Fd& pidfd) override;
 
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;
@@ -26,6 +30,9 @@ class KernelProcesses final : public Processes {
   bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) override;
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
+
+ private:
+  std::set<pid_t> opened_;  ///< and not reaped
 };
 
 }  // namespace isopool::supervisor

@@ -25,14 +25,19 @@ class Processes {
   virtual pid_t startZygote(const std::string& executable,
                             const std::vector<std::string>& variables, const ipc::Fd& control,
                             const ipc::Fd& lifeline, const InheritedLimits& limits) = 0;
+  /// True if it is a child of this process that has never been opened: a pid that another process
+  /// names may be anybody's.
+  virtual bool isNewChild(pid_t pid) = 0;
   /// A pidfd: readable when the process is dead. Throws ipc::SystemCallError if there is none.
   virtual ipc::Fd open(pid_t pid) = 0;
   /// SIGKILL. Nothing happens if it is dead.
   virtual void kill(const ipc::Fd& pidfd) = 0;
   virtual void killGroup(pid_t leader) = 0;
-  /// How a dead child ended; nothing while its former parent has not let go of it. Then its number
-  /// may become another's.
-  virtual std::optional<ExitStatus> reap(const ipc::Fd& pidfd) = 0;
+  /// How a dead child ended; nothing while a tracer has not let go of it. It is not reaped: its
+  /// number is still its own.
+  virtual std::optional<ExitStatus> exitStatus(const ipc::Fd& pidfd) = 0;
+  /// Reaps a dead child. Then its number may become another's.
+  virtual void reap(const ipc::Fd& pidfd) = 0;
 
   // For what is left over (orphans.h).
   /// All children of this process, dead ones that are not reaped included.

@@ -110,7 +110,10 @@ void Zygote::handle(ipc::Frame& frame) {
       return condemn(ipc::decodeMessage<ipc::ZygoteFailed>(frame).text);
     case ipc::MessageType::kWorkerForked: {
       const auto forked = ipc::decodeMessage<ipc::WorkerForked>(frame);
-      if (forked.processId <= 1) throw ipc::ProtocolError("WorkerForked names no process");
+      if (!processes_.isNewChild(forked.processId)) {
+        throw ipc::ProtocolError("WorkerForked names process " + std::to_string(forked.processId) +
+                                 ", which is not a new child of isopoold");
+      }
       policy_.forked();
       return settle(ipc::Epoch(forked.epoch), {ForkOutcome::Kind::kForked, forked.processId, {}});
     }

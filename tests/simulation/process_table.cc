@@ -115,9 +115,15 @@ pid_t ProcessTable::startZygote(const std::string&, const std::vector<std::strin
       /*child=*/true);
 }
 
+bool ProcessTable::isNewChild(pid_t pid) {
+  const auto found = processes_.find(pid);
+  return found != processes_.end() && found->second.child && !found->second.opened;
+}
+
 ipc::Fd ProcessTable::open(pid_t pid) {
   const auto found = processes_.find(pid);
   if (found == processes_.end()) throw ipc::SystemCallError("pidfd_open", "", ESRCH);
+  found->second.opened = true;
   return found->second.pidfd.duplicate();
 }
 
@@ -125,17 +131,26 @@ void ProcessTable::kill(const ipc::Fd& pidfd) {
   if (const pid_t pid = pidOf(pidfd)) end(pid, {SIGKILL, 0});
 }
 
-void ProcessTable::killGroup(pid_t leader) { end(leader, {SIGKILL, 0}); }
+void ProcessTable::killGroup(pid_t leader) {
+  if (reaped(leader)) {
+    world_.violated("the group of process " + std::to_string(leader) +
+                    " was killed after it was reaped: the number may be another's");
+  }
+  end(leader, {SIGKILL, 0});
+}
 
-std::optional<ExitStatus> ProcessTable::reap(const ipc::Fd& pidfd) {
+std::optional<ExitStatus> ProcessTable::exitStatus(const ipc::Fd& pidfd) {
   const auto found = processes_.find(pidOf(pidfd));
   if (found == processes_.end() || !found->second.dead || found->second.reapedInVain-- > 0) {
     return std::nullopt;
   }
-  const ExitStatus status = found->second.status;
-  world_.note("reaped", static_cast<uint64_t>(found->first));
-  processes_.erase(found);
-  return status;
+  return found->second.status;
+}
+
+void ProcessTable::reap(const ipc::Fd& pidfd) {
+  const pid_t pid = pidOf(pidfd);
+  world_.note("reaped", static_cast<uint64_t>(pid));
+  processes_.erase(pid);
 }
 
 std::vector<pid_t> ProcessTable::children() {

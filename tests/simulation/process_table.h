@@ -66,10 +66,12 @@ class ProcessTable final : public supervisor::Processes {
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
                     const ipc::Fd& control, const ipc::Fd& lifeline,
                     const supervisor::InheritedLimits& limits) override;
+  bool isNewChild(pid_t pid) override;
   ipc::Fd open(pid_t pid) override;
   void kill(const ipc::Fd& pidfd) override;
   void killGroup(pid_t leader) override;
-  std::optional<supervisor::ExitStatus> reap(const ipc::Fd& pidfd) override;
+  std::optional<supervisor::ExitStatus> exitStatus(const ipc::Fd& pidfd) override;
+  void reap(const ipc::Fd& pidfd) override;
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;
   bool killOrphan(pid_t pid) override;
@@ -89,7 +91,8 @@ class ProcessTable final : public supervisor::Processes {
     bool child = false;  ///< of the supervisor
     bool condemned = false;
     bool dead = false;
-    int reapedInVain = 0;  ///< its former parent is not gone yet
+    bool opened = false;
+    int reapedInVain = 0;  ///< a tracer has not let go of it yet
     supervisor::ExitStatus status;
   };
 

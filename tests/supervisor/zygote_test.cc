@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -121,6 +123,55 @@ TEST(Zygote, ThatRefusesToForkHoldsTheSlotBackAndSaysSo) {
   pool.setMode("fork-fails");
   pool.send(ipc::OpenPool{1, 1});
   EXPECT_TRUE(pool.waitFor([&] { return pool.quarantines().size() == 1; }));
+}
+
+/// A process in a group of its own that the supervisor has nothing to do with.
+class Bystander {
+ public:
+  Bystander() {
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      for (;;) ::pause();
+    }
+    ::setpgid(pid_, pid_);
+  }
+  ~Bystander() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Bystander(const Bystander&) = delete;
+  Bystander& operator=(const Bystander&) = delete;
+
+  pid_t pid() const { return pid_; }
+  bool lives() const { return ::waitpid(pid_, nullptr, WNOHANG) == 0; }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST(Zygote, ThatNamesAProcessOfOthersAsItsWorkerIsReplacedAndTheProcessLives) {
+  const Bystander bystander;
+  {
+    PrivatePool pool({"--worker-timeout", "300ms"}, "names-" + std::to_string(bystander.pid()));
+    pool.begin();
+    pool.openPool(1, 1);
+    EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
+    EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
+    EXPECT_FALSE(pool.waitFor([&] { return !bystander.lives(); }, milliseconds(600)));
+  }
+  EXPECT_TRUE(bystander.lives());
+}
+
+TEST(Zygote, ThatNamesAServingWorkerAsTheNextOneIsReplacedAndTheWorkerServesOn) {
+  PrivatePool pool({"--worker-timeout", "300ms", "--spares", "0"});
+  pool.begin();
+  pool.openPool(1, 1);
+  const uint64_t first = pool.serving(1, 0);
+  pool.setMode("names-" + std::to_string(pool.worker(first).introduction.processId));
+  pool.openPool(2, 1);
+  EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
+  EXPECT_FALSE(pool.waitFor([&] { return pool.deaths() > 0; }, milliseconds(600)));
+  EXPECT_EQ(pool.call(first, "undisturbed"), "undisturbed");
 }
 
 TEST(Zygote, ThatCannotBeReplacedIsNoMatterUntilAWorkerIsNeeded) {
