@@ -120,7 +120,7 @@ bool CallInputs::brought(const c10::Storage& storage) const {
 }
 
 std::optional<size_t> CallInputs::echoOf(const c10::Storage& storage,
-                                         const PageHistory& history) const {
+                                         const ipc::PageHistory& history) const {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
     if (input.impl != storage.unsafeGetStorageImpl()) continue;

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "ipc/memory/page_history.h"
 #include "ipc/tensor/value_codec.h"
 #include "worker/channel.h"
-#include "worker/page_history.h"
 
 namespace isopool::worker {
 
@@ -47,7 +47,7 @@ class CallInputs {
   void clear() { inputs_.clear(); }
 
   /// The index of the record that `storage` was made for, if the client shall get its own back.
-  std::optional<size_t> echoOf(const c10::Storage& storage, const PageHistory& history) const;
+  std::optional<size_t> echoOf(const c10::Storage& storage, const ipc::PageHistory& history) const;
 
   /// True if the call brought `storage`, whatever became of its memory.
   bool brought(const c10::Storage& storage) const;

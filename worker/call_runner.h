@@ -92,7 +92,7 @@ class CallRunner {
   ControlPlane& control_;
   CopyCounts& totalCopies_;
   Sandbox& sandbox_;
-  PageHistory history_;
+  ipc::PageHistory history_;
 
   ipc::ReceivedCall received_;
   std::optional<uint64_t> slot_;  // that Python knows of now

@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
+#include "ipc/memory/page_history.h"
 #include "ipc/tensor/value_codec.h"
 #include "worker/call_inputs.h"
 #include "worker/channel.h"
 #include "worker/control_plane.h"
 #include "worker/copy_counts.h"
-#include "worker/page_history.h"
 
 namespace isopool::worker {
 
@@ -25,7 +25,7 @@ void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control);
 /// loop's thread.
 class ResultExport {
  public:
-  ResultExport(const PageHistory& history, ControlPlane& control)
+  ResultExport(const ipc::PageHistory& history, ControlPlane& control)
       : history_(history), control_(control) {}
 
   /// Makes a record for each storage of `writer`, which beside the inputs is all of the call that still
@@ -47,7 +47,7 @@ class ResultExport {
   void copyInline(const std::byte* data, ipc::StorageExtent extent, ipc::CopyReason reason,
                   CopyCounts& copies);
 
-  const PageHistory& history_;
+  const ipc::PageHistory& history_;
   ControlPlane& control_;
   std::vector<ipc::StorageRecord> records_;
   std::vector<std::byte> inlineBytes_;

@@ -5,7 +5,7 @@
 
 #include "ipc/fd.h"
 
-namespace isopool::worker {
+namespace isopool::ipc {
 
 /// Tells whether this process has written to pages of a private file mapping, by the kernel's own
 /// books (/proc/self/pagemap). A pagemap belongs to the process that opened it: not for use over a
@@ -20,4 +20,4 @@ class PageHistory {
   ipc::Fd pagemap_;
 };
 
-}  // namespace isopool::worker
+}  // namespace isopool::ipc

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/page_history.h"
+#include "ipc/memory/page_history.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "ipc/memory/memory_object.h"
 
-namespace isopool::worker {
+namespace isopool::ipc {
 
 namespace {
 
@@ -25,9 +25,8 @@ PageHistory::PageHistory() : pagemap_(::open("/proc/self/pagemap", O_RDONLY | O_
 
 bool PageHistory::written(const void* data, size_t bytes) const {
   if (!pagemap_.valid()) return true;
-  const auto begin = reinterpret_cast<uint64_t>(data) / ipc::kPageBytes;
-  const auto end =
-      (reinterpret_cast<uint64_t>(data) + bytes + ipc::kPageBytes - 1) / ipc::kPageBytes;
+  const auto begin = reinterpret_cast<uint64_t>(data) / kPageBytes;
+  const auto end = (reinterpret_cast<uint64_t>(data) + bytes + kPageBytes - 1) / kPageBytes;
   std::array<uint64_t, 512> entries;
   for (uint64_t page = begin; page < end;) {
     const size_t count = std::min<uint64_t>(entries.size(), end - page);
@@ -46,4 +45,4 @@ bool PageHistory::written(const void* data, size_t bytes) const {
   return false;
 }
 
-}  // namespace isopool::worker
+}  // namespace isopool::ipc
