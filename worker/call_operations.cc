@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ipc/crash_point.h"
+#include "ipc/tensor/payload_format.h"
 #include "worker/call_failures.h"
 #include "worker/call_runner.h"
 #include "worker/caller_modes.h"
@@ -336,7 +337,7 @@ PyObject* CallRunner::handle(const Channel& channel, size_t index) const {
 }
 
 Package& CallRunner::package(Channel& channel, size_t index) {
-  return packageOf(channel, ipc::PackageId(static_cast<uint32_t>(reader_->integer(index))));
+  return packageOf(channel, ipc::PackageId(ipc::unsigned32Of(reader_->element(index))));
 }
 
 Package& CallRunner::packageOf(Channel& channel, ipc::PackageId id) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
 #include "worker/interpreter.h"
@@ -114,13 +115,13 @@ TypedValue convertDict(PyObject* dict, const Place& place, int depth) {
   if (!keyType) keyType = valueType = c10::AnyType::get();
   // A type in common that no dict can have for its keys, as an optional one.
   if (!ipc::isDictKeyType(*keyType)) keyType = c10::AnyType::get();
-  c10::impl::GenericDict result(keyType, valueType);
-  result.reserve(entries.size());
+  ipc::DictBuilder result(keyType, valueType, entries.size());
   for (auto& [key, value] : entries) {
-    const auto [at, isNew] = result.insert(std::move(key), std::move(value));
-    if (!isNew) refuse(place, "two of its keys become the same value");
+    if (!result.set(std::move(key), std::move(value))) {
+      refuse(place, "two of its keys become the same value");
+    }
   }
-  return {std::move(result), c10::DictType::create(keyType, valueType)};
+  return {result.take(), c10::DictType::create(keyType, valueType)};
 }
 
 TypedValue bytesAsTensor(PyObject* bytes) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
 #include "worker/simple_values.h"
@@ -20,6 +21,9 @@ namespace isopool::worker {
 namespace {
 
 constexpr size_t kMaxShownCharacters = 2000;
+// Behind the tracer's own words.
+constexpr const char* kPermissively =
+    ". The permissive conversion takes it (CallOptions::permissive, Obj::toIValuePermissive)";
 
 TypedValue infer(PyObject* object, int depth);
 
@@ -42,12 +46,14 @@ std::string textOf(PyObject* object) {
 
 std::string disagreement(const char* container, const c10::TypePtr& one,
                          const c10::TypePtr& other) {
-  return std::string(container) + one->repr_str() + " and " + other->repr_str();
+  return std::string(container) + one->repr_str() + " and " + other->repr_str() + kPermissively;
 }
 
 TypedValue inferList(PyObject* list, int depth) {
   const Py_ssize_t size = PyList_GET_SIZE(list);
-  if (size == 0) throw NotInferable("List trace inputs must have elements");
+  if (size == 0) {
+    throw NotInferable(std::string("List trace inputs must have elements") + kPermissively);
+  }
   std::vector<at::IValue> values;
   values.reserve(static_cast<size_t>(size));
   c10::TypePtr type;
@@ -74,7 +80,9 @@ TypedValue inferList(PyObject* list, int depth) {
 }
 
 TypedValue inferDict(PyObject* dict, int depth) {
-  if (PyDict_GET_SIZE(dict) == 0) throw NotInferable("Dictionary inputs must have entries");
+  if (PyDict_GET_SIZE(dict) == 0) {
+    throw NotInferable(std::string("Dictionary inputs must have entries") + kPermissively);
+  }
   std::vector<std::pair<at::IValue, at::IValue>> entries;
   entries.reserve(static_cast<size_t>(PyDict_GET_SIZE(dict)));
   c10::TypePtr keyType;
@@ -99,12 +107,11 @@ TypedValue inferDict(PyObject* dict, int depth) {
     throw NotInferable("Cannot create dict for key type '" + keyType->repr_str() +
                        "', only int, float, complex, Tensor, device and string keys are supported");
   }
-  c10::impl::GenericDict result(keyType, valueType);
-  result.reserve(entries.size());
+  ipc::DictBuilder result(keyType, valueType, entries.size());
   for (auto& [entryKey, entryValue] : entries) {
-    result.insert_or_assign(std::move(entryKey), std::move(entryValue));
+    result.set(std::move(entryKey), std::move(entryValue));
   }
-  return {std::move(result), c10::DictType::create(keyType, valueType)};
+  return {result.take(), c10::DictType::create(keyType, valueType)};
 }
 
 TypedValue inferTuple(PyObject* tuple, int depth) {
@@ -136,7 +143,11 @@ std::string reasonForOther(PyObject* object) {
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
   return "Only tensors and (possibly nested) tuples of tensors, lists, or dicts are supported as "
          "inputs or outputs of traced functions, but instead got value of type " +
-         (name ? textOf(name.get()) : std::string(Py_TYPE(object)->tp_name)) + ".";
+         (name ? textOf(name.get()) : std::string(Py_TYPE(object)->tp_name)) + "." +
+         (PyIter_Check(object) != 0
+              ? " Take its items one by one by ReplicatedObj::stream(), or return list() of it"
+              : " The permissive conversion takes more (CallOptions::permissive, "
+                "Obj::toIValuePermissive)");
 }
 
 TypedValue infer(PyObject* object, int depth) {
@@ -166,6 +177,13 @@ PyRef toPython(at::IValue value) {
     try {
       object = torch::jit::toPyObject(std::move(value)).release().ptr();
     } catch (py::error_already_set& error) {
+      if (error.matches(PyExc_UnicodeDecodeError)) {
+        throw ipc::ValueError(
+            "a string that is not UTF-8 can't become a Python str: pass a tensor of dtype uint8 "
+            "with "
+            "these bytes (" +
+            std::string(error.what()) + ")");
+      }
       throw ipc::ValueError(error.what());
     } catch (const c10::Error& error) {
       throw ipc::ValueError(error.what_without_backtrace());

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "ipc/channel/layout.h"
+#include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_format.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
@@ -312,17 +313,16 @@ at::IValue PayloadReader::tagged(const msgpack::object& object, int depth) const
       const c10::TypePtr keyType = readType(itemOf(object, 1));
       const c10::TypePtr valueType = readType(itemOf(object, 2));
       if (!isDictKeyType(*keyType) || size % 2 == 0) refuse("a dict has wrong keys");
-      c10::impl::GenericDict dict(keyType, valueType);
-      dict.reserve((size - 3) / 2);
+      DictBuilder dict(keyType, valueType, (size - 3) / 2);
       for (uint32_t i = 3; i + 1 < size; i += 2) {
         c10::IValue key = valueAt(object.via.array.ptr[i], depth + 1);
         c10::IValue entry = valueAt(object.via.array.ptr[i + 1], depth + 1);
         checkKind(key, *keyType);
         if (!isDictKey(key)) refuse("a dict has wrong keys");
         checkKind(entry, *valueType);
-        dict.insert_or_assign(std::move(key), std::move(entry));
+        dict.set(std::move(key), std::move(entry));
       }
-      return dict;
+      return dict.take();
     }
     case ValueTag::kDevice: {
       const msgpack::object& name = itemOf(object, 1);

@@ -3,10 +3,13 @@
 #include <ATen/core/ivalue_inl.h>
 #include <ATen/core/jit_type.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <sstream>
 
+#include "ipc/tensor/dict_builder.h"
 #include "ipc/tensor/payload_format.h"
 #include "ipc/tensor/payload_types.h"
 #include "ipc/tensor/value_codec.h"
@@ -73,6 +76,15 @@ std::string wayOutOf(const at::IValue& value) {
   if (value.isUnsigned()) return "pass a number below 2^63, or a tensor of dtype uint64";
   if (value.isObject()) return "pass its attributes, or load its TorchScript module over there";
   return "pass tensors, numbers, strings, None, and lists, tuples and dicts of them";
+}
+
+// msgpack has 32 bits for the number of a container's elements.
+uint32_t checkedCount(size_t count) {
+  if (count > std::numeric_limits<uint32_t>::max()) {
+    refuse("a container of " + std::to_string(count) +
+           " elements can't cross between processes: pass a tensor");
+  }
+  return static_cast<uint32_t>(count);
 }
 
 }  // namespace
@@ -192,21 +204,31 @@ void PayloadWriter::addDouble(double value) {
   buffer_.write(bytes.data(), bytes.size());
 }
 
+void PayloadWriter::addText(std::string_view text) {
+  if (text.size() >= kMaxPayloadBytes - std::min(buffer_.size(), kMaxPayloadBytes)) {
+    refuse("a string of " + std::to_string(text.size()) +
+           " bytes can't cross between processes: all of a call but its tensors has to be smaller "
+           "than 4 GiB. Pass a tensor of dtype uint8 with these bytes");
+  }
+  packer_.pack_str(static_cast<uint32_t>(text.size()));
+  packer_.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
+}
+
 void PayloadWriter::addList(const at::IValue& value, int depth) {
   const c10::List<c10::IValue> list = value.toList();
-  packer_.pack_array(static_cast<uint32_t>(list.size() + 2))
-      .pack(static_cast<uint32_t>(ValueTag::kList));
+  packer_.pack_array(checkedCount(list.size() + 2)).pack(static_cast<uint32_t>(ValueTag::kList));
   packType(packer_, list.elementType());
   for (size_t i = 0; i < list.size(); ++i) addValueAt(list.get(i), depth + 1);
 }
 
 void PayloadWriter::addDict(const at::IValue& value, int depth) {
   const auto dict = value.toGenericDict();
-  packer_.pack_array(static_cast<uint32_t>(2 * dict.size() + 3))
+  packer_.pack_array(checkedCount(2 * dict.size() + 3))
       .pack(static_cast<uint32_t>(ValueTag::kDict));
   packType(packer_, dict.keyType());
   packType(packer_, dict.valueType());
   for (const auto& entry : dict) {
+    refuseNanKey(entry.key());
     addValueAt(entry.key(), depth + 1);
     addValueAt(entry.value(), depth + 1);
   }
@@ -230,9 +252,7 @@ void PayloadWriter::addValueAt(const at::IValue& value, int depth) {
   } else if (value.isDouble()) {
     addDouble(value.toDouble());
   } else if (value.isString()) {
-    const std::string& text = value.toStringRef();
-    packer_.pack_str(static_cast<uint32_t>(text.size()));
-    packer_.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
+    addText(value.toStringRef());
   } else if (value.isComplexDouble()) {
     const c10::complex<double> number = value.toComplexDouble();
     const std::array<double, 2> parts{number.real(), number.imag()};
@@ -240,7 +260,7 @@ void PayloadWriter::addValueAt(const at::IValue& value, int depth) {
     packer_.pack_ext_body(reinterpret_cast<const char*>(parts.data()), sizeof parts);
   } else if (value.isTuple()) {
     const auto& elements = value.toTupleRef().elements();
-    packer_.pack_array(static_cast<uint32_t>(elements.size() + 1))
+    packer_.pack_array(checkedCount(elements.size() + 1))
         .pack(static_cast<uint32_t>(ValueTag::kTuple));
     for (const auto& element : elements) addValueAt(element, depth + 1);
   } else if (value.isList()) {
@@ -270,6 +290,12 @@ std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> 
     const auto kind = static_cast<uint32_t>(record.kind);
     switch (record.kind) {
       case StorageKind::kInline:
+        if (record.inlineBytes.size() >= kMaxPayloadBytes) {
+          refuse(
+              "a tensor of " + std::to_string(record.inlineBytes.size()) +
+              " bytes can't be copied into a call, and its memory can't be lent because too many "
+              "tensors are lent: let go of earlier results");
+        }
         packer_.pack_array(2).pack(kind);
         packer_.pack_bin(static_cast<uint32_t>(record.inlineBytes.size()));
         packer_.pack_bin_body(reinterpret_cast<const char*>(record.inlineBytes.data()),
@@ -289,6 +315,13 @@ std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> 
         break;
     }
   }
+  if (buffer_.size() > kMaxPayloadBytes) {
+    refuse(
+        "the " + std::to_string(buffer_.size()) +
+        " bytes of a call's values, tensors not counted, can't cross between processes: they have "
+        "to be less than 4 GiB. Pass large ones as tensors");
+  }
   return {reinterpret_cast<const std::byte*>(buffer_.data()), buffer_.size()};
 }
+
 }  // namespace isopool::ipc

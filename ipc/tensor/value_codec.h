@@ -34,6 +34,10 @@ inline constexpr int8_t kHandleExtension = 3;  ///< uint64: an object of the rec
 /// Storages that lie outside shared memory and are at most this long travel inside the payload.
 inline constexpr size_t kInlineStorageBytes = 512;
 inline constexpr size_t kMaxStorages = 65536;
+/// Where storages in a package or a moved object begin: at multiples of this.
+inline constexpr size_t kStorageAlignment = 64;
+/// The longest payload, that of storages outside of it not counted: msgpack has 32 bits for lengths.
+inline constexpr size_t kMaxPayloadBytes = size_t{1} << 32;
 inline constexpr size_t kMaxTensorRank = 64;
 
 enum class StorageKind : uint8_t {
@@ -90,12 +94,14 @@ class PayloadWriter {
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
   /// Drops the storages, and nothing of what was written: after it only others refer to them.
   void releaseStorages() { storages_.clear(); }
-  /// Writes the storage table and returns the payload, valid until the next clear().
+  /// Writes the storage table and returns the payload, valid until the next clear(). Throws ValueError
+  /// if it is too long.
   std::span<const std::byte> finish(std::span<const StorageRecord> records);
 
  private:
   void addTensor(const at::Tensor& tensor);
   void addDouble(double value);
+  void addText(std::string_view text);
   void addValueAt(const at::IValue& value, int depth);
   void addList(const at::IValue& value, int depth);
   void addDict(const at::IValue& value, int depth);

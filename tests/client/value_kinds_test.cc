@@ -9,6 +9,7 @@
 #include <torch/custom_class.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cctype>
 #include <limits>
 
@@ -150,6 +151,21 @@ TEST(ValueKind, AScalarIsTheNumberThatItHolds) {
   EXPECT_EQ(valuesSubject().text("describe", {at::IValue(at::Scalar(true))}), "bool True");
 }
 
+TEST(ValueKind, AStringThatIsNotUtf8IsRefusedWithAWayOut) {
+  const std::string bytes("\xff\x00\xfe", 3);
+  for (const at::IValue& value : {at::IValue(bytes), at::IValue(c10::List<std::string>({bytes}))}) {
+    const std::string text = refusalOf([&] { valuesSubject().ask("identity", {value}); });
+    EXPECT_TRUE(contains(text, "pass a tensor of dtype uint8 with these bytes")) << text;
+  }
+}
+
+TEST(ValueKind, ADictWithANanKeyIsRefused) {
+  c10::Dict<double, int64_t> dict;
+  dict.insert(std::nan(""), 1);
+  const std::string text = refusalOf([&] { valuesSubject().ask("identity", {dict}); });
+  EXPECT_TRUE(contains(text, "a dict with a NaN key can't cross")) << text;
+}
+
 TEST(ValueKind, AListThatHoldsItselfIsRefused) {
   c10::impl::GenericList list(c10::AnyType::get());
   list.push_back(list);
@@ -192,7 +208,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadResult{"zero tensor", ".clone()"}, BadResult{"wrapping", "without data of its own"},
         BadResult{"module", "Cannot infer concrete type of torch.nn.Module"},
         BadResult{"script module", "Cannot infer concrete type of torch.nn.Module"},
-        BadResult{"generator", "instead got value of type generator"},
+        BadResult{"generator",
+                  "instead got value of type generator. Take its items one by one by "
+                  "ReplicatedObj::stream()"},
+        BadResult{"NaN key", "a dict with a NaN key"},
+        BadResult{"crowded keys", "nearly equal hashes"},
         BadResult{"torch generator", "instead got value of type Generator"},
         BadResult{"stream", "instead got value of type Stream"},
         BadResult{"storage", "instead got value of type UntypedStorage"},

@@ -292,8 +292,12 @@ TEST_P(ResultThat, CantCrossIsRefusedInClearWords) {
 
 INSTANTIATE_TEST_SUITE_P(
     Value, ResultThat,
-    ::testing::Values(BadResult{"empty list", "List trace inputs must have elements"},
-                      BadResult{"empty dict", "Dictionary inputs must have entries"},
+    ::testing::Values(BadResult{"empty list",
+                                "List trace inputs must have elements. The permissive conversion "
+                                "takes it (CallOptions::permissive"},
+                      BadResult{"empty dict",
+                                "Dictionary inputs must have entries. The permissive conversion "
+                                "takes it (CallOptions::permissive"},
                       BadResult{"mixed list", "Tracer cannot infer type of [1, 2.0]"},
                       BadResult{"set", "value of type set"},
                       BadResult{"function", "Tracer cannot infer type"},

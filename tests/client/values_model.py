@@ -90,7 +90,15 @@ def read_only():
     return array
 
 
+# The inverse of the number by which c10's hash table multiplies: its small multiples share a slot.
+CROWDING = pow(11400714819323198485, -1, 1 << 64)
+
 KINDS = {
+    # ---- what none knows
+    "NaN key": lambda: {float("nan"): 1},
+    "crowded keys": lambda: {
+        (i * CROWDING + (1 << 63)) % (1 << 64) - (1 << 63): 1 for i in range(20)
+    },
     # ---- what the strict conversion knows
     "none": lambda: None,
     "bool": lambda: True,

@@ -151,6 +151,8 @@ INLINE, LENT, HOME, ECHO, PACKAGE = range(5)
 ANY, TENSOR, INT, FLOAT, BOOL, STRING, COMPLEX, NONE, DEVICE_TYPE, NUMBER = range(10)
 LIST_TYPE, OPTIONAL_TYPE, DICT_TYPE, TUPLE_TYPE = range(20, 24)
 FLOAT32, COMPLEX64, BYTE = 6, 9, 0
+# The inverse of the number by which c10's hash table multiplies: its small multiples share a slot.
+CROWDING = pow(11400714819323198485, -1, 1 << 64)
 
 
 def tensor(
@@ -206,6 +208,13 @@ def values() -> Iterator[tuple[str, object, list[object]]]:
     yield "stored", tensor([16], [1]), [[PACKAGE, 1, 64, 64]]
     yield "tensors", [LIST, TENSOR, tensor([1], [1]), None, tensor([1], [1], 1)], [stored, stored]
     yield "tensor-keys", [DICT, TENSOR, INT, tensor([1], [1]), 1], [stored]
+    yield "odd-stored", tensor([8], [1]), [[PACKAGE, 1, 65, 32]]
+    parts = [tensor([2], [1], i) for i in range(3)]
+    yield "stored-parts", [TUPLE, *parts], [[PACKAGE, 1, 64 * i, 4096 - 64 * i] for i in (0, 5, 63)]
+    nan = float("nan")
+    yield "nan-keys", [DICT, FLOAT, INT, *[word for _ in range(24) for word in (nan, 1)]], []
+    crowded = [(i * CROWDING + (1 << 63)) % (1 << 64) - (1 << 63) for i in range(24)]
+    yield "crowded-keys", [DICT, INT, INT, *[word for key in crowded for word in (key, 1)]], []
     yield "beyond", tensor([17], [1]), [stored]
     yield "overflow", tensor([1 << 62, 8], [1 << 62, 1]), [stored]
     yield "no-storage", tensor([1], [1], 5), [stored]

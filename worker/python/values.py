@@ -85,7 +85,10 @@ def _refusal(value: object) -> str:
     if isinstance(value, torch.nn.Module):
         return f"it is a module of class {name}: return its state_dict() or what it computes"
     if hasattr(kind, "__next__"):
-        return f"it is an iterator of class {name}: return list() of it"
+        return (
+            f"it is an iterator of class {name}: take its items one by one by stream(), or return "
+            "list() of it"
+        )
     if callable(value):
         return f"it is a callable of class {name}: return what it computes"
     return (

@@ -139,7 +139,7 @@ TEST(Mapping, ThatIsPrivateKeepsItsWritesToItself) {
   const Fd object = createMemoryObject("test", kBytes);
   const Mapping shared = mapAll(object, Access::kReadWrite);
   write(shared, 0, "common");
-  const Mapping own = mapPrivate(object, kBytes);
+  const Mapping own = mapPrivate(object, 0, kBytes);
   EXPECT_EQ(read(own), "common");
   write(own, 0, "mine");
   EXPECT_EQ(read(shared), "common");

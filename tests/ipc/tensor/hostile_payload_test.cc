@@ -274,6 +274,50 @@ TEST(HostilePayload, WithAValueThatIsNoneIsRefused) {
   }
 }
 
+/// Numbers that c10's table puts into its first slot, however large it is: it multiplies them by this
+/// one's inverse and takes the highest bits.
+int64_t crowdedKey(uint64_t index) {
+  constexpr uint64_t kMultiplier = 11400714819323198485u;
+  uint64_t inverse = kMultiplier;
+  for (int i = 0; i < 6; ++i) inverse *= 2 - kMultiplier * inverse;
+  return static_cast<int64_t>(index * inverse);
+}
+
+template <typename PackKey>
+std::vector<std::byte> dictOf(size_t entries, PackKey&& packKey) {
+  PayloadWriter writer;
+  auto& packer = writer.packer();
+  packer.pack_array(1);
+  packer.pack_array(static_cast<uint32_t>(3 + 2 * entries)).pack(2).pack(0).pack(0);
+  for (size_t i = 0; i < entries; ++i) {
+    packKey(packer, i);
+    packer.pack_nil();
+  }
+  const auto bytes = writer.finish({});
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST(HostilePayload, OfDictKeysWithNearlyEqualHashesIsRefusedWithoutTheMemoryForThem) {
+  const auto bytes = dictOf(20, [](auto& packer, size_t i) { packer.pack(crowdedKey(i)); });
+  const std::string refusal = refusalOf([&] { Crossing::readPayload(bytes); });
+  EXPECT_NE(refusal.find("nearly equal hashes"), std::string::npos) << refusal;
+}
+
+TEST(HostilePayload, OfDictKeysThatAreNanIsRefused) {
+  const auto doubles = dictOf(20, [](PayloadWriter::Packer& packer, size_t) {
+    packer.pack(std::numeric_limits<double>::quiet_NaN());
+  });
+  const auto complexes = dictOf(20, [](PayloadWriter::Packer& packer, size_t) {
+    const std::array<double, 2> parts{0, std::numeric_limits<double>::quiet_NaN()};
+    packer.pack_ext(sizeof parts, kComplexExtension);
+    packer.pack_ext_body(reinterpret_cast<const char*>(parts.data()), sizeof parts);
+  });
+  for (const auto& bytes : {doubles, complexes}) {
+    const std::string refusal = refusalOf([&] { Crossing::readPayload(bytes); });
+    EXPECT_NE(refusal.find("NaN key"), std::string::npos) << refusal;
+  }
+}
+
 TEST(HostilePayload, NestedWithoutEndIsRefused) {
   const auto nested = [](uint32_t tag, int depth) {
     return [=](auto& packer) {

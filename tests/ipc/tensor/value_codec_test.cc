@@ -4,10 +4,12 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -206,6 +208,52 @@ TEST(ValueCodec, WhatCannotCrossIsNamedWithAWayOut) {
 }
 
 // ---- Tensors ---------------------------------------------------------------------------------
+
+TEST(ValueCodec, DictsOfManyKeysCross) {
+  std::mt19937_64 random = tests::seededRandom();
+  const auto expectCrosses = [](const c10::TypePtr& keyType, auto&& key, size_t size) {
+    c10::impl::GenericDict dict(keyType, c10::IntType::get());
+    for (size_t i = 0; i < size; ++i) dict.insert_or_assign(key(i), static_cast<int64_t>(i));
+    const auto there = crossed(dict).toGenericDict();
+    ASSERT_EQ(there.size(), dict.size());
+    EXPECT_EQ(there, dict);
+  };
+  for (const size_t size : {1, 2, 5, 8, 9, 16, 17, 33, 100, 1000, 20'000}) {
+    for (int shift = 0; shift < 48; shift += 7) {
+      expectCrosses(
+          c10::IntType::get(), [&](size_t i) { return static_cast<int64_t>(i << shift); }, size);
+    }
+    expectCrosses(
+        c10::IntType::get(), [&](size_t) { return static_cast<int64_t>(random()); }, size);
+    expectCrosses(
+        c10::FloatType::get(), [](size_t i) { return static_cast<double>(i) / 4; }, size);
+    expectCrosses(
+        c10::StringType::get(), [](size_t i) { return "layers." + std::to_string(i); }, size);
+  }
+}
+
+TEST(ValueCodec, ADictWithANanKeyIsRefused) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  c10::Dict<double, int64_t> doubles;
+  doubles.insert(nan, 1);
+  c10::Dict<c10::complex<double>, int64_t> complexes;
+  complexes.insert(c10::complex<double>(nan, 0), 1);
+  for (const IValue& dict : {IValue(doubles), IValue(complexes)}) {
+    const std::string refusal = refusalOf([&] { Crossing{{dict}}; });
+    EXPECT_NE(refusal.find("NaN key"), std::string::npos) << refusal;
+  }
+  EXPECT_TRUE(std::isnan(crossed(c10::List<double>({nan})).toDoubleVector().at(0)));
+}
+
+TEST(ValueCodec, AStringOfFourGibibytesIsRefused) {
+  constexpr size_t kBytes = (size_t{1} << 32) + 5;
+  const long pages = ::sysconf(_SC_AVPHYS_PAGES);
+  if (static_cast<size_t>(pages) * 4096 < 2 * kBytes) GTEST_SKIP() << "too little memory is free";
+  const IValue text{std::string(kBytes, 'x')};
+  const std::string refusal = refusalOf([&] { Crossing{{text}}; });
+  EXPECT_NE(refusal.find("a string of 4294967301 bytes"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("uint8"), std::string::npos) << refusal;
+}
 
 TEST(TensorCodec, EveryElementTypeCrosses) {
   for (const auto type :
