@@ -30,8 +30,6 @@ using Digest = std::pair<uint64_t, uint64_t>;
 
 constexpr size_t kChunkBytes = size_t{4} << 20;
 
-void forgetSlice(void* context) { delete static_cast<ArchiveSlice*>(context); }
-
 // A package that can't be held is one that can't be opened.
 template <typename Work>
 auto orCheck(const std::string& name, Work&& work) {
@@ -179,13 +177,14 @@ std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& co
 ArchiveFile::ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes)
     : name_(std::move(name)),
       object_(std::move(object)),
-      mapping_(ipc::mapPrivate(object_, bytes)) {}
+      mapping_(ipc::mapPrivate(object_, 0, bytes)),
+      unusedRanges_(std::make_shared<UnusedRanges>(bytes)) {}
 
 bool ArchiveFile::adopt(ipc::Fd object) {
   if (!ipc::memoryObjectHas(object, bytes(), ipc::Seal::kReadOnly)) return false;
   ipc::Mapping mapping;
   try {
-    mapping = ipc::mapPrivate(object, bytes());
+    mapping = ipc::mapPrivate(object, 0, bytes());
   } catch (const ipc::SystemCallError&) {
     return false;  // without a place to look at them, nobody knows that they are the same
   }
@@ -195,6 +194,7 @@ bool ArchiveFile::adopt(ipc::Fd object) {
   if (weak_from_this().use_count() > 1) return true;
   mapping_ = std::move(mapping);
   object_ = std::move(object);
+  unusedRanges_->clear();
   return true;
 }
 
@@ -205,20 +205,9 @@ std::unique_ptr<caffe2::serialize::PyTorchStreamReader> ArchiveFile::records() c
                                                              static_cast<off_t>(bytes())));
 }
 
-c10::Storage ArchiveFile::slice(uint64_t offset, uint64_t bytes) {
-  if (offset > this->bytes() || bytes > this->bytes() - offset) return {};
-  auto* context = new ArchiveSlice{shared_from_this(), offset};
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), bytes,
-      c10::DataPtr(mapping_.data() + offset, context, &forgetSlice,
-                   c10::Device(c10::DeviceType::CPU)),
-      /*allocator=*/nullptr, /*resizable=*/false));
-}
-
-const ArchiveSlice* archiveSliceOf(const c10::Storage& storage) noexcept {
-  const c10::DataPtr& data = storage.data_ptr();
-  return data.get_deleter() == &forgetSlice ? static_cast<const ArchiveSlice*>(data.get_context())
-                                            : nullptr;
+std::shared_ptr<StoredBytes> ArchiveFile::range(uint64_t begin, uint64_t end) {
+  if (begin > end || end > bytes()) return nullptr;
+  return StoredBytes::of(object_, begin, end, unusedRanges_);
 }
 
 }  // namespace isopool::client

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <c10/core/Storage.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "client/stored_bytes.h"
 #include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 
@@ -51,8 +50,8 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> records() const;
 
-  /// Stored bytes as a storage; a write to it stays in this process. Null if they are not in it.
-  c10::Storage slice(uint64_t offset, uint64_t bytes);
+  /// The bytes from `begin` to `end` for the tensors of one answer. Null if they are not in it.
+  std::shared_ptr<StoredBytes> range(uint64_t begin, uint64_t end);
 
  private:
   struct Registry;
@@ -65,16 +64,8 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   std::string name_;
   ipc::Fd object_;
   ipc::Mapping mapping_;
+  const std::shared_ptr<UnusedRanges> unusedRanges_;
   std::pair<uint64_t, uint64_t> digest_;
 };
-
-/// What a storage made by ArchiveFile::slice points to.
-struct ArchiveSlice {
-  std::shared_ptr<ArchiveFile> file;
-  uint64_t offset = 0;
-};
-
-/// The slice behind a storage that ArchiveFile::slice made, else nullptr.
-const ArchiveSlice* archiveSliceOf(const c10::Storage& storage) noexcept;
 
 }  // namespace isopool::client

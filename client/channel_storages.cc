@@ -2,8 +2,12 @@
 // What of a channel's requests and answers lies in memory: storages lent, copied, taken back.
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
+#include <map>
 
+#include "client/archive_file.h"
 #include "client/channel.h"
 #include "client/copy_counter.h"
 #include "client/exchange.h"
@@ -36,6 +40,54 @@ c10::Storage heapStorage(std::span<const std::byte> bytes) {
                                                             bytes.size(), std::move(data),
                                                             allocator, /*resizable=*/true));
 }
+
+// What of one answer lies in packages and moved objects. The tensors of an archive are one range of it,
+// so that they share what they shared in the worker, and the number of mappings does not depend on the
+// worker.
+class PackageResults {
+ public:
+  explicit PackageResults(const std::vector<ipc::StorageRecord>& records) : records_(records) {}
+
+  /// Throws ValueError if there are no such bytes.
+  c10::Storage storage(const ipc::StorageRecord& record) {
+    if (record.offset % ipc::kStorageAlignment != 0) {
+      throw ipc::ValueError("a result in a package is not aligned");
+    }
+    const auto known = ranges_.find(record.segment);
+    if (known != ranges_.end()) return known->second->storage(record.offset, record.bytes);
+    const ipc::PackageId id(record.segment);
+    c10::Storage storage;
+    if (const auto file = ArchiveFile::find(id)) {
+      storage = rangeOf(*file)->storage(record.offset, record.bytes);
+    } else if (const auto moved = MovedObject::find(id)) {
+      storage = moved->storageAt(record.offset, record.bytes);
+    }
+    if (!storage) throwNotThere();
+    return storage;
+  }
+
+ private:
+  [[noreturn]] static void throwNotThere() {
+    throw ipc::ValueError("a result names stored bytes that are not there");
+  }
+
+  const std::shared_ptr<StoredBytes>& rangeOf(ArchiveFile& file) {
+    uint64_t begin = std::numeric_limits<uint64_t>::max();
+    uint64_t end = 0;
+    for (const ipc::StorageRecord& record : records_) {
+      if (record.kind != ipc::StorageKind::kPackage || record.segment != file.id().value) continue;
+      if (record.offset > file.bytes() || record.bytes > file.bytes() - record.offset) {
+        throwNotThere();
+      }
+      begin = std::min(begin, record.offset);
+      end = std::max(end, record.offset + record.bytes);
+    }
+    return ranges_.emplace(file.id().value, file.range(begin, end)).first->second;
+  }
+
+  const std::vector<ipc::StorageRecord>& records_;
+  std::map<uint32_t, std::shared_ptr<StoredBytes>> ranges_;  // of archives, by package
+};
 
 }  // namespace
 
@@ -261,6 +313,7 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
                                                   const ipc::PayloadReader& reader) {
   std::vector<c10::Storage> storages;
   storages.reserve(reader.storages().size());
+  PackageResults packages(reader.storages());
   for (const ipc::StorageRecord& record : reader.storages()) {
     switch (record.kind) {
       case ipc::StorageKind::kInline:
@@ -291,18 +344,9 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         storages.push_back(exchange.exports[record.offset].storage);
         break;
       }
-      case ipc::StorageKind::kPackage: {
-        const ipc::PackageId id(record.segment);
-        c10::Storage slice;
-        if (const auto file = ArchiveFile::find(id)) {
-          slice = file->slice(record.offset, record.bytes);
-        } else if (const auto moved = MovedObject::find(id)) {
-          slice = moved->storageAt(record.offset, record.bytes);
-        }
-        if (!slice) throw ipc::ValueError("a result names stored bytes that are not there");
-        storages.push_back(std::move(slice));
+      case ipc::StorageKind::kPackage:
+        storages.push_back(packages.storage(record));
         break;
-      }
       case ipc::StorageKind::kHome:
         throw ipc::ValueError("a result claims to lie in the client's memory");
     }

@@ -79,7 +79,8 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
     case ipc::StorageKind::kPackage: {
       const Package* package = channel.packages.find(ipc::PackageId(record.segment));
       if (package == nullptr) refuseRecord("lies in a package that this worker was never given");
-      if (!within(record.offset, record.bytes, package->mapping()->bytes())) {
+      if (record.offset % ipc::kStorageAlignment != 0 ||
+          !within(record.offset, record.bytes, package->mapping()->bytes())) {
         refuseRecord("reaches beyond its package");
       }
       return packageStorage(package->mapping(), record.offset, record.bytes);

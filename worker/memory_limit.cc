@@ -91,7 +91,7 @@ void limitMemory(uint64_t bytes, const uint64_t (&key)[2]) {
 
 std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const ipc::Fd& object, size_t bytes) {
   auto owner = std::make_shared<MappingWithRoom>(bytes);
-  owner->mapping = ipc::mapPrivate(object, bytes);
+  owner->mapping = ipc::mapPrivate(object, 0, bytes);
   return {owner, &owner->mapping};
 }
 

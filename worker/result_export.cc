@@ -95,7 +95,8 @@ void ResultExport::describeOne(const c10::Storage& storage, ipc::StorageExtent e
         reason = ipc::CopyReason::kNoLease;
       }
     }
-  } else if (const auto place = channel.packages.locate(data, bytes); place && bytes > 0) {
+  } else if (const auto place = channel.packages.locate(data, bytes);
+             place && bytes > 0 && place->offset % ipc::kStorageAlignment == 0) {
     if (place->package->shared() || !history_.written(data, bytes)) {
       ipc::StorageRecord record;
       record.kind = ipc::StorageKind::kPackage;

@@ -107,9 +107,9 @@ void mapSharedAt(void* address, const Fd& object, size_t offset, size_t bytes, A
   mapChecked(address, bytes, protectionBits(access), flags, object.get(), offset);
 }
 
-Mapping mapPrivate(const Fd& object, size_t bytes) {
+Mapping mapPrivate(const Fd& object, size_t offset, size_t bytes) {
   return Mapping(mapChecked(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-                            object.get(), 0),
+                            object.get(), offset),
                  bytes);
 }
 

@@ -78,8 +78,8 @@ Mapping mapShared(const Fd& object, size_t offset, size_t bytes, Access access, 
 void mapSharedAt(void* address, const Fd& object, size_t offset, size_t bytes, Access access,
                  Prefault prefault);
 
-/// Maps the whole object copy-on-write: writes stay in this process. Throws SystemCallError.
-Mapping mapPrivate(const Fd& object, size_t bytes);
+/// Maps `bytes` from `offset` copy-on-write: writes stay in this process. Throws SystemCallError.
+Mapping mapPrivate(const Fd& object, size_t offset, size_t bytes);
 
 /// Reserves address space without memory. Throws SystemCallError.
 Mapping reserveAddressSpace(size_t bytes);

@@ -318,13 +318,62 @@ TEST_F(Result, OutlivesAKilledSupervisor) {
 
 // ---- weights ---------------------------------------------------------------------------------
 
-TEST(Weight, ThatNobodyHasWrittenComesAsAnAlias) {
+const at::Tensor& storedWeight() {
+  static const at::Tensor weight = at::arange(65536, at::kFloat);
+  return weight;
+}
+
+TEST(Weight, OfEachAnswerIsItsCallersOwnWithoutACopy) {
   const Copied copied;
   const at::Tensor one = sharedSubject().tensor("return_weight");
   const at::Tensor two = sharedSubject().tensor("return_weight");
+  one.fill_(77);
+  const at::Tensor three = sharedSubject().tensor("return_weight");
   EXPECT_EQ(copied.total(), 0u);
-  EXPECT_EQ(one.data_ptr(), two.data_ptr());
-  EXPECT_TRUE(one.equal(at::arange(65536, at::kFloat)));
+  EXPECT_TRUE(isAll(one, 77));
+  EXPECT_TRUE(two.equal(storedWeight()));
+  EXPECT_TRUE(three.equal(storedWeight()));
+}
+
+TEST(Weight, IsMappedOnceForAnswersThatFollowEachOther) {
+  const auto address = [] { return sharedSubject().tensor("return_weight").data_ptr(); };
+  EXPECT_EQ(address(), address());
+}
+
+TEST(Weight, ThatItsCallerWroteToAndDroppedIsNotUsedAgain) {
+  sharedSubject().tensor("return_weight")[65535] = 77;
+  EXPECT_TRUE(sharedSubject().tensor("return_weight").equal(storedWeight()));
+}
+
+TEST(Weight, OfTwoTensorsOfAnAnswerIsOneForItsCaller) {
+  const at::IValue answer = sharedSubject().ask("weight_and_part");
+  const at::Tensor whole = answer.toTupleRef().elements()[0].toTensor();
+  const at::Tensor part = answer.toTupleRef().elements()[1].toTensor();
+  part.fill_(77);
+  EXPECT_TRUE(isAll(whole.slice(0, 16384), 77));
+  EXPECT_TRUE(whole.slice(0, 0, 16384).equal(storedWeight().slice(0, 0, 16384)));
+  EXPECT_TRUE(sharedSubject().tensor("return_weight").equal(storedWeight()));
+}
+
+TEST(Weight, ThatIsShortIsCopiedAndCounted) {
+  const Copied copied;
+  const at::Tensor small = sharedSubject().tensor("small_weight");
+  EXPECT_EQ(copied.since().resultInline, 32u);
+  small.fill_(77);
+  EXPECT_TRUE(sharedSubject().tensor("small_weight").equal(at::arange(8, at::kFloat)));
+}
+
+TEST(Weight, ThatGoesBackToAWorkerIsACopyOfTheCallersTensor) {
+  const at::Tensor weight = sharedSubject().tensor("return_weight");
+  weight.fill_(77);
+  const Copied copied;
+  const at::Tensor back = sharedSubject().tensor("clone", {weight});
+  EXPECT_EQ(copied.since().inputOutsideSharedMemory, 65536u * 4);
+  EXPECT_TRUE(isAll(back, 77));
+  EXPECT_EQ(sharedSubject().ask("weight_sum").toDouble(), 65536.0 * 65535 / 2);
+  sharedSubject().ask("fill", {weight, 78});
+  EXPECT_TRUE(isAll(weight, 77)) << "the worker wrote to its copy";
+  EXPECT_EQ(sharedSubject().ask("weight_sum").toDouble(), 65536.0 * 65535 / 2);
 }
 
 TEST(Weight, WrittenInOneWorkerIsUnchangedInTheOthers) {

@@ -50,6 +50,13 @@ class Subject(probe.Probe):
         super().__init__()
         self.small = torch.nn.Parameter(torch.arange(8, dtype=torch.float32))
 
+    # ---- weights
+    def weight_and_part(self):
+        return self.weight, self.weight[16384:]
+
+    def small_weight(self):
+        return self.small
+
     # ---- values
     def describe(self, x):
         return f"{type(x).__name__} {x!r}"

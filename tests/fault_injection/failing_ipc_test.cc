@@ -69,7 +69,7 @@ TEST(EachCallThatFails, LeavesNothingOfAMemoryObject) {
     const ipc::Fd second = object.duplicate();
     // It says by its result that there was no memory.
     static_cast<void>(ipc::privatisePages(mapping.data(), ipc::kPageBytes));
-    const ipc::Mapping copy = ipc::mapPrivate(second, 4 * ipc::kPageBytes);
+    const ipc::Mapping copy = ipc::mapPrivate(second, 0, 4 * ipc::kPageBytes);
   });
 }
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Storage.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ipc/fd.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::client {
+
+/// Mappings of ranges of one archive that no storage refers to any more and nobody wrote to: the next
+/// answer with that range uses them again, without a page fault for every 64 KiB that it reads. Any
+/// thread.
+class UnusedRanges {
+ public:
+  /// `fileBytes`: unused ranges are not longer than that in all.
+  explicit UnusedRanges(uint64_t fileBytes) : mostBytes_(fileBytes) {}
+
+  /// A mapping of exactly that range, or an invalid one.
+  ipc::Mapping take(uint64_t begin, size_t bytes);
+  void put(uint64_t begin, ipc::Mapping mapping);
+  void clear();
+
+ private:
+  struct Range {
+    uint64_t begin;
+    ipc::Mapping mapping;
+  };
+  const uint64_t mostBytes_;
+  std::mutex mutex_;
+  std::vector<Range> ranges_;  // the oldest first
+  uint64_t bytes_ = 0;
+};
+
+/// A range of a sealed archive as the tensors of one answer see it, copy-on-write: what is written to
+/// them reaches neither the archive nor the tensors of another answer. Lives as long as one of its
+/// storages. Any thread.
+class StoredBytes : public std::enable_shared_from_this<StoredBytes> {
+ public:
+  /// The bytes from `begin` to `end` of `object`. Short ranges are copied, and counted. Throws
+  /// c10::Error if there is no memory for the copy.
+  static std::shared_ptr<StoredBytes> of(const ipc::Fd& object, uint64_t begin, uint64_t end,
+                                         std::shared_ptr<UnusedRanges> unused);
+  ~StoredBytes();
+  StoredBytes(const StoredBytes&) = delete;
+  StoredBytes& operator=(const StoredBytes&) = delete;
+
+  /// A storage over a part of the range, by its place in the archive.
+  c10::Storage storage(uint64_t offset, uint64_t bytes);
+
+ private:
+  explicit StoredBytes(std::shared_ptr<UnusedRanges> unused);
+  bool map(const ipc::Fd& object, uint64_t begin, uint64_t end);
+  void copy(const ipc::Fd& object, uint64_t begin, uint64_t end);
+
+  const std::shared_ptr<UnusedRanges> unused_;
+  const uint32_t generation_;  // of forks
+  std::byte* data_ = nullptr;  // of the byte at begin_
+  uint64_t begin_ = 0;
+  ipc::Mapping mapping_;    // if it is mapped
+  c10::DataPtr heapBytes_;  // if it is copied
+};
+
+}  // namespace isopool::client
