@@ -16,6 +16,7 @@
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
 #include "ipc/crash_point.h"
+#include "ipc/pidfd.h"
 
 namespace isopool::client {
 
@@ -181,17 +182,18 @@ void Channel::readDeath() {
   deathRead_ = true;
   death_.worker = name_;
   death_.processId = processId_;
-  if (!death_.causeKnown) {
+  // Not processId_: the supervisor's number may be another process's here, in a PID namespace.
+  const pid_t number = ipc::processOf(pidfd_);
+  if (!death_.causeKnown && number != 0) {
     char path[64];
-    std::snprintf(path, sizeof path, "/proc/%d/stat", processId_);
+    std::snprintf(path, sizeof path, "/proc/%d/stat", number);
     if (FILE* file = std::fopen(path, "re")) {
       char line[2048];
       const size_t length = std::fread(line, 1, sizeof line - 1, file);
       std::fclose(file);
       line[length] = '\0';
-      // The number is this process's only while it is not reaped, which a signal of 0 asks.
-      const bool same =
-          ::syscall(SYS_pidfd_send_signal, pidfd_.get(), 0, nullptr, 0) == 0 || errno == EPERM;
+      // The number is this process's only while it is not reaped.
+      const bool same = ipc::processOf(pidfd_) == number;
       const char* lastField = std::strrchr(line, ' ');
       if (same && lastField != nullptr) {
         const int code = std::atoi(lastField + 1);

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <vector>
 
+#include "ipc/pidfd.h"
 #include "ipc/system_call.h"
 
 namespace isopool::supervisor {
@@ -61,11 +61,7 @@ std::string whyRefused(const ipc::Fd& socket, const Peer& peer, const std::strin
 }
 
 bool isPidfdOf(const ipc::Fd& pidfd, pid_t processId) {
-  std::ifstream info("/proc/self/fdinfo/" + std::to_string(pidfd.get()));
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("Pid:", 0) == 0) return std::atoi(line.c_str() + 4) == processId;
-  }
-  return false;
+  return ipc::processOf(pidfd) == processId;
 }
 
 }  // namespace isopool::supervisor

@@ -10,35 +10,60 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "ipc/fd.h"
 
 namespace isopool::supervisor {
 
+ProcessStatus statusOf(pid_t pid) {
+  const ipc::Fd file(
+      ::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[512];
+  const ssize_t length = file.valid() ? ::read(file.get(), text, sizeof text - 1) : 0;
+  text[length > 0 ? length : 0] = '\0';
+  // "pid (name) state parent group session terminal foreground flags ...", and the name may hold
+  // anything.
+  const char* behindName = std::strrchr(text, ')');
+  ProcessStatus status;
+  if (behindName == nullptr || std::sscanf(behindName, ") %c %d %*d %*d %*d %*d %u", &status.state,
+                                           &status.parent, &status.flags) != 3) {
+    return {};
+  }
+  return status;
+}
+
 namespace {
 
-pid_t parentOf(const char* pid) {
-  const ipc::Fd stat(::open(("/proc/" + std::string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  char text[512];
-  const ssize_t length = stat.valid() ? ::read(stat.get(), text, sizeof text - 1) : 0;
-  text[length > 0 ? length : 0] = '\0';
-  // "pid (name) state ppid ...", and the name may hold anything.
-  const char* behindName = std::strrchr(text, ')');
-  int parent = 0;
-  if (behindName != nullptr && std::sscanf(behindName, ") %*c %d", &parent) != 1) return 0;
-  return parent;
+// Only a process that reaps its children itself gets a whole list: none goes while it is read.
+std::optional<std::vector<pid_t>> listedChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(::opendir(tasks.c_str()), ::closedir);
+  if (threads == nullptr) return children;
+  while (const dirent* entry = ::readdir(threads.get())) {
+    if (entry->d_name[0] == '.') continue;
+    std::ifstream list(tasks + "/" + entry->d_name + "/children");
+    if (!list) return std::nullopt;
+    for (pid_t pid = 0; list >> pid;) children.push_back(pid);
+  }
+  return children;
 }
 
 }  // namespace
 
 std::vector<pid_t> childrenOf(pid_t parent) {
+  if (auto listed = listedChildrenOf(parent)) return std::move(*listed);
+  // A kernel without CONFIG_PROC_CHILDREN.
   std::vector<pid_t> children;
   const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
   if (processes == nullptr) return children;
   while (const dirent* entry = ::readdir(processes.get())) {
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
-    if (parentOf(entry->d_name) == parent) children.push_back(std::atoi(entry->d_name));
+    const pid_t pid = std::atoi(entry->d_name);
+    if (statusOf(pid).parent == parent) children.push_back(pid);
   }
   return children;
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include "ipc/fd.h"
+
+namespace isopool::ipc {
+
+/// The number of a pidfd's process in this process's /proc. 0 if it is reaped, is in a PID namespace
+/// that this /proc does not show, or if this is no pidfd: a number that another process has told may
+/// be that of somebody else here.
+pid_t processOf(const Fd& pidfd);
+
+}  // namespace isopool::ipc
