@@ -21,10 +21,28 @@ namespace {
 
 constexpr const char* kOomAdjustment = "/proc/self/oom_score_adj";
 
+// Not of our own making, and no reason to end: whoever sends them means another program.
+bool meansNothing(int signal) {
+  switch (signal) {
+    case SIGPIPE:
+    case SIGUSR1:
+    case SIGUSR2:
+    case SIGALRM:
+    case SIGVTALRM:
+    case SIGPROF:
+    case SIGIO:
+    case SIGPWR:
+    case SIGSTKFLT:
+      return true;
+    default:
+      return signal >= SIGRTMIN;
+  }
+}
+
 void resetSignalHandlers() {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
-    action.sa_handler = signal == SIGPIPE ? SIG_IGN : SIG_DFL;
+    action.sa_handler = meansNothing(signal) ? SIG_IGN : SIG_DFL;
     ::sigaction(signal, &action, nullptr);  // some can't be set
   }
 }
@@ -83,8 +101,11 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
 }
 
 InheritedLimits detach() {
+  // Before the fork: then the number of the guardian's process group is that of the process which the
+  // program started. By it the program reaps the guardian, where that is its to do.
+  const bool leads = ::setsid() != -1;
   if (ipc::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
-  ipc::checkSystemCall(::setsid(), "setsid");
+  if (!leads) ipc::checkSystemCall(::setsid(), "setsid");
   resetSignalHandlers();
   unblockSignals();
   continueUnderGuardian();

@@ -41,6 +41,15 @@ sigset_t setOf(std::initializer_list<int> signals) {
   return set;
 }
 
+// All but those by which a terminal's user stops and continues a program. What nobody awaits stays
+// pending for ever: a signal that means nothing here ends nobody.
+sigset_t blockedInGuardian() {
+  sigset_t set;
+  ::sigfillset(&set);
+  for (const int signal : {SIGTSTP, SIGTTIN, SIGTTOU}) ::sigdelset(&set, signal);
+  return set;
+}
+
 // The signals that the supervisor has handlers for, once it runs.
 sigset_t handledSignals() { return setOf({SIGTERM, SIGHUP}); }
 
@@ -74,6 +83,8 @@ void continueUnderGuardian() {
   const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
   if (guarded == 0) return;
   ::prctl(PR_SET_NAME, kName);
+  const sigset_t blocked = blockedInGuardian();
+  ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   // Held open here, the user's pipes would never end.
   ::close_range(0, ~0U, 0);
   ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
@@ -87,8 +98,8 @@ void continueUnderForegroundGuardian() {
   ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   // Ignored, which a starter may have left it as, it would not arrive.
   ::signal(SIGCHLD, SIG_DFL);
-  const sigset_t awaited = setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD});
-  ::sigprocmask(SIG_SETMASK, &awaited, nullptr);
+  const sigset_t blocked = blockedInGuardian();
+  ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   const pid_t guardian = ::getpid();
   const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
   if (guarded != 0) {
@@ -96,7 +107,7 @@ void continueUnderForegroundGuardian() {
     // The listening socket among them: whoever connects after our end shall be refused.
     ::close_range(0, ~0U, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
-    guardInForeground(guarded, awaited);
+    guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}));
   }
   ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
   // It may have died before the kernel was told.

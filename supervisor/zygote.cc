@@ -18,6 +18,8 @@ namespace {
 // Where a spare has just taken a dead worker's slot, its caller waits for the first answer, which takes
 // less than a millisecond if the next spare's birth does not take the processor from it.
 constexpr Milliseconds kPatience(20);
+// How often a zygote that has not answered yet is looked at.
+constexpr Milliseconds kStoppedLook(100);
 
 uint64_t randomSeed() {
   uint64_t seed = 0;
@@ -36,6 +38,7 @@ Zygote::Zygote(EventLoop& loop, Processes& processes, const Options& options,
       events_(std::move(events)),
       patience_(loop),
       deadline_(loop),
+      look_(loop),
       restart_(loop) {}
 
 void Zygote::start() {
@@ -155,11 +158,24 @@ void Zygote::settle(ipc::Epoch epoch, const ForkOutcome& outcome) {
 
 // The zygote forks one worker after the other: the time runs anew with each answer.
 void Zygote::awaitAnswer() {
-  if (outstanding_.empty() && waiting_.empty()) return deadline_.cancel();
+  if (outstanding_.empty() && waiting_.empty()) {
+    look_.cancel();
+    return deadline_.cancel();
+  }
+  look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
   deadline_.setAfter(options_.forkTimeout, [this] {
     condemn("the zygote forked no worker within " + std::to_string(options_.forkTimeout.count()) +
             " ms (ISOPOOL_FORK_TIMEOUT)");
   });
+}
+
+// One that a signal has stopped would answer no sooner at the end of the time: callers wait for it.
+void Zygote::lookWhetherStopped() {
+  if (process_ == nullptr || outstanding_.empty()) return;
+  if (processes_.conditionOf(process_->pid()) == Processes::Condition::kStopped) {
+    return condemn("the zygote was stopped by a signal");
+  }
+  look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
 }
 
 void Zygote::condemn(const std::string& reason) {
@@ -170,6 +186,7 @@ void Zygote::condemn(const std::string& reason) {
 void Zygote::lost(const std::string& text) {
   lastFailure_ = text;
   deadline_.cancel();
+  look_.cancel();
   lifeline_.cut();
   connection_.reset();
   process_.reset();

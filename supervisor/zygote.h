@@ -91,6 +91,7 @@ class Zygote {
   void sendWaiting();
   void settle(ipc::Epoch epoch, const ForkOutcome& outcome);
   void awaitAnswer();
+  void lookWhetherStopped();
   void condemn(const std::string& reason);
   void lost(const std::string& text);
 
@@ -113,6 +114,7 @@ class Zygote {
   std::deque<Outstanding> outstanding_;
   Timer patience_;
   Timer deadline_;
+  Timer look_;
   Timer restart_;
   uint64_t restarts_ = 0;
   std::string lastFailure_;

@@ -154,6 +154,20 @@ TEST(ForegroundGuardian, PassesSignalsOn) {
   }
 }
 
+TEST(ForegroundGuardian, AndItsSupervisorIgnoreSignalsThatMeanNothingToThem) {
+  static constexpr int kMeaningless[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPIPE};
+  Started started([](int output) {
+    for (const int signal : kMeaningless) ::raise(signal);
+    ::raise(SIGRTMIN);
+    return untilSignal(output);
+  });
+  ASSERT_EQ(started.read(), "waits");
+  for (const int signal : kMeaningless) started.kill(signal);
+  started.kill(SIGRTMIN);
+  started.kill(SIGTERM);
+  EXPECT_EQ(started.exitCode(), SIGTERM);
+}
+
 TEST(ForegroundGuardian, LetsAnAbortReachTheSupervisor) {
   Started started(forEver);
   ASSERT_EQ(started.read(), "lives");

@@ -117,6 +117,18 @@ TEST(Zygote, StoppedIsKilledAtTheNextForkThatItDoesNotAnswer) {
   EXPECT_NE(pool.waitForSpare(), 0u);
 }
 
+TEST(Zygote, StoppedBySignalIsReplacedLongBeforeTheTimeForAForkIsOver) {
+  PrivatePool pool({"--fork-timeout", "60s", "--spares", "0"});
+  pool.begin();
+  pool.openPool(1, 1);
+  ::kill(pool.welcome().zygoteProcessId, SIGSTOP);
+  const uint64_t victim = pool.serving(1, 0);
+  pool.killAndReport(victim);
+  ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != victim; }));
+  EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
+  EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
+}
+
 TEST(Zygote, ThatRefusesToForkHoldsTheSlotBackAndSaysSo) {
   PrivatePool pool({"--restart-limit", "2"});
   pool.begin();
