@@ -148,6 +148,7 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       spare_(spare),
       place_(std::move(place)),
       lifeline_(std::move(process.lifeline)),
+      guardianGroup_(process.guardianGroup),
       socket_(std::move(process.control)),
       writer_(std::make_shared<ControlWriter>(socket_)),
       stop_(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")),
@@ -171,7 +172,11 @@ SupervisorConnection::~SupervisorConnection() {
   // Closing alone would not end it while a process that the program forked has a copy.
   ::shutdown(socket_.fd(), SHUT_RDWR);
   socket_.close();
-  if (!shared()) waitUntilGone(supervisor_, kEndPatience);
+  if (!shared()) {
+    waitUntilGone(supervisor_, kEndPatience);
+    lifeline_.close();  // the end of one that is stopped
+    reapGuardian(guardianGroup_);
+  }
   try {
     lose("its manager is gone");
   } catch (const std::bad_alloc&) {

@@ -124,6 +124,7 @@ class SupervisorConnection final : public SegmentAudience {
   const SpareWorker spare_;
   const std::string place_;  ///< for messages: where the supervisor is, or its program
   ipc::Fd lifeline_;
+  const pid_t guardianGroup_;
   ipc::ControlSocket socket_;  // read by the control thread
   const std::shared_ptr<ControlWriter> writer_;
   ipc::Fd stop_;  // an eventfd: the control thread ends

@@ -4,12 +4,14 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -28,6 +30,7 @@ constexpr int kControlFd = 3;
 constexpr int kLifelineFd = 4;
 // Descriptors to be placed at 3 and 4 must not lie there themselves.
 constexpr int kAboveTheStandardOnes = 10;
+constexpr std::chrono::seconds kGuardianPatience(5);
 
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
@@ -124,9 +127,21 @@ SupervisorProcess startPrivateSupervisor() {
     int status = 0;
     while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
     }
-    return {std::move(ours), std::move(lifelineWrite)};
+    return {std::move(ours), std::move(lifelineWrite), child};
   } catch (const ipc::SystemCallError& error) {
     throw SupervisorLost(std::string("the supervisor can't be started: ") + error.what());
+  }
+}
+
+void reapGuardian(pid_t guardianGroup) {
+  using Clock = std::chrono::steady_clock;
+  if (guardianGroup == 0) return;
+  const auto giveUp = Clock::now() + kGuardianPatience;
+  for (;;) {
+    const pid_t reaped = ::waitpid(-guardianGroup, nullptr, WNOHANG);
+    // Mostly it is no child of ours, but of init.
+    if (reaped > 0 || (reaped == -1 && errno != EINTR) || Clock::now() > giveUp) return;
+    ::poll(nullptr, 0, 1);
   }
 }
 

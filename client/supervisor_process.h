@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 
 #include "ipc/fd.h"
@@ -9,8 +11,9 @@ namespace isopool::client {
 
 /// A private supervisor that has just been started.
 struct SupervisorProcess {
-  ipc::Fd control;   ///< our end of the control connection
-  ipc::Fd lifeline;  ///< when its last copy closes, the kernel kills the supervisor
+  ipc::Fd control;          ///< our end of the control connection
+  ipc::Fd lifeline;         ///< when its last copy closes, the kernel kills the supervisor
+  pid_t guardianGroup = 0;  ///< the process group of its guardian; 0: none that we started
 };
 
 /// The supervisor's executable: ISOPOOL_SUPERVISOR, else the one that was installed or built with
@@ -20,5 +23,9 @@ std::string supervisorPath();
 /// Starts a supervisor that serves this process alone and dies with it. It is not a child of this
 /// process afterwards. Safe in a program with threads. Throws SupervisorLost.
 SupervisorProcess startPrivateSupervisor();
+
+/// Reaps the guardian of a supervisor that has ended, if it is a child of this process: one that is
+/// the first of its container, or a subreaper, inherits it. Waits for its end, 5 seconds at most.
+void reapGuardian(pid_t guardianGroup);
 
 }  // namespace isopool::client
