@@ -25,10 +25,11 @@ namespace {
 
 constexpr uint32_t kMaxWorkersPerPool = 4096;
 constexpr size_t kLongestProgramName = 64;
+constexpr size_t kLongestReason = 256;
 
 // What people read: no terminal shall obey it.
-std::string printable(std::string text) {
-  text.resize(std::min(text.size(), kLongestProgramName));
+std::string printable(std::string text, size_t longest = kLongestProgramName) {
+  text.resize(std::min(text.size(), longest));
   for (char& letter : text) {
     if (letter < ' ' || letter > '~') letter = '?';
   }
@@ -284,9 +285,11 @@ void Client::reportDeath(const ipc::ReportDeath& message) {
   if (crew_ == nullptr) return;
   Worker* worker = crew_->find(Epoch(message.epoch));
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
-  // Whoever leaves has no say any more.
-  if (attachment == nullptr || attachment->stage == Attachment::Stage::kDetaching) return;
-  crew_->reportDeath(Epoch(message.epoch), message.reason);
+  // One that leaves, or has not come yet, knows nothing of the worker.
+  if (attachment == nullptr || !attachment->listening()) return;
+  const std::string reason = printable(message.reason, kLongestReason);
+  if (!isShared()) return crew_->loseWorker(*worker, reason);
+  crew_->workerReported(*worker, *this, reason);
 }
 
 void Client::reportOverdue(const ipc::ReportOverdue& message) {

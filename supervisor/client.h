@@ -34,6 +34,8 @@ class Client final : public CrewMember {
     std::function<Crew&(const ClientClass*)> crewFor;
     /// It is an operator and asks for a report.
     std::function<ipc::Report()> report;
+    /// Those that isopoold keeps for what clients declared.
+    std::function<size_t()> descriptorsOfClients;
     /// It says that it is a program: why another one is not served; empty: it is.
     std::function<std::string()> whyNoMorePrograms;
   };
@@ -56,13 +58,14 @@ class Client final : public CrewMember {
   bool drained() const;
 
   void appendPids(std::vector<pid_t>& pids) const;
-  /// What people call it: "client 7 (trader, pid 4711, user 1000)".
-  std::string describe() const;
+  /// "client 7 (trader, pid 4711, user 1000)".
+  std::string describe() const override;
   bool isServedProgram() const { return saidHello_ && !isOperator(); }
   bool isOperator() const { return role_ == ipc::ClientRole::kOperator; }
   ipc::ReportedClient report() const;
   void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;
   uint64_t declaredBytes() const { return inputBytes_; }
+  size_t declaredDescriptors() const { return segmentsHeld_ + packages_.size(); }
 
  private:
   struct Package {
@@ -122,6 +125,7 @@ class Client final : public CrewMember {
   bool isShared() const { return peer_.has_value(); }
   const ClientClass* ownClass() const;
   std::string refusalOfMemory(uint64_t bytes, const char* what) const;
+  std::string refusalOfDescriptor() const;
   uint64_t packageBytes() const;
   uint64_t outputBytes() const;
 
@@ -145,7 +149,8 @@ class Client final : public CrewMember {
   bool drainAcknowledged_ = false;
   std::map<uint32_t, Package> packages_;
   std::map<uint32_t, InputSegment> inputSegments_;
-  uint64_t inputBytes_ = 0;  ///< of segments that are not refused
+  size_t segmentsHeld_ = 0;  ///< segments that are not refused
+  uint64_t inputBytes_ = 0;  ///< of those
   /// Of a shared crew, by our own slots: whose workers serve them.
   ipc::PoolId pool_;
   std::vector<uint32_t> seats_;

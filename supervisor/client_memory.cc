@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A client's memory: what it declares and loads, what workers get for its results, and what of all
 // that it may not have.
+#include <sys/resource.h>
+
 #include <bit>
 #include <utility>
 
@@ -54,6 +56,19 @@ std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
          " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
 }
 
+// Empty, or why isopoold may not keep another descriptor for the client. Of its open files clients have
+// half, and one of them half of that; the rest is for connections, workers and channels.
+std::string Client::refusalOfDescriptor() const {
+  rlimit limit{};
+  if (!isShared() || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  const size_t own = declaredDescriptors();
+  const size_t ofAll = events_.descriptorsOfClients();
+  if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) return {};
+  return "the program has " + std::to_string(own) + " segments and packages, all programs have " +
+         std::to_string(ofAll) + "; one may have a quarter and all together half of the " +
+         std::to_string(limit.rlim_cur) + " files that isopoold may open (ulimit -n, LimitNOFILE)";
+}
+
 void Client::declareInputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::DeclareInputSegment>(frame);
   InputSegment segment{onlyDescriptor(frame), message.bytes, {}};
@@ -61,7 +76,9 @@ void Client::declareInputSegment(ipc::Frame& frame) {
     throw ProtocolError("an input segment is not of its size or not sealed");
   }
   segment.refusal = refusalOfMemory(segment.bytes, "a segment for inputs");
+  if (segment.refusal.empty()) segment.refusal = refusalOfDescriptor();
   if (segment.refusal.empty()) {
+    ++segmentsHeld_;
     inputBytes_ += segment.bytes;
   } else {
     segment.object.close();
@@ -102,14 +119,17 @@ void Client::loadPackage(ipc::Frame& frame) {
     throw ProtocolError("a package is not of its size or not sealed");
   }
   if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");
+  std::string refusal = refusalOfDescriptor();
   // The memory of a moved object is there already and stands for nobody else's: it is counted, and
   // neither compared nor refused.
   if (!isShared() || message.shared) {
+    // A client does not wait for an answer, and its calls need what it moved.
+    if (!refusal.empty()) return refuse("an object can't be moved: " + refusal);
     Package& package =
         packages_[message.package] = {memory, message.name, message.shared, {}, false};
     return mapPackage(message.package, package);
   }
-  std::string refusal = refusalOfMemory(message.bytes, "a package");
+  if (refusal.empty()) refusal = refusalOfMemory(message.bytes, "a package");
   const uint32_t models = services_.options.limits.models;
   if (models != 0 && packages_.size() >= models) {
     refusal = "the program has " + std::to_string(packages_.size()) +

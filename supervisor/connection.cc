@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "supervisor/log.h"
+
 namespace isopool::supervisor {
 
 namespace {
@@ -14,6 +16,7 @@ namespace {
 constexpr size_t kMaxQueuedFrames = 1024;
 constexpr size_t kMaxQueuedBytes = 16u << 20;
 constexpr Milliseconds kDescriptorsInFlightRetry(5);
+constexpr Milliseconds kOutOfDescriptors(100);
 
 std::vector<int> rawDescriptors(const std::vector<ipc::Fd>& descriptors) {
   std::vector<int> raw;
@@ -29,6 +32,7 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
       events_(std::move(events)),
       watch_(std::in_place, loop, socket_.fd()),
       retry_(loop),
+      readRetry_(loop),
       self_(std::make_shared<Connection*>(this)) {
   watch_->onReadable([this] { readNow(); });
 }
@@ -94,8 +98,25 @@ void Connection::flush() {
   }
 }
 
+// The shortage is ours: the peer's message waits for its end.
+void Connection::readWhenDescriptorsFit() {
+  if (!std::exchange(lacksDescriptors_, true)) {
+    log(LogLevel::kError,
+        "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
+        "LimitNOFILE)");
+  }
+  watch_->pause();
+  readRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
+    const auto alive = self.lock();
+    if (alive == nullptr || (*alive)->over_) return;
+    (*alive)->watch_->resume();
+  });
+}
+
 void Connection::readNow() {
   if (over_) return;
+  if (!socket_.descriptorsFit()) return readWhenDescriptorsFit();
+  lacksDescriptors_ = false;
   std::string reason;
   bool gone = false;
   try {

@@ -52,15 +52,18 @@ class Connection {
   void flush();
   void retryLater();
   void giveUp(std::string reason);
+  void readWhenDescriptorsFit();
 
   EventLoop& loop_;
   ipc::ControlSocket socket_;
   Events events_;
   std::optional<ReadinessWatch> watch_;
   Timer retry_;
+  Timer readRetry_;
   std::deque<Queued> queue_;
   size_t queuedBytes_ = 0;
   bool writableWithoutProgress_ = false;
+  bool lacksDescriptors_ = false;
   bool over_ = false;
   /// Handlers on their way hold it weakly: they outlive the connection.
   std::shared_ptr<Connection*> self_;

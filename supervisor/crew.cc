@@ -20,10 +20,13 @@ using ipc::PoolId;
 namespace {
 
 constexpr Milliseconds kZygoteRetry(1000);
+constexpr Milliseconds kChannelRetry(200);
 // How often calls, age and memory of workers with a limited life are looked at, and how often
 // somebody is asked to let go of one that retires.
 constexpr Milliseconds kLifeWatchPeriod(1000);
 constexpr Milliseconds kRetirementPeriod(50);
+// A client that reports a worker as often has no new channel to it: others wait while it detaches one.
+constexpr uint32_t kMostReports = 3;
 
 std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
 
@@ -45,6 +48,7 @@ Crew::Crew(Services& services, std::string name, Events events)
       roster_(*this, services.options.spares, services.options.restart),
       tick_(services.loop),
       lifeWatch_(services.loop),
+      channelRetry_(services.loop),
       self_(std::make_shared<Crew*>(this)) {}
 
 Crew::~Crew() = default;
@@ -107,15 +111,33 @@ void Crew::end() {
   over_ = true;
   tick_.cancel();
   lifeWatch_.cancel();
+  channelRetry_.cancel();
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
-void Crew::reportDeath(Epoch epoch, const std::string& reason) {
-  Worker* worker = find(epoch);
-  if (worker == nullptr) return;
-  const bool known = worker->stage() == Worker::Stage::kDying;
-  worker->kill();
-  if (!known) workerLost(*worker, reason);
+void Crew::loseWorker(Worker& worker, const std::string& reason) {
+  const bool known = worker.stage() == Worker::Stage::kDying;
+  worker.kill();
+  if (!known) workerLost(worker, reason);
+}
+
+void Crew::workerReported(Worker& worker, CrewMember& member, const std::string& reason) {
+  if (worker.stage() == Worker::Stage::kDying) return;
+  const std::string text = member.describe() + " reported: " + reason;
+  switch (services_.processes.conditionOf(worker.pid())) {
+    case Processes::Condition::kEnds:
+      return loseWorker(worker, reason);
+    case Processes::Condition::kStopped:
+      return loseWorker(worker, "it was stopped by a signal (" + text + ")");
+    case Processes::Condition::kRuns:
+      break;
+  }
+  const uint32_t times = worker.reportedBy(member.id());
+  if (worker.reportedByAll()) return loseWorker(worker, text);
+  log(times == 1 ? LogLevel::kWarning : LogLevel::kDebug,
+      describe(worker) + " runs, though " + text);
+  // One that answers lets go of the member. Nothing else of it is touched.
+  worker.detach(member.id());
 }
 
 void Crew::zygoteStruggles() {
@@ -155,6 +177,27 @@ void Crew::introduce(Worker& worker, CrewMember& member) {
   });
 }
 
+// To a member that has no channel to the worker any more, or not yet.
+void Crew::introduceAnew(Epoch epoch, ClientId client) {
+  Worker* worker = find(epoch);
+  const auto member = members_.find(client);
+  if (worker == nullptr || worker->stage() != Worker::Stage::kReady || retires(epoch) ||
+      member == members_.end() || worker->attachment(client) != nullptr) {
+    return;
+  }
+  if (worker->reportsOf(client) < kMostReports) return introduce(*worker, *member->second);
+  const std::string text = describe(*worker) + " has no channel to " + member->second->describe() +
+                           " until it is replaced: it was reported " +
+                           std::to_string(kMostReports) + " times, and answers";
+  log(LogLevel::kWarning, text);
+  for (const auto& [key, served] : serving_) {
+    const Slot slot{PoolId(key.first), key.second};
+    if (served == epoch && member->second->uses(slot)) {
+      member->second->slotQuarantined({slot, 0, Milliseconds(0)}, text);
+    }
+  }
+}
+
 void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
                          const std::string& failure) {
   Worker* worker = find(epoch);
@@ -162,11 +205,26 @@ void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
   if (worker == nullptr || worker->stage() != Worker::Stage::kReady || member == members_.end()) {
     return;
   }
-  if (!failure.empty()) return worker->lose("there is no shared memory for it: " + failure);
+  if (worker->attachment(client) != nullptr) return;
+  if (!failure.empty()) return channelNotMade(*worker, failure);
   worker->introduce(client, std::move(memory));
   const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
   member->second->introduce(*worker, seat && !seat->slot);
   ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
+}
+
+// Other members call a shared worker: whoever lacks a channel to it waits until there is room for one.
+void Crew::channelNotMade(Worker& worker, const std::string& failure) {
+  if (members_.size() == 1) return worker.lose("there is no shared memory for it: " + failure);
+  if (channelRetry_.isSet()) return;
+  log(LogLevel::kError, describe(worker) + ": there is no shared memory for a channel: " + failure);
+  channelRetry_.setAfter(kChannelRetry, [this] {
+    for (const auto& [epoch, each] : workers_) {
+      for (const auto& [id, member] : members_) {
+        if (each->reportsOf(id) < kMostReports) introduceAnew(epoch, id);
+      }
+    }
+  });
 }
 
 void Crew::workerAttached(Worker& worker, ClientId client) {
@@ -180,7 +238,17 @@ void Crew::workerAttached(Worker& worker, ClientId client) {
 
 void Crew::workerDetached(Worker& worker, ClientId client) {
   const auto member = members_.find(client);
-  if (member != members_.end()) return member->second->channelSpoilt();
+  if (member != members_.end()) {
+    if (worker.attachment(client)->stage != Attachment::Stage::kDetaching) {
+      return member->second->channelSpoilt();
+    }
+    member->second->channelClosed(worker.epoch());
+    // Not now: the worker is about to forget the channel.
+    services_.loop.post([self = std::weak_ptr(self_), epoch = worker.epoch(), client] {
+      if (const auto alive = self.lock()) (*alive)->introduceAnew(epoch, client);
+    });
+    return;
+  }
   const auto departing = departing_.find(client);
   if (departing != departing_.end()) departing->second->channelClosed(worker.epoch());
 }

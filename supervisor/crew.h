@@ -20,6 +20,8 @@ class CrewMember {
  public:
   virtual ~CrewMember() = default;
   virtual ClientId id() const = 0;
+  /// For the log.
+  virtual std::string describe() const = 0;
   /// True if it calls the workers of that slot.
   virtual bool uses(const Slot& slot) const = 0;
   /// The worker has a channel for the client, which is to be told.
@@ -31,7 +33,7 @@ class CrewMember {
   virtual void workerRetires(ipc::Epoch epoch) = 0;
   /// A worker that it was introduced to is dead and reaped.
   virtual void workerDied(ipc::Epoch epoch, const ExitStatus& status) = 0;
-  /// A worker has unmapped all that it had of the client, which has left the crew.
+  /// A worker has unmapped all that it had of the client, which has left the crew or reported it.
   virtual void channelClosed(ipc::Epoch epoch) = 0;
   virtual void segmentWanted(Worker& worker, uint64_t bytes) = 0;
   /// Its channel holds nonsense, says the worker.
@@ -77,8 +79,12 @@ class Crew : private RosterEffects {
   void appendPids(std::vector<pid_t>& pids) const;
   std::string describe(const Worker& worker) const;
 
-  /// The client says that the worker is dead or of no use.
-  void reportDeath(ipc::Epoch epoch, const std::string& reason);
+  /// Kills the worker, unless that was done before, and replaces it.
+  void loseWorker(Worker& worker, const std::string& reason);
+  /// A member of several says that the worker is dead or of no use. It is lost if the kernel says so
+  /// too, or every member that it serves does, or it does not let go of the member within
+  /// ISOPOOL_WORKER_TIMEOUT. Else it serves on, and the member by a new channel.
+  void workerReported(Worker& worker, CrewMember& member, const std::string& reason);
   /// Workers can't be made at the moment, and have not been for a while.
   void zygoteStruggles();
   /// The member uses a retiring worker no longer.
@@ -114,8 +120,10 @@ class Crew : private RosterEffects {
   // What its workers do.
   void workerReady(Worker& worker);
   void introduce(Worker& worker, CrewMember& member);
+  void introduceAnew(ipc::Epoch epoch, ClientId client);
   void introduceWith(ipc::Epoch epoch, ClientId client, ChannelMemory memory,
                      const std::string& failure);
+  void channelNotMade(Worker& worker, const std::string& failure);
   void workerAttached(Worker& worker, ClientId client);
   void workerDetached(Worker& worker, ClientId client);
   void workerLost(Worker& worker, const std::string& reason);
@@ -152,6 +160,7 @@ class Crew : private RosterEffects {
   bool over_ = false;
   Timer tick_;
   Timer lifeWatch_;
+  Timer channelRetry_;
   /// Handlers on their way hold it weakly: they outlive the crew.
   std::shared_ptr<Crew*> self_;
 };

@@ -62,6 +62,15 @@ void KernelProcesses::reap(const ipc::Fd& pidfd) {
   opened_.erase(info.si_pid);
 }
 
+Processes::Condition KernelProcesses::conditionOf(pid_t child) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING, set at the beginning of a process's end
+  const ProcessStatus status = statusOf(child);
+  if (status.state == 'Z' || status.state == 'X' || (status.flags & kExiting) != 0) {
+    return Condition::kEnds;
+  }
+  return status.state == 'T' ? Condition::kStopped : Condition::kRuns;
+}
+
 std::vector<pid_t> KernelProcesses::children() { return childrenOf(::getpid()); }
 
 pid_t KernelProcesses::groupOf(pid_t pid) { return ::getpgid(pid); }

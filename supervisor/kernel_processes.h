@@ -19,6 +19,7 @@ class KernelProcesses final : public Processes {
   void killGroup(pid_t leader) override;
   std::optional<ExitStatus> exitStatus(const ipc::Fd& pidfd) override;
   void reap(const ipc::Fd& pidfd) override;
+  Condition conditionOf(pid_t child) override;
 
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;

@@ -26,6 +26,9 @@ namespace {
 constexpr Milliseconds kOutOfDescriptors(100);
 constexpr Milliseconds kPredecessorsEnd(2000);
 constexpr int kLockLook = 5;  // ms
+// The kernel closes a dying predecessor's lock a little before its socket.
+constexpr int kServedLooks = 4;
+constexpr int kServedLook = 50;  // ms
 constexpr int kBacklog = 1024;
 constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
 
@@ -56,12 +59,27 @@ ipc::Fd lockPath(const std::string& path, const ipc::UnixAddress& address) {
   return lock;
 }
 
-// With the lock held nobody serves the path: what lies there is a leftover, if it is a socket.
-void removeLeftover(const std::string& path) {
+// With the lock held no supervisor serves the path, but another program may, or a supervisor whose
+// lock file was removed.
+void removeLeftover(const std::string& path, const ipc::UnixAddress& address) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
   if (!S_ISSOCK(status.st_mode)) fail(path, "it exists and is no socket");
+  for (int look = 0; isServed(address); ++look) {
+    if (look == kServedLooks) fail(path, "another process serves it");
+    ::poll(nullptr, 0, kServedLook);
+  }
+  if (errno != ECONNREFUSED) {
+    fail(path, std::string("whether another process serves it can't be found out: ") +
+                   std::strerror(errno));
+  }
   ::unlink(path.c_str());
+}
+
+std::pair<dev_t, ino_t> fileAt(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
 }
 
 }  // namespace
@@ -80,7 +98,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   }
   ListeningSocket listening;
   listening.lock = lockPath(path, *address);
-  removeLeftover(path);
+  removeLeftover(path, *address);
   listening.socket = ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.socket.valid()) fail(path, std::strerror(errno));
   // Nobody gets in before the mode is what it shall be.
@@ -90,6 +108,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   ::umask(before);
   if (bound != 0) fail(path, std::strerror(error));
   listening.path = path;
+  listening.file = fileAt(path);
   if (!group.empty() && (::chown(path.c_str(), static_cast<uid_t>(-1), groupId) != 0 ||
                          ::chmod(path.c_str(), 0660) != 0)) {
     fail(path, "it can't be given to the group " + group + ": " + std::strerror(errno));
@@ -106,7 +125,10 @@ Listener::Listener(EventLoop& loop, ListeningSocket socket, std::function<void(i
 
 Listener::~Listener() {
   watch_.reset();
-  if (!socket_.path.empty()) ::unlink(socket_.path.c_str());
+  // A successor may have made another one.
+  if (!socket_.path.empty() && fileAt(socket_.path) == socket_.file) {
+    ::unlink(socket_.path.c_str());
+  }
 }
 
 void Listener::watch() {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "ipc/fd.h"
 #include "supervisor/readiness_watch.h"
@@ -15,10 +18,13 @@ struct ListeningSocket {
   ipc::Fd socket;
   ipc::Fd lock;      ///< of this path, held as long as it is served
   std::string path;  ///< empty if somebody else made it (socket activation) and removes it
+  /// What was made at the path: its device and inode.
+  std::pair<dev_t, ino_t> file{};
 };
 
-/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. What a supervisor that died
-/// left there is removed; one that lives is not disturbed. Throws std::runtime_error with one line.
+/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. A socket that a dead process
+/// left there is removed; one that a process serves is not disturbed, whichever program that is.
+/// Throws std::runtime_error with one line.
 ListeningSocket listenAt(const std::string& path, const std::string& group);
 
 /// Accepts connections on the event loop. Out of descriptors it waits a while; it never blocks.
@@ -26,7 +32,7 @@ class Listener {
  public:
   /// `accepted` gets each connection, close-on-exec and non-blocking.
   Listener(EventLoop& loop, ListeningSocket socket, std::function<void(ipc::Fd)> accepted);
-  /// Removes the socket's file if it is ours.
+  /// Removes the socket's file if it is the one that listenAt() made.
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;

@@ -5,12 +5,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "supervisor/log.h"
 #include "supervisor/restart_policy.h"
 
 namespace isopool::supervisor {
+
+/// The workers of all programs of a shared supervisor whose class has none of its own.
+inline constexpr std::string_view kSharedCrew = "shared";
 
 /// A kind of client that the operator treats specially: the first class that fits a client is its.
 struct ClientClass {

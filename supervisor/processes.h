@@ -39,6 +39,14 @@ class Processes {
   /// Reaps a dead child. Then its number may become another's.
   virtual void reap(const ipc::Fd& pidfd) = 0;
 
+  /// What the kernel says of a child that is not reaped.
+  enum class Condition {
+    kRuns,
+    kStopped,  ///< by a signal, not by a debugger
+    kEnds      ///< or has ended: it runs no instruction of its own any more
+  };
+  virtual Condition conditionOf(pid_t child) = 0;
+
   // For what is left over (orphans.h).
   /// All children of this process, dead ones that are not reaped included.
   virtual std::vector<pid_t> children() = 0;

@@ -11,6 +11,8 @@ struct ReadinessWatch::State {
   std::unique_ptr<EventLoop::Watch> watch;
   std::function<void()> readable;
   bool stopped = false;
+  bool paused = false;
+  bool awaiting = false;
 };
 
 ReadinessWatch::ReadinessWatch(EventLoop& loop, int fd) : state_(std::make_shared<State>()) {
@@ -28,11 +30,20 @@ void ReadinessWatch::onReadable(std::function<void()> readable) {
 }
 
 void ReadinessWatch::awaitReadable(const std::shared_ptr<State>& state) {
+  if (state->paused || std::exchange(state->awaiting, true)) return;
   state->watch->awaitReadable([state] {
-    if (state->stopped) return;
+    state->awaiting = false;
+    if (state->stopped || state->paused) return;
     state->readable();
     if (!state->stopped) awaitReadable(state);
   });
+}
+
+void ReadinessWatch::pause() { state_->paused = true; }
+
+void ReadinessWatch::resume() {
+  state_->paused = false;
+  awaitReadable(state_);
 }
 
 void ReadinessWatch::onceWritable(std::function<void()> writable) {

@@ -19,6 +19,9 @@ class ReadinessWatch {
 
   /// Calls `readable` whenever there is something to read, again and again. Once.
   void onReadable(std::function<void()> readable);
+  /// No `readable` until resume(): what there is to read stays.
+  void pause();
+  void resume();
   /// Calls `writable` one time, when there is room.
   void onceWritable(std::function<void()> writable);
 

@@ -182,6 +182,11 @@ class Reader {
   void readClasses(const toml::table& table) {
     for (const auto& [name, node] : table) {
       const std::string key = "class." + std::string(name.str());
+      if (name.str() == kSharedCrew) {
+        throw Mistake(name.source(), key + ": '" + std::string(kSharedCrew) +
+                                         "' names the workers of all programs that have none of "
+                                         "their own; give the class another name");
+      }
       SettingsFile::Class made = classOf(key, tableAt(key, node));
       made.clientClass.name = name.str();
       made.line = name.source().begin.line;

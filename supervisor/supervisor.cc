@@ -20,7 +20,6 @@ namespace isopool::supervisor {
 
 namespace {
 
-constexpr const char* kSharedCrew = "shared";
 constexpr Milliseconds kDrainLook(5);
 // Who looks at a supervisor that has all the programs that it may have.
 constexpr size_t kOperators = 32;
@@ -55,7 +54,7 @@ void Supervisor::addClient(ipc::Fd socket) {
   clients_[id] = std::make_unique<Client>(
       services_, id, std::move(socket),
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); },
-                     [this] { childReaped(); }, nullptr, nullptr, nullptr});
+                     [this] { childReaped(); }, nullptr, nullptr, nullptr, nullptr});
 }
 
 void Supervisor::listen(ListeningSocket socket) {
@@ -64,7 +63,7 @@ void Supervisor::listen(ListeningSocket socket) {
     crew = std::make_unique<Crew>(services_, name, Crew::Events{[this] { childReaped(); }});
     crew->openPool(kSharedPool, workers);
   };
-  makeCrew(kSharedCrew, options_.workers);
+  makeCrew(std::string(kSharedCrew), options_.workers);
   for (const ClientClass& each : options_.classes) {
     if (each.dedicatedWorkers > 0) makeCrew(each.name, each.dedicatedWorkers);
   }
@@ -124,8 +123,15 @@ void Supervisor::accept(ipc::Fd socket) {
       services_, id, std::move(socket), peer,
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); }, nullptr,
                      [this](const ClientClass* its) -> Crew& { return crewFor(its); },
-                     [this] { return report(); }, [this] { return whyNoMorePrograms(); }});
+                     [this] { return report(); }, [this] { return descriptorsOfClients(); },
+                     [this] { return whyNoMorePrograms(); }});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientAccepted);
+}
+
+size_t Supervisor::descriptorsOfClients() const {
+  size_t all = 0;
+  for (const auto& [id, client] : clients_) all += client->declaredDescriptors();
+  return all;
 }
 
 std::string Supervisor::whyNoMorePrograms() const {
@@ -159,7 +165,7 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
 
 Crew& Supervisor::crewFor(const ClientClass* its) {
   const auto dedicated = its != nullptr ? crews_.find(its->name) : crews_.end();
-  return dedicated != crews_.end() ? *dedicated->second : *crews_.at(kSharedCrew);
+  return dedicated != crews_.end() ? *dedicated->second : *crews_.at(std::string(kSharedCrew));
 }
 
 ipc::Report Supervisor::report() {

@@ -59,6 +59,7 @@ class Supervisor {
   void clientOver(ClientId id, const std::string& reason);
   Crew& crewFor(const ClientClass* its);
   ipc::Report report();
+  size_t descriptorsOfClients() const;
   std::string whyNoMorePrograms() const;
   void childReaped();
   void sweepSoon();

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -143,10 +144,18 @@ void Worker::detach(ClientId client) {
 // Between two calls the worker forgets the client. While it runs another's call it is not to blame.
 void Worker::awaitDetached(ClientId client) {
   attachments_.at(client).deadline.setAfter(services_.options.grace, [this, client] {
-    if (runningClient() != client.value) return awaitDetached(client);
+    const uint64_t running = runningClient();
+    if (running == 0) return awaitAnswer(client);
+    if (running != client.value) return awaitDetached(client);
     lose("a call of client " + std::to_string(client.value) + ", which is gone, ran on for " +
          std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
   });
+}
+
+// It ran no call when it was looked at, so that it reads its messages next: one that does not is
+// stopped, or stuck in what it cleans up.
+void Worker::awaitAnswer(ClientId client) {
+  expectWithinTimeout(attachments_.at(client).deadline, "to let go of a channel");
 }
 
 void Worker::overdue(ClientId client, uint64_t sequence) {
@@ -169,6 +178,16 @@ void Worker::forget(ClientId client) {
   callsOfForgotten_ += found->second.completedCalls();
   attachments_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentClosed);
+}
+
+uint32_t Worker::reportsOf(ClientId client) const {
+  const auto found = reports_.find(client);
+  return found != reports_.end() ? found->second : 0;
+}
+
+bool Worker::reportedByAll() const {
+  return std::all_of(attachments_.begin(), attachments_.end(),
+                     [this](const auto& entry) { return reportsOf(entry.first) > 0; });
 }
 
 Attachment* Worker::attachment(ClientId client) {

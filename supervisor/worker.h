@@ -73,6 +73,11 @@ class Worker {
   /// A call of the client is past its deadline: the worker is killed unless it ends within the grace
   /// period.
   void overdue(ClientId client, uint64_t sequence);
+  /// The client says that it is dead or of no use. Returns how often this client has said so.
+  uint32_t reportedBy(ClientId client) { return ++reports_[client]; }
+  uint32_t reportsOf(ClientId client) const;
+  /// True if each client that it serves has said so.
+  bool reportedByAll() const;
   /// Null if it has no channel to the client.
   Attachment* attachment(ClientId client);
   const std::map<ClientId, Attachment>& attachments() const { return attachments_; }
@@ -106,6 +111,7 @@ class Worker {
   void goneSoon();
   void expectWithinTimeout(Timer& timer, const char* what);
   void awaitDetached(ClientId client);
+  void awaitAnswer(ClientId client);
   void forget(ClientId client);
 
   Services& services_;
@@ -124,6 +130,7 @@ class Worker {
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;
+  std::map<ClientId, uint32_t> reports_;
   uint64_t callsOfForgotten_ = 0;  ///< completed for clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
   Timer deadline_;

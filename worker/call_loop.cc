@@ -321,7 +321,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
       !hasObject(frame, 1, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize,
                  "a worker's control segment") ||
       !hasObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment")) {
-    return;
+    return refuseChannel(message.client);
   }
   const ipc::Fd& ownControl = frame.descriptors[1];
   ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
@@ -335,7 +335,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   ChannelMemory& memory = *channel->memory;
   if (!memory.end.headerValid()) {
     complain("isopool worker: a client's control segment has another layout or epoch\n");
-    return;
+    return refuseChannel(message.client);
   }
   memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]), message.outputBytes);
   const auto space = memory.output.arena().addressSpace();
@@ -354,6 +354,9 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   control_.send(ipc::ChannelAttached{message.client});
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelAttachedSent);
 }
+
+// The supervisor waits for an answer, and would hold silence against this worker.
+void CallLoop::refuseChannel(uint64_t client) { control_.send(ipc::ChannelDetached{client}); }
 
 void CallLoop::mapInputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::MapInputSegment>(frame);

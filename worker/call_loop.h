@@ -44,6 +44,7 @@ class CallLoop final : public ControlPlane {
   bool readMessages();
   void obey(ipc::Frame& frame);
   void attachChannel(ipc::Frame& frame);
+  void refuseChannel(uint64_t client);
   void mapInputSegment(ipc::Frame& frame);
   void mapPackage(ipc::Frame& frame);
   void addOutputSegment(ipc::Frame& frame);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -26,6 +27,38 @@ struct FrameHeader {
 constexpr size_t kReadBytes = 64 * 1024;
 // The kernel passes at most 253 descriptors with one message.
 constexpr size_t kMaxReceivedDescriptors = 253;
+
+// What one recvmsg brings besides bytes.
+struct ReceivedMessage {
+  std::vector<Fd> descriptors;
+  int flags = 0;
+
+  // As recvmsg(2), which it calls again after a signal.
+  ssize_t receive(int socket, char* bytes, size_t most, int how) {
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxReceivedDescriptors * sizeof(int))> control{};
+    iovec part{bytes, most};
+    msghdr message{};
+    ssize_t result;
+    do {
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      message.msg_control = control.data();
+      message.msg_controllen = control.size();
+      result = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | how);
+    } while (result < 0 && errno == EINTR);
+    if (result < 0) return result;
+    flags = message.msg_flags;
+    for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
+         rights = CMSG_NXTHDR(&message, rights)) {
+      if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+      const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      std::array<int, kMaxReceivedDescriptors> fds{};
+      std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
+      for (size_t i = 0; i < count; ++i) descriptors.emplace_back(fds[i]);
+    }
+    return result;
+  }
+};
 
 }  // namespace
 
@@ -100,39 +133,33 @@ SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t b
   }
 }
 
+bool ControlSocket::descriptorsFit() const {
+  // The lowest free number: all below it are taken.
+  const Fd lowest(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  if (lowest.valid() && lowest.get() + kMaxReceivedDescriptors < limit.rlim_cur) return true;
+  ReceivedMessage next;
+  char byte;
+  next.receive(fd(), &byte, sizeof byte, MSG_PEEK);
+  return (next.flags & MSG_CTRUNC) == 0;
+}
+
 ReceiveResult ControlSocket::receive() {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxReceivedDescriptors * sizeof(int))> control{};
-  for (;;) {
-    const size_t had = bytes_.size();
-    bytes_.resize(had + kReadBytes);
-    iovec part{bytes_.data() + had, kReadBytes};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    const ssize_t result = ::recvmsg(fd(), &message, MSG_CMSG_CLOEXEC);
-    const int error = errno;
-    bytes_.resize(had + static_cast<size_t>(result > 0 ? result : 0));
-    if (result < 0) {
-      if (error == EINTR) continue;
-      return error == EAGAIN ? ReceiveResult::kWouldBlock : ReceiveResult::kPeerGone;
-    }
-    for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
-         rights = CMSG_NXTHDR(&message, rights)) {
-      if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-      const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      std::array<int, kMaxReceivedDescriptors> fds{};
-      std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
-      for (size_t i = 0; i < count; ++i) descriptors_.emplace_back(fds[i]);
-    }
-    if ((message.msg_flags & MSG_CTRUNC) != 0) {
-      throw ProtocolError("descriptors of a control message were lost: too many open files?");
-    }
-    if (result == 0) return ReceiveResult::kPeerGone;
-    parse();
-    return ReceiveResult::kOk;
+  const size_t had = bytes_.size();
+  bytes_.resize(had + kReadBytes);
+  ReceivedMessage message;
+  const ssize_t result = message.receive(fd(), bytes_.data() + had, kReadBytes, 0);
+  const int error = errno;
+  bytes_.resize(had + static_cast<size_t>(result > 0 ? result : 0));
+  if (result < 0) return error == EAGAIN ? ReceiveResult::kWouldBlock : ReceiveResult::kPeerGone;
+  for (Fd& descriptor : message.descriptors) descriptors_.push_back(std::move(descriptor));
+  if ((message.flags & MSG_CTRUNC) != 0) {
+    throw ProtocolError("descriptors of a control message were lost: too many open files?");
   }
+  if (result == 0) return ReceiveResult::kPeerGone;
+  parse();
+  return ReceiveResult::kOk;
 }
 
 void ControlSocket::parse() {

@@ -157,7 +157,9 @@ struct ChannelMapped {
 };
 
 /// The client saw the life word of `epoch` orphaned, its ring poisoned, or killed it for a deadline.
-/// The supervisor kills it (again) and replaces it without waiting for its pidfd.
+/// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd. To
+/// that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's channel is
+/// closed (ChannelClosed) and another one introduced.
 struct ReportDeath {
   static constexpr MessageType kType = MessageType::kReportDeath;
   uint64_t epoch = 0;

@@ -65,6 +65,7 @@ void ProcessTable::end(pid_t pid, ExitStatus status) {
 void ProcessTable::tearDown(pid_t pid) {
   Process& process = processes_.at(pid);
   world_.note("torn down", static_cast<uint64_t>(pid));
+  process.tornDown = true;
   process.program->die();
   world_.remove(*process.program);
   world_.after(world_.latency(), [this, pid] { pidfdTells(pid); });
@@ -151,6 +152,11 @@ void ProcessTable::reap(const ipc::Fd& pidfd) {
   const pid_t pid = pidOf(pidfd);
   world_.note("reaped", static_cast<uint64_t>(pid));
   processes_.erase(pid);
+}
+
+supervisor::Processes::Condition ProcessTable::conditionOf(pid_t child) {
+  const auto found = processes_.find(child);
+  return found == processes_.end() || found->second.tornDown ? Condition::kEnds : Condition::kRuns;
 }
 
 std::vector<pid_t> ProcessTable::children() {

@@ -72,6 +72,7 @@ class ProcessTable final : public supervisor::Processes {
   void killGroup(pid_t leader) override;
   std::optional<supervisor::ExitStatus> exitStatus(const ipc::Fd& pidfd) override;
   void reap(const ipc::Fd& pidfd) override;
+  Condition conditionOf(pid_t child) override;
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;
   bool killOrphan(pid_t pid) override;
@@ -90,6 +91,7 @@ class ProcessTable final : public supervisor::Processes {
     uint64_t inode = 0;
     bool child = false;  ///< of the supervisor
     bool condemned = false;
+    bool tornDown = false;
     bool dead = false;
     bool opened = false;
     int reapedInVain = 0;  ///< a tracer has not let go of it yet

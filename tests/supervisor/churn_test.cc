@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <functional>
 
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -23,6 +26,20 @@ void sayHello(ControlClient& client) {
   client.send(hello, {pidfd.get()});
 }
 
+/// A process that ends with what `body` returns, or with this one.
+pid_t startProcess(const std::function<int()>& body) {
+  const pid_t process = ::fork();
+  EXPECT_GE(process, 0);
+  if (process != 0) return process;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int code = 1;
+  try {
+    code = body();
+  } catch (const std::exception&) {
+  }
+  ::_exit(code);
+}
+
 /// A program with many connections that ends on request, in two steps.
 class ManyConnections {
  public:
@@ -31,8 +48,7 @@ class ManyConnections {
     int answers[2];
     EXPECT_EQ(::pipe2(orders, O_CLOEXEC), 0);
     EXPECT_EQ(::pipe2(answers, O_CLOEXEC), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) {
+    pid_ = startProcess([&] {
       ::close(orders[1]);
       std::vector<std::unique_ptr<ControlClient>> clients;
       while (clients.size() < count) clients.push_back(supervisor.attach("many"));
@@ -41,8 +57,8 @@ class ManyConnections {
       done = ::read(orders[0], &order, 1);
       clients.clear();
       done = ::write(answers[1], &order, 1);
-      for (;;) ::pause();
-    }
+      return ::pause();
+    });
     order_ = ipc::Fd(orders[1]);
     answer_ = ipc::Fd(answers[0]);
     ::close(orders[0]);
@@ -108,6 +124,40 @@ TEST(Churn, AProgramThatSaysHelloWhileOthersEndIsServed) {
   }
 }
 
+/// The message's bytes without its last one.
+template <typename Message>
+std::string allButTheEndOf(const Message& message) {
+  const ipc::OutgoingFrame frame = ipc::encodeMessage(message, 0);
+  return std::string(frame.bytes.data(), frame.bytes.size() - 1);
+}
+
+TEST(Churn, AProgramThatStopsInTheMiddleOfAMessageDelaysNoOther) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  std::vector<std::unique_ptr<ControlClient>> halfway;
+  const auto aNewProgramIsServed = [&](const char* after) {
+    const auto other = supervisor.attachWithPool(1, "other");
+    EXPECT_EQ(other->call(other->serving(1, 0), "served"), "served") << after;
+  };
+  halfway.push_back(std::make_unique<ControlClient>(supervisor.connect()));
+  halfway.back()->sendBytes(allButTheEndOf(ipc::Hello{}));
+  aNewProgramIsServed("half a Hello");
+  halfway.push_back(supervisor.attach());
+  halfway.back()->sendBytes(allButTheEndOf(ipc::OpenPool{1, 1}));
+  aNewProgramIsServed("half an OpenPool");
+  halfway.push_back(supervisor.attach());
+  halfway.back()->answersIntroductions = false;
+  halfway.back()->send(ipc::OpenPool{1, 1});
+  ASSERT_TRUE(halfway.back()->waitFor([&] { return !halfway.back()->workers().empty(); }));
+  const uint64_t introduced = halfway.back()->workers().begin()->first;
+  halfway.back()->sendBytes(allButTheEndOf(ipc::ChannelMapped{introduced}));
+  aNewProgramIsServed("half a ChannelMapped");
+  halfway.push_back(supervisor.attachWithPool(1));
+  halfway.back()->sendBytes(allButTheEndOf(ipc::LoadPackage{1, 4096, "model", false, 1, 1}));
+  aNewProgramIsServed("half a LoadPackage");
+  halfway.clear();
+  aNewProgramIsServed("the ends of all of them");
+}
+
 TEST(Churn, NoneOfThousandsOfConnectionsIsDroppedBesideProgramsThatEnd) {
   constexpr int kConnections = 3000;
   SharedSupervisor supervisor({"--workers", "2", "--max-clients", "1000"});
@@ -116,19 +166,17 @@ TEST(Churn, NoneOfThousandsOfConnectionsIsDroppedBesideProgramsThatEnd) {
   // Programs that attach and end, without a break.
   std::vector<pid_t> loops;
   for (int i = 0; i < 3; ++i) {
-    loops.push_back(::fork());
-    ASSERT_GE(loops.back(), 0);
-    if (loops.back() != 0) continue;
-    for (;;) {
-      const pid_t program = ::fork();
-      if (program == 0) {
-        const auto client = supervisor.attachWithPool(1, "brief");
-        ::_exit(client->call(client->serving(1, 0), "x") == "x" ? 0 : 1);
-      }
+    loops.push_back(startProcess([&] {
       int status = 0;
-      ::waitpid(program, &status, 0);
-      if (status != 0) ::_exit(1);
-    }
+      while (status == 0) {
+        const pid_t program = startProcess([&] {
+          const auto client = supervisor.attachWithPool(1, "brief");
+          return client->call(client->serving(1, 0), "x") == "x" ? 0 : 1;
+        });
+        ::waitpid(program, &status, 0);
+      }
+      return 1;
+    }));
   }
   int dropped = 0;
   for (int i = 0; i < kConnections; ++i) {

@@ -108,6 +108,7 @@ class PlainWorker {
           break;
         case MessageType::kDetachChannel: {
           const uint64_t client = decodeMessage<DetachChannel>(*frame).client;
+          if (how == "worker-keeps-channels") pauseForEver();
           calls_.erase(client);
           ends_.erase(client);
           control_.send(ChannelDetached{client});

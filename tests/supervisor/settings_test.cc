@@ -257,6 +257,10 @@ TEST_F(SettingsTest, HaveClassesInTheOrderOfTheFile) {
   EXPECT_EQ(options.classes[1].dedicatedWorkers, 2u);
   EXPECT_EQ(refusedFile("[class.a]\nuser = \"nobody at all\"\n"),
             ":2: class.a.user: 'nobody at all' is no user of this system");
+  EXPECT_EQ(
+      refusedFile("[class.shared]\ndedicated_workers = 1\n"),
+      ":1: class.shared: 'shared' names the workers of all programs that have none of their own; "
+      "give the class another name");
   EXPECT_EQ(refusedFile("[class.a]\nshare = 0\n"),
             ":2: class.a.share: 0 is not a whole number between 1 and 1000");
 }

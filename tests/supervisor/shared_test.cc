@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +14,10 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <thread>
 
+#include "ipc/control/unix_address.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -495,6 +498,37 @@ TEST(Address, IsServedByOneSupervisorOnly) {
   EXPECT_NE(std::system(command.c_str()), 0);
   const auto client = supervisor.attachWithPool(1);
   EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
+}
+
+TEST(Address, ThatAnotherProgramServesIsLeftToIt) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const std::string path = supervisor.folder() + "/foreign";
+  const auto name = ipc::UnixAddress::ofPath(path).value();
+  const ipc::Fd foreign(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(foreign.get(), name.get(), name.bytes()), 0);
+  ASSERT_EQ(::listen(foreign.get(), 16), 0);
+  const std::string output = supervisor.folder() + "/output";
+  const std::string command = "timeout -s TERM 5 " + std::string(ISOPOOLD) + " --listen " + path +
+                              " --worker " + PLAIN_WORKER + " --workers 1 2>" + output;
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
+  std::ostringstream text;
+  text << std::ifstream(output).rdbuf();
+  EXPECT_NE(text.str().find("another process serves it"), std::string::npos) << text.str();
+  const ipc::Fd caller(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(::connect(caller.get(), name.get(), name.bytes()), 0);
+}
+
+TEST(Address, OfASuccessorIsNotRemovedByTheEndOfItsPredecessor) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  // As somebody does who clears the folder under a running supervisor.
+  std::filesystem::remove(supervisor.address());
+  std::filesystem::remove(supervisor.address() + ".lock");
+  const auto name = ipc::UnixAddress::ofPath(supervisor.address()).value();
+  const ipc::Fd successor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(successor.get(), name.get(), name.bytes()), 0);
+  supervisor.signal(SIGTERM);
+  EXPECT_EQ(supervisor.waitForEnd(), 0);
+  EXPECT_TRUE(std::filesystem::exists(supervisor.address()));
 }
 
 TEST(Address, ThatADeadSupervisorLeftIsTakenOver) {

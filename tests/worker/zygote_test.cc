@@ -192,6 +192,25 @@ TEST(Worker, LastWordsKeepTheNewestAndStaySmall) {
   EXPECT_LE(status.st_blocks * 512, 160 * 1024);
 }
 
+TEST(Worker, AnswersThatItDoesNotAttachAClientWhoseMemoryIsWrongAndServesTheOthers) {
+  auto worker = sharedZygote().fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  // Zeros: of no layout and no epoch.
+  const ipc::Fd own = ipc::createMemoryObject("client control", ipc::kClientControlBytes);
+  const ipc::Fd peer = ipc::createMemoryObject("worker control", ipc::kWorkerControlBytes);
+  const ipc::Fd output = ipc::createMemoryObject("output", 1 << 20);
+  constexpr uint64_t kStranger = 77;
+  worker->send(ipc::AttachChannel{worker->epoch, kStranger, 1 << 20},
+               {own.get(), peer.get(), output.get()});
+  EXPECT_EQ(ipc::decodeMessage<ipc::ChannelDetached>(worker->receive()).client, kStranger);
+  ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
+  worker->send(ipc::AttachChannel{worker->epoch, kStranger, 1 << 20},
+               {own.get(), peer.get(), output.get()});
+  EXPECT_EQ(ipc::decodeMessage<ipc::ChannelDetached>(worker->receive()).client, kStranger);
+  EXPECT_TRUE(client.probe("complain", {std::string("well")}).value.isNone());
+}
+
 TEST(Worker, DiesAtAnArmedCrashPoint) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);

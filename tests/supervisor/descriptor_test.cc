@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A shared supervisor that may open no more files: whose loss that is.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "ipc/memory/memory_object.h"
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+void limitFilesOf(pid_t process, rlim_t files) {
+  rlimit limit{};
+  ASSERT_EQ(::prlimit(process, RLIMIT_NOFILE, nullptr, &limit), 0);
+  limit.rlim_cur = files;
+  ASSERT_EQ(::prlimit(process, RLIMIT_NOFILE, &limit, nullptr), 0);
+}
+
+ipc::Fd segment() { return ipc::createMemoryObject("isopool-test-segment", ipc::kPageBytes); }
+
+ipc::Fd package() {
+  ipc::Fd object = ipc::createMemoryObject("isopool-test-package", ipc::kPageBytes);
+  ipc::sealMemoryObject(object, ipc::Seal::kReadOnly);
+  return object;
+}
+
+TEST(Descriptors, OneProgramGetsAQuarterOfAndTheOthersKeepTheirPools) {
+  constexpr rlim_t kFiles = 512;
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto greedy = supervisor.attachWithPool(1, "greedy");
+  const auto other = supervisor.attachWithPool(1, "other");
+  const uint64_t worker = other->serving(1, 0);
+  const pid_t process = supervisor.supervisorPid();
+  limitFilesOf(process, kFiles);
+  const ipc::Fd object = segment();
+  for (uint32_t number = 1; number <= 2 * kFiles; ++number) {
+    greedy->send(ipc::DeclareInputSegment{number, ipc::kPageBytes}, {object.get()});
+    // What it was told is read, or the supervisor would end a connection that reads nothing.
+    if (number % 64 == 0) greedy->statistics();
+  }
+  EXPECT_EQ(descriptorsCalled(process, "isopool-test-segment"), kFiles / 4);
+  const ipc::Fd model = package();
+  greedy->send(ipc::LoadPackage{1, ipc::kPageBytes, "model", false, 1, 1}, {model.get()});
+  ASSERT_TRUE(greedy->waitFor([&] { return greedy->held().count(1) != 0; }));
+  EXPECT_NE(greedy->held().at(1).refusal.find("LimitNOFILE"), std::string::npos);
+  EXPECT_EQ(greedy->call(worker, "served all the same"), "served all the same");
+
+  const ipc::Fd own = ipc::createMemoryObject("isopool-other-segment", ipc::kPageBytes);
+  other->send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {own.get()});
+  other->statistics();
+  EXPECT_EQ(descriptorsCalled(process, "isopool-other-segment"), 1u);
+  const auto late = supervisor.attachWithPool(1, "late");
+  EXPECT_EQ(late->call(late->serving(1, 0), "served"), "served");
+  EXPECT_FALSE(other->controlEnded());
+  EXPECT_EQ(supervisor.report().restarts, 0u);
+}
+
+TEST(Descriptors, ObjectsThatAreMovedBeyondTheQuarterEndTheirProgramOnly) {
+  constexpr rlim_t kFiles = 512;
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto greedy = supervisor.attachWithPool(1, "greedy");
+  const auto other = supervisor.attachWithPool(1, "other");
+  limitFilesOf(supervisor.supervisorPid(), kFiles);
+  const ipc::Fd object = segment();
+  for (uint32_t number = 1; number <= kFiles / 4 + 1; ++number) {
+    greedy->send(ipc::LoadPackage{number, ipc::kPageBytes, "object", true}, {object.get()});
+  }
+  ASSERT_TRUE(greedy->waitForEnd());
+  EXPECT_NE(greedy->failure().value_or("").find("LimitNOFILE"), std::string::npos);
+  EXPECT_EQ(other->call(other->serving(1, 0), "served"), "served");
+}
+
+TEST(Descriptors, ThatFindNoRoomInTheSupervisorWaitAndNobodyIsDropped) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1, "client");
+  const uint64_t worker = client->serving(1, 0);
+  ASSERT_NE(client->waitForSpare(), 0u);
+  const pid_t process = supervisor.supervisorPid();
+  const ipc::Fd own = segment();
+  limitFilesOf(process, 8);
+  client->send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {own.get()});
+  ASSERT_TRUE(client->waitFor([&] {
+    return supervisor.log().find("as many open files as it may have") != std::string::npos;
+  }));
+  EXPECT_EQ(client->call(worker, "!known"), "");
+  limitFilesOf(process, 1024);
+  EXPECT_TRUE(client->waitFor([&] { return client->call(worker, "!known") == "#1"; }));
+  EXPECT_FALSE(client->controlEnded());
+}
+
+TEST(Descriptors, ThatLackForANewProgramsChannelCostNoWorkerOfTheOthers) {
+  SharedSupervisor supervisor({"--workers", "1", "--spares", "0"});
+  const auto other = supervisor.attachWithPool(1, "other");
+  const uint64_t worker = other->serving(1, 0);
+  const auto coming = supervisor.attach("coming");
+  const auto second = supervisor.attach("second");
+  const pid_t process = supervisor.supervisorPid();
+  // There is a set of channel memory in hand; for another there is no room.
+  limitFilesOf(process, 8);
+  coming->send(ipc::OpenPool{1, 1});
+  second->send(ipc::OpenPool{1, 1});
+  ASSERT_TRUE(other->waitFor([&] {
+    return supervisor.log().find("there is no shared memory for a channel") != std::string::npos;
+  })) << supervisor.log();
+  EXPECT_EQ(other->call(worker, "undisturbed"), "undisturbed");
+  limitFilesOf(process, 1024);
+  for (const auto* client : {&coming, &second}) {
+    ASSERT_TRUE((*client)->waitForPool(1, 1));
+    EXPECT_EQ((*client)->call(worker, "served"), "served");
+  }
+  EXPECT_FALSE(other->worker(worker).died);
+}
+
+}  // namespace
+}  // namespace isopool::tests

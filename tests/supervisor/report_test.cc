@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a shared supervisor does when a program says that a worker is dead (ReportDeath): it asks the
+// kernel and the worker.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "supervisor/process_table.h"
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+class ReportedWorker : public testing::Test {
+ protected:
+  size_t timesLogged(const std::string& text) const {
+    const std::string log = supervisor_.log();
+    size_t times = 0;
+    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++times;
+    return times;
+  }
+  /// Says that the worker is dead, and waits until the supervisor has ended the reporter's channel.
+  void report(uint64_t worker, const std::string& reason) {
+    const size_t before = reporter_->closedChannels().size();
+    reporter_->send(ipc::ReportDeath{worker, reason});
+    ASSERT_TRUE(
+        reporter_->waitFor([&] { return reporter_->closedChannels().size() == before + 1; }));
+  }
+
+  SharedSupervisor supervisor_{{"--workers", "1", "--grace", "50ms", "--worker-timeout", "300ms"}};
+  std::unique_ptr<ControlClient> other_ = supervisor_.attachWithPool(1, "other");
+  std::unique_ptr<ControlClient> reporter_ = supervisor_.attachWithPool(1, "reporter");
+  const uint64_t worker_ = other_->serving(1, 0);
+};
+
+TEST_F(ReportedWorker, ThatRunsServesAllProgramsOnAndTheLogNamesTheSender) {
+  const auto assigned = reporter_->assignedAt(1, 0);
+  report(worker_, "a ruse\x1b[2J\nisopoold[1] error: forged");
+  // The reporter has a new channel to the same worker.
+  ASSERT_TRUE(reporter_->waitFor([&] { return reporter_->assignedAt(1, 0) != assigned; }));
+  EXPECT_EQ(reporter_->serving(1, 0), worker_);
+  EXPECT_EQ(reporter_->call(worker_, "again"), "again");
+  EXPECT_EQ(other_->call(worker_, "undisturbed"), "undisturbed");
+  EXPECT_FALSE(other_->worker(worker_).died);
+  EXPECT_EQ(supervisor_.report().restarts, 0u);
+  EXPECT_EQ(
+      timesLogged("(reporter, pid " + std::to_string(::getpid()) + ", user " +
+                  std::to_string(::getuid()) + ") reported: a ruse?[2J?isopoold[1] error: forged"),
+      1u)
+      << supervisor_.log();
+}
+
+TEST_F(ReportedWorker, AgainAndAgainByOneProgramIsLostToThatProgramOnly) {
+  for (int times = 1; times < 3; ++times) {
+    const auto assigned = reporter_->assignedAt(1, 0);
+    report(worker_, "again");
+    ASSERT_TRUE(reporter_->waitFor([&] { return reporter_->assignedAt(1, 0) != assigned; }));
+  }
+  report(worker_, "again");
+  ASSERT_TRUE(reporter_->waitFor([&] { return !reporter_->quarantines().empty(); }));
+  EXPECT_NE(reporter_->quarantines().front().text.find("reported 3 times, and answers"),
+            std::string::npos)
+      << reporter_->quarantines().front().text;
+  for (int i = 0; i < 100; ++i) reporter_->send(ipc::ReportDeath{worker_, "again"});
+  EXPECT_EQ(other_->call(worker_, "undisturbed"), "undisturbed");
+  EXPECT_EQ(supervisor_.report().restarts, 0u);
+  // The next worker is not the one that was reported.
+  other_->killAndReport(worker_);
+  ASSERT_TRUE(reporter_->waitFor([&] { return reporter_->serving(1, 0) != worker_; }));
+  EXPECT_EQ(reporter_->call(reporter_->serving(1, 0), "served"), "served");
+}
+
+TEST_F(ReportedWorker, ThatASignalHasStoppedIsReplaced) {
+  const pid_t process = other_->worker(worker_).introduction.processId;
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  ASSERT_TRUE(other_->waitFor([&] { return supervisor::statusOf(process).state == 'T'; }));
+  reporter_->send(ipc::ReportDeath{worker_, "it sleeps on though it was called"});
+  for (const auto* client : {&other_, &reporter_}) {
+    ASSERT_TRUE((*client)->waitFor([&] { return (*client)->serving(1, 0) != worker_; }));
+    EXPECT_EQ((*client)->call((*client)->serving(1, 0), "served"), "served");
+  }
+  EXPECT_EQ(timesLogged("it was stopped by a signal"), 1u) << supervisor_.log();
+}
+
+TEST_F(ReportedWorker, ByEveryProgramThatItServesIsReplaced) {
+  report(worker_, "what it published is nonsense");
+  other_->send(ipc::ReportDeath{worker_, "what it published is nonsense"});
+  for (const auto* client : {&other_, &reporter_}) {
+    ASSERT_TRUE((*client)->waitFor([&] { return (*client)->serving(1, 0) != worker_; }));
+    EXPECT_EQ((*client)->call((*client)->serving(1, 0), "served"), "served");
+  }
+}
+
+TEST_F(ReportedWorker, ThatDoesNotAnswerIsReplaced) {
+  supervisor_.setMode("worker-keeps-channels");
+  other_->killAndReport(worker_);
+  ASSERT_TRUE(other_->waitFor([&] { return other_->serving(1, 0) != worker_; }));
+  // The spare that took over was made before; its successor keeps its channels.
+  const uint64_t spare = other_->serving(1, 0);
+  other_->killAndReport(spare);
+  for (const auto* client : {&other_, &reporter_}) {
+    ASSERT_TRUE((*client)->waitFor([&] {
+      const uint64_t serving = (*client)->serving(1, 0);
+      return serving != spare && serving != worker_;
+    }));
+  }
+  supervisor_.setMode("");
+  const uint64_t stuck = other_->serving(1, 0);
+  reporter_->send(ipc::ReportDeath{stuck, "it sleeps on though it was called"});
+  ASSERT_TRUE(other_->waitFor([&] { return other_->worker(stuck).died.has_value(); }));
+  EXPECT_EQ(timesLogged("to let go of a channel (ISOPOOL_WORKER_TIMEOUT)"), 1u)
+      << supervisor_.log();
+}
+
+}  // namespace
+}  // namespace isopool::tests
