@@ -40,14 +40,14 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
 Connection::~Connection() = default;
 
 void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
-  if (over_) return;
+  if (over_ || peerGone_) return;
   if (queue_.empty()) {
     switch (socket_.trySend(frame, descriptors.begin(), descriptors.size())) {
       case ipc::SendResult::kSent:
         if (events_.sent) events_.sent();
         return;
       case ipc::SendResult::kPeerGone:
-        return giveUp("");
+        return endOnceRead();
       case ipc::SendResult::kWouldBlock:
         break;
     }
@@ -78,13 +78,13 @@ void Connection::retryLater() {
 
 void Connection::flush() {
   bool progress = false;
-  while (!over_ && !queue_.empty()) {
+  while (!over_ && !peerGone_ && !queue_.empty()) {
     Queued& first = queue_.front();
     const size_t before = first.frame.sent;
     const std::vector<int> raw = rawDescriptors(first.descriptors);
     switch (socket_.trySend(first.frame, raw.data(), raw.size())) {
       case ipc::SendResult::kPeerGone:
-        return giveUp("");
+        return endOnceRead();
       case ipc::SendResult::kWouldBlock:
         writableWithoutProgress_ = !progress && first.frame.sent == before;
         return retryLater();
@@ -130,6 +130,16 @@ void Connection::readNow() {
     reason = error.what();
   }
   if (gone) giveUp(std::move(reason));
+}
+
+// The peer takes nothing any more. What it said before is read: it may name a process.
+void Connection::endOnceRead() {
+  peerGone_ = true;
+  queue_.clear();
+  loop_.post([self = std::weak_ptr(self_)] {
+    if (const auto alive = self.lock()) (*alive)->readNow();
+    if (const auto alive = self.lock()) (*alive)->giveUp("");
+  });
 }
 
 void Connection::giveUp(std::string reason) {

@@ -51,6 +51,7 @@ class Connection {
   void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);
   void flush();
   void retryLater();
+  void endOnceRead();
   void giveUp(std::string reason);
   void readWhenDescriptorsFit();
 
@@ -64,6 +65,7 @@ class Connection {
   size_t queuedBytes_ = 0;
   bool writableWithoutProgress_ = false;
   bool lacksDescriptors_ = false;
+  bool peerGone_ = false;
   bool over_ = false;
   /// Handlers on their way hold it weakly: they outlive the connection.
   std::shared_ptr<Connection*> self_;

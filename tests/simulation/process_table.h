@@ -28,6 +28,7 @@ struct Misfortunes {
   uint64_t zygoteRefuses = 0;
   uint64_t clientDies = 0;
   uint64_t clientSendsNonsense = 0;
+  uint64_t clientReportsTheLiving = 0;
   uint64_t neverAZygote = 0;
   // Planted faults: a simulation that does not find them finds nothing.
   bool clientForgetsAssignments = false;

@@ -64,6 +64,7 @@ void SimulatedClient::act() {
     deliver(channel);
     watchDeadlines(epoch, channel);
     noticeDeath(epoch, channel);
+    reportFalsely(epoch);
   }
   makeCalls();
   dispatch();
@@ -338,6 +339,16 @@ void SimulatedClient::watchDeadlines(uint64_t epoch, Channel& channel) {
     }
     conclude(std::move(call), fate);
   }
+}
+
+// As libisopool does when it misreads a ring, or a program that wants others to lose their worker. The
+// worker of a private pool is its client's to lose. No more often than the supervisor bears.
+void SimulatedClient::reportFalsely(uint64_t epoch) {
+  if (!plan_.shared || !places_.world.misfortune(places_.misfortunes.clientReportsTheLiving))
+    return;
+  if (++falseReports_[epoch] > 2) return;
+  places_.world.note("reports falsely", epoch);
+  send(ipc::ReportDeath{epoch, "it sleeps on though it was called"});
 }
 
 void SimulatedClient::noticeDeath(uint64_t epoch, Channel& channel) {

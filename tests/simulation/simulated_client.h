@@ -93,6 +93,7 @@ class SimulatedClient final : public Program {
   void dispatch();
   bool publish(Channel& channel, size_t slot, Call call);
   void deliver(Channel& channel);
+  void reportFalsely(uint64_t epoch);
   void noticeDeath(uint64_t epoch, Channel& channel);
   void settle(Channel& channel);
   void watchDeadlines(uint64_t epoch, Channel& channel);
@@ -108,6 +109,7 @@ class SimulatedClient final : public Program {
   ipc::ControlSocket control_;
   std::map<uint64_t, Channel> channels_;
   std::set<uint64_t> died_;
+  std::map<uint64_t, int> falseReports_;  ///< by epoch
   std::vector<Slot> slots_;
   std::deque<Call> waiting_;
   size_t inFlight_ = 0;

@@ -105,6 +105,7 @@ void Simulation::choose() {
   misfortunes_.zygoteRefuses = chance.oneIn(3) ? chance.between(2, 12) : 0;
   misfortunes_.clientDies = chance.oneIn(5) ? chance.between(50, 400) : 0;
   misfortunes_.clientSendsNonsense = chance.oneIn(12) ? chance.between(50, 400) : 0;
+  misfortunes_.clientReportsTheLiving = chance.oneIn(3) ? chance.between(20, 200) : 0;
   misfortunes_.neverAZygote = chance.oneIn(40) ? 1 : 0;
 
   options_.privatePool = chance.oneIn(2);

@@ -43,6 +43,19 @@ class ConnectionTest : public testing::Test {
   int sent_ = 0;
 };
 
+TEST_F(ConnectionTest, WhatThePeerSaidBeforeItWentIsReadThoughASendFindsItGone) {
+  peer_.send(ipc::WorkerForked{7, 1234});
+  peer_.close();
+  connection_->send(ipc::ClosePool{1});
+  connection_->readNow();
+  ASSERT_EQ(frames_.size(), 1u);
+  EXPECT_EQ(ipc::decodeMessage<ipc::WorkerForked>(frames_[0]).processId, 1234);
+  EXPECT_FALSE(over_);
+  while (loop_.poll() > 0) {
+  }
+  EXPECT_EQ(over_, "");
+}
+
 TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescriptors) {
   const std::string padding(3000, 'x');
   for (uint32_t number = 0; number < 100; ++number) {
