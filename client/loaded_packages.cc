@@ -16,51 +16,89 @@ constexpr std::chrono::seconds kPatience(30);
 
 }  // namespace
 
-bool LoadedPackages::isFirstUse(ipc::PackageId package) {
-  std::lock_guard lock(mutex_);
-  return uses_[package.value]++ == 0;
+// `send` tells the supervisor of a first use.
+template <typename Send>
+LoadedPackages::Use LoadedPackages::addUse(ipc::PackageId package, Answer answer, Send&& send) {
+  std::lock_guard order(orderMutex_);
+  Use use{};
+  {
+    std::lock_guard lock(mutex_);
+    auto& load = loads_[package.value];
+    use.isFirst = load == nullptr;
+    if (use.isFirst) {
+      load = std::make_shared<Load>();
+      load->answered = answer == Answer::kNone;
+    }
+    ++load->uses;
+    use.load = load;
+  }
+  if (!use.isFirst) return use;
+  try {
+    send();
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    loads_.erase(package.value);
+    throw;
+  }
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
+  return use;
 }
 
 void LoadedPackages::load(const std::shared_ptr<ArchiveFile>& package) {
-  if (!isFirstUse(package->id())) return;
-  writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
-                {package->object().get()});
-  ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
+  addUse(package->id(), Answer::kNone, [&] {
+    writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
+                  {package->object().get()});
+  });
 }
 
 void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
-  if (!isFirstUse(package->id())) return;
   const uint32_t id = package->id().value;
-  Held answer;
-  {
-    std::unique_lock lock(mutex_);
-    asked_.try_emplace(id);
-    lock.unlock();
+  const Use use = addUse(package->id(), Answer::kExpected, [&] {
     writer_->send(ipc::LoadPackage{id, package->bytes(), package->name(), /*shared=*/false,
                                    package->digest().first, package->digest().second},
                   {package->object().get()});
-    ipc::reachCrashPoint(ipc::CrashPoint::kPackageDeclared);
-    lock.lock();
-    const bool answered = changed_.wait_for(
-        lock, kPatience, [&] { return asked_.at(id).answered || !lostReason_.empty(); });
-    answer = std::move(asked_.at(id));
-    asked_.erase(id);
-    if (!answer.answered || !answer.refusal.empty()) uses_.erase(id);
-    if (!lostReason_.empty()) throw SupervisorLost(lostReason_);
-    if (!answered) throw SupervisorLost("the supervisor does not answer");
+  });
+  awaitAnswer(package->id(), use.load);
+  if (!use.load->refusal.empty()) {
+    throw LimitExceeded(package->name() + ": " + use.load->refusal);
   }
-  if (!answer.refusal.empty()) throw LimitExceeded(package->name() + ": " + answer.refusal);
-  if (!answer.same.valid()) return;
-  writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(answer.same))});
+  if (!use.isFirst || !use.load->same.valid()) return;
+  writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(use.load->same))});
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageConfirmed);
 }
 
+void LoadedPackages::awaitAnswer(ipc::PackageId package, const std::shared_ptr<Load>& load) {
+  std::string lost;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kPatience, [&] { return load->answered || !lostReason_.empty(); });
+    if (load->answered) return;
+    lost = lostReason_.empty() ? "the supervisor does not answer" : lostReason_;
+  }
+  dropUse(package, load);
+  throw SupervisorLost(lost);
+}
+
 void LoadedPackages::unload(ipc::PackageId package) {
+  std::shared_ptr<Load> load;
   {
     std::lock_guard lock(mutex_);
-    const auto uses = uses_.find(package.value);
-    if (uses == uses_.end() || --uses->second > 0) return;
-    uses_.erase(uses);
+    const auto found = loads_.find(package.value);
+    if (found == loads_.end()) return;
+    load = found->second;
+  }
+  dropUse(package, load);
+}
+
+void LoadedPackages::dropUse(ipc::PackageId package, const std::shared_ptr<Load>& load) {
+  std::lock_guard order(orderMutex_);
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = loads_.find(package.value);
+    // It may have been refused in this moment, and asked for anew.
+    if (found == loads_.end() || found->second != load || --load->uses > 0) return;
+    if (!load->answered) ++abandoned_[package.value];
+    loads_.erase(found);
   }
   writer_->send(ipc::UnloadPackage{package.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnloaded);
@@ -69,11 +107,19 @@ void LoadedPackages::unload(ipc::PackageId package) {
 void LoadedPackages::answered(const ipc::PackageHeld& message, ipc::Frame& frame) {
   {
     std::lock_guard lock(mutex_);
-    const auto asked = asked_.find(message.package);
-    if (asked == asked_.end()) return;
-    asked->second.answered = true;
-    asked->second.refusal = message.refusal;
-    if (!frame.descriptors.empty()) asked->second.same = std::move(frame.descriptors.front());
+    const auto abandoned = abandoned_.find(message.package);
+    if (abandoned != abandoned_.end()) {
+      if (--abandoned->second == 0) abandoned_.erase(abandoned);
+      return;
+    }
+    const auto found = loads_.find(message.package);
+    if (found == loads_.end() || found->second->answered) return;
+    Load& load = *found->second;
+    load.answered = true;
+    load.refusal = message.refusal;
+    if (!frame.descriptors.empty()) load.same = std::move(frame.descriptors.front());
+    // The supervisor does not have it: whoever waits gets the refusal, and the next one asks anew.
+    if (!load.refusal.empty()) loads_.erase(found);
   }
   changed_.notify_all();
 }

@@ -25,8 +25,9 @@ class LoadedPackages {
   /// One more use; the first one sends the package to a supervisor of our own.
   void load(const std::shared_ptr<ArchiveFile>& package);
   /// One more use; for the first one a shared supervisor is asked, and the package's memory becomes
-  /// that of the same bytes that another program has sent before. Throws LimitExceeded,
-  /// SupervisorLost.
+  /// that of the same bytes that another program has sent before. Returns when the supervisor has the
+  /// package, also for a use that is not the first. Throws LimitExceeded, SupervisorLost: then there
+  /// is no use more.
   void loadShared(const std::shared_ptr<ArchiveFile>& package);
   /// One use less; with the last one workers unmap the package.
   void unload(ipc::PackageId package);
@@ -37,21 +38,37 @@ class LoadedPackages {
   void supervisorLost(const std::string& reason);
 
  private:
-  bool isFirstUse(ipc::PackageId package);
-
-  const std::shared_ptr<ControlWriter> writer_;
-
-  std::mutex mutex_;
-  std::map<uint32_t, uint32_t> uses_;
-  /// Packages that the supervisor has yet to answer for, and its answers.
-  struct Held {
+  /// A package from its first use to its last. Each refusal ends one: a use after that asks anew.
+  struct Load {
+    uint32_t uses = 0;
     bool answered = false;
     std::string refusal;
     ipc::Fd same;  ///< what may be the same bytes
   };
-  std::map<uint32_t, Held> asked_;
+  struct Use {
+    std::shared_ptr<Load> load;
+    bool isFirst;
+  };
+
+  enum class Answer : uint8_t { kNone, kExpected };
+
+  template <typename Send>
+  Use addUse(ipc::PackageId package, Answer answer, Send&& send);
+  void dropUse(ipc::PackageId package, const std::shared_ptr<Load>& load);
+  void awaitAnswer(ipc::PackageId package, const std::shared_ptr<Load>& load);
+
+  const std::shared_ptr<ControlWriter> writer_;
+
+  /// Held from the change of a count to the end of the message that tells of it, so that messages are
+  /// in the order of the changes: the supervisor refuses a package that is loaded twice. Locked before
+  /// mutex_, and never by the control thread, which would wait for a full socket with it.
+  std::mutex orderMutex_;
+  std::mutex mutex_;
+  std::map<uint32_t, std::shared_ptr<Load>> loads_;
+  /// Answers that are still to come for packages that nobody waits for any more.
+  std::map<uint32_t, uint32_t> abandoned_;
   std::string lostReason_;
-  std::condition_variable changed_;  // asked_ or lostReason_ have
+  std::condition_variable changed_;  // an answer came, or lostReason_
 };
 
 }  // namespace isopool::client

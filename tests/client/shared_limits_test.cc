@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What the operator of a shared supervisor does not let a program have.
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <future>
 
 #include "tests/client/attached_managers.h"
@@ -28,6 +30,37 @@ TEST_F(SharedLimits, ALimitOfModelsRefusesTheNextPackage) {
       limitMetBy([&] { manager->loadPackage(packagePath("values.pt")); }).find("limits.models"),
       std::string::npos);
   EXPECT_NO_THROW(package.loadPickle("model", "model.pkl")({"pid"}));
+}
+
+// Each gets the refusal, also who asks while another waits for it, and none is counted as loaded.
+TEST_F(SharedLimits, ALimitOfModelsRefusesOneFileToEachOfManyThreads) {
+  serve({"--client-models", "1"});
+  const auto manager = attach();
+  auto first = std::make_unique<Package>(manager->loadPackage(packagePath()));
+  const std::string file = packagePath("one.pt");
+  const auto inThreads = [](const std::function<void()>& work) {
+    std::vector<std::future<void>> threads;
+    for (int i = 0; i < 8; ++i) threads.push_back(std::async(std::launch::async, work));
+    for (auto& thread : threads) thread.get();
+  };
+  std::atomic<int> refused{0};
+  inThreads([&] {
+    for (int i = 0; i < 50; ++i) {
+      const std::string text = limitMetBy([&] { manager->loadPackage(file); });
+      if (text.find("limits.models") != std::string::npos) ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 400);
+  first.reset();
+  std::atomic<int> loaded{0};
+  inThreads([&] {
+    for (int i = 0; i < 50; ++i) {
+      Package package = manager->loadPackage(file);
+      if (i % 10 == 0) package.loadPickle("model", "model.pkl")({at::ones({1, 2})});
+      ++loaded;
+    }
+  });
+  EXPECT_EQ(loaded, 400);
 }
 
 TEST_F(SharedLimits, ALimitOfCallsRefusesTheNextCallAtOnce) {

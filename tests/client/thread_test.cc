@@ -108,6 +108,27 @@ TEST(Threads, PackagesAndObjectsComeAndGoBesideCalls) {
   caller.join();
 }
 
+// The last use of one thread ends while the first of another begins.
+TEST(Threads, LoadAndDropOneFileAtOnceAndKeepTheirSupervisor) {
+  OwnPool pool(1);
+  const std::string file = packagePath("one.pt");
+  // Held by a program's other supervisor, the file keeps its number when this one unloads it.
+  OwnPool other(1, {"OTHER_ENVIRONMENT=1"});
+  const Package held = other.manager().loadPackage(file);
+  std::atomic<int> failed{0};
+  inThreads(8, [&](int) {
+    for (int i = 0; i < 200; ++i) {
+      try {
+        pool.manager().loadPackage(file);
+      } catch (const std::exception& error) {
+        if (++failed == 1) ADD_FAILURE() << "round " << i << ": " << error.what();
+      }
+    }
+  });
+  EXPECT_EQ(failed, 0);
+  EXPECT_GT(pool.subject().number("pid"), 0);
+}
+
 TEST(Threads, AManagerThatEndsUnderCallsEndsThemWithAnError) {
   sharedManager();
   auto manager = std::make_unique<InterpreterManager>(2);
