@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/channel.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "client/exchange.h"
 #include "client/input_arena.h"
+#include "ipc/await_readable.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
 #include "ipc/crash_point.h"
@@ -81,8 +81,7 @@ std::string Channel::name() {
 }
 
 bool Channel::processGone(milliseconds patience) const {
-  pollfd watched{pidfd_.get(), POLLIN, 0};
-  return ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+  return ipc::awaitReadable(pidfd_.get(), patience);
 }
 
 bool Channel::workerDied() const {

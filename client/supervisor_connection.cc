@@ -24,6 +24,7 @@
 #include "client/event_log.h"
 #include "client/process_fork.h"
 #include "client/shared_supervisor.h"
+#include "ipc/await_readable.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
@@ -87,8 +88,7 @@ void armCrashPointOnce() {
 }
 
 bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
-  pollfd watched{pidfd.get(), POLLIN, 0};
-  return pidfd.valid() && ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+  return pidfd.valid() && ipc::awaitReadable(pidfd.get(), patience);
 }
 
 }  // namespace

@@ -202,11 +202,6 @@ std::optional<Frame> ControlSocket::next() {
   return frame;
 }
 
-bool ControlSocket::waitReadable(std::chrono::milliseconds timeout) const {
-  pollfd readable{fd(), POLLIN, 0};
-  return ::poll(&readable, 1, static_cast<int>(timeout.count())) > 0;
-}
-
 namespace detail {
 
 msgpack::object_handle unpackBody(const Frame& frame) {

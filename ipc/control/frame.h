@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ipc/await_readable.h"
 #include "ipc/control/messages.h"
 #include "ipc/fd.h"
 #include "ipc/new_handler.h"
@@ -113,8 +114,10 @@ class ControlSocket {
   /// The next complete frame, in order.
   std::optional<Frame> next();
 
-  /// Waits until there is something to read (or the peer is gone). False after `timeout`.
-  bool waitReadable(std::chrono::milliseconds timeout) const;
+  /// As awaitReadable().
+  bool waitReadable(std::chrono::milliseconds timeout) const {
+    return awaitReadable(socket_.get(), timeout);
+  }
 
  private:
   void parse();

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -21,6 +22,26 @@
 namespace isopool::ipc {
 
 namespace {
+
+// A signal that comes while the kernel reserves a range takes back what it has of it. So after one the
+// range is reserved in pieces that are shorter than the time between two signals.
+void reservePages(const Fd& object, size_t bytes, const char* label) {
+  constexpr size_t kPiece = 64 * 1024;
+  size_t reserved = 0;
+  size_t piece = bytes;
+  while (reserved < bytes) {
+    piece = std::min(piece, bytes - reserved);
+    const int result =
+        ::fallocate(object.get(), 0, static_cast<off_t>(reserved), static_cast<off_t>(piece));
+    if (result == 0) {
+      reserved += piece;
+    } else if (errno == EINTR) {
+      piece = std::min(piece, kPiece);
+    } else {
+      checkSystemCall(result, "fallocate", label);
+    }
+  }
+}
 
 int sealBits(Seal seal) {
   const int fixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
@@ -71,11 +92,7 @@ Fd createGrowingMemoryObject(const char* label) {
 
 Fd createMemoryObject(const char* label, size_t bytes) {
   Fd object = createGrowingMemoryObject(label);
-  int result = 0;
-  do {
-    result = ::fallocate(object.get(), 0, 0, static_cast<off_t>(bytes));
-  } while (result == -1 && errno == EINTR);
-  checkSystemCall(result, "fallocate", label);
+  reservePages(object, bytes, label);
   sealMemoryObject(object, Seal::kFixedSize);
   return object;
 }

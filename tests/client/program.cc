@@ -3,6 +3,7 @@
 // ends when its standard input does.
 #include <ATen/ATen.h>
 #include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,6 +127,49 @@ int printInTurn(const char* package) {
   return serve();
 }
 
+// A handler that every system call of the program notices, each millisecond, from a manager's start to
+// its end.
+int interrupted(const char* package) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGALRM, &action, nullptr);
+  const itimerval each{{0, 1000}, {0, 1000}};
+  ::setitimer(ITIMER_REAL, &each, nullptr);
+  double sum = 0;
+  for (int i = 0; i < 3; ++i) {
+    begin(package);
+    const at::Tensor large = isopool::empty({25'000'000}).fill_(1);
+    sum += pool->object({"add_one", large}).toTensor()[0].item<double>();
+    pool.reset();
+  }
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  say("sum: " + std::to_string(sum));
+  return 0;
+}
+
+// A child ends by exit(), and so by the destructors of what its parent made static.
+int exitingFork(const char* package) {
+  static isopool::InterpreterManager manager(2);
+  static isopool::Package loaded = manager.loadPackage(package);
+  static isopool::ReplicatedObj object = loaded.loadPickle("model", "model.pkl");
+  object({"pid"});
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      std::exit(0);
+    }
+    int status = -1;
+    while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
+    }
+    if (status != 0) say("a child ended with status " + std::to_string(status));
+    if (object({"add_one", at::ones({3})}).toTensor()[0].item<double>() != 2) say("wrong");
+  }
+  say("done");
+  return 0;
+}
+
 // A thread reaps whatever child there is, as some servers have it.
 int reaping(const char* package) {
   std::atomic<bool> stop{false};
@@ -237,6 +281,8 @@ int main(int argc, char** argv) {
       {"result_outlives_main", [&] { return resultOutlivesMain(package); }},
       {"say", [&] { return sayInTheModel(package); }},
       {"print_in_turn", [&] { return printInTurn(package); }},
+      {"interrupted", [&] { return interrupted(package); }},
+      {"exiting_fork", [&] { return exitingFork(package); }},
       {"reaping", [&] { return reaping(package); }},
       {"children", [&] { return children(package); }},
       {"threads", [&] { return threads(package); }},

@@ -132,6 +132,12 @@ TEST(Program, InPythonUsesALibraryThatUsesUs) {
 
 // ---- forks -----------------------------------------------------------------------------------
 
+TEST(Program, WhoseSignalHandlerRunsEachMillisecondMakesAndEndsItsManagers) {
+  Program program({PROGRAM, "interrupted", packagePath()});
+  EXPECT_EQ(program.readLine(), "sum: 6.000000");
+  EXPECT_EQ(program.waitForEnd(), 0);
+}
+
 /// Runs `inChild` in a fork of this process; what it returns is the child's exit status.
 int exitStatusOfFork(const std::function<int()>& inChild) {
   const pid_t child = ::fork();

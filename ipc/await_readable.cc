@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/await_readable.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <limits>
+
+namespace isopool::ipc {
+
+bool awaitReadable(int fd, std::chrono::milliseconds timeout) noexcept {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLongest(std::numeric_limits<int>::max());
+  const auto wait = std::clamp(timeout, milliseconds(0), kLongest);
+  const auto end = std::chrono::steady_clock::now() + wait;
+  pollfd readable{fd, POLLIN, 0};
+  milliseconds left = wait;
+  for (;;) {
+    const int ready = ::poll(&readable, 1, static_cast<int>(left.count()));
+    if (ready >= 0) return ready == 1 && (readable.revents & POLLNVAL) == 0;
+    if (errno != EINTR) return false;
+    left = std::max(std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now()),
+                    milliseconds(0));
+  }
+}
+
+}  // namespace isopool::ipc
