@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "client/archive_directory.h"
+#include "client/process_fork.h"
 #include "ipc/system_call.h"
 
 namespace isopool::client {
@@ -92,8 +93,8 @@ struct ArchiveFile::Registry {
   std::map<uint32_t, std::weak_ptr<ArchiveFile>> byId;
 
   static Registry& instance() {
-    static auto* registry = new Registry;
-    return *registry;
+    static PerProcess<Registry> registry;
+    return registry.get();
   }
 };
 

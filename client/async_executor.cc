@@ -56,7 +56,7 @@ AsyncExecutor::AsyncExecutor(size_t mostThreads)
     : generation_(forkGeneration()), mostThreads_(mostThreads) {}
 
 AsyncExecutor::~AsyncExecutor() {
-  // Only in a forked child there are any left, and there they don't run.
+  // close() has joined them: there are some left only if the pool was never closed.
   for (std::thread& thread : threads_) thread.detach();
 }
 

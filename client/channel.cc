@@ -219,6 +219,7 @@ void Channel::readDeath() {
 
 Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                          Recall* recall) {
+  checkNotForked(generation_);
   if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
   const CallLimit::Call counted(callLimit_.get());
   collectReturnedLeases();
@@ -312,6 +313,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
 }
 
 bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
+  if (generation_ != forkGeneration()) return false;
   const std::span<const std::byte> payload = draft.writer.finish({});
   if (payload.size() > ipc::kInlineBytes) return false;
   std::lock_guard lock(publishMutex_);
@@ -326,7 +328,7 @@ bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
 }
 
 void Channel::releaseHandle(ipc::HandleId handle) {
-  if (dead()) return;
+  if (generation_ != forkGeneration() || dead()) return;
   {
     std::lock_guard lock(releasesMutex_);
     releases_.push_back(handle.value);

@@ -17,6 +17,7 @@
 #include "client/archive_file.h"
 #include "client/call_fate.h"
 #include "client/call_limit.h"
+#include "client/process_fork.h"
 #include "client/processor_load.h"
 #include "client/recall.h"
 #include "client/request_draft.h"
@@ -85,6 +86,9 @@ class Answer {
 /// This process's channel to one life of one worker: requests in, answers out, from any number of
 /// threads. One waiting thread leads: it looks at the ring for all of them and sleeps on it; it
 /// passes the lead on when its own answer is there.
+///
+/// In a process that was forked from the one that made it nothing is published: exchange() throws, the
+/// others do nothing. The memory that it writes to is not mapped there.
 ///
 /// When the worker dies every waiting thread learns it within a fraction of a millisecond, after what
 /// the worker had finished was delivered. A channel never comes back: its successor has another epoch.
@@ -217,6 +221,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::vector<c10::Storage> importStorages(const Exchange& exchange,
                                            const ipc::PayloadReader& reader);
 
+  const uint32_t generation_ = forkGeneration();
   const std::shared_ptr<WorkerMemory> memory_;
   const int processId_;
   const ipc::Fd pidfd_;

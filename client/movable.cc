@@ -4,6 +4,7 @@
 #include <msgpack.hpp>
 
 #include "client/moved_object.h"
+#include "client/process_fork.h"
 #include "client/replicated_object.h"
 #include "client/worker_steps.h"
 
@@ -84,7 +85,7 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
   filling.writer.packer().pack_array(2).pack(move.handle().value).pack(source->memory->id().value);
   step(pool, channel, ipc::Operation::kFillMovable, filling);
   const ObjectDefinition definition = movedObject(*source->memory, summary);
-  return std::make_shared<ReplicatedObjImpl>(session.pool, definition, std::move(source));
+  return makeForThisProcess<ReplicatedObjImpl>(session.pool, definition, std::move(source));
 }
 
 void checkSession(const SessionImpl* session, const Pool& pool) {

@@ -23,8 +23,8 @@ struct MovedObject::Registry {
   std::map<uint32_t, std::weak_ptr<MovedObject>> byId;
 
   static Registry& instance() {
-    static auto* registry = new Registry;
-    return *registry;
+    static PerProcess<Registry> registry;
+    return registry.get();
   }
 };
 
@@ -64,12 +64,12 @@ MovedObject::MovedObject(SupervisorConnection& connection, ipc::PackageId id, co
       mapping_(ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)) {}
 
 MovedObject::~MovedObject() {
+  if (generation_ != forkGeneration()) return;
   {
     Registry& registry = Registry::instance();
     std::lock_guard lock(registry.mutex);
     registry.byId.erase(id_.value);
   }
-  if (generation_ != forkGeneration()) return;
   try {
     writer_->send(ipc::UnloadPackage{id_.value});
   } catch (const std::bad_alloc&) {

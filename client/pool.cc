@@ -63,6 +63,7 @@ void Pool::open(uint32_t workers) {
 }
 
 void Pool::close() {
+  if (generation_ != forkGeneration()) return;
   std::shared_ptr<SupervisorConnection> connection;
   std::shared_ptr<AsyncExecutor> executor;
   {
@@ -73,11 +74,10 @@ void Pool::close() {
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }
   changed_.notify_all();
-  const bool ours = generation_ == forkGeneration();
   // The supervisor kills the workers: it knows then that they die on purpose. What was lent to them
   // comes back when it has reaped them.
   try {
-    if (ours && connection) connection->closePool(id_);
+    if (connection) connection->closePool(id_);
   } catch (const std::bad_alloc&) {
     // They live for as long as the connection does.
   }
@@ -88,16 +88,19 @@ void Pool::close() {
       std::lock_guard lock(mutex_);
       channel = std::move(slot->channel);
     }
-    if (ours && channel) channel->markDead();
+    if (channel) channel->markDead();
   }
-  if (!ours) return;
   // Last, for callbacks may do anything.
   if (executor) executor->close();
 }
 
-void Pool::check() {
-  std::lock_guard lock(mutex_);
+void Pool::check() { lockUsable(); }
+
+std::unique_lock<std::mutex> Pool::lockUsable() {
+  checkNotForked(generation_);
+  std::unique_lock lock(mutex_);
   checkLocked();
+  return lock;
 }
 
 void Pool::checkAfterDeath() {
@@ -106,20 +109,18 @@ void Pool::checkAfterDeath() {
 }
 
 void Pool::checkLocked() {
-  checkNotForked(generation_);
   if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
   if (!lost_.empty()) throw SupervisorLost(lost_);
 }
 
 std::shared_ptr<AsyncExecutor> Pool::executor() {
-  checkNotForked(generation_);  // before a lock that a thread of the parent may have held
-  std::lock_guard lock(mutex_);
-  checkLocked();
-  if (!executor_) executor_ = std::make_shared<AsyncExecutor>(slots_.size() * kCallsPerWorker);
+  const auto lock = lockUsable();
+  if (!executor_) executor_ = makeForThisProcess<AsyncExecutor>(slots_.size() * kCallsPerWorker);
   return executor_;
 }
 
 std::shared_ptr<SupervisorConnection> Pool::connection() {
+  if (generation_ != forkGeneration()) return nullptr;
   std::lock_guard lock(mutex_);
   return connection_;
 }
@@ -149,8 +150,7 @@ std::shared_ptr<WorkerSlot> Pool::pickLocked() {
 }
 
 Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
-  std::unique_lock lock(mutex_);
-  checkLocked();
+  std::unique_lock lock = lockUsable();
   std::shared_ptr<WorkerSlot> slot = waiters_.empty() ? pickLocked() : nullptr;
   if (slot) {
     ++slot->inFlight;
@@ -210,6 +210,7 @@ void Pool::serveWaitersLocked() {
 }
 
 void Pool::endTurn(WorkerSlot& slot) {
+  if (generation_ != forkGeneration()) return;
   std::lock_guard lock(mutex_);
   --slot.inFlight;
   --slot.users;
@@ -225,8 +226,7 @@ void Pool::noteServiceTime(std::chrono::nanoseconds time) {
 // ---- Slots -----------------------------------------------------------------------------------
 
 std::shared_ptr<WorkerSlot> Pool::acquireUser() {
-  std::lock_guard lock(mutex_);
-  checkLocked();
+  const auto lock = lockUsable();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
   if (lastPool == this && lastSlot < usedSlots_) best = slots_[lastSlot];
@@ -252,7 +252,7 @@ void Pool::releaseUser(WorkerSlot& slot) {
 }
 
 std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock = lockUsable();
   for (;;) {
     checkLocked();
     if (serves(slot)) return slot.channel;
@@ -267,6 +267,7 @@ std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& dea
 }
 
 std::shared_ptr<Channel> Pool::currentChannel(const WorkerSlot& slot) {
+  if (generation_ != forkGeneration()) return nullptr;
   std::lock_guard lock(mutex_);
   return serves(slot) ? slot.channel : nullptr;
 }
@@ -363,8 +364,7 @@ void Pool::unload(Channel& channel, uint64_t object) {
 
 void Pool::limitSlots(size_t count) {
   {
-    std::lock_guard lock(mutex_);
-    checkLocked();
+    const auto lock = lockUsable();
     usedSlots_ = count;
     serveWaitersLocked();
   }

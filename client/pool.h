@@ -124,7 +124,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void limitSlots(size_t count);
 
   const std::vector<std::shared_ptr<WorkerSlot>>& slots() const { return slots_; }
-  /// Null once the manager is gone.
+  /// Null once the manager is gone, and in a forked process.
   std::shared_ptr<SupervisorConnection> connection();
   /// Throws Error if the pool can't serve this process any more.
   void check();
@@ -153,6 +153,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     std::shared_ptr<WorkerSlot> slot;
   };
 
+  /// The pool's lock, if it can serve this process: a forked one must not wait for a lock that a
+  /// thread of its parent may hold. Throws Error, SupervisorLost.
+  std::unique_lock<std::mutex> lockUsable();
   void checkLocked();
   std::shared_ptr<WorkerSlot> pickLocked();
   void serveWaitersLocked();

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <typeinfo>
 
+#include "client/process_fork.h"
 #include "client/shared_supervisor.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
@@ -41,8 +42,8 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
     auto connection = address.empty()
                           ? SupervisorConnection::obtain(folders, identityOf(*environment), spare)
                           : SupervisorConnection::attach(folders, address, spare);
-    return std::make_shared<Pool>(std::move(connection), std::move(environment), std::move(modules),
-                                  kind);
+    return makeForThisProcess<Pool>(std::move(connection), std::move(environment),
+                                    std::move(modules), kind);
   } catch (const ipc::SystemCallError& error) {
     throw SupervisorLost((address.empty() ? "this program can't use a supervisor of its own: "
                                           : "the supervisor " + address + " can't be used: ") +

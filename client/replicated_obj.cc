@@ -8,6 +8,7 @@
 #include "client/completion_queue.h"
 #include "client/interpreter_access.h"
 #include "client/pool_call.h"
+#include "client/process_fork.h"
 #include "client/replicated_object.h"
 #include "client/result_stream.h"
 #include "client/worker_steps.h"
@@ -78,7 +79,8 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
     pool->checkAfterDeath();
     throw WorkerLost(turn.channel().death(), /*started=*/true);
   }
-  auto object = std::make_shared<ReplicatedObjImpl>(pool, std::move(definition), std::move(source));
+  auto object =
+      client::makeForThisProcess<ReplicatedObjImpl>(pool, std::move(definition), std::move(source));
   object->lives.begun(turn.channel());
   return object;
 }
@@ -121,8 +123,8 @@ PendingCall ReplicatedObj::callAsyncWith(std::function<void(const Outcome&)> cal
                                          const CallOptions& options) const {
   client::Pool& pool = *impl().pool;
   const auto executor = pool.executor();
-  auto call = std::make_shared<AsyncCall>(impl_, std::move(args), std::move(kwargs), options,
-                                          std::move(callback), executor);
+  auto call = client::makeForThisProcess<AsyncCall>(impl_, std::move(args), std::move(kwargs),
+                                                    options, std::move(callback), executor);
   executor->submit(call);
   return PendingCall(std::move(call));
 }

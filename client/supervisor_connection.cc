@@ -51,8 +51,8 @@ struct Registry {
   std::map<std::string, std::weak_ptr<SupervisorConnection>> connections;
 
   static Registry& instance() {
-    static auto* registry = new Registry;
-    return *registry;
+    static PerProcess<Registry> registry;
+    return registry.get();
   }
 };
 
@@ -108,7 +108,8 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
     return connection;
   }
   connection.reset(
-      new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()));
+      new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()),
+      End());
   connection->begin();
   entry = connection;
   return connection;
@@ -120,7 +121,7 @@ std::shared_ptr<SupervisorConnection> SupervisorConnection::attach(
   SupervisorProcess process;
   process.control = connectToSupervisor(address).release();
   std::shared_ptr<SupervisorConnection> connection(
-      new SupervisorConnection(pythonPaths, spare, std::move(process), address));
+      new SupervisorConnection(pythonPaths, spare, std::move(process), address), End());
   connection->begin();
   return connection;
 }
@@ -154,12 +155,19 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       stop_(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")),
       packages_(writer_) {}
 
-SupervisorConnection::~SupervisorConnection() {
-  if (generation_ != client::forkGeneration()) {
-    // The thread is not here. Our copies of the descriptors close; the parent's stay.
-    if (thread_.joinable()) thread_.detach();
-    return;
+void SupervisorConnection::End::operator()(SupervisorConnection* connection) const {
+  if (connection->generation_ == client::forkGeneration()) {
+    delete connection;
+  } else {
+    // Our copies of the descriptors close, the parent's stay.
+    connection->socket_.close();
+    connection->lifeline_.close();
+    connection->stop_.close();
+    connection->supervisor_.close();
   }
+}
+
+SupervisorConnection::~SupervisorConnection() {
   // Without memory there may be no arena, and none can be made here.
   if (hearsOfInputs_) InputArena::instance().removeAudience(*this);
   if (shared()) awaitLoansBack();
@@ -335,7 +343,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       !ipc::memoryObjectHas(board, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
     throw ipc::ProtocolError("a worker with memory of another size");
   }
-  auto memory = std::make_shared<WorkerMemory>(
+  auto memory = makeForThisProcess<WorkerMemory>(
       ipc::Epoch(message.epoch),
       ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite,
                      ipc::Prefault::kYes),
@@ -348,8 +356,8 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   memory->addSegment(
       ipc::SegmentId(1),
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
-  auto channel = std::make_shared<Channel>(std::move(memory), message.processId, std::move(pidfd),
-                                           std::move(lastWords), welcome_.lifeWordWorks, number_);
+  auto channel = makeForThisProcess<Channel>(std::move(memory), message.processId, std::move(pidfd),
+                                             std::move(lastWords), welcome_.lifeWordWorks, number_);
   channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
     writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);

@@ -63,7 +63,6 @@ class SupervisorConnection final : public SegmentAudience {
   static std::shared_ptr<SupervisorConnection> attach(const std::vector<std::string>& pythonPaths,
                                                       const std::string& address,
                                                       SpareWorker spare);
-  ~SupervisorConnection() override;
 
   ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
   void closePool(ipc::PoolId pool);
@@ -97,6 +96,12 @@ class SupervisorConnection final : public SegmentAudience {
   void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) override;
 
  private:
+  /// In a process that was forked from the one that made it a connection only lets go of descriptors.
+  struct End {
+    void operator()(SupervisorConnection* connection) const;
+  };
+
+  ~SupervisorConnection() override;
   SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
                        SupervisorProcess process, std::string place);
   void begin();

@@ -26,7 +26,8 @@ void giveBack(void* context) {
 
 WorkerMemory::WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer,
                            ipc::Mapping board)
-    : end_(epoch, std::move(own), std::move(peer)), board_(std::move(board)) {}
+    : end_(epoch, ipc::excludedFromForks(std::move(own)), std::move(peer)),
+      board_(std::move(board)) {}
 
 void WorkerMemory::addSegment(ipc::SegmentId id, ipc::Mapping mapping) {
   {

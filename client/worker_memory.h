@@ -23,7 +23,8 @@ namespace isopool::client {
 /// channel, the manager and the supervisor if a result does.
 class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
  public:
-  /// `board` is the worker's, mapped read-only.
+  /// `board` is the worker's, mapped read-only. `own`, which only this process may write to, is not
+  /// mapped in processes that are forked from it.
   WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping board);
 
   /// The control thread adds segments as the supervisor grants them.

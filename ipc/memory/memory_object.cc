@@ -83,6 +83,12 @@ void Mapping::unmap() noexcept {
   if (data_ != nullptr) ::munmap(std::exchange(data_, nullptr), std::exchange(bytes_, 0));
 }
 
+Mapping excludedFromForks(Mapping mapping) {
+  checkSystemCall(::madvise(mapping.data(), mapping.bytes(), MADV_DONTFORK),
+                  "madvise(MADV_DONTFORK)");
+  return mapping;
+}
+
 Fd createGrowingMemoryObject(const char* label) {
   int fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
   // Kernels before 6.3 don't know MFD_NOEXEC_SEAL.

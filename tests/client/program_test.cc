@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <thread>
 
 #include "tests/client/harness.h"
 #include "tests/sanitizers.h"
@@ -130,13 +132,13 @@ TEST(Program, InPythonUsesALibraryThatUsesUs) {
   EXPECT_TRUE(program.tree().goneWithin(milliseconds(1000)));
 }
 
-// ---- forks -----------------------------------------------------------------------------------
-
 TEST(Program, WhoseSignalHandlerRunsEachMillisecondMakesAndEndsItsManagers) {
   Program program({PROGRAM, "interrupted", packagePath()});
   EXPECT_EQ(program.readLine(), "sum: 6.000000");
   EXPECT_EQ(program.waitForEnd(), 0);
 }
+
+// ---- forks -----------------------------------------------------------------------------------
 
 /// Runs `inChild` in a fork of this process; what it returns is the child's exit status.
 int exitStatusOfFork(const std::function<int()>& inChild) {
@@ -223,6 +225,79 @@ TEST(Fork, ThatEndsItsCopiesOfEverythingDoesTheParentNoHarm) {
   }
   EXPECT_TRUE(result.eq(2).all().item<bool>());
   EXPECT_TRUE(input.eq(1).all().item<bool>());
+}
+
+// Threads of the parent hold each lock and wait on each condition variable now and then.
+TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
+  OwnPool pool;
+  const std::string file = packagePath("one.pt");
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::atomic<int> right{0};
+  const auto inLoop = [&](const std::function<bool()>& use) {
+    return std::thread([&, use] {
+      while (!stop) {
+        try {
+          ++(use() ? right : wrong);
+        } catch (const std::exception& error) {
+          ADD_FAILURE() << error.what();
+          ++wrong;
+        }
+      }
+    });
+  };
+  const Subject& subject = pool.subject();
+  const auto answers = [&] {
+    return subject.tensor("add_one", {empty({2000}).fill_(4)}).eq(5).all().item<bool>();
+  };
+  auto kept = std::make_unique<InterpreterSession>(pool.manager().acquireOne());
+  auto object = std::make_unique<Obj>(kept->fromIValue(3));
+  auto package = std::make_unique<Package>(pool.manager().loadPackage(file));
+  auto replica = std::make_unique<ReplicatedObj>(package->loadPickle("model", "model.pkl"));
+  auto stream = std::make_unique<ResultStream>(subject.object().stream({"count_to", 1000}));
+  auto pending = std::make_unique<PendingCall>(subject.object().callAsync({"pid"}));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) threads.push_back(inLoop(answers));
+  threads.push_back(inLoop([&] { return kept->fromIValue(7).toIValue().toInt() == 7; }));
+  threads.push_back(inLoop([&] {
+    Package loaded = pool.manager().loadPackage(file);
+    return loaded.loadPickle("model", "model.pkl")({at::ones({1, 2})}).toTensor().numel() == 2;
+  }));
+  threads.push_back(inLoop([&] {
+    return subject.object().callAsync({"add_one", at::ones({3})}).get().isTensor();
+  }));
+  EXPECT_TRUE(waitUntil([&] { return right > 50; }));
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
+    EXPECT_EQ(exitStatusOfFork([&] {
+                int accepted = 0;
+                accepted |= refusesForFork([&] { subject.ask("pid"); }) ? 0 : 1;
+                accepted |= refusesForFork([&] { object->toIValue(); }) ? 0 : 2;
+                stream.reset();
+                object.reset();
+                replica.reset();
+                package.reset();
+                pending.reset();
+                kept.reset();
+                pool.endManager();
+                return accepted;
+              }),
+              0)
+        << "fork " << i;
+  }
+  const int before = right;
+  EXPECT_TRUE(waitUntil([&] { return right > before + 50; })) << "the parent's calls hang";
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(object->toIValue().toInt(), 3);
+  EXPECT_EQ((*replica)({at::ones({1, 2})}).toTensor().numel(), 2);
+  EXPECT_EQ(stream->next()->toInt(), 0);
+}
+
+TEST(Fork, MayEndByExitWithThePoolInStaticObjects) {
+  Program program({PROGRAM, "exiting_fork", packagePath()});
+  EXPECT_EQ(program.readLine(), "done");
+  EXPECT_EQ(program.waitForEnd(), 0);
 }
 
 TEST(Fork, ReadsResultsOfItsParent) {
