@@ -2,10 +2,14 @@
 #include "worker/sleep_watches.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "tests/context_switches.h"
 
 namespace isopool::worker {
 namespace {
@@ -49,6 +53,42 @@ TEST(SleepWatches, WordsThatAreGoneAreNotMissed) {
   watches.sleep();
   gone.reset();
   expectWokenByEachOf(300);
+}
+
+// Also those that sleep for the sleeper: one that woke it would be given the words anew, and so on.
+void expectRestAfterEachWakeUp(size_t words) {
+  std::vector<ipc::SharedWord<uint32_t>> watched(words);
+  std::atomic<bool> over{false};
+  std::atomic<uint64_t> sleeps{0};
+  std::thread sleeper([&] {
+    for (SleepWatches watches; !over;) {
+      watches.clear();
+      for (auto& word : watched) watches.add(&word, word.load());
+      ++sleeps;
+      watches.sleep();
+    }
+  });
+  const auto wake = [&](ipc::SharedWord<uint32_t>& word) {
+    word.fetch_add(1);
+    ipc::futexWake(word);
+  };
+  for (auto* word : {&watched.front(), &watched.back()}) {
+    EXPECT_TRUE(tests::restsForASecond([] {
+      return tests::contextSwitchesOf(::getpid(), ::getpid());
+    })) << words
+        << " words: its threads wake each other";
+    const uint64_t before = sleeps;
+    wake(*word);
+    while (sleeps == before) std::this_thread::yield();
+  }
+  EXPECT_TRUE(tests::restsForASecond([&] { return sleeps.load(); })) << words << " words";
+  over = true;
+  wake(watched.back());
+  sleeper.join();
+}
+
+TEST(SleepWatches, NoThreadWakesWhileNoWordChanges) {
+  for (const size_t words : {129, 300}) expectRestAfterEachWakeUp(words);
 }
 
 }  // namespace

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a worker costs that has nothing to do.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/context_switches.h"
+#include "tests/worker/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+class IdleWorker : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(IdleWorker, OfAnyNumberOfClientsSleepsAndIsWokenByEach) {
+  const auto worker = sharedZygote().fork(1);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  while (clients.size() < GetParam()) {
+    clients.push_back(std::make_unique<TestClient>(*worker, /*outputBytes=*/size_t{1} << 16));
+  }
+  EXPECT_TRUE(restsForASecond([&] { return contextSwitchesOf(worker->pid); }))
+      << "its threads wake each other before the first call";
+  for (const auto& client : clients) {
+    EXPECT_EQ(
+        client->ask(ipc::Operation::kPing, [](auto& writer) { writer.packer().pack_array(0); })
+            .status,
+        ipc::CompletionStatus::kValue);
+  }
+  EXPECT_TRUE(restsForASecond([&] { return contextSwitchesOf(worker->pid); }))
+      << "its threads wake each other after a call";
+}
+
+// The kernel lets a thread sleep on 128 words, one of which is the supervisor's.
+INSTANTIATE_TEST_SUITE_P(Clients, IdleWorker, ::testing::Values(1, 127, 128, 300));
+
+}  // namespace
+}  // namespace isopool::tests
