@@ -153,10 +153,7 @@ at::IValue PendingCall::get() const { return bodyOf(call_).outcome(std::nullopt)
 void PendingCall::wait() const { bodyOf(call_).outcome(std::nullopt); }
 
 bool PendingCall::waitFor(std::chrono::nanoseconds time) const {
-  // A time that no clock can add is no limit.
-  constexpr std::chrono::hours kForEver(24 * 365 * 10);
-  return bodyOf(call_).outcome(client::Clock::now() +
-                               std::min<std::chrono::nanoseconds>(time, kForEver)) != nullptr;
+  return bodyOf(call_).outcome(client::deadlineAfter(time)) != nullptr;
 }
 
 bool PendingCall::cancel() const { return bodyOf(call_).cancel(); }

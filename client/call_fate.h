@@ -13,7 +13,8 @@ enum class Fate : uint32_t {
   kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
   kLost,          ///< the worker is dead and it may have
   kWithdrawn,     ///< taken back before it started: its deadline passed, or by a Recall
-  kOverdue,       ///< its deadline passed while it ran; the worker is killed, a shared one later
+  kOverdue,  ///< its deadline passed while it ran; if it is no preparation (ipc::isPreparation)
+             ///< the worker is killed, a shared one later
 };
 
 /// Of a request that its dead worker has not answered. `started`: ClientEnd::hasStarted().

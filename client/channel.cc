@@ -15,6 +15,7 @@
 #include "ipc/await_readable.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
+#include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
 #include "ipc/pidfd.h"
 
@@ -27,8 +28,8 @@ using std::chrono::nanoseconds;
 
 // The longest sleep without looking around: covers a peer that was stopped between store and wake.
 constexpr milliseconds kLongestSleep(100);
-// So long no healthy worker leaves a call lying while it sleeps, however loaded the machine is.
-constexpr int64_t kDeafAfter = 1'000'000'000;  // ns
+// So long a worker may go on with a preparation whose caller has left, while others wait.
+constexpr std::chrono::minutes kLongestPreparation(5);
 // How long the supervisor may take to tell how a worker died. It reaps within milliseconds.
 constexpr milliseconds kPatienceForCause(500);
 constexpr size_t kReleaseBatch = 128;
@@ -126,11 +127,16 @@ void Channel::detached() {
 
 void Channel::poison(const std::string& reason) {
   if (poisoned_.exchange(true)) return;
+  killBecause("what it published is nonsense: " + reason);
+}
+
+// Its death then says why.
+void Channel::killBecause(const std::string& reason) {
   {
     std::lock_guard lock(deathMutex_);
-    death_.lastWords = "killed by its client, because what it published was nonsense: " + reason;
+    death_.lastWords = "killed by its client, because " + reason;
   }
-  kill("what it published is nonsense: " + reason);
+  kill(reason);
 }
 
 void Channel::markDead() {
@@ -275,20 +281,27 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     if (next.use.load(std::memory_order_acquire) == Exchange::Use::kFree && end.canPublish()) break;
     if (isPast(deadline)) {
       dropBlob();
+      const uint64_t last = nextSequence_ - 1;
+      lock.unlock();
+      killIfStuck(last, Clock::now());
       return {nullptr, Fate::kWithdrawn};
     }
     // Every slot is taken. Answers that nobody waits for any more are consumed here.
     lock.unlock();
     if (!end.submissionsConsistent()) poison("it says that it took calls that were never made");
-    if (leadMutex_.try_lock()) {
-      deliverCompletions();
-      leadMutex_.unlock();
-      passLead();
-    }
+    deliverUnlessLed();
     lock.lock();
     slotFreed_.wait_for(lock, milliseconds(1));
   }
   Exchange& exchange = *exchanges_[nextSequence_ % ipc::kRingSlots];
+  if (deadline) {
+    exchange.publishedAt = Clock::now();
+    // What is not published can't start in the moment before it is taken back.
+    if (exchange.publishedAt >= *deadline) {
+      dropBlob();
+      return {nullptr, Fate::kWithdrawn};
+    }
+  }
   std::unique_lock<std::mutex> recallLock;
   if (recall != nullptr) {
     recallLock = std::unique_lock(recall->mutex_);
@@ -299,10 +312,10 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     recall->enter(*this, exchange, nextSequence_);
   }
   exchange.sequence = nextSequence_++;
+  exchange.operation = operation;
   exchange.exports.swap(draft.exports);
   exchange.requestBlob = blob;
   exchange.answerBlob.clear();
-  exchange.publishedAt = deadline ? ipc::monotonicNow() : 0;
   exchange.fate.store(Fate::kPending, std::memory_order_relaxed);
   exchange.use.store(Exchange::Use::kWaiting, std::memory_order_release);
   pending_.fetch_add(1, std::memory_order_relaxed);
@@ -480,7 +493,6 @@ bool Channel::deliver(Exchange& exchange) {
   if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
   exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
   pending_.fetch_sub(1, std::memory_order_relaxed);
-  if (deafSince_.load(std::memory_order_relaxed) != 0) deafSince_.store(0);
   if (wanted) {
     exchange.wake();
   } else {
@@ -502,6 +514,14 @@ void Channel::discard(Exchange& exchange) {
   } catch (const std::exception&) {
     poison("an answer that is not one");
   }
+}
+
+// Then one of those that still wait leads.
+void Channel::deliverUnlessLed() {
+  if (!leadMutex_.try_lock()) return;
+  deliverCompletions();
+  leadMutex_.unlock();
+  passLead();
 }
 
 // The lead is free: one of the threads that still wait takes it.
@@ -559,7 +579,9 @@ void Channel::settleAll() {
 // moment.
 std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   const uint64_t sequence = exchange.sequence;
-  const int64_t publishedAt = exchange.publishedAt;
+  const Clock::time_point publishedAt = exchange.publishedAt;
+  const bool prepares = ipc::isPreparation(exchange.operation);
+  if (prepares) exchange.leftAt = Clock::now();
   auto waiting = Exchange::Use::kWaiting;
   // A completion that is being delivered right now wins. From here on the exchange is not ours.
   if (!exchange.use.compare_exchange_strong(waiting, Exchange::Use::kAbandoned,
@@ -567,10 +589,13 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
     return std::nullopt;
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
-  if (takenBack) return Fate::kWithdrawn;
-  const Fate fate = fateAtDeadline(memory_->end().recall(sequence));
+  const Fate fate = takenBack ? Fate::kWithdrawn : fateAtDeadline(memory_->end().recall(sequence));
+  // This thread may be the one that was woken to lead.
+  deliverUnlessLed();
+  // What a preparation brings will be there for the next call.
+  if (takenBack || (fate == Fate::kOverdue && prepares)) return fate;
   if (fate == Fate::kWithdrawn) {
-    killIfDeaf(publishedAt);
+    killIfStuck(sequence, publishedAt);
   } else if (sharedWorker_) {
     sharedWorker_->overdue(sequence);
   } else {
@@ -586,13 +611,37 @@ void Channel::wakeWaiter(Exchange& exchange) {
   ipc::futexWake(memory_->end().peer().completionTail);
 }
 
-// A worker that still says that it sleeps, long after it was woken for a call, is stopped: it would
-// cost every caller a deadline.
-void Channel::killIfDeaf(int64_t calledAt) {
-  if (memory_->end().peer().sleeping.load(std::memory_order_seq_cst) == 0) return;
-  int64_t since = 0;
-  if (deafSince_.compare_exchange_strong(since, calledAt)) since = calledAt;
-  if (ipc::monotonicNow() - since >= kDeafAfter) kill("it sleeps on though it was called");
+// A deadline has passed before this request, or one behind it, started. A worker that is stopped, or
+// hangs in its preparation, would cost every caller a deadline.
+void Channel::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
+  const ipc::WorkerControl& peer = memory_->end().peer();
+  const Clock::time_point now = Clock::now();
+  bool stopped = false;
+  bool hangs = false;
+  {
+    std::lock_guard lock(publishMutex_);
+    const bool sleeps = peer.sleeping.load(std::memory_order_seq_cst) != 0;
+    const uint32_t taken = peer.submissionHead.load(std::memory_order_acquire);
+    stopped = unheard_.tooMany(sequence, calledAt, {sleeps, taken}, now);
+    hangs = hangsInPreparation(now);
+  }
+  if (stopped) {
+    killBecause("it slept on for a second though it was called");
+  } else if (hangs) {
+    killBecause("it did not end loading an object within " +
+                std::to_string(kLongestPreparation.count()) +
+                " minutes after the deadline of the call that needed it");
+  }
+}
+
+// Needs publishMutex_.
+bool Channel::hangsInPreparation(Clock::time_point now) const {
+  const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
+  return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const auto& exchange) {
+    return exchange->use.load(std::memory_order_acquire) == Exchange::Use::kAbandoned &&
+           exchange->sequence == started && ipc::isPreparation(exchange->operation) &&
+           now - exchange->leftAt >= kLongestPreparation;
+  });
 }
 
 void Channel::release(Exchange& exchange) {

@@ -11,16 +11,18 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "client/archive_file.h"
 #include "client/call_fate.h"
 #include "client/call_limit.h"
+#include "client/deadline.h"
+#include "client/defined_objects.h"
 #include "client/process_fork.h"
 #include "client/processor_load.h"
 #include "client/recall.h"
 #include "client/request_draft.h"
+#include "client/unheard_calls.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/copy_reason.h"
 #include "ipc/channel/lease_table.h"
@@ -31,11 +33,6 @@
 #include "isopool/errors.h"
 
 namespace isopool::client {
-
-using Clock = std::chrono::steady_clock;
-using Deadline = std::optional<Clock::time_point>;
-
-inline bool isPast(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
 
 /// How long a payload may wait for room in an arena.
 inline constexpr std::chrono::milliseconds kPayloadPatience(5000);
@@ -165,10 +162,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint32_t slot() const { return slot_; }
   std::string name();
 
-  /// Objects of packages that this worker has unpickled. Guarded by preparation().
-  std::unordered_set<uint64_t>& definedObjects() { return definedObjects_; }
-  std::recursive_mutex& preparation() { return preparation_; }
-  bool configured = false;  ///< the environment was applied; guarded by preparation()
+  /// Held by the thread that prepares the worker, for as long as that takes: whoever has a deadline
+  /// waits for it with that.
+  std::recursive_timed_mutex& preparation() { return preparation_; }
+  /// Objects that this worker has unpickled. Added under preparation().
+  DefinedObjects definedObjects;
+  std::atomic<bool> configured{false};  ///< the environment was applied. Set under preparation().
   /// How many registered modules the worker was given. Changed under preparation().
   std::atomic<size_t> taughtModules{0};
 
@@ -208,12 +207,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool deliverCompletions();
   bool deliver(Exchange& exchange);
   void discard(Exchange& exchange);
+  void deliverUnlessLed();
   void passLead();
   void settleAll();
   bool deathVisible() const;
   std::optional<Fate> giveUp(Exchange& exchange, bool takenBack);
   void wakeWaiter(Exchange& exchange);
-  void killIfDeaf(int64_t calledAt);
+  void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
+  bool hangsInPreparation(Clock::time_point now) const;
+  void killBecause(const std::string& reason);
   void release(Exchange& exchange);
   void poison(const std::string& reason);
   void readDeath();
@@ -238,6 +240,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::array<std::unique_ptr<Exchange>, ipc::kRingSlots> exchanges_;
   uint64_t nextSequence_ = 1;  // as ClientEnd counts
   std::string refusal_;        // guarded by publishMutex_
+  UnheardCalls unheard_;       // guarded by publishMutex_
   std::vector<uint64_t> releases_;
   std::mutex releasesMutex_;
   std::atomic<uint32_t> releasesWaiting_{0};
@@ -248,7 +251,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<uint32_t> pending_{0};
   std::atomic<int> callsUnderWay_{0};  // from before they are published until their threads go on
   std::atomic<bool> poisoned_{false};
-  std::atomic<int64_t> deafSince_{0};  // a call of then found the worker asleep, and still does
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all calls
   std::atomic<bool> dead_{false};   // that is done
@@ -261,8 +263,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::optional<Place> place_;
   uint32_t slot_ = 0;  // set before a pool has the channel
 
-  std::recursive_mutex preparation_;
-  std::unordered_set<uint64_t> definedObjects_;
+  std::recursive_timed_mutex preparation_;
 };
 
 }  // namespace isopool::client

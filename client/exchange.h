@@ -28,7 +28,9 @@ struct Exchange {
   ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
   std::atomic<bool> asleep{false};      // its thread sleeps, or is about to, on signal
   uint64_t sequence = 0;
-  int64_t publishedAt = 0;  // on ipc::monotonicNow()'s clock, if it has a deadline
+  ipc::Operation operation{};
+  Clock::time_point publishedAt;  // if it has a deadline
+  Clock::time_point leftAt;       // when the thread of an abandoned preparation left
   std::vector<ExportedStorage> exports;
   void* requestBlob = nullptr;
   ipc::ReceivedCompletion completion;

@@ -28,6 +28,17 @@ thread_local uint32_t lastSlot = 0;
 // A worker whose environment this thread is applying: the environment's own calls don't wait for it.
 thread_local const Channel* configuring = nullptr;
 
+// The right to prepare the worker, or the knowledge that others have. Throws DeadlineExceeded.
+std::unique_lock<std::recursive_timed_mutex> lockPreparation(Channel& channel,
+                                                             const Deadline& deadline) {
+  if (!deadline) return std::unique_lock(channel.preparation());
+  std::unique_lock lock(channel.preparation(), *deadline);
+  if (lock.owns_lock()) return lock;
+  throw DeadlineExceeded("the deadline passed while another thread made " + channel.name() +
+                             " ready for calls; this one will not run",
+                         /*started=*/false);
+}
+
 bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
 
 }  // namespace
@@ -304,7 +315,7 @@ void Pool::configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel) 
 }
 
 void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
-  std::lock_guard lock(channel.preparation());
+  const auto lock = lockPreparation(channel, deadline);
   // An environment is applied before there are modules, in every life.
   if (configuring == &channel) return;
   for (const ModuleSources::Source& source : modules_->after(channel.taughtModules.load())) {
@@ -327,29 +338,37 @@ void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
 
 void Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
                   ReplicaLives* lives) {
-  std::lock_guard lock(channel.preparation());
+  if (channel.configured.load(std::memory_order_acquire) &&
+      channel.definedObjects.has(definition.object)) {
+    return teachModules(channel, deadline);
+  }
+  const auto lock = lockPreparation(channel, deadline);
   if (!channel.configured) configure(channel);
   teachModules(channel, deadline);
-  if (channel.definedObjects().count(definition.object) != 0) return;
+  if (channel.definedObjects.has(definition.object)) return;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);
   Answer answer = channel.exchange(definition.operation, draft, deadline);
+  if (answer.fate() == Fate::kWithdrawn || answer.fate() == Fate::kOverdue) {
+    throw DeadlineExceeded(
+        "the deadline passed before " + channel.name() +
+            " had loaded the object; the call will not run" +
+            (answer.fate() == Fate::kOverdue ? ", the worker goes on loading" : ""),
+        /*started=*/false);
+  }
   // A death here is found again by the call that follows.
   if (answer.fate() != Fate::kAnswered) return;
   answer.take();
-  channel.definedObjects().insert(definition.object);
   // Before any other thread can find the object here.
   if (lives != nullptr) lives->begun(channel);
+  channel.definedObjects.add(definition.object);
 }
 
-void Pool::forget(Channel& channel, uint64_t object) {
-  std::lock_guard lock(channel.preparation());
-  channel.definedObjects().erase(object);
-}
+void Pool::forget(Channel& channel, uint64_t object) { channel.definedObjects.remove(object); }
 
 void Pool::unload(Channel& channel, uint64_t object) {
   std::lock_guard lock(channel.preparation());
-  channel.definedObjects().erase(object);
+  channel.definedObjects.remove(object);
   // Also where it was never called: a spare unpickles every object of the pool before it serves.
   const auto draftIt = [&]() -> RequestDraft& {
     RequestDraft& draft = requestDraft();

@@ -99,7 +99,7 @@ at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
 
 Deadline deadlineOf(const Pool& pool, const CallOptions& options) {
   if (!options.deadline || pool.noKill()) return std::nullopt;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.deadline);
+  return deadlineAfter(*options.deadline);
 }
 
 void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,

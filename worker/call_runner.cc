@@ -11,6 +11,7 @@
 #include <new>
 
 #include "ipc/channel/futex.h"
+#include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "worker/call_failures.h"
@@ -33,23 +34,6 @@ constexpr size_t kMaxInlineReason = 1024;
 constexpr std::array<std::byte, 3> kNoBody = {std::byte{0x92}, std::byte{0x90}, std::byte{0x90}};
 constexpr std::array<std::byte, 5> kNilBody = {std::byte{0x92}, std::byte{0x92}, std::byte{0xc0},
                                                std::byte{0x90}, std::byte{0x90}};
-
-// What a client asks of every worker before it uses it: a worker that dies of its first call has
-// done this much.
-bool isPreparation(ipc::Operation operation) {
-  switch (operation) {
-    case ipc::Operation::kPing:
-    case ipc::Operation::kAssumeSlot:
-    case ipc::Operation::kExtendPath:
-    case ipc::Operation::kRegisterModule:
-    case ipc::Operation::kFindModules:
-    case ipc::Operation::kDefineObject:
-    case ipc::Operation::kDefineMovable:
-      return true;
-    default:
-      return false;
-  }
-}
 
 // What a worker is for, once models are loaded; the others prepare it.
 bool runsModels(ipc::Operation operation) {
@@ -171,7 +155,7 @@ std::span<const std::byte> CallRunner::payload(Channel& channel) {
 // Before the call has done anything.
 void CallRunner::requireLeases(const Channel& channel) const {
   if (channel.leaseLimit == 0 || (received_.flags & ipc::kNoReply) != 0) return;
-  if (isPreparation(static_cast<ipc::Operation>(received_.operation))) return;
+  if (ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))) return;
   const uint32_t held = channel.memory->output.leasesOut();
   if (held < channel.leaseLimit) return;
   throw Refusal(ipc::RefusalKind::kLimitMet,
@@ -305,7 +289,7 @@ void CallRunner::publish(Channel& channel, ipc::CompletionStatus status,
   }
   answered_ = true;
   end.complete(received_.sequence, status, payload,
-               isPreparation(static_cast<ipc::Operation>(received_.operation))
+               ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))
                    ? ipc::Work::kPreparation
                    : ipc::Work::kCall);
 }

@@ -11,7 +11,7 @@ namespace {
 // What a deadline may be overrun by on a busy machine.
 constexpr milliseconds kSlack(300);
 
-CallOptions within(milliseconds time) {
+CallOptions within(std::chrono::nanoseconds time) {
   CallOptions options;
   options.deadline = time;
   return options;
@@ -56,6 +56,17 @@ class Deadline : public ::testing::Test {
 
 TEST_F(Deadline, ThatIsFarAwayChangesNothing) {
   EXPECT_EQ(subject_.ask("pid", {}, within(milliseconds(10'000))).toInt(), process());
+}
+
+// Added to the time of a clock it would be in the past.
+TEST_F(Deadline, ThatNoClockReachesIsNone) {
+  const CallOptions unlimited = within(std::chrono::nanoseconds::max());
+  EXPECT_EQ(subject_.ask("pid", {}, unlimited).toInt(), process());
+  const PendingCall call = subject_.object().callAsync({"pid"}, {}, unlimited);
+  EXPECT_TRUE(call.wait_for(std::chrono::nanoseconds::max()));
+  EXPECT_EQ(call.get().toInt(), process());
+  ResultStream stream = subject_.object().stream({"pids", 1}, {}, unlimited);
+  EXPECT_EQ(stream.next()->toInt(), process());
 }
 
 TEST_F(Deadline, OfARunningCallEndsItAndItsWorker) {

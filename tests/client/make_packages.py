@@ -29,6 +29,7 @@ def subject_package(exporter: PackageExporter) -> None:
     exporter.intern(["probe", "subject"])
     exporter.save_pickle("model", "model.pkl", subject.Subject())
     exporter.save_pickle("model", "refusing.pkl", subject.Refusing())
+    exporter.save_pickle("model", "slow_to_load.pkl", subject.SlowToLoad())
 
 
 def values_package(exporter: PackageExporter) -> None:

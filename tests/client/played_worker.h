@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "client/channel.h"
 #include "client/request_draft.h"
@@ -23,17 +24,19 @@ class PlayedWorker {
  public:
   PlayedWorker() {
     // Without it the channel would kill the worker's process, which is this one.
-    channel_->share({[](const std::string&) {}, [](uint64_t) {}, 0}, nullptr);
+    channel_->share({[this](const std::string& reason) { killed_ = reason; }, [](uint64_t) {}, 0},
+                    nullptr);
   }
 
   client::Channel& channel() { return *channel_; }
   client::WorkerMemory& memory() { return *memory_; }
 
   /// A call of the program, from any thread.
-  client::Answer call() {
+  client::Answer call(const client::Deadline& deadline = std::nullopt,
+                      ipc::Operation operation = ipc::Operation::kPing) {
     client::RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(0);
-    return channel_->exchange(ipc::Operation::kPing, draft, std::nullopt);
+    return channel_->exchange(operation, draft, deadline);
   }
 
   /// Answers of the worker, also ahead of their calls; they come in this order. What was published
@@ -62,6 +65,17 @@ class PlayedWorker {
     answer(sequence, ipc::CompletionStatus::kValue, writer.finish({}));
   }
 
+  /// The worker takes what was published so far, and sleeps or does not.
+  void take() { control().submissionHead = callsPublished(); }
+  void sleep(bool sleeps = true) { control().sleeping = sleeps ? 1 : 0; }
+  /// User code of this call runs.
+  void start(uint64_t sequence) {
+    take();
+    control().startedSequence = sequence;
+  }
+  /// Why the program wants it killed; empty if it does not.
+  const std::string& killed() const { return killed_; }
+
   /// What the program has published and consumed.
   uint32_t callsPublished() const { return client().submissionTail; }
   uint32_t answersConsumed() const { return client().completionHead; }
@@ -88,6 +102,7 @@ class PlayedWorker {
       std::make_shared<client::Channel>(memory_, ::getpid(), ipc::Fd(), ipc::Fd(),
                                         /*lifeWordWorks=*/true, /*connection=*/1);
   uint32_t answers_ = 0;
+  std::string killed_;
 };
 
 }  // namespace isopool::tests

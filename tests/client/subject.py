@@ -36,6 +36,26 @@ def _refuse():
     raise LookupError("this object does not want to exist")
 
 
+class SlowToLoad:
+    """Unpickled it says so and waits at a gate, both named by a module `loading` of the test's."""
+
+    def __reduce__(self):
+        return (_load_slowly, ())
+
+
+class Loaded:
+    def __call__(self):
+        return os.getpid()
+
+
+def _load_slowly():
+    names = importlib.import_module("loading")
+    subject = Subject()
+    subject.log(names.log, os.getpid())
+    subject.wait_at(names.arrived, names.gate)
+    return Loaded()
+
+
 class SlowToPickle:
     def __init__(self, model, arrived, gate):
         self.model, self.gate = model, (arrived, gate)

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <unordered_set>
+
+namespace isopool::client {
+
+/// Replicated objects that a worker is known to have. Any thread; nobody waits for long.
+class DefinedObjects {
+ public:
+  bool has(uint64_t object) const {
+    std::lock_guard lock(mutex_);
+    return objects_.count(object) != 0;
+  }
+  void add(uint64_t object) {
+    std::lock_guard lock(mutex_);
+    objects_.insert(object);
+  }
+  void remove(uint64_t object) {
+    std::lock_guard lock(mutex_);
+    objects_.erase(object);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_set<uint64_t> objects_;
+};
+
+}  // namespace isopool::client

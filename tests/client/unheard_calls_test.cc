@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Calls that a sleeping worker has not taken before their deadlines. The test plays the worker.
+#include "client/unheard_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/client/harness.h"
+#include "tests/client/played_worker.h"
+
+namespace isopool::tests {
+namespace {
+
+using client::Clock;
+using client::UnheardCalls;
+using std::chrono::seconds;
+
+class UnheardCall : public ::testing::Test {
+ protected:
+  /// A call is made at that time and given up a millisecond later.
+  bool stopped(uint64_t request, milliseconds at, const UnheardCalls::Worker& worker) {
+    return calls_.tooMany(request, begin_ + at, worker, begin_ + at + milliseconds(1));
+  }
+
+  UnheardCalls calls_;
+  const Clock::time_point begin_ = Clock::now();
+};
+
+TEST_F(UnheardCall, InASleepOfASecondTellsThatTheWorkerIsStopped) {
+  EXPECT_FALSE(stopped(1, milliseconds(0), {.sleeps = true, .taken = 0}));
+  EXPECT_FALSE(stopped(2, milliseconds(900), {.sleeps = true, .taken = 0}));
+  EXPECT_TRUE(stopped(3, milliseconds(1000), {.sleeps = true, .taken = 0}));
+}
+
+TEST_F(UnheardCall, ThatWasTakenLaterTellsNothing) {
+  EXPECT_FALSE(stopped(1, milliseconds(0), {.sleeps = true, .taken = 0}));
+  EXPECT_FALSE(stopped(2, milliseconds(1200), {.sleeps = true, .taken = 1}));
+  EXPECT_FALSE(stopped(3, milliseconds(2400), {.sleeps = true, .taken = 2}));
+  EXPECT_TRUE(stopped(4, milliseconds(3400), {.sleeps = true, .taken = 2}));
+}
+
+TEST_F(UnheardCall, ThatWasTakenInTheSameMomentTellsNothing) {
+  EXPECT_FALSE(calls_.tooMany(1, begin_, {.sleeps = true, .taken = 1}, begin_ + seconds(5)));
+}
+
+TEST_F(UnheardCall, OfAWorkerThatIsAwakeTellsNothing) {
+  EXPECT_FALSE(stopped(1, milliseconds(0), {.sleeps = true, .taken = 0}));
+  EXPECT_FALSE(stopped(2, milliseconds(1200), {.sleeps = false, .taken = 0}));
+  EXPECT_FALSE(stopped(3, milliseconds(2400), {.sleeps = true, .taken = 0}));
+}
+
+TEST_F(UnheardCall, IsFoundWhereTheCountOfCallsWraps) {
+  constexpr uint64_t kWrapped = (uint64_t{1} << 32) + 1;
+  EXPECT_FALSE(stopped(kWrapped, milliseconds(0), {.sleeps = true, .taken = 0xffffffff}));
+  EXPECT_TRUE(stopped(kWrapped + 1, milliseconds(1000), {.sleeps = true, .taken = 0xffffffff}));
+}
+
+// ---- A channel's -----------------------------------------------------------------------------
+
+client::Deadline soon() { return Clock::now() + milliseconds(10); }
+
+TEST(IdleWorker, ThatTakesEachCallAfterItsDeadlineIsNotKilled) {
+  PlayedWorker worker;
+  worker.sleep();
+  const auto began = Clock::now();
+  // The second one comes when the first one is more than a second old.
+  EXPECT_EQ(worker.call(soon()).fate(), client::Fate::kWithdrawn);
+  worker.take();
+  ASSERT_TRUE(waitUntil([&] { return Clock::now() - began > milliseconds(1200); }));
+  EXPECT_EQ(worker.call(soon()).fate(), client::Fate::kWithdrawn);
+  EXPECT_EQ(worker.killed(), "");
+}
+
+TEST(IdleWorker, ThatSleepsThroughCallsForASecondIsKilled) {
+  PlayedWorker worker;
+  worker.sleep();
+  EXPECT_TRUE(waitUntil([&] {
+    EXPECT_EQ(worker.call(soon()).fate(), client::Fate::kWithdrawn);
+    return !worker.killed().empty();
+  }));
+  EXPECT_NE(worker.killed().find("it slept on"), std::string::npos) << worker.killed();
+}
+
+TEST(IdleWorker, IsNotSentACallWhoseDeadlineHasPassed) {
+  PlayedWorker worker;
+  EXPECT_EQ(worker.call(Clock::now()).fate(), client::Fate::kWithdrawn);
+  EXPECT_EQ(worker.callsPublished(), 0u);
+}
+
+}  // namespace
+}  // namespace isopool::tests
