@@ -352,7 +352,7 @@ bool Target::waitUntilComplete() {
   if (there > expected) {
     std::string who;
     for (const pid_t pid : marked()) {
-      who += " " + std::to_string(pid) + " " + chaos::statusOf(pid).name;
+      who.append(" ").append(std::to_string(pid)).append(" ").append(chaos::statusOf(pid).name);
     }
     findings_.add(Fault::kLeakedProcesses,
                   plan_.name + " has " + std::to_string(there) + " processes and not " +
@@ -472,7 +472,8 @@ void Target::end() {
   if (waitUntil([this] { return marked().empty(); }, milliseconds(5000))) return;
   const std::vector<pid_t> left = marked();
   std::string who;
-  for (const pid_t pid : left) who += " " + std::to_string(pid) + " " + chaos::statusOf(pid).name;
+  for (const pid_t pid : left)
+    who.append(" ").append(std::to_string(pid)).append(" ").append(chaos::statusOf(pid).name);
   findings_.add(Fault::kLeakedProcesses, plan_.name + " leaves processes behind:" + who,
                 left.size());
 }

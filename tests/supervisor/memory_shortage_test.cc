@@ -69,7 +69,7 @@ class ShortOfMemory {
     const rlimit low{1, RLIM_INFINITY};
     ::setrlimit(RLIMIT_AS, &low);
     // What other tests have left in the heap.
-    static void* volatile kept;
+    [[maybe_unused]] static void* volatile kept;
     do kept = std::malloc(kBytes);
     while (kept != nullptr);
     ::raise(SIGSTOP);
@@ -100,7 +100,7 @@ std::shared_ptr<ipc::Frame> longFrame() {
 
 Work allocating() {
   // Memory that nobody needs the compiler need not ask for.
-  static void* volatile kept;
+  [[maybe_unused]] static void* volatile kept;
   return {"OperatorNew", [] { kept = ::operator new(kBytes); }};
 }
 Work encoding() {

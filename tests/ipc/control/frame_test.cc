@@ -353,7 +353,7 @@ std::string spoiltStream(std::mt19937_64& random) {
   for (int i = 0; i < messages; ++i) {
     switch (tests::pick(random, 0, 4)) {
       case 0:
-        bytes += bytesOf(Hello{1, 2, 3});
+        bytes += bytesOf(Hello{1, 2, 3, 1, 0, {}});
         break;
       case 1:
         bytes += bytesOf(LoadPackage{1, 4096, std::string(random() % 300, 'n')});
