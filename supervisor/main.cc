@@ -26,6 +26,7 @@
 #include "supervisor/service_manager.h"
 #include "supervisor/settings.h"
 #include "supervisor/supervisor.h"
+#include "supervisor/system_check.h"
 
 namespace {
 
@@ -172,7 +173,13 @@ int run(int argc, char** argv) {
     return refuse({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT names no crash point", 2},
                   options.privatePool ? options.controlFd : -1);
   }
-  return options.privatePool ? supervise(options) : superviseShared(std::move(settings));
+  const std::string problem = problemOnThisSystem(settings);
+  if (!problem.empty()) {
+    return refuse({"isopoold: " + problem, 2}, options.privatePool ? options.controlFd : -1);
+  }
+  if (options.privatePool) return supervise(options);
+  for (const std::string& each : unknownVariables()) log(LogLevel::kWarning, each);
+  return superviseShared(std::move(settings));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "ipc/memory/memory_object.h"
 #include "supervisor/setting_text.h"
 #include "supervisor/settings_report.h"
+#include "supervisor/system_check.h"
 
 namespace isopool::supervisor {
 
@@ -92,6 +93,9 @@ std::variant<Settings, OptionsRefused> Settings::parse(int argc, const char* con
       return settings;
     case Answer::kCheck: {
       const std::string& file = settings.file();
+      std::string problem = problemOnThisSystem(settings);
+      for (const std::string& each : unknownVariables()) problem = each;
+      if (!problem.empty()) return OptionsRefused{"isopoold: " + problem, 2};
       return OptionsRefused{
           "isopoold: the settings are valid" + (file.empty() ? "" : " (" + file + ")"), 0};
     }

@@ -76,7 +76,7 @@ void PrivatePool::spawn(std::vector<std::string> flags) {
   ::posix_spawn_file_actions_destroy(&actions);
   int status = -1;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
-  ASSERT_EQ(status, 0);
+  ASSERT_TRUE(WIFEXITED(status)) << "it refuses settings by its exit code and by Failure";
 }
 
 void PrivatePool::setMode(const std::string& mode) {

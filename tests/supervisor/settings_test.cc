@@ -291,12 +291,15 @@ TEST_F(SettingsTest, OfSharedSupervisorsAreNotForPrivatePools) {
 
 TEST_F(SettingsTest, CanBeCheckedWithoutAStart) {
   writeFile("spares = 2\n");
-  const auto right = settings({"--config", path_.c_str(), "--check"});
+  const auto right = settings({"--config", path_.c_str(), "--worker", "/bin/true", "--check"});
   EXPECT_EQ(std::get<OptionsRefused>(right).exitCode, 0);
   EXPECT_EQ(std::get<OptionsRefused>(right).text,
             "isopoold: the settings are valid (" + path_ + ")");
   writeFile("spares = 99\n");
-  EXPECT_EQ(std::get<OptionsRefused>(settings({"--config", path_.c_str(), "--check"})).exitCode, 2);
+  EXPECT_EQ(std::get<OptionsRefused>(
+                settings({"--config", path_.c_str(), "--worker", "/bin/true", "--check"}))
+                .exitCode,
+            2);
 }
 
 TEST_F(SettingsTest, HelpNamesEveryFlagAndVariable) {
