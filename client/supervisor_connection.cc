@@ -359,7 +359,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   auto channel = makeForThisProcess<Channel>(std::move(memory), message.processId, std::move(pidfd),
                                              std::move(lastWords), welcome_.lifeWordWorks, number_);
   channel->onDeathSeen([writer = writer_, epoch = message.epoch] {
-    writer->send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
+    writer->send(ipc::ReportDeath{epoch, ""});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
   });
   if (shared()) {

@@ -219,6 +219,12 @@ void Client::welcome() {
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   connection_.send(welcome, {pidfd.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientWelcomed);
+  if (!isShared() || isOperator()) return;
+  log(LogLevel::kInfo, describe() + " is attached",
+      {{"client", id_.value},
+       {"program", program_},
+       {"client_pid", peer_->processId},
+       {"user", peer_->userId}});
 }
 
 void Client::openPool(const ipc::OpenPool& message) {

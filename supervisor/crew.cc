@@ -117,16 +117,18 @@ void Crew::end() {
 
 void Crew::loseWorker(Worker& worker, const std::string& reason) {
   const bool known = worker.stage() == Worker::Stage::kDying;
+  worker.blame(reason);
   worker.kill();
-  if (!known) workerLost(worker, reason);
+  if (!known) workerLost(worker);
 }
 
 void Crew::workerReported(Worker& worker, CrewMember& member, const std::string& reason) {
   if (worker.stage() == Worker::Stage::kDying) return;
-  const std::string text = member.describe() + " reported: " + reason;
+  const std::string text =
+      member.describe() + " reported: " + (reason.empty() ? "it has died" : reason);
   switch (services_.processes.conditionOf(worker.pid())) {
     case Processes::Condition::kEnds:
-      return loseWorker(worker, reason);
+      return loseWorker(worker, "");
     case Processes::Condition::kStopped:
       return loseWorker(worker, "it was stopped by a signal (" + text + ")");
     case Processes::Condition::kRuns:
@@ -253,43 +255,74 @@ void Crew::workerDetached(Worker& worker, ClientId client) {
   if (departing != departing_.end()) departing->second->channelClosed(worker.epoch());
 }
 
-void Crew::workerLost(Worker& worker, const std::string& reason) {
+void Crew::workerLost(Worker& worker) {
   if (over_) return;
   ipc::reachCrashPoint(CrashPoint::kDeathSeen);
   const Epoch epoch = worker.epoch();
   const Death death = worker.deathNow();
-  const bool servedNothing = worker.wasIntroduced() && death == Death::kBarren;
-  const std::string text =
-      describe(worker) + ": " + reason + (servedNothing ? "; it had completed no call" : "");
   const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  if (seat) {
+    lost_[epoch] = {describe(worker), seat->slot, worker.wasIntroduced() && death == Death::kBarren,
+                    worker.pid()};
+  }
   if (!retires(epoch)) ++restarts_;
   if (seat && seat->slot) {
     Obituary& obituary = obituaries_[keyOf(*seat->slot)];
     ++obituary.restarts;
-    obituary.reason = reason;
+    obituary.reason = worker.cause().empty() ? "died" : worker.cause();
     obituary.worker = epoch;
     obituary.at = services_.loop.now();
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
   roster_.workerLost(epoch, death, services_.loop.now());  // first of all, callers wait
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
-  log(LogLevel::kWarning, text);
   scheduleTick();
   if (services_.zygote.struggling()) zygoteStruggles();
 }
 
+void Crew::logDeath(const Lost& lost, const std::string& death, const std::string& cause) const {
+  std::string text = lost.name + " died: " + death + " (" + cause + ")";
+  if (lost.barren) text += ", before it completed a call";
+  pid_t replacement = 0;
+  if (!lost.slot) {
+    text += "; another spare is started";
+  } else if (roster_.hasPool(lost.slot->pool)) {
+    const auto serving = serving_.find(keyOf(*lost.slot));
+    const auto next = serving != serving_.end() ? workers_.find(serving->second) : workers_.end();
+    if (next != workers_.end()) replacement = next->second->pid();
+    text += replacement != 0 ? "; replaced by pid " + std::to_string(replacement)
+                             : std::string("; a replacement is to start");
+  }
+  log(LogLevel::kWarning, text,
+      {{"worker_pid", lost.processId},
+       {"death", death},
+       {"replacement_pid", replacement}});
+}
+
 void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
-  if (status) log(LogLevel::kInfo, describe(worker) + " " + status->describe());
   const Epoch epoch = worker.epoch();
-  // Whoever saw the death first did not know how.
-  for (auto& [slot, obituary] : obituaries_) {
-    if (obituary.worker != epoch || !status) continue;
-    const std::string how = "it " + status->describe();
-    if (obituary.reason.find(how) == std::string::npos) obituary.reason += "; " + how;
+  const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
+  const auto lost = lost_.find(epoch);
+  if (lost == lost_.end()) {
+    if (status) log(LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
+  } else {
+    // Not now: what a client reports of it may be the next thing that we read.
+    services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
+                         death = status ? status->name() : "it was not started",
+                         leaving = workers_.at(epoch)] {
+      const std::string& known = leaving->cause();
+      const std::string cause = known.empty() ? how.likelyCause() : known;
+      const auto alive = self.lock();
+      if (alive == nullptr) return;
+      for (auto& [slot, obituary] : (*alive)->obituaries_) {
+        if (obituary.worker == leaving->epoch()) obituary.reason = death + " (" + cause + ")";
+      }
+      (*alive)->logDeath(record, death, cause);
+    });
+    lost_.erase(lost);
   }
   if (!over_) {
-    const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
     for (const auto& [client, attachment] : worker.attachments()) {
       if (CrewMember* member = memberOf(client)) member->workerDied(epoch, how);
     }
@@ -298,7 +331,7 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   lives_.erase(epoch);
   // Not now: the worker is calling us.
   const auto found = workers_.find(epoch);
-  services_.loop.post([leaving = std::shared_ptr<Worker>(std::move(found->second))] {});
+  services_.loop.post([leaving = std::move(found->second)] {});
   workers_.erase(found);
   events_.reaped();
 }
@@ -315,14 +348,13 @@ void Crew::appendPids(std::vector<pid_t>& pids) const {
 }
 
 std::string Crew::describe(const Worker& worker) const {
-  std::string text = "worker " + std::to_string(worker.epoch().value);
-  if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
   const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
-  if (!seat) return text;
-  if (!seat->slot) return text + ", a spare";
-  text += ", slot " + std::to_string(seat->slot->index);
-  return text +
-         (name_.empty() ? " of pool " + std::to_string(seat->slot->pool.value) : " of " + name_);
+  std::string text = !seat || !seat->slot ? std::string(seat ? "spare worker" : "worker")
+                                          : "worker " + std::to_string(seat->slot->index);
+  if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
+  if (!seat || !seat->slot) return text;
+  return text + " of " +
+         (name_.empty() ? "pool " + std::to_string(seat->slot->pool.value) : name_ + " pool");
 }
 
 // ---- what its roster decides -----------------------------------------------------------------
@@ -341,13 +373,13 @@ Epoch Crew::startWorker(bool spare) {
     log(LogLevel::kWarning, describe(*find(epoch)) + ": the sandbox forbade " + act + ", " +
                                 std::to_string(times) + (times == 1 ? " time" : " times"));
   };
-  events.lost = [this, epoch](const std::string& reason) { workerLost(*find(epoch), reason); };
+  events.lost = [this, epoch] { workerLost(*find(epoch)); };
   events.notMade = [this, epoch] { roster_.workerNotMade(epoch); };
   events.gone = [this, epoch](const std::optional<ExitStatus>& status) {
     workerGone(*find(epoch), status);
   };
   try {
-    workers_[epoch] = std::make_unique<Worker>(services_, epoch, spare, std::move(events));
+    workers_[epoch] = std::make_shared<Worker>(services_, epoch, spare, std::move(events));
   } catch (const ipc::SystemCallError& error) {
     workers_.erase(epoch);
     log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());
@@ -461,6 +493,8 @@ std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
   return "its memory grew by " + std::to_string((bytes - before) >> 20) +
          " MiB (ISOPOOL_RECYCLE_MEMORY_GROWTH)";
 }
+
+void Crew::settingsChanged() { watchLives(); }
 
 void Crew::released(Epoch epoch, ClientId client) {
   const auto found = retiring_.find(epoch);

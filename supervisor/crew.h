@@ -73,7 +73,7 @@ class Crew : private RosterEffects {
   /// Kills all workers; nothing is restarted.
   void end();
   Worker* find(ipc::Epoch epoch);
-  const std::map<ipc::Epoch, std::unique_ptr<Worker>>& workers() const { return workers_; }
+  const std::map<ipc::Epoch, std::shared_ptr<Worker>>& workers() const { return workers_; }
   const Roster& roster() const { return roster_; }
   const std::string& name() const { return name_; }
   void appendPids(std::vector<pid_t>& pids) const;
@@ -87,6 +87,8 @@ class Crew : private RosterEffects {
   void workerReported(Worker& worker, CrewMember& member, const std::string& reason);
   /// Workers can't be made at the moment, and have not been for a while.
   void zygoteStruggles();
+  /// The settings that may change while it runs have changed.
+  void settingsChanged();
   /// The member uses a retiring worker no longer.
   void released(ipc::Epoch epoch, ClientId client);
 
@@ -112,6 +114,13 @@ class Crew : private RosterEffects {
     uint64_t memoryGrowth = 0;
     std::optional<uint64_t> memoryAfterFirstCall;
   };
+  /// A worker that is lost and not yet reaped: what is said of it then.
+  struct Lost {
+    std::string name;
+    std::optional<Slot> slot;  ///< none: a spare
+    bool barren = false;       ///< it was introduced, and completed no call
+    pid_t processId = 0;
+  };
   struct Retirement {
     TimePoint since;
     std::set<ClientId> released;
@@ -126,7 +135,8 @@ class Crew : private RosterEffects {
   void channelNotMade(Worker& worker, const std::string& failure);
   void workerAttached(Worker& worker, ClientId client);
   void workerDetached(Worker& worker, ClientId client);
-  void workerLost(Worker& worker, const std::string& reason);
+  void workerLost(Worker& worker);
+  void logDeath(const Lost& lost, const std::string& death, const std::string& cause) const;
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 
   // What its roster decides.
@@ -150,11 +160,12 @@ class Crew : private RosterEffects {
   Roster roster_;
   std::map<ClientId, CrewMember*> members_;
   std::map<ClientId, CrewMember*> departing_;  // have left; some worker has not forgotten them yet
-  std::map<ipc::Epoch, std::unique_ptr<Worker>> workers_;
+  std::map<ipc::Epoch, std::shared_ptr<Worker>> workers_;
   std::map<std::pair<uint32_t, uint32_t>, ipc::Epoch> serving_;  // by pool and slot
   std::map<std::pair<uint32_t, uint32_t>, Obituary> obituaries_;
   std::map<ipc::Epoch, LifeSpan> lives_;
   std::map<ipc::Epoch, Retirement> retiring_;
+  std::map<ipc::Epoch, Lost> lost_;
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
   bool over_ = false;

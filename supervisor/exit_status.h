@@ -12,6 +12,10 @@ struct ExitStatus {
 
   /// "was killed by signal 9 (Killed)" or "exited with code 3".
   std::string describe() const;
+  /// "SIGKILL" or "exit code 3".
+  std::string name() const;
+  /// Why a process ends so that nobody here ended, as far as its status tells.
+  std::string likelyCause() const;
 };
 
 }  // namespace isopool::supervisor

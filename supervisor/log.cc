@@ -113,6 +113,28 @@ std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
   return out;
 }
 
+// Text of others reaches a terminal: no control character does, and a line that follows a line break
+// begins with spaces, as no line of ours does.
+std::string harmless(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool isC1 =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (byte == '\n') {
+      out += "\n    ";
+    } else if (byte < ' ' || byte == 0x7F) {
+      out += '?';
+    } else if (isC1) {
+      out += '?';
+      ++i;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
 std::string payload(std::string_view text, std::initializer_list<LogField> fields,
                     LogFormat format) {
   const std::string behind = spelled(fields, format);
@@ -121,7 +143,8 @@ std::string payload(std::string_view text, std::initializer_list<LogField> field
   if (format == LogFormat::kJson) {
     appendJsonString(out, text, most);
   } else {
-    out = text.size() <= most ? std::string(text) : std::string(text.substr(0, most - 3)) + "...";
+    out = harmless(text);
+    if (out.size() > most) out = out.substr(0, most - 3) + "...";
   }
   return out + behind;
 }

@@ -151,11 +151,13 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
     if (!reason.empty()) log(LogLevel::kError, found->second->describe() + ": " + reason);
     return stop(reason.empty() ? 0 : 1);
   }
-  if (!reason.empty()) {
+  if (ending_) {
+    log(LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
+  } else if (!reason.empty()) {
     ++refusedConnections_;
     log(LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
   } else if (!found->second->isOperator()) {
-    log(LogLevel::kInfo, found->second->describe() + " has left");
+    log(LogLevel::kInfo, found->second->describe() + " has left", {{"client", id.value}});
   }
   // Not now: the client is calling us, and what it said last has yet to leave.
   loop_.post([leaving = std::shared_ptr<Client>(std::move(found->second))] {});
@@ -243,7 +245,10 @@ void Supervisor::signalled(int signal) {
 
 void Supervisor::reload() {
   if (!events_.reload) return;
-  if (const std::optional<Options> options = events_.reload()) options_ = *options;
+  const std::optional<Options> options = events_.reload();
+  if (!options) return;
+  options_ = *options;
+  for (const auto& [name, crew] : crews_) crew->settingsChanged();
 }
 
 // Calls in flight end, new ones are refused by their clients; asked twice, nothing is waited for.
@@ -268,6 +273,7 @@ void Supervisor::awaitDrained(TimePoint until) {
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
   if (!drained) log(LogLevel::kWarning, "calls still ran at the end (ISOPOOL_DRAIN_TIMEOUT)");
+  ending_ = true;
   refuseAll("the supervisor has ended, as it was told to");
   stop(0);
 }

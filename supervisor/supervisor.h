@@ -91,6 +91,7 @@ class Supervisor {
   Timer alive_;
   bool served_ = false;
   bool draining_ = false;
+  bool ending_ = false;  ///< clients that go now are sent away
   bool sweepWanted_ = false;
   bool killOrphans_ = false;
   int exitCode_ = 0;

@@ -18,6 +18,8 @@ namespace {
 
 // A worker that invents names shall not fill our memory with them.
 constexpr size_t kMostForbiddenActs = 64;
+// From the end of its control socket to its death, if it dies by itself.
+constexpr Milliseconds kTimeToEnd(100);
 
 }  // namespace
 
@@ -66,7 +68,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
       process_ = std::make_unique<ChildProcess>(services_.loop, services_.processes, outcome.pid,
                                                 [this](const ExitStatus& status) {
                                                   connection_->readNow();
-                                                  lose("it " + status.describe());
+                                                  lose("");
                                                   events_.gone(status);
                                                 });
     } catch (const ipc::SystemCallError& error) {
@@ -167,7 +169,8 @@ void Worker::overdue(ClientId client, uint64_t sequence) {
         attachment->startedSequence() != attachment->overdueSequence) {
       return;
     }
-    lose("a call of client " + std::to_string(client.value) + " was past its deadline for " +
+    lose("a call of client " + std::to_string(client.value) +
+         " was past its deadline and went on for " +
          std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
   });
 }
@@ -295,14 +298,23 @@ void Worker::controlOver(const std::string& reason) {
   }
   if (stage_ == Stage::kDying) return;
   stop();
-  process_->killSoon();
-  events_.lost("it closed its control socket");
+  // Its own exit status is on its way, unless it only closed the socket.
+  deadline_.setAfter(kTimeToEnd, [this] {
+    blame("it closed its control socket and lived on");
+    process_->kill();
+  });
+  events_.lost();
 }
 
 void Worker::lose(const std::string& reason) {
   if (stage_ == Stage::kDying) return;
+  blame(reason);
   kill();
-  events_.lost(reason);
+  events_.lost();
+}
+
+void Worker::blame(const std::string& reason) {
+  if (cause_.empty()) cause_ = reason;
 }
 
 void Worker::goneSoon() {

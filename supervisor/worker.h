@@ -40,7 +40,7 @@ class Worker {
     /// User code tried what the sandbox forbids, this act for the first time.
     std::function<void(const std::string& act, uint64_t times)> forbidden;
     /// It will not serve any more: it died, misbehaved, or did not start. Not after kill().
-    std::function<void(const std::string& reason)> lost;
+    std::function<void()> lost;
     /// The zygote died before it made one. Not after kill().
     std::function<void()> notMade;
     /// Nothing is left of it; no status if it never was a process that we know of. Told last, once.
@@ -53,8 +53,10 @@ class Worker {
 
   /// Kills it if it lives and says so by gone(), not before this returns. Idempotent.
   void kill();
-  /// The same, for a reason that is then told by lost().
+  /// The same, for a reason that is its cause() then, and told by lost().
   void lose(const std::string& reason);
+  /// Notes why it dies, unless that is known.
+  void blame(const std::string& reason);
 
   /// Sends a message and rings the bell.
   template <typename Message>
@@ -83,6 +85,8 @@ class Worker {
   const std::map<ClientId, Attachment>& attachments() const { return attachments_; }
   bool wasIntroduced() const { return wasIntroduced_; }
 
+  /// Why it died or was killed; empty: it died by itself, as far as we know.
+  const std::string& cause() const { return cause_; }
   ipc::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
   TimePoint bornAt() const { return bornAt_; }
@@ -123,6 +127,7 @@ class Worker {
   bool saidReady_ = false;
   bool wasIntroduced_ = false;
   std::optional<std::string> controlOver_;
+  std::string cause_;
   Lifeline lifeline_;
   Bell bell_;
   ipc::Fd lastWords_;

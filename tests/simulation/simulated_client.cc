@@ -356,7 +356,7 @@ void SimulatedClient::noticeDeath(uint64_t epoch, Channel& channel) {
   places_.world.note("sees death", epoch);
   deliver(channel);
   settle(channel);
-  send(ipc::ReportDeath{epoch, "its life word has no owner any more"});
+  send(ipc::ReportDeath{epoch, ""});
 }
 
 void SimulatedClient::settle(Channel& channel) {

@@ -99,7 +99,7 @@ std::optional<std::string> ControlClient::call(uint64_t epoch, const std::string
 Clock::time_point ControlClient::killAndReport(uint64_t epoch) {
   const auto killed = Clock::now();
   ::syscall(SYS_pidfd_send_signal, worker(epoch).pidfd.get(), SIGKILL, nullptr, 0);
-  send(ipc::ReportDeath{epoch, "life word"});
+  send(ipc::ReportDeath{epoch, ""});
   return killed;
 }
 

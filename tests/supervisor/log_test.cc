@@ -87,6 +87,17 @@ TEST_F(LogTest, PutsFieldsBehindTheText) {
       << line;
 }
 
+TEST_F(LogTest, LetsNoControlCharacterOfATextReachATerminal) {
+  startLog(LogLevel::kInfo, LogFormat::kText);
+  log(LogLevel::kInfo,
+      "act \x1b[2J\r\nisopoold[1] 0:0:0.0 error: forged \xc2\x9b"
+      "31m \x7f caf\xc3\xa9");
+  const std::string line = written();
+  EXPECT_TRUE(
+      line.ends_with("act ?[2J?\n    isopoold[1] 0:0:0.0 error: forged ?31m ? caf\xc3\xa9\n"))
+      << line;
+}
+
 TEST_F(LogTest, WritesJsonWithTimeLevelAndProcess) {
   startLog(LogLevel::kInfo, LogFormat::kJson);
   log(LogLevel::kWarning, "said \"no\"\n{braces} \\", {{"client", 7u}, {"text", "a\tb"}});

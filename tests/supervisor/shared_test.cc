@@ -181,7 +181,7 @@ TEST(Shared, ADyingWorkerIsReplacedForEveryProgram) {
   EXPECT_EQ(report.restarts, 1u);
   ASSERT_EQ(report.slots.size(), 1u);
   EXPECT_EQ(report.slots.front().restarts, 1u);
-  EXPECT_NE(report.slots.front().lastDeath.find("killed by signal 9"), std::string::npos)
+  EXPECT_NE(report.slots.front().lastDeath.find("SIGKILL (killed from outside"), std::string::npos)
       << report.slots.front().lastDeath;
 }
 

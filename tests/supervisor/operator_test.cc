@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an operator reads of a shared supervisor: its log, and what --check and a start refuse.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+::testing::AssertionResult logHas(const SharedSupervisor& supervisor, const std::string& pattern) {
+  const auto deadline = Clock::now() + milliseconds(5000);
+  std::string log;
+  while (Clock::now() < deadline) {
+    log = supervisor.log();
+    if (std::regex_search(log, std::regex(pattern))) return ::testing::AssertionSuccess();
+    ::usleep(1000);
+  }
+  return ::testing::AssertionFailure() << "no line matches " << pattern << " in\n" << log;
+}
+
+TEST(DeathLog, NamesWorkerSignalLikelyCauseAndReplacement) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1);
+  ASSERT_NE(client->waitForSpare(), 0u);
+  const uint64_t worker = client->serving(1, 0);
+  const pid_t process = client->worker(worker).introduction.processId;
+  ASSERT_EQ(client->call(worker, "served"), "served");
+  ASSERT_EQ(::kill(process, SIGKILL), 0);
+  ASSERT_TRUE(client->waitFor([&] { return client->serving(1, 0) != worker; }));
+  const pid_t next = client->worker(client->serving(1, 0)).introduction.processId;
+  EXPECT_TRUE(logHas(supervisor, "worker 0 \\(pid " + std::to_string(process) +
+                                     "\\) of shared pool died: SIGKILL \\(killed from outside: "
+                                     "[^)]*\\); replaced by pid " +
+                                     std::to_string(next)));
+}
+
+TEST(DeathLog, OfACallPastItsDeadlineNamesThatAsTheCause) {
+  SharedSupervisor supervisor({"--workers", "1", "--grace", "50ms"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  client->post(worker, "!hang");
+  const auto running = [&] { return client->worker(worker).end->hasStarted(1); };
+  ASSERT_TRUE(client->waitFor(running));
+  client->send(ipc::ReportOverdue{worker, 1});
+  ASSERT_TRUE(client->waitFor([&] { return client->worker(worker).died.has_value(); }));
+  EXPECT_TRUE(logHas(supervisor,
+                     "worker 0 \\(pid [0-9]+\\) of shared pool died: SIGKILL \\(a call of client "
+                     "[0-9]+ was past its deadline and went on for 50 ms \\(ISOPOOL_GRACE\\)\\)"));
+}
+
+TEST(DeathLog, OfACrashTellsItFromAKill) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  ASSERT_EQ(::kill(client->worker(worker).introduction.processId, SIGSEGV), 0);
+  EXPECT_TRUE(
+      logHas(supervisor, "died: SIGSEGV \\(a crash in native code\\), before it completed"));
+}
+
+TEST(Log, OfClientsSaysWhenTheyComeAndGoWithTheirNumbers) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  supervisor.attachWithPool(1, "visitor");
+  EXPECT_TRUE(logHas(supervisor,
+                     "\\(visitor, pid [0-9]+, user [0-9]+\\) is attached\",\"client\":"
+                     "[0-9]+,\"program\":\"visitor\""));
+  EXPECT_TRUE(logHas(supervisor, "\\(visitor, [^)]*\\) has left\",\"client\":[0-9]+"));
+}
+
+TEST(Log, OfAnOrderlyStopCallsNoClientRefused) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1, "visitor");
+  supervisor.signal(SIGTERM);
+  ASSERT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
+  client->send(ipc::AcknowledgeDrain{});
+  ASSERT_EQ(supervisor.waitForEnd(), 0);
+  const std::string log = supervisor.log();
+  EXPECT_EQ(log.find("refused"), std::string::npos) << log;
+  EXPECT_NE(log.find("is disconnected"), std::string::npos) << log;
+}
+
+// ---- settings and this system ----------------------------------------------------------------
+
+struct Checked {
+  int exitCode = -1;
+  std::string text;
+};
+
+Checked isopoold(const std::string& arguments) {
+  const std::string command = std::string("env -u ISOPOOL_TEST_MARK ") + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  Checked checked;
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) {
+    checked.text.append(buffer.data(), got);
+  }
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) checked.exitCode = WEXITSTATUS(status);
+  return checked;
+}
+
+const std::string kCheck = std::string(ISOPOOLD) + " --check --worker " + PLAIN_WORKER + " ";
+
+void expectRefused(const std::string& arguments, const std::string& text) {
+  const Checked checked = isopoold(arguments);
+  EXPECT_EQ(checked.exitCode, 2) << checked.text;
+  EXPECT_NE(checked.text.find(text), std::string::npos) << checked.text;
+  EXPECT_EQ(std::count(checked.text.begin(), checked.text.end(), '\n'), 1) << checked.text;
+}
+
+TEST(Check, PassesWhatThisSystemHas) {
+  const Checked checked = isopoold(kCheck + "--sandbox-read /usr --python /usr/bin/env");
+  EXPECT_EQ(checked.exitCode, 2) << "env is no Python";
+  EXPECT_EQ(isopoold(kCheck + "--sandbox-read /usr:/etc --listen /tmp/s").exitCode, 0);
+}
+
+TEST(Check, RefusesFoldersThatAreNotThere) {
+  expectRefused(kCheck + "--sandbox-read /usr:/no/folder",
+                "sandbox.read (flag --sandbox-read): /no/folder: No such file or directory");
+  expectRefused(kCheck + "--sandbox-write /etc/passwd",
+                "sandbox.write (flag --sandbox-write): /etc/passwd is not a folder");
+  expectRefused(kCheck + "--listen /no/folder/socket", "listen (flag --listen): /no/folder: ");
+}
+
+TEST(Check, RefusesAWorkerProgramThatIsNotThere) {
+  expectRefused(kCheck + "--worker /no/worker", "worker_program (flag --worker): /no/worker: ");
+  expectRefused("ISOPOOL_WORKER=/etc " + std::string(ISOPOOLD) + " --check",
+                "worker_program (environment ISOPOOL_WORKER): /etc is a folder");
+}
+
+TEST(Check, RefusesAVariableThatIsNoSetting) {
+  expectRefused("ISOPOOL_WORKRES=2 " + kCheck,
+                "the variable ISOPOOL_WORKRES is no setting; the nearest is ISOPOOL_WORKERS");
+}
+
+class PythonSetting : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(PythonSetting, IsRefusedByCheckAndAtStart) {
+  const auto& [value, problem] = GetParam();
+  const std::string setting = std::string("ISOPOOL_PYTHON_EXECUTABLE=") + value + " ";
+  const std::string text =
+      std::string("python (environment ISOPOOL_PYTHON_EXECUTABLE): ") + value + problem;
+  expectRefused(setting + kCheck, text);
+  expectRefused(setting + ISOPOOLD + " --listen /tmp/never-served --worker " + PLAIN_WORKER, text);
+}
+
+INSTANTIATE_TEST_SUITE_P(, PythonSetting,
+                         testing::Values(std::pair{"/no/python", ": No such file or directory"},
+                                         std::pair{"/usr", " is a folder, not a program"},
+                                         std::pair{"/etc/passwd", " can't be executed"},
+                                         std::pair{"/bin/false", " is not a Python that runs"}));
+
+TEST(Check, RefusesAPythonWithoutTorch) {
+  const char* python = "/usr/bin/python3";
+  if (!std::filesystem::exists(python)) GTEST_SKIP() << "there is no " << python;
+  if (std::system("/usr/bin/python3 -c 'import torch' >/dev/null 2>&1") == 0) {
+    GTEST_SKIP() << "it has torch";
+  }
+  expectRefused(kCheck + "--python " + python,
+                std::string("python (flag --python): ") + python + " has no torch");
+}
+
+}  // namespace
+}  // namespace isopool::tests
