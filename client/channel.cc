@@ -12,6 +12,7 @@
 
 #include "client/exchange.h"
 #include "client/input_arena.h"
+#include "client/migration.h"
 #include "ipc/await_readable.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
@@ -35,10 +36,17 @@ constexpr milliseconds kPatienceForCause(500);
 constexpr size_t kReleaseBatch = 128;
 constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
 
-nanoseconds untilDeadline(const Deadline& deadline) {
-  if (!deadline) return kLongestSleep;
-  const auto left = std::chrono::duration_cast<nanoseconds>(*deadline - Clock::now());
-  return std::clamp<nanoseconds>(left, nanoseconds(0), kLongestSleep);
+// A request that took so long keeps its worker occupied: a new session goes elsewhere.
+constexpr int64_t kLongRequest = 10'000'000;  // ns
+
+// How long a thread may sleep that has these reasons to go.
+nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
+  if (!deadline && migration == nullptr) return kLongestSleep;
+  const auto now = Clock::now();
+  nanoseconds time = kLongestSleep;
+  if (deadline) time = std::min<nanoseconds>(time, *deadline - now);
+  if (migration != nullptr) time = std::min<nanoseconds>(time, migration->nextLook() - now);
+  return std::max(time, nanoseconds(0));
 }
 
 }  // namespace
@@ -54,6 +62,7 @@ Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pi
       lifeWordWorks_(lifeWordWorks),
       connection_(connection),
       loans_(memory_->end().peer().inputReturns),
+      unawaited_(*memory_),
       name_("worker (pid " + std::to_string(processId) + ")") {
   for (auto& exchange : exchanges_) exchange = std::make_unique<Exchange>();
   InputArena::instance().addLoans(loans_);
@@ -101,6 +110,7 @@ void Channel::kill(const std::string& reason) {
 
 void Channel::share(SharedWorker worker, std::shared_ptr<CallLimit> limit) {
   sharedWorker_ = std::move(worker);
+  unawaited_.share(sharedWorker_->client);
   callLimit_ = std::move(limit);
 }
 
@@ -112,6 +122,26 @@ uint32_t Channel::othersCalls() const {
   // Our own calls the pool counts; the one that has just answered may still stand there.
   if (running == 0 || running == sharedWorker_->client) return 0;
   return 1 + board->waitingClients.load(std::memory_order_relaxed);
+}
+
+uint32_t Channel::awaited() const {
+  const auto awaited = static_cast<int32_t>(pending_.load(std::memory_order_relaxed)) -
+                       abandoned_.load(std::memory_order_relaxed);
+  return static_cast<uint32_t>(std::max(awaited, 0));
+}
+
+uint32_t Channel::load() const { return awaited() + (unawaited_.any() ? 1 : 0); }
+
+bool Channel::occupied() const {
+  if (unawaited_.any()) return true;
+  const ipc::WorkerBoard* board = memory_->board();
+  return board != nullptr && board->runningClient.load(std::memory_order_relaxed) != 0 &&
+         ipc::monotonicNow() - board->runningSince.load(std::memory_order_relaxed) > kLongRequest;
+}
+
+bool Channel::cleansUp() {
+  std::lock_guard lock(publishMutex_);
+  return unawaited_.cleansUp(nextSequence_ - 1);
 }
 
 void Channel::refuseRequests(const std::string& text) {
@@ -224,7 +254,7 @@ void Channel::readDeath() {
 // ---- Publishing ------------------------------------------------------------------------------
 
 Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                         Recall* recall) {
+                         Recall* recall, Migration* migration) {
   checkNotForked(generation_);
   if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
   const CallLimit::Call counted(callLimit_.get());
@@ -248,8 +278,9 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
     return {shared_from_this(), nullptr, 0, published.fate};
   }
   const uint64_t sequence = published.exchange->sequence;
-  const Waited waited = wait(*published.exchange, deadline, recall, spinner);
+  const Waited waited = wait(*published.exchange, deadline, recall, migration, spinner);
   if (recall != nullptr) recall->leave(waited.fate);
+  if (migration != nullptr) migration->requestEnded();
   return {shared_from_this(), waited.abandoned ? nullptr : published.exchange, sequence,
           waited.fate};
 }
@@ -290,6 +321,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     lock.unlock();
     if (!end.submissionsConsistent()) poison("it says that it took calls that were never made");
     deliverUnlessLed();
+    killIfBlocked();
     lock.lock();
     slotFreed_.wait_for(lock, milliseconds(1));
   }
@@ -313,6 +345,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
   }
   exchange.sequence = nextSequence_++;
   exchange.operation = operation;
+  unawaited_.published(exchange.sequence, operation, /*notification=*/false);
   exchange.exports.swap(draft.exports);
   exchange.requestBlob = blob;
   exchange.answerBlob.clear();
@@ -333,10 +366,8 @@ bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
   if (workerDied() || !refusal_.empty() || !memory_->end().canPublish()) return false;
   ipc::OutgoingCall call;
   call.operation = operation;
-  call.flags = ipc::kNoReply;
   call.payload.inlineBytes = payload;
-  ++nextSequence_;
-  memory_->end().publish(call);
+  publishNotification(call);
   return true;
 }
 
@@ -371,38 +402,50 @@ void Channel::flushReleases() {
   }
   ipc::OutgoingCall call;
   call.operation = ipc::Operation::kReleaseHandles;
-  call.flags = ipc::kNoReply;
   call.payload.inlineBytes = writer.finish({});
-  ++nextSequence_;
+  publishNotification(call);
+}
+
+// Needs publishMutex_ and room in the ring.
+void Channel::publishNotification(ipc::OutgoingCall& call) {
+  call.flags = ipc::kNoReply;
+  const uint64_t sequence = nextSequence_++;
+  unawaited_.published(sequence, call.operation, /*notification=*/true);
+  unawaited_.add(sequence);
   memory_->end().publish(call);
 }
 
 // ---- Waiting ---------------------------------------------------------------------------------
 
 Channel::Waited Channel::wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
+                              Migration* migration,
                               std::optional<ProcessorLoad::Spinner>& spinner) {
-  for (;;) {
+  // Most answers are there after the first wait: until then nothing looks at the clock.
+  for (bool waited = false;; waited = true) {
     const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
     const Fate fate = exchange.fate.load(std::memory_order_acquire);
     if (fate != Fate::kPending) return {fate, /*abandoned=*/false};
-    const bool takenBack = recall != nullptr && recall->requested();
-    if (takenBack || isPast(deadline)) {
+    const bool past = isPast(deadline);
+    const bool takenBack =
+        (recall != nullptr && recall->requested()) ||
+        (waited && migration != nullptr && !past && migrates(exchange, *migration));
+    if (takenBack || past) {
       if (const auto given = giveUp(exchange, takenBack)) return {*given, /*abandoned=*/true};
       continue;
     }
     if (leadMutex_.try_lock()) {
-      lead(exchange, deadline, recall, spinner);
+      lead(exchange, deadline, recall, migration, spinner);
       leadMutex_.unlock();
       passLead();
       continue;
     }
     spinner.reset();
-    exchange.sleep(signal, untilDeadline(deadline));
+    exchange.sleep(signal, untilItLooks(deadline, migration));
   }
 }
 
 void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
-                   std::optional<ProcessorLoad::Spinner>& spinner) {
+                   const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
   const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
@@ -414,6 +457,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
     Exchange& exchange;
     const Deadline& deadline;
     const Recall* recall;
+    const Migration* migration;
     std::optional<ProcessorLoad::Spinner>& spinner;
     std::array<ipc::FutexWatch, 2> watches{};
     bool slept = false;
@@ -426,19 +470,23 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
     }
     bool workerDied() const { return channel.workerDied(); }
     void settle() { channel.settleAll(); }
-    bool leaves() const { return isPast(deadline) || (recall != nullptr && recall->requested()); }
+    bool leaves() const {
+      return isPast(deadline) || (recall != nullptr && recall->requested()) ||
+             (migration != nullptr && migration->due());
+    }
     void watch() {
       spinner.reset();
       watches = {end.completionWatch(), ipc::watchLifeWord(end.peer())};
     }
     void sleep() {
       slept = true;
-      ipc::futexWait(watches, untilDeadline(deadline));
+      ipc::futexWait(watches, untilItLooks(deadline, migration));
+      if (!completionReady()) channel.killIfBlocked();
     }
     bool completionReady() const { return end.completionReady(); }
     void announceSleep() { end.announceSleep(); }
     void withdrawSleep() { end.withdrawSleep(); }
-  } leader{*this, end, exchange, deadline, recall, spinner};
+  } leader{*this, end, exchange, deadline, recall, migration, spinner};
   if (!ipc::awaitOutcome(leader)) return;
   spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
 }
@@ -489,13 +537,17 @@ bool Channel::deliver(Exchange& exchange) {
   // Before the exchange can be free and take a further call: with that one answered the ring would
   // hold more than it has slots.
   memory_->end().consumed();
+  // Before its thread goes on, and looks for a worker that is idle.
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  if (held()) held_.store(false, std::memory_order_relaxed);
+  unawaited_.answered(received_.sequence);
   // Last of all its fate: from there on the exchange is its thread's, which may free it at once.
   if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
   exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
-  pending_.fetch_sub(1, std::memory_order_relaxed);
   if (wanted) {
     exchange.wake();
   } else {
+    abandoned_.fetch_sub(1, std::memory_order_relaxed);
     if (whole && !withdrawn) discard(exchange);
     release(exchange);
   }
@@ -562,6 +614,7 @@ void Channel::settleAll() {
       if (wanted) {
         exchange.wake();
       } else {
+        abandoned_.fetch_sub(1, std::memory_order_relaxed);
         release(exchange);
       }
     }
@@ -588,6 +641,8 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
                                             std::memory_order_acq_rel)) {
     return std::nullopt;
   }
+  abandoned_.fetch_add(1, std::memory_order_relaxed);
+  unawaited_.add(sequence);
   ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
   const Fate fate = takenBack ? Fate::kWithdrawn : fateAtDeadline(memory_->end().recall(sequence));
   // This thread may be the one that was woken to lead.
@@ -602,6 +657,25 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
     kill("a call was past its deadline");
   }
   return fate;
+}
+
+// The request has waited for long. True if it was taken back, to be sent to the worker where a place
+// is reserved for it.
+bool Channel::migrates(Exchange& exchange, Migration& migration) {
+  if (!migration.due()) return false;
+  ipc::ClientEnd& end = memory_->end();
+  if (end.hasStarted(exchange.sequence)) {
+    migration.stay();
+    return false;
+  }
+  held_.store(true, std::memory_order_relaxed);
+  if (!migration.findPlace(*this, exchange)) return false;
+  if (end.recall(exchange.sequence)) {
+    migration.leave();
+    return true;
+  }
+  migration.stay();
+  return false;
 }
 
 // The one that waits may lead, and so sleep on the ring. A call that comes between its look and its
@@ -642,6 +716,34 @@ bool Channel::hangsInPreparation(Clock::time_point now) const {
            exchange->sequence == started && ipc::isPreparation(exchange->operation) &&
            now - exchange->leftAt >= kLongestPreparation;
   });
+}
+
+// Work that no thread waits for may not keep those that wait from an answer for ever.
+void Channel::killIfBlocked() {
+  if (unawaited_.cleanupLimit().count() == 0) return;
+  std::optional<UnawaitedWork::Blocked> blocked;
+  uint64_t taken = 0;
+  {
+    std::lock_guard lock(publishMutex_);
+    const uint64_t published = nextSequence_ - 1;
+    blocked = unawaited_.overLimit(published);
+    taken = unawaited_.taken(published);
+  }
+  if (!blocked) return;
+  const auto limit = std::chrono::duration_cast<milliseconds>(unawaited_.cleanupLimit()).count();
+  const std::string reason =
+      "requests waited for " + std::to_string(limit) + " ms while it " +
+      (*blocked == UnawaitedWork::Blocked::kByCleanup
+           ? "ran clean-up code: the release of an Obj, the close of a stream, an unload"
+           : "ran none and took none") +
+      " (ISOPOOL_CLEANUP_TIMEOUT)";
+  if (!sharedWorker_) {
+    killBecause(reason);
+  } else if (*blocked == UnawaitedWork::Blocked::kByCleanup) {
+    sharedWorker_->overdue(taken);  // its supervisor sees for itself that it runs on
+  } else {
+    kill(reason);
+  }
 }
 
 void Channel::release(Exchange& exchange) {

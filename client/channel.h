@@ -22,6 +22,7 @@
 #include "client/processor_load.h"
 #include "client/recall.h"
 #include "client/request_draft.h"
+#include "client/unawaited_work.h"
 #include "client/unheard_calls.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/copy_reason.h"
@@ -51,6 +52,7 @@ class ObjectUnloaded : public Error {
 };
 
 class Channel;
+class Migration;
 struct Exchange;
 
 /// The answer to a request. Until it is taken or destroyed it holds a slot of the channel, for which
@@ -97,10 +99,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the deadline
-  /// or another thread's `recall`. Throws Error if a value can't cross, ArenaFull.
+  /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the deadline,
+  /// another thread's `recall`, or until `migration` has found another worker for a request that has
+  /// not started. Throws Error if a value can't cross, ArenaFull.
   Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                  Recall* recall = nullptr);
+                  Recall* recall = nullptr, Migration* migration = nullptr);
   /// Sends without waiting or blocking. Only for bodies without tensors that fit into a slot. False
   /// if the channel has no room now or is dead.
   bool notify(ipc::Operation operation, RequestDraft& draft);
@@ -131,6 +134,24 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool shared() const { return sharedWorker_.has_value(); }
   /// How much other programs ask of the worker just now; 0 if it is free, and in a private pool.
   uint32_t othersCalls() const;
+  /// How long the worker may run clean-up work while requests wait behind it; then it is killed.
+  /// Call once, before the pool has the channel.
+  void limitCleanup(std::chrono::nanoseconds limit) { unawaited_.limitCleanup(limit); }
+  /// Requests of this process that the worker has not ended. Work that no thread waits for counts as
+  /// one. Costs a look at the worker's memory only if there is such work.
+  uint32_t load() const;
+  /// Of these, the ones that threads wait for.
+  uint32_t awaited() const;
+  /// True if a request was found waiting behind the one that runs, and nothing was answered since.
+  bool held() const { return held_.load(std::memory_order_relaxed); }
+  /// Kills the worker if it has kept requests waiting for longer than limitCleanup(). To be called
+  /// about ten times a second by threads that wait for it.
+  void killIfBlocked();
+  /// True if the worker has run one request for a while, whosever it is, or runs work that no thread
+  /// waits for. Looks at the worker's memory.
+  bool occupied() const;
+  /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
+  bool cleansUp();
   /// From here on requests throw SupervisorLost with this text; those in flight end as they do.
   void refuseRequests(const std::string& text);
   /// The worker lives on, and has unmapped all that it had of this process.
@@ -173,6 +194,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   friend class Answer;
+  friend class Migration;
   friend class Recall;
 
   void exportStorages(RequestDraft& draft, const Deadline& deadline);
@@ -195,15 +217,17 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
   void flushReleases();
+  void publishNotification(ipc::OutgoingCall& call);
   /// How a wait ended. `abandoned`: the exchange is no longer its thread's.
   struct Waited {
     Fate fate;
     bool abandoned;
   };
   Waited wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
-              std::optional<ProcessorLoad::Spinner>& spinner);
+              Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
   void lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
-            std::optional<ProcessorLoad::Spinner>& spinner);
+            const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
+  bool migrates(Exchange& exchange, Migration& migration);
   bool deliverCompletions();
   bool deliver(Exchange& exchange);
   void discard(Exchange& exchange);
@@ -239,6 +263,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::condition_variable slotFreed_;
   std::array<std::unique_ptr<Exchange>, ipc::kRingSlots> exchanges_;
   uint64_t nextSequence_ = 1;  // as ClientEnd counts
+  UnawaitedWork unawaited_;    // in part guarded by publishMutex_
   std::string refusal_;        // guarded by publishMutex_
   UnheardCalls unheard_;       // guarded by publishMutex_
   std::vector<uint64_t> releases_;
@@ -249,6 +274,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::SpinBudget spin_;              // guarded by leadMutex_
   ipc::ReceivedCompletion received_;  // guarded by leadMutex_
   std::atomic<uint32_t> pending_{0};
+  std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left
+  std::atomic<bool> held_{false};
   std::atomic<int> callsUnderWay_{0};  // from before they are published until their threads go on
   std::atomic<bool> poisoned_{false};
 

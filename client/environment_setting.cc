@@ -28,6 +28,28 @@ uint64_t sizeSetting(const char* variable, uint64_t fallback) {
   return number << shift;
 }
 
+std::chrono::milliseconds timeSetting(const char* variable, std::chrono::milliseconds fallback) {
+  using std::chrono::milliseconds;
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return fallback;
+  const std::string_view all(text);
+  uint64_t number = 0;
+  const auto [rest, error] = std::from_chars(all.data(), all.data() + all.size(), number);
+  const std::string_view unit(rest, static_cast<size_t>(all.data() + all.size() - rest));
+  milliseconds one(0);
+  if (unit == "ms") one = milliseconds(1);
+  if (unit.empty() || unit == "s") one = std::chrono::seconds(1);
+  if (unit == "m") one = std::chrono::minutes(1);
+  if (unit == "h") one = std::chrono::hours(1);
+  constexpr uint64_t kMost = 365 * 24;  // hours, in any unit
+  if (error != std::errc() || one.count() == 0 ||
+      number > kMost * 3'600'000 / static_cast<uint64_t>(one.count())) {
+    throw Error(std::string(variable) + "=" + text +
+                " is no time: give a whole number of seconds, or one with ms, s, m or h behind it");
+  }
+  return one * static_cast<int64_t>(number);
+}
+
 bool switchSetting(const char* variable, bool fallback) {
   const char* text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return fallback;

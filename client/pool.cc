@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <new>
+#include <tuple>
+#include <utility>
 
 #include "client/async_executor.h"
 #include "client/interpreter_access.h"
+#include "client/migration.h"
 #include "client/process_fork.h"
 #include "client/worker_choice.h"
 #include "ipc/crash_point.h"
@@ -139,93 +142,174 @@ std::shared_ptr<SupervisorConnection> Pool::connection() {
 // ---- Turns -----------------------------------------------------------------------------------
 
 Pool::Turn::Turn(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
-                 std::shared_ptr<Channel> channel)
-    : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)) {}
+                 std::shared_ptr<Channel> channel, bool idle)
+    : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)), idle_(idle) {}
 
 Pool::Turn::~Turn() {
   if (slot_) pool_->endTurn(*slot_);
 }
 
-std::shared_ptr<WorkerSlot> Pool::pickLocked() {
+// `leaving`: the slot where the call waits that wants another one.
+std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
   std::optional<size_t> preferred;
   if (lastPool == this) preferred = lastSlot;
   const auto chosen =
-      chooseWorker(usedSlots_, preferred, callsPerWorker(callsAreShort), [this](size_t index) {
+      chooseWorker(usedSlots_, preferred, callsPerWorker(callsAreShort), [&](size_t index) {
         const WorkerSlot& slot = *slots_[index];
-        WorkerLoad load{serves(slot), slot.inFlight, 0, slot.users};
-        if (shared_ && load.serves) load.othersCalls = slot.channel->othersCalls();
+        WorkerLoad load;
+        load.serves = serves(slot);
+        if (!load.serves) return load;
+        load.inFlight = slot.inFlight;
+        load.users = slot.users;
+        load.work = slot.channel->load();
+        load.held = load.busyWith() > 0 && slot.channel->held();
+        if (shared_) load.othersCalls = slot.channel->othersCalls();
+        if (leaving != nullptr) load.serves = &slot != leaving && mayMoveTo(load);
         return load;
       });
   return chosen ? slots_[*chosen] : nullptr;
 }
 
+// The place was counted when the slot was chosen.
+Pool::Turn Pool::turnLocked(std::shared_ptr<WorkerSlot> slot) {
+  lastPool = this;
+  lastSlot = slot->index;
+  ipc::reachCrashPoint(ipc::CrashPoint::kTurnTaken);
+  auto channel = slot->channel;
+  const bool idle = slot->inFlight == 1 && channel->load() == 0;
+  return {shared_from_this(), std::move(slot), std::move(channel), idle};
+}
+
+void Pool::leaveLocked(WorkerSlot& slot) {
+  --slot.inFlight;
+  --slot.users;
+  serveWaitersLocked();
+}
+
 Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
   std::unique_lock lock = lockUsable();
+  // A worker may have become free without an event.
+  if (!migrations_.empty()) serveWaitersLocked();
   std::shared_ptr<WorkerSlot> slot = waiters_.empty() ? pickLocked() : nullptr;
   if (slot) {
     ++slot->inFlight;
     ++slot->users;
-  } else {
-    Waiter waiter;
-    waiters_.push_back(&waiter);
-    // However this ends the waiter leaves the line, and a turn it may have been given is not lost.
-    const auto leave = [&] {
-      waiters_.remove(&waiter);
-      if (!waiter.slot) return;
-      --waiter.slot->inFlight;
-      --waiter.slot->users;
-      serveWaitersLocked();
-    };
-    serveWaitersLocked();
-    while (!waiter.slot) {
-      if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
-                      [](const auto& each) { return !each->quarantine.empty(); })) {
-        leave();
-        throw PoolUnavailable(slots_.front()->quarantine);
-      }
-      if (deadline && Clock::now() >= *deadline) {
-        leave();
-        throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
-                               /*started=*/false);
-      }
-      waiter.wake.wait_until(lock, deadline ? std::min(*deadline, Clock::now() + kLongestSleep)
-                                            : Clock::now() + kLongestSleep);
-      try {
-        checkLocked();
-      } catch (...) {
-        leave();
-        throw;
-      }
-      if (!waiter.slot) serveWaitersLocked();
-    }
-    slot = waiter.slot;
+    return turnLocked(std::move(slot));
   }
-  lastPool = this;
-  lastSlot = slot->index;
-  ipc::reachCrashPoint(ipc::CrashPoint::kTurnTaken);
-  return {shared_from_this(), slot, slot->channel};
+  Waiter waiter;
+  waiters_.push_back(&waiter);
+  // However this ends the waiter leaves the line, and a turn it may have been given is not lost.
+  const auto leave = [&] {
+    waiters_.remove(&waiter);
+    countLineLocked();
+    if (waiter.slot) leaveLocked(*waiter.slot);
+  };
+  serveWaitersLocked();
+  while (!waiter.slot) {
+    if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
+                    [](const auto& each) { return !each->quarantine.empty(); })) {
+      leave();
+      throw PoolUnavailable(slots_.front()->quarantine);
+    }
+    if (deadline && Clock::now() >= *deadline) {
+      leave();
+      throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
+                             /*started=*/false);
+    }
+    waiter.wake.wait_until(lock, deadline ? std::min(*deadline, Clock::now() + kLongestSleep)
+                                          : Clock::now() + kLongestSleep);
+    try {
+      checkLocked();
+    } catch (...) {
+      leave();
+      throw;
+    }
+    if (!waiter.slot) serveWaitersLocked();
+    if (!waiter.slot) lookAtHeld(lock);
+  }
+  return turnLocked(std::move(waiter.slot));
+}
+
+// No thread waits in the ring of a worker that every call has left.
+void Pool::lookAtHeld(std::unique_lock<std::mutex>& lock) {
+  for (const auto& slot : slots_) {
+    if (!serves(*slot) || !slot->channel->held()) continue;
+    const auto channel = slot->channel;
+    lock.unlock();
+    channel->killIfBlocked();
+    lock.lock();
+  }
 }
 
 void Pool::serveWaitersLocked() {
-  while (!waiters_.empty()) {
-    auto slot = pickLocked();
-    if (!slot) return;
-    Waiter* waiter = waiters_.front();
-    waiters_.pop_front();
+  const auto take = [](const std::shared_ptr<WorkerSlot>& slot) {
     ++slot->inFlight;
     ++slot->users;
+  };
+  for (auto next = migrations_.begin(); next != migrations_.end();) {
+    Migration& migration = **next;
+    auto slot = pickLocked(migration.from_);
+    if (!slot) {
+      ++next;
+      continue;
+    }
+    next = migrations_.erase(next);
+    take(slot);
+    migration.give(std::move(slot));
+  }
+  while (!waiters_.empty()) {
+    auto slot = pickLocked();
+    if (!slot) break;
+    Waiter* waiter = waiters_.front();
+    waiters_.pop_front();
+    take(slot);
     waiter->slot = std::move(slot);
     waiter->wake.notify_one();
   }
+  countLineLocked();
+}
+
+void Pool::serveWaiters() {
+  if (generation_ != forkGeneration()) return;
+  std::lock_guard lock(mutex_);
+  serveWaitersLocked();
+}
+
+void Pool::countLineLocked() {
+  inLine_.store(waiters_.size() + migrations_.size(), std::memory_order_relaxed);
 }
 
 void Pool::endTurn(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
   std::lock_guard lock(mutex_);
-  --slot.inFlight;
-  --slot.users;
-  serveWaitersLocked();
+  leaveLocked(slot);
+}
+
+bool Pool::reservePlace(Migration& migration) {
+  std::lock_guard lock(mutex_);
+  if (!migration.to_) {
+    if (std::find(migrations_.begin(), migrations_.end(), &migration) == migrations_.end()) {
+      migrations_.push_back(&migration);
+    }
+    serveWaitersLocked();
+  }
+  return migration.to_ != nullptr;
+}
+
+void Pool::forgetPlace(Migration& migration) {
+  std::lock_guard lock(mutex_);
+  migrations_.remove(&migration);
+  migration.found_.store(false, std::memory_order_relaxed);
+  if (const auto slot = std::exchange(migration.to_, nullptr)) leaveLocked(*slot);
+  countLineLocked();
+}
+
+std::optional<Pool::Turn> Pool::takeReserved(Migration& migration) {
+  std::lock_guard lock(mutex_);
+  checkLocked();
+  if (!serves(*migration.to_)) return std::nullopt;
+  return turnLocked(std::exchange(migration.to_, nullptr));
 }
 
 void Pool::noteServiceTime(std::chrono::nanoseconds time) {
@@ -240,11 +324,15 @@ std::shared_ptr<WorkerSlot> Pool::acquireUser() {
   const auto lock = lockUsable();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
-  if (lastPool == this && lastSlot < usedSlots_) best = slots_[lastSlot];
-  for (size_t i = 0; i < usedSlots_; ++i) {
-    const auto& slot = slots_[i];
-    if (!best || slot->users < best->users || (!serves(*best) && serves(*slot))) best = slot;
-  }
+  std::tuple<bool, bool, uint32_t> bestRank;
+  const auto consider = [&](const std::shared_ptr<WorkerSlot>& slot) {
+    const std::tuple rank(!serves(*slot), serves(*slot) && slot->channel->occupied(), slot->users);
+    if (best && rank >= bestRank) return;
+    best = slot;
+    bestRank = rank;
+  };
+  if (lastPool == this && lastSlot < usedSlots_) consider(slots_[lastSlot]);
+  for (size_t i = 0; i < usedSlots_; ++i) consider(slots_[i]);
   ++best->users;
   lastPool = this;
   lastSlot = best->index;
@@ -260,6 +348,7 @@ void Pool::releaseUser(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
   std::lock_guard lock(mutex_);
   --slot.users;
+  if (inLine_.load(std::memory_order_relaxed) != 0) serveWaitersLocked();
 }
 
 std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {

@@ -22,6 +22,7 @@ namespace isopool {
 
 namespace client {
 class AsyncExecutor;
+class Migration;
 class Pool;
 }  // namespace client
 
@@ -47,7 +48,11 @@ namespace client {
 ///
 /// A call goes to the worker that served this thread last if that one is idle, else to an idle one,
 /// else, if calls are short, behind the running call of the least busy one, so that the worker finds
-/// it when it is done; else it waits in line. First come, first served.
+/// it when it is done; else it waits in line. First come, first served. A call that was sent to a busy
+/// worker and has not started moves to the worker that is free first, see Migration.
+///
+/// Busy is a worker with anything that this process asked of it: calls, steps of sessions, and what no
+/// thread waits for (released handles, closed streams, unloads).
 class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
  public:
   /// `owner` is what users call what this belongs to.
@@ -64,22 +69,31 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   class Turn {
    public:
     Turn(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
-         std::shared_ptr<Channel> channel);
+         std::shared_ptr<Channel> channel, bool idle);
     Turn(Turn&& other) noexcept = default;
     ~Turn();
     Channel& channel() const { return *channel_; }
     const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
+    /// True if the worker had nothing to do when the turn was given.
+    bool idle() const { return idle_; }
 
    private:
     std::shared_ptr<Pool> pool_;
     std::shared_ptr<WorkerSlot> slot_;
     std::shared_ptr<Channel> channel_;
+    bool idle_;
   };
 
   /// Waits for a turn. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error.
   Turn acquireTurn(const Deadline& deadline);
 
-  /// The slot for a new session, counted as its user: idle if there is one. releaseUser() ends that.
+  /// A worker ended what is no call of the pool: calls may wait for that.
+  void stepEnded() {
+    if (inLine_.load(std::memory_order_relaxed) != 0) serveWaiters();
+  }
+
+  /// The slot for a new session, counted as its user: idle if there is one, and never one that is
+  /// occupied if there is another. releaseUser() ends that.
   std::shared_ptr<WorkerSlot> acquireUser();
   void addUser(WorkerSlot& slot);
   void releaseUser(WorkerSlot& slot);
@@ -148,6 +162,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void supervisorLost(std::string text) override;
 
  private:
+  friend class Migration;
   struct Waiter {
     std::condition_variable wake;
     std::shared_ptr<WorkerSlot> slot;
@@ -157,8 +172,16 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// thread of its parent may hold. Throws Error, SupervisorLost.
   std::unique_lock<std::mutex> lockUsable();
   void checkLocked();
-  std::shared_ptr<WorkerSlot> pickLocked();
+  std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr);
+  Turn turnLocked(std::shared_ptr<WorkerSlot> slot);
+  void leaveLocked(WorkerSlot& slot);
+  void lookAtHeld(std::unique_lock<std::mutex>& lock);
   void serveWaitersLocked();
+  void serveWaiters();
+  void countLineLocked();
+  bool reservePlace(Migration& migration);
+  void forgetPlace(Migration& migration);
+  std::optional<Turn> takeReserved(Migration& migration);
   void endTurn(WorkerSlot& slot);
   void teachNewModules(Channel& channel, const Deadline& deadline);
 
@@ -179,6 +202,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   size_t usedSlots_ = 0;  // the balancer gives work to the first ones only
 
   std::list<Waiter*> waiters_;
+  std::list<Migration*> migrations_;  // that look for a place; before waiters_
+  std::atomic<size_t> inLine_{0};     // of both
   std::shared_ptr<AsyncExecutor> executor_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};

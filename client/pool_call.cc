@@ -2,6 +2,7 @@
 #include "client/pool_call.h"
 
 #include "client/call_observation.h"
+#include "client/migration.h"
 #include "client/worker_steps.h"
 #include "ipc/crash_point.h"
 
@@ -29,7 +30,7 @@ class Attempts {
         preparation_(object, call.deadline) {}
 
   // Nothing if it has not run and is to be tried again.
-  std::optional<at::IValue> tryOn(Channel& channel);
+  std::optional<at::IValue> tryOn(Channel& channel, Migration* migration = nullptr);
 
  private:
   const ReplicatedObjImpl& object_;
@@ -40,7 +41,7 @@ class Attempts {
   Preparation preparation_;
 };
 
-std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
+std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration) {
   if (!preparation_.on(channel)) {
     pool_.countRerun();
     return std::nullopt;
@@ -51,11 +52,13 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel) {
   if (call_.permissive) draft.flags |= ipc::kPermissive;
   if (record_ != nullptr) record_->sentTo(channel);
   const auto began = Clock::now();
-  Answer answer = channel.exchange(call_.operation, draft, call_.deadline, call_.recall);
+  if (migration != nullptr) migration->begin(began);
+  Answer answer = channel.exchange(call_.operation, draft, call_.deadline, call_.recall, migration);
   if (record_ != nullptr) record_->answered(answer);
   if (answer.fate() == Fate::kNeverStarted) pool_.check();
   if (answer.fate() == Fate::kLost) pool_.checkAfterDeath();
   const bool cancelled = call_.recall != nullptr && call_.recall->requested();
+  if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
   switch (consequenceOf(answer.fate(), call_.idempotent, cancelled)) {
     case Consequence::kAnswer:
       pool_.noteServiceTime(Clock::now() - began);
@@ -143,9 +146,10 @@ bool Preparation::on(Channel& channel) {
 
 at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill) {
+  Migration migration(*object.pool);
   return untilAnswered(object, call, fill, [&](Attempts& attempts) {
-    const Pool::Turn turn = object.pool->acquireTurn(call.deadline);
-    return attempts.tryOn(turn.channel());
+    const Pool::Turn turn = migration.nextTurn(call.deadline);
+    return attempts.tryOn(turn.channel(), &migration);
   });
 }
 

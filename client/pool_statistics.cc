@@ -29,7 +29,10 @@ WorkerStatistics describe(const WorkerSlot& slot) {
     WorkerMemory& memory = slot.channel->memory();
     worker.completedCalls += memory.end().completedCalls();
     if (!slot.channel->dead()) {
-      worker.state = WorkerStatistics::State::kServing;
+      worker.state = slot.channel->cleansUp() ? WorkerStatistics::State::kCleaningUp
+                                              : WorkerStatistics::State::kServing;
+      const uint32_t awaited = slot.channel->awaited();
+      worker.stepsInFlight = awaited - std::min(awaited, slot.inFlight);
       worker.processId = slot.channel->processId();
       worker.epoch = slot.channel->epoch().value;
       worker.outputBytes = memory.capacityBytes();

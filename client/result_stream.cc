@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/result_stream.h"
 
+#include "client/migration.h"
 #include "client/pool_call.h"
 
 namespace isopool {
@@ -82,8 +83,9 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
   const std::shared_ptr<Pool>& pool = object.pool;
   const client::Deadline deadline = client::deadlineOf(*pool, options);
   client::Preparation preparation(object, deadline);
+  client::Migration migration(*pool);
   for (;;) {
-    const Pool::Turn turn = pool->acquireTurn(deadline);
+    const Pool::Turn turn = migration.nextTurn(deadline);
     Channel& channel = turn.channel();
     if (!preparation.on(channel)) {
       pool->countRerun();
@@ -92,9 +94,12 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
     const ipc::HandleId callee = channel.nextHandle();
     RequestDraft& find = client::requestDraft();
     find.writer.packer().pack_array(2).pack(object.definition.object).pack(callee.value);
+    migration.begin(client::Clock::now());
     try {
-      if (!opened(*pool, channel, channel.exchange(ipc::Operation::kObjectHandle, find, deadline),
-                  options.idempotent, /*userCode=*/false)) {
+      Answer found =
+          channel.exchange(ipc::Operation::kObjectHandle, find, deadline, nullptr, &migration);
+      if (migration.left()) continue;
+      if (!opened(*pool, channel, std::move(found), options.idempotent, /*userCode=*/false)) {
         continue;
       }
     } catch (const client::ObjectUnloaded&) {

@@ -43,6 +43,9 @@ constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills what it has and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
 
+// Of clean-up work while requests wait behind it. Long enough to write a large file.
+constexpr std::chrono::seconds kCleanupLimit(30);
+
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
 
@@ -145,6 +148,8 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
     : number_(nextNumber()),
       generation_(client::forkGeneration()),
       noKill_(switchSetting("ISOPOOL_NO_KILL", false)),
+      cleanupLimit_(noKill_ ? milliseconds(0)
+                            : timeSetting("ISOPOOL_CLEANUP_TIMEOUT", kCleanupLimit)),
       pythonPaths_(std::move(pythonPaths)),
       spare_(spare),
       place_(std::move(place)),
@@ -362,6 +367,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
     writer->send(ipc::ReportDeath{epoch, ""});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
   });
+  channel->limitCleanup(cleanupLimit_);
   if (shared()) {
     channel->share({[writer = writer_, epoch = message.epoch](const std::string& reason) {
                       writer->send(ipc::ReportDeath{epoch, reason});

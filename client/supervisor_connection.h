@@ -125,6 +125,7 @@ class SupervisorConnection final : public SegmentAudience {
   const uint64_t number_;
   const uint32_t generation_;
   const bool noKill_;
+  const std::chrono::milliseconds cleanupLimit_;
   const std::vector<std::string> pythonPaths_;
   const SpareWorker spare_;
   const std::string place_;  ///< for messages: where the supervisor is, or its program

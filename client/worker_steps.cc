@@ -17,6 +17,16 @@ SessionImpl::~SessionImpl() {
 
 namespace client {
 
+namespace {
+
+// Of a step whose answer holds no slot of the channel any more.
+struct StepEnd {
+  Pool& pool;
+  ~StepEnd() { pool.stepEnded(); }
+};
+
+}  // namespace
+
 at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline) {
   pool.check();
@@ -24,6 +34,7 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
   return observed(pool, operation, [&](ObservedCall* record) {
     try {
       if (record != nullptr) record->sentTo(channel);
+      const StepEnd end{pool};
       Answer answer = channel.exchange(operation, draft, deadline);
       if (record != nullptr) record->answered(answer);
       switch (answer.fate()) {

@@ -185,6 +185,15 @@ const Setting kTable[] = {
      .more = "A unit's `TimeoutStopSec` must be longer.",
      .take = [](Options& options,
                 const SettingValue& value) { options.drainTimeout = milliseconds(value); }},
+    {.variable = "ISOPOOL_CLEANUP_TIMEOUT",
+     .kind = SettingKind::kTime,
+     .fallback = "30s",
+     .group = SettingGroup::kTimeouts,
+     .concern = Concern::kVariableOnly,
+     .description = "How long a worker may run clean-up code while requests wait behind it",
+     .more = "The `__del__` of a released `Obj`, the `finally` of a closed stream, an unload: no "
+             "thread waits for these. Then it is killed and replaced. Calls do not wait so long "
+             "where another worker is free: they avoid such a worker from the start. `0`: never."},
     // --- kMemory
     {.key = "output_arena",
      .flag = "--output-arena",

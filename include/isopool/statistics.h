@@ -16,12 +16,16 @@ struct WorkerStatistics {
     kServing,
     kStarting,     ///< its worker died, and a replacement is on its way
     kQuarantined,  ///< its workers keep dying; `quarantine` says how and for how long
+    /// Its worker runs what no thread waits for: the release of an Obj, the `finally` of a closed
+    /// stream, an unload. Calls and new sessions avoid it meanwhile.
+    kCleaningUp,
   };
   uint32_t index = 0;
   State state = State::kStarting;
-  int processId = 0;            ///< 0 unless serving
-  uint64_t epoch = 0;           ///< of this worker's life; 0 unless serving
+  int processId = 0;            ///< 0 unless there is a worker
+  uint64_t epoch = 0;           ///< of this worker's life; 0 unless there is one
   uint32_t callsInFlight = 0;   ///< of ReplicatedObjs: running, or next in its ring; at most two
+  uint32_t stepsInFlight = 0;   ///< of sessions and streams, and preparations, that a thread awaits
   uint32_t sessions = 0;        ///< sessions and streams that are bound to the slot
   uint64_t completedCalls = 0;  ///< calls and session steps
   uint64_t restarts = 0;

@@ -20,6 +20,14 @@ class Tracked:
         Tracked.alive -= 1
 
 
+class WaitsWhenReleased:
+    def __init__(self, model, arrived, gate):
+        self.model, self.gate = model, (arrived, gate)
+
+    def __del__(self):
+        self.model.wait_at(*self.gate)
+
+
 class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no words")
@@ -274,6 +282,17 @@ class Subject(probe.Probe):
     def pids(self, count):
         for _ in range(count):
             yield os.getpid()
+
+    def wait_when_closed(self, arrived, gate):
+        """Its `finally` waits until the gate opens."""
+        try:
+            while True:
+                yield os.getpid()
+        finally:
+            self.wait_at(arrived, gate)
+
+    def wait_when_released(self, arrived, gate):
+        return WaitsWhenReleased(self, arrived, gate)
 
     def mixed_items(self):
         yield [1, "two"]

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/migration.h"
+
+#include <optional>
+#include <utility>
+
+namespace isopool::client {
+
+namespace {
+
+// Behind a call of usual length a request waits for less: a worker may have two if they take less than
+// a millisecond.
+constexpr std::chrono::milliseconds kPatience(2);
+// With a worker that was idle it starts at once, unless a step came first.
+constexpr std::chrono::milliseconds kPatienceWithIdleWorker(10);
+// Covers a wake-up that came between its thread's look and its sleep, and work whose end no answer
+// tells.
+constexpr std::chrono::milliseconds kBetweenLooks(10);
+
+}  // namespace
+
+Pool::Turn Migration::nextTurn(const Deadline& deadline) {
+  auto reserved = left_ ? pool_.takeReserved(*this) : std::nullopt;
+  stay();
+  left_ = false;
+  Pool::Turn turn = reserved ? *std::move(reserved) : pool_.acquireTurn(deadline);
+  from_ = turn.slot().get();
+  patience_ = turn.idle() ? kPatienceWithIdleWorker : kPatience;
+  return turn;
+}
+
+bool Migration::findPlace(Channel& channel, Exchange& exchange) {
+  nextLook_ = Clock::now() + kBetweenLooks;
+  channel_ = &channel;
+  exchange_ = &exchange;
+  asked_ = true;
+  return pool_.reservePlace(*this);
+}
+
+void Migration::give(std::shared_ptr<WorkerSlot> slot) {
+  to_ = std::move(slot);
+  found_.store(true, std::memory_order_release);
+  channel_->wakeWaiter(*exchange_);
+}
+
+void Migration::stay() {
+  nextLook_ = kNever;
+  if (std::exchange(asked_, false)) pool_.forgetPlace(*this);
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "client/worker_memory.h"
+#include "ipc/channel/operation.h"
+
+namespace isopool::client {
+
+/// What a channel's worker has to do for this process that no thread waits for: notifications, and
+/// requests that their threads have left. No thread reads when such work is done, so the worker's own
+/// words are read, and only if there is some.
+///
+/// Sequence numbers are those of the channel. What a worker takes, it takes in their order.
+class UnawaitedWork {
+ public:
+  explicit UnawaitedWork(WorkerMemory& memory) : memory_(memory) {}
+
+  /// How long a worker may run clean-up work while requests wait behind it; 0: without limit. Call
+  /// once, before the pool has the channel.
+  void limitCleanup(std::chrono::nanoseconds limit) { limit_ = limit; }
+  /// The worker serves other programs, too, and calls this one `client`. Call once, as above.
+  void share(uint64_t client) { client_ = client; }
+
+  /// Nobody waits for the request of this number. Any thread.
+  void add(uint64_t sequence);
+  /// The request of this number was answered, so everything before it is done. Any thread.
+  void answered(uint64_t sequence) {
+    const uint64_t last = last_.load(std::memory_order_relaxed);
+    if (last != 0 && last <= sequence) done(last);
+  }
+  /// True if some of it is not done. Any thread.
+  bool any() const;
+
+  // The rest needs the lock under which requests are published.
+
+  void published(uint64_t sequence, ipc::Operation operation, bool notification) {
+    const uint64_t bit = uint64_t{1} << (sequence % 64);
+    cleanups_ = notification && isCleanup(operation) ? cleanups_ | bit : cleanups_ & ~bit;
+  }
+  /// True if clean-up work runs now. `published` is the number of the last request.
+  bool cleansUp(uint64_t published) const;
+
+  /// How the worker keeps requests waiting.
+  enum class Blocked {
+    kByCleanup,  ///< it runs clean-up work for longer than the limit
+    kByNothing   ///< it runs no request, and for as long has taken none
+  };
+  /// Looks whether it does. To be asked again and again by threads that wait for an answer; what
+  /// passes between two looks that are far apart does not count, for then this process stood still.
+  /// Tells each limit's time once.
+  std::optional<Blocked> overLimit(uint64_t published);
+  /// The number of the last request that the worker has taken; `published` if it claims nonsense.
+  uint64_t taken(uint64_t published) const;
+  std::chrono::nanoseconds cleanupLimit() const { return limit_; }
+
+ private:
+  static bool isCleanup(ipc::Operation operation) {
+    return operation == ipc::Operation::kReleaseHandles ||
+           operation == ipc::Operation::kForgetObject || operation == ipc::Operation::kNext;
+  }
+  void done(uint64_t last) const;
+  bool runsOurs() const;
+
+  WorkerMemory& memory_;
+  std::chrono::nanoseconds limit_{0};
+  uint64_t client_ = 0;                    // 0: the worker serves this process only
+  mutable std::atomic<uint64_t> last_{0};  // the last of it; 0: all is done
+  uint64_t cleanups_ = 0;                  // bit n % 64: request n is clean-up work
+  uint64_t seenTaken_ = 0;                 // at the last look
+  int64_t lastLook_ = 0;
+  std::chrono::nanoseconds blockedFor_{0};
+};
+
+}  // namespace isopool::client

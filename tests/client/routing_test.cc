@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which worker gets a call while others run something: steps, and work that no thread waits for.
+#include <future>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+using State = WorkerStatistics::State;
+
+// An answer by then shows that a call did not wait for a gate that is still closed.
+constexpr milliseconds kLimit(8'000);
+
+CallOptions within(milliseconds time) {
+  CallOptions options;
+  options.deadline = time;
+  return options;
+}
+
+/// Opens its gate at the latest when the test ends, so that no worker waits on.
+struct OpenedGate : Gate {
+  ~OpenedGate() { open(); }
+};
+
+/// A step that waits at a gate on the worker of a session of its own, and whose thread waits for it.
+class RunningStep {
+ public:
+  RunningStep(const Subject& subject, const Gate& gate)
+      : gate_(gate),
+        done_(std::async(std::launch::async,
+                         [object = subject.object(), arguments = gate.arguments()] {
+                           InterpreterSession session = object.acquireSession();
+                           return session.self({at::IValue("wait_at"), arguments[0], arguments[1]})
+                               .toIValue()
+                               .toInt();
+                         })) {
+    EXPECT_TRUE(waitUntil([&] { return gate.arrival() > 0; }));
+  }
+  ~RunningStep() { gate_.open(); }
+  /// The process that ran it; waits for its end.
+  pid_t result() { return static_cast<pid_t>(done_.get()); }
+
+ private:
+  const Gate& gate_;
+  std::future<int64_t> done_;
+};
+
+/// Has a worker run the `finally` of a closed stream until the gate opens. Its process.
+pid_t closeStreamThatWaits(const Subject& subject, const Gate& gate) {
+  std::vector<at::IValue> arguments = gate.arguments();
+  arguments.insert(arguments.begin(), "wait_when_closed");
+  ResultStream stream = subject.object().stream(std::move(arguments));
+  stream.next();
+  stream.close();
+  EXPECT_TRUE(waitUntil([&] { return gate.arrival() > 0; }));
+  return gate.arrival();
+}
+
+pid_t answerer(const Subject& subject) {
+  return static_cast<pid_t>(subject.ask("pid", {}, within(kLimit)).toInt());
+}
+
+class Routing : public ::testing::Test {
+ protected:
+  Routing() {
+    sharedManager();
+    manager_.emplace(2);
+    subject_.emplace(*manager_);
+    subject_->object().callOnAll({"pid"});
+  }
+  const Subject& subject() const { return *subject_; }
+  size_t slotOf(pid_t process) {
+    return manager_->allInstances()[0].processId() == process ? 0 : 1;
+  }
+  WorkerStatistics worker(size_t slot) { return manager_->statistics().workers.at(slot); }
+
+  std::optional<InterpreterManager> manager_;
+  std::optional<Subject> subject_;
+};
+
+TEST_F(Routing, CallsAvoidAWorkerThatRunsTheFinallyOfAClosedStream) {
+  const OpenedGate gate;
+  const pid_t occupied = closeStreamThatWaits(subject(), gate);
+  for (int i = 0; i < 20; ++i) ASSERT_NE(answerer(subject()), occupied) << "call " << i;
+}
+
+TEST_F(Routing, CallsAvoidAWorkerThatRunsAStepOfASession) {
+  const OpenedGate gate;
+  RunningStep step(subject(), gate);
+  for (int i = 0; i < 20; ++i) ASSERT_NE(answerer(subject()), gate.arrival()) << "call " << i;
+  gate.open();
+  EXPECT_EQ(step.result(), gate.arrival());
+}
+
+TEST_F(Routing, SessionsAvoidAWorkerThatRunsTheFinallyOfAClosedStream) {
+  const OpenedGate gate;
+  const pid_t occupied = closeStreamThatWaits(subject(), gate);
+  std::vector<InterpreterSession> sessions;
+  for (int i = 0; i < 4; ++i) {
+    sessions.push_back(manager_->acquireOne());
+    auto pid = std::async(std::launch::async, [&] {
+      return sessions.back().global("os", "getpid")(at::ArrayRef<at::IValue>{}).toIValue().toInt();
+    });
+    const bool answered = pid.wait_for(kLimit) == std::future_status::ready;
+    EXPECT_TRUE(answered) << "session " << i;
+    gate.arrival();
+    if (!answered) gate.open();
+    const int64_t process = pid.get();
+    if (!answered) return;
+    EXPECT_NE(process, occupied);
+  }
+}
+
+TEST_F(Routing, SessionsAvoidAWorkerThatRunsTheDelOfAReleasedObject) {
+  const OpenedGate gate;
+  InterpreterSession session = subject().object().acquireSession();
+  const auto arguments = gate.arguments();
+  session.self({at::IValue("wait_when_released"), arguments[0], arguments[1]});
+  // The handle goes with the session's next step, which then waits behind its release.
+  auto behind = std::async(std::launch::async,
+                           [&] { return session.self({at::IValue("pid")}).toIValue().toInt(); });
+  ASSERT_TRUE(waitUntil([&] { return gate.arrival() > 0; }));
+  // The other worker has more sessions.
+  const Interpreter& free = manager_->allInstances()[1 - slotOf(gate.arrival())];
+  std::vector<InterpreterSession> idle;
+  for (int i = 0; i < 3; ++i) idle.push_back(free.acquireSession());
+  for (int i = 0; i < 4; ++i) {
+    auto other = std::async(std::launch::async, [&] {
+      return subject().object().acquireSession().self({at::IValue("pid")}).toIValue().toInt();
+    });
+    const bool answered = other.wait_for(kLimit) == std::future_status::ready;
+    EXPECT_TRUE(answered) << "session " << i;
+    if (!answered) gate.open();
+    const int64_t process = other.get();
+    if (!answered) break;
+    EXPECT_NE(process, gate.arrival());
+  }
+  gate.open();
+  EXPECT_EQ(behind.get(), gate.arrival());
+}
+
+// The third call finds both workers busy and is sent to one of them.
+void expectMoved(bool stepEnds) {
+  InterpreterManager manager(2);
+  const Subject subject(manager);
+  subject.object().callOnAll({"pid"});
+  const OpenedGate stepGate;
+  const OpenedGate callGate;
+  RunningStep step(subject, stepGate);
+  const auto arguments = callGate.arguments();
+  PendingCall call = subject.object().callAsync({"wait_at", arguments[0], arguments[1]});
+  ASSERT_TRUE(waitUntil([&] { return callGate.arrival() > 0; }));
+  PendingCall third = subject.object().callAsync({"pid"}, {}, within(kLimit));
+  ASSERT_TRUE(waitUntil([&] { return manager.statistics().asyncCallsQueued == 0; }));
+  const Gate& opened = stepEnds ? static_cast<const Gate&>(stepGate) : callGate;
+  opened.open();
+  EXPECT_EQ(third.get().toInt(), opened.arrival());
+  EXPECT_EQ(manager.callsRerun(), 0);
+}
+
+TEST_F(Routing, ACallThatHasNotStartedMovesToTheWorkerWhoseStepEnds) { expectMoved(true); }
+
+TEST_F(Routing, ACallThatHasNotStartedMovesToTheWorkerWhoseCallEnds) { expectMoved(false); }
+
+TEST_F(Routing, ACallThatCanMoveIsStillCancelledAndKeepsItsDeadline) {
+  const OpenedGate gates[2];
+  RunningStep first(subject(), gates[0]);
+  RunningStep second(subject(), gates[1]);
+  EXPECT_THROW(subject().ask("pid", {}, within(milliseconds(100))), DeadlineExceeded);
+  PendingCall call = subject().object().callAsync({"pid"});
+  ASSERT_TRUE(waitUntil([&] { return manager_->statistics().asyncCallsQueued == 0; }));
+  EXPECT_TRUE(call.cancel());
+  EXPECT_THROW(call.get(), Cancelled);
+}
+
+TEST_F(Routing, StatisticsShowThatAWorkerRunsTheFinallyOfAClosedStream) {
+  const OpenedGate gate;
+  const size_t occupied = slotOf(closeStreamThatWaits(subject(), gate));
+  EXPECT_EQ(worker(occupied).state, State::kCleaningUp);
+  EXPECT_EQ(worker(1 - occupied).state, State::kServing);
+  gate.open();
+  EXPECT_TRUE(waitUntil([&] { return worker(occupied).state == State::kServing; }));
+}
+
+TEST_F(Routing, StatisticsCountStepsThatRun) {
+  const OpenedGate gate;
+  RunningStep step(subject(), gate);
+  const size_t occupied = slotOf(gate.arrival());
+  EXPECT_EQ(worker(occupied).stepsInFlight, 1);
+  EXPECT_EQ(worker(occupied).callsInFlight, 0);
+  EXPECT_EQ(worker(1 - occupied).stepsInFlight, 0);
+  gate.open();
+  step.result();
+  EXPECT_EQ(worker(occupied).stepsInFlight, 0);
+}
+
+// ---- ISOPOOL_CLEANUP_TIMEOUT -------------------------------------------------------------------
+
+TEST(CleanupTimeout, ReplacesAWorkerWhenACallWaitsBehindTheFinallyOfAClosedStream) {
+  OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=300ms"});
+  const OpenedGate gate;
+  InterpreterSession session = pool.subject().object().acquireSession();
+  const pid_t occupied = closeStreamThatWaits(pool.subject(), gate);
+  EXPECT_NE(answerer(pool.subject()), occupied);
+  try {
+    session.self({at::IValue("pid")});
+    FAIL() << "the session's worker was not replaced";
+  } catch (const WorkerLost& lost) {
+    EXPECT_NE(lost.lastWords().find("ISOPOOL_CLEANUP_TIMEOUT"), std::string::npos)
+        << lost.lastWords();
+  }
+}
+
+TEST(CleanupTimeout, ReplacesAWorkerWhenAStepWaitsBehindTheDelOfAReleasedObject) {
+  OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=300ms"});
+  const OpenedGate gate;
+  InterpreterSession session = pool.subject().object().acquireSession();
+  const auto arguments = gate.arguments();
+  session.self({at::IValue("wait_when_released"), arguments[0], arguments[1]});
+  auto behind = std::async(std::launch::async, [&] { session.self({at::IValue("pid")}); });
+  const bool ended = behind.wait_for(kLimit) == std::future_status::ready;
+  gate.open();
+  ASSERT_TRUE(ended);
+  EXPECT_THROW(behind.get(), WorkerLost);
+}
+
+TEST(CleanupTimeout, ReplacesAWorkerThatKeepsACallOnAllWorkersFromEnding) {
+  OwnPool pool(2, {"ISOPOOL_CLEANUP_TIMEOUT=300ms"});
+  const OpenedGate gate;
+  const pid_t occupied = closeStreamThatWaits(pool.subject(), gate);
+  for (const at::IValue& each : pool.subject().object().callOnAll({"pid"}, {}, within(kLimit))) {
+    EXPECT_NE(each.toInt(), occupied);
+  }
+}
+
+TEST(CleanupTimeout, LeavesAWorkerAliveThatRunsAStepThatAThreadWaitsFor) {
+  OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=50ms"});
+  const OpenedGate gate;
+  RunningStep step(pool.subject(), gate);
+  EXPECT_THROW(pool.subject().ask("pid", {}, within(milliseconds(1'000))), DeadlineExceeded);
+  gate.open();
+  EXPECT_EQ(step.result(), gate.arrival());
+  EXPECT_EQ(answerer(pool.subject()), gate.arrival());
+}
+
+TEST(CleanupTimeout, IsOffWhereNothingIsKilled) {
+  OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=50ms", "ISOPOOL_NO_KILL=1"});
+  const OpenedGate gate;
+  const pid_t occupied = closeStreamThatWaits(pool.subject(), gate);
+  PendingCall call = pool.subject().object().callAsync({"pid"});
+  EXPECT_FALSE(call.wait_for(std::chrono::seconds(1)));
+  gate.open();
+  EXPECT_EQ(call.get().toInt(), occupied);
+}
+
+TEST(CleanupTimeout, ThatIsNoTimeIsRefused) {
+  try {
+    const OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=soon"});
+    FAIL() << "the manager was made";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("ISOPOOL_CLEANUP_TIMEOUT=soon"), std::string::npos)
+        << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace isopool::tests
