@@ -263,7 +263,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::condition_variable slotFreed_;
   std::array<std::unique_ptr<Exchange>, ipc::kRingSlots> exchanges_;
   uint64_t nextSequence_ = 1;  // as ClientEnd counts
-  UnawaitedWork unawaited_;    // in part guarded by publishMutex_
   std::string refusal_;        // guarded by publishMutex_
   UnheardCalls unheard_;       // guarded by publishMutex_
   std::vector<uint64_t> releases_;
@@ -275,12 +274,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ipc::ReceivedCompletion received_;  // guarded by leadMutex_
   std::atomic<uint32_t> pending_{0};
   std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left
-  std::atomic<bool> held_{false};
   std::atomic<int> callsUnderWay_{0};  // from before they are published until their threads go on
   std::atomic<bool> poisoned_{false};
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all calls
   std::atomic<bool> dead_{false};   // that is done
+  // The pool looks at these three for each call: apart from what each call changes.
+  std::atomic<bool> held_{false};
+  UnawaitedWork unawaited_;  // in part guarded by publishMutex_
   std::atomic<uint64_t> nextHandle_{1};
   std::mutex deathMutex_;
   std::condition_variable causeTold_;

@@ -31,9 +31,10 @@ Pool::Turn Migration::nextTurn(const Deadline& deadline) {
 
 bool Migration::findPlace(Channel& channel, Exchange& exchange) {
   nextLook_ = Clock::now() + kBetweenLooks;
-  channel_ = &channel;
-  exchange_ = &exchange;
-  asked_ = true;
+  if (!std::exchange(asked_, true)) {
+    channel_ = &channel;
+    exchange_ = &exchange;
+  }
   return pool_.reservePlace(*this);
 }
 

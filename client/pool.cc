@@ -154,20 +154,21 @@ std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
   std::optional<size_t> preferred;
   if (lastPool == this) preferred = lastSlot;
-  const auto chosen =
-      chooseWorker(usedSlots_, preferred, callsPerWorker(callsAreShort), [&](size_t index) {
-        const WorkerSlot& slot = *slots_[index];
-        WorkerLoad load;
-        load.serves = serves(slot);
-        if (!load.serves) return load;
-        load.inFlight = slot.inFlight;
-        load.users = slot.users;
-        load.work = slot.channel->load();
-        load.held = load.busyWith() > 0 && slot.channel->held();
-        if (shared_) load.othersCalls = slot.channel->othersCalls();
-        if (leaving != nullptr) load.serves = &slot != leaving && mayMoveTo(load);
-        return load;
-      });
+  const uint32_t most = callsPerWorker(callsAreShort);
+  const auto chosen = chooseWorker(usedSlots_, preferred, most, [&](size_t index) {
+    const WorkerSlot& slot = *slots_[index];
+    WorkerLoad load;
+    load.serves = serves(slot);
+    load.inFlight = slot.inFlight;
+    load.users = slot.users;
+    if (!load.serves || load.inFlight >= most) return load;
+    // Words that each call changes: not read where the pool's own count says that it is busy.
+    if (load.inFlight == 0 || leaving != nullptr) load.work = slot.channel->load();
+    load.held = load.busyWith() > 0 && slot.channel->held();
+    if (shared_) load.othersCalls = slot.channel->othersCalls();
+    if (leaving != nullptr) load.serves = &slot != leaving && mayMoveTo(load);
+    return load;
+  });
   return chosen ? slots_[*chosen] : nullptr;
 }
 

@@ -40,7 +40,9 @@ class UnawaitedWork {
 
   void published(uint64_t sequence, ipc::Operation operation, bool notification) {
     const uint64_t bit = uint64_t{1} << (sequence % 64);
-    cleanups_ = notification && isCleanup(operation) ? cleanups_ | bit : cleanups_ & ~bit;
+    const bool cleanup = notification && isCleanup(operation);
+    // Only if it changes: other threads read what lies beside it.
+    if (cleanup != ((cleanups_ & bit) != 0)) cleanups_ ^= bit;
   }
   /// True if clean-up work runs now. `published` is the number of the last request.
   bool cleansUp(uint64_t published) const;

@@ -2,6 +2,7 @@
 // Which worker gets a call while others run something: steps, and work that no thread waits for.
 #include <future>
 
+#include "tests/client/attached_managers.h"
 #include "tests/client/harness.h"
 
 namespace isopool::tests {
@@ -230,6 +231,24 @@ TEST(CleanupTimeout, ReplacesAWorkerThatKeepsACallOnAllWorkersFromEnding) {
   const OpenedGate gate;
   const pid_t occupied = closeStreamThatWaits(pool.subject(), gate);
   for (const at::IValue& each : pool.subject().object().callOnAll({"pid"}, {}, within(kLimit))) {
+    EXPECT_NE(each.toInt(), occupied);
+  }
+}
+
+class SharedCleanupTimeout : public AttachedManagers {};
+
+TEST_F(SharedCleanupTimeout, HasTheSupervisorReplaceAWorkerThatKeepsACallOnAllWorkersFromEnding) {
+  serve({});
+  const ScopedVariable limit("ISOPOOL_CLEANUP_TIMEOUT=300ms");
+  const auto manager = attach();
+  const auto other = attach();
+  const Subject subject(*manager);
+  const Subject others(*other);
+  const OpenedGate gate;
+  const pid_t occupied = closeStreamThatWaits(subject, gate);
+  EXPECT_NE(answerer(others), occupied)
+      << "another program's call waits for the first one's stream";
+  for (const at::IValue& each : subject.object().callOnAll({"pid"}, {}, within(kLimit))) {
     EXPECT_NE(each.toInt(), occupied);
   }
 }
