@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 
 #include "supervisor/memory_stock.h"
@@ -44,6 +45,9 @@ class Attachment {
   Timer deadline;  ///< of attaching, or of detaching
   Timer overdue;   ///< the grace of a call past its deadline
   uint64_t overdueSequence = 0;
+  /// Packages that the client has dropped and the worker has not been told of yet; true for those that
+  /// it has mapped. They are told when nothing else waits for the worker.
+  std::map<uint32_t, bool> droppedPackages;
 
  private:
   uint64_t outputBytes_;

@@ -168,17 +168,14 @@ void Client::mapPackage(uint32_t number, Package& package) {
 }
 
 void Client::tell(Worker& worker, uint32_t number, const Package& package) {
-  worker.send(ipc::MapPackage{id_.value, number, package.memory->digest.bytes, package.name,
-                              package.shared},
-              {package.memory->object.get()});
+  worker.mapPackage({id_.value, number, package.memory->digest.bytes, package.name, package.shared},
+                    package.memory->object);
 }
 
 void Client::unloadPackage(const ipc::UnloadPackage& message) {
   if (packages_.erase(message.package) == 0) return;
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageForgotten);
-  visitListeningWorkers([&](Worker& worker) {
-    worker.send(ipc::UnmapPackage{id_.value, message.package});
-  });
+  visitListeningWorkers([&](Worker& worker) { worker.unmapPackage(id_, message.package); });
 }
 
 void Client::segmentWanted(Worker& worker, uint64_t bytes) {

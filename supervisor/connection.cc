@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -13,7 +14,7 @@ namespace isopool::supervisor {
 namespace {
 
 // A peer that is stopped (in a debugger) may stay so: what waits for it is bounded, not how long.
-constexpr size_t kMaxQueuedFrames = 1024;
+constexpr size_t kMaxQueuedFrames = 16384;
 constexpr size_t kMaxQueuedBytes = 16u << 20;
 constexpr Milliseconds kDescriptorsInFlightRetry(5);
 constexpr Milliseconds kOutOfDescriptors(100);
@@ -39,7 +40,8 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
 
 Connection::~Connection() = default;
 
-void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
+                         std::optional<Subject> subject) {
   if (over_ || peerGone_) return;
   if (queue_.empty()) {
     switch (socket_.trySend(frame, descriptors.begin(), descriptors.size())) {
@@ -56,7 +58,7 @@ void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> de
   if (queue_.size() >= kMaxQueuedFrames || queuedBytes_ > kMaxQueuedBytes) {
     return giveUp("it reads none of its control messages");
   }
-  Queued queued{std::move(frame), {}};
+  Queued queued{std::move(frame), {}, subject};
   if (!queued.frame.begun()) {
     for (const int descriptor : descriptors) {
       queued.descriptors.emplace_back(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
@@ -65,6 +67,16 @@ void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> de
   }
   queue_.push_back(std::move(queued));
   if (queue_.size() == 1) retryLater();
+}
+
+bool Connection::revoke(ipc::PackageId subject, uint64_t client) {
+  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& queued) {
+    return queued.subject == Subject{client, subject.value} && !queued.frame.begun();
+  });
+  if (found == queue_.end()) return false;
+  queuedBytes_ -= found->frame.bytes.size();
+  queue_.erase(found);
+  return true;
 }
 
 void Connection::retryLater() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ipc/control/frame.h"
@@ -16,8 +17,9 @@
 namespace isopool::supervisor {
 
 /// A control connection on the event loop. Sending never waits: what the socket does not take is
-/// queued with its own descriptors and leaves when there is room; a peer that lets the queue grow
-/// past a limit is given up. Not thread-safe. Its callbacks must not destroy it.
+/// queued with its own descriptors and leaves when there is room. A peer may read nothing for as long as
+/// it runs user code, so what is queued must be bounded by what there is, and not by how often it
+/// changed: a message that came to nothing is revoked. Past a limit of bytes the peer is given up. Not thread-safe. Its callbacks must not destroy it.
 class Connection {
  public:
   struct Events {
@@ -39,16 +41,31 @@ class Connection {
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
   }
+  /// The same for a message about something that may end before the message has left: revoke().
+  template <typename Message>
+  void sendAbout(ipc::PackageId subject, uint64_t client, const Message& message,
+                 std::initializer_list<int> descriptors) {
+    enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors,
+            Subject{client, subject.value});
+  }
+  /// Takes such a message back. False if the peer has got it, or a part of it.
+  bool revoke(ipc::PackageId subject, uint64_t client);
+  /// Nothing is queued.
+  bool idle() const { return queue_.empty(); }
   /// Handles what has come so far, now.
   void readNow();
 
  private:
+  /// A package of a client.
+  using Subject = std::pair<uint64_t, uint32_t>;
   struct Queued {
     ipc::OutgoingFrame frame;
     std::vector<ipc::Fd> descriptors;
+    std::optional<Subject> subject;
   };
 
-  void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);
+  void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
+               std::optional<Subject> subject = std::nullopt);
   void flush();
   void retryLater();
   void endOnceRead();

@@ -39,7 +39,10 @@ Worker::Worker(Services& services, ipc::Epoch epoch, bool spare, Events events)
       services.loop, std::move(ours),
       Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                          [this](const std::string& reason) { controlOver(reason); },
-                         [this] { bell_.ring(); }});
+                         [this] {
+                           bell_.ring();
+                           sendDroppedPackages();
+                         }});
   requestFork(std::move(theirs), std::move(lifelineEnd), spare);
   if (services_.options.privatePool) services_.stock.expectWorker();
 }
@@ -196,6 +199,45 @@ bool Worker::reportedByAll() const {
 Attachment* Worker::attachment(ClientId client) {
   const auto found = attachments_.find(client);
   return found != attachments_.end() ? &found->second : nullptr;
+}
+
+// ---- packages --------------------------------------------------------------------------------
+
+void Worker::mapPackage(const ipc::MapPackage& message, const ipc::Fd& object) {
+  const ClientId client(message.client);
+  Attachment& attachment = attachments_.at(client);
+  const auto dropped = attachment.droppedPackages.find(message.package);
+  if (dropped != attachment.droppedPackages.end()) {
+    const bool isMapped = dropped->second;
+    attachment.droppedPackages.erase(dropped);
+    if (isMapped) return;
+  }
+  connection_->sendAbout(ipc::PackageId(message.package), client.value, message, {object.get()});
+}
+
+void Worker::unmapPackage(ClientId client, uint32_t package) {
+  const bool isMapped = !connection_->revoke(ipc::PackageId(package), client.value);
+  attachments_.at(client).droppedPackages.insert_or_assign(package, isMapped);
+  packagesDropped_ = true;
+  sendDroppedPackages();
+}
+
+// The worker is told of all: a notification in its ring may name a package that it was never told of.
+void Worker::sendDroppedPackages() {
+  constexpr size_t kMostInMessage = 1000;
+  if (!packagesDropped_ || !connection_->idle()) return;
+  packagesDropped_ = false;
+  for (auto& [client, attachment] : attachments_) {
+    const auto dropped = std::exchange(attachment.droppedPackages, {});
+    ipc::UnmapPackage message{client.value, {}};
+    for (const auto& [package, isMapped] : dropped) {
+      message.packages.push_back(package);
+      if (message.packages.size() < kMostInMessage) continue;
+      send(message);
+      message.packages.clear();
+    }
+    if (!message.packages.empty()) send(message);
+  }
 }
 
 // ---- what it tells of itself -----------------------------------------------------------------

@@ -64,6 +64,11 @@ class Worker {
     connection_->send(message, descriptors);
   }
 
+  /// Tells it of a package of the client, and that the client has dropped it. However often that
+  /// happens while the worker reads no messages, what waits for it is bounded by the packages there are.
+  void mapPackage(const ipc::MapPackage& message, const ipc::Fd& object);
+  void unmapPackage(ClientId client, uint32_t package);
+
   /// A channel to a client that is about to be told of it. From here on it is the client's turn, who
   /// may be stopped: there is no deadline.
   Attachment& introduce(ClientId client, ChannelMemory memory);
@@ -117,6 +122,7 @@ class Worker {
   void awaitDetached(ClientId client);
   void awaitAnswer(ClientId client);
   void forget(ClientId client);
+  void sendDroppedPackages();
 
   Services& services_;
   const ipc::Epoch epoch_;
@@ -136,6 +142,7 @@ class Worker {
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;
   std::map<ClientId, uint32_t> reports_;
+  bool packagesDropped_ = false;   ///< an attachment has dropped packages
   uint64_t callsOfForgotten_ = 0;  ///< completed for clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
   Timer deadline_;

@@ -289,7 +289,9 @@ void CallLoop::obey(ipc::Frame& frame) {
     case ipc::MessageType::kUnmapPackage: {
       const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
       if (Channel* channel = find(message.client)) {
-        channel->packages.remove(ipc::PackageId(message.package));
+        for (const uint32_t package : message.packages) {
+          channel->packages.remove(ipc::PackageId(package));
+        }
         ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnmapped);
       }
       return;

@@ -527,8 +527,8 @@ struct MapPackage {
 struct UnmapPackage {
   static constexpr MessageType kType = MessageType::kUnmapPackage;
   uint64_t client = 0;
-  uint32_t package = 0;
-  MSGPACK_DEFINE_ARRAY(client, package)
+  std::vector<uint32_t> packages;  ///< the worker may never have been told of some of them
+  MSGPACK_DEFINE_ARRAY(client, packages)
 };
 
 /// Descriptors: the segment.

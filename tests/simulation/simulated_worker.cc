@@ -137,7 +137,8 @@ void SimulatedWorker::handle(ipc::Frame& frame) {
     case ipc::MessageType::kUnmapPackage: {
       const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
       const auto found = channels_.find(message.client);
-      if (found != channels_.end()) found->second.packages.erase(message.package);
+      if (found == channels_.end()) return;
+      for (const uint32_t package : message.packages) found->second.packages.erase(package);
       return;
     }
     default:

@@ -74,8 +74,36 @@ TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescr
   }
 }
 
+TEST_F(ConnectionTest, AMessageAboutWhatHasEndedIsTakenBackUnlessAPartOfItHasLeft) {
+  const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+  const std::string padding(3000, 'x');
+  uint32_t last = 0;
+  while (connection_->idle()) {
+    const ipc::PackageId package(++last);
+    connection_->sendAbout(package, 1, ipc::LoadPackage{last, 0, padding}, {object.get()});
+  }
+  for (uint32_t number = last + 1; number <= last + 3; ++number) {
+    connection_->sendAbout(ipc::PackageId(number), 1, ipc::LoadPackage{number, 0, padding},
+                           {object.get()});
+  }
+  EXPECT_FALSE(connection_->revoke(ipc::PackageId(1), 1)) << "it has left";
+  EXPECT_TRUE(connection_->revoke(ipc::PackageId(last + 2), 1));
+  EXPECT_FALSE(connection_->revoke(ipc::PackageId(last + 2), 1)) << "it was taken back before";
+  EXPECT_FALSE(connection_->revoke(ipc::PackageId(last + 3), 2)) << "another client's";
+  std::vector<uint32_t> came;
+  for (const ipc::Frame& frame : readAll()) {
+    came.push_back(ipc::decodeMessage<ipc::LoadPackage>(frame).package);
+  }
+  std::vector<uint32_t> expected;
+  for (uint32_t number = 1; number <= last + 3; ++number) {
+    if (number != last + 2) expected.push_back(number);
+  }
+  EXPECT_EQ(came, expected);
+  EXPECT_TRUE(connection_->idle());
+}
+
 TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
-  for (uint32_t number = 0; number < 3000; ++number) {
+  for (uint32_t number = 0; number < 20'000; ++number) {
     connection_->send(ipc::Failure{std::string(1000, 'x')});
   }
   EXPECT_FALSE(over_) << "told from within send()";

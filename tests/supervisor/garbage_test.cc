@@ -136,5 +136,32 @@ TEST(StoppedPeers, AStoppedWorkerDoesNotHoldTheOthersUp) {
   EXPECT_EQ(pool.call(pool.serving(1, 0), "back"), "back");
 }
 
+// As many as eight threads load and drop while a worker runs a long call: what waits for it is what
+// there is, and not what there was.
+TEST(StoppedPeers, AStormOfLoadsCostsNoWorkerItsLife) {
+  PrivatePool pool;
+  pool.begin();
+  pool.openPool(1, 2);
+  const uint64_t victim = pool.serving(1, 0);
+  const pid_t process = pool.worker(victim).introduction.processId;
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  ipc::Fd package = ipc::createMemoryObject("test", ipc::kPageBytes);
+  ipc::sealMemoryObject(package, ipc::Seal::kReadOnly);
+  constexpr uint32_t kLoads = 32'000;
+  for (uint32_t number = 1; number <= kLoads; ++number) {
+    pool.send(ipc::LoadPackage{number, ipc::kPageBytes, "p"}, {package.get()});
+    if (number > 8) pool.send(ipc::UnloadPackage{number - 8});
+    // One that is loaded again while the worker has it, or was never told of it.
+    if (number % 1000 == 0) {
+      pool.send(ipc::UnloadPackage{number});
+      pool.send(ipc::LoadPackage{number, ipc::kPageBytes, "p"}, {package.get()});
+    }
+  }
+  EXPECT_EQ(pool.call(pool.serving(1, 1), "still here"), "still here");
+  ::kill(process, SIGCONT);
+  EXPECT_EQ(pool.call(victim, "back"), "back");
+  EXPECT_EQ(pool.serving(1, 0), victim);
+}
+
 }  // namespace
 }  // namespace isopool::tests

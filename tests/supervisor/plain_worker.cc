@@ -119,7 +119,9 @@ class PlainWorker {
           known_ += "+" + decodeMessage<MapPackage>(*frame).name;
           break;
         case MessageType::kUnmapPackage:
-          known_ += "-" + std::to_string(decodeMessage<UnmapPackage>(*frame).package);
+          for (const uint32_t package : decodeMessage<UnmapPackage>(*frame).packages) {
+            known_ += "-" + std::to_string(package);
+          }
           break;
         case MessageType::kMapInputSegment:
           mapInput(*frame);

@@ -258,7 +258,7 @@ TEST_F(Call, IsNotHeldUpByNotificationsAboutAPackageThatWasUnloadedMeanwhile) {
     writer.packer().pack(std::string("model")).pack(std::string("model.pkl"));
   };
   for (int i = 0; i < 20; ++i) client.publish(ipc::Operation::kDefineObject, define, ipc::kNoReply);
-  worker->send(ipc::UnmapPackage{1, 1});
+  worker->send(ipc::UnmapPackage{1, {1}});
   std::ofstream(gate).put('x');
   EXPECT_EQ(client.receive(first).status, Status::kValue);
   EXPECT_EQ(client

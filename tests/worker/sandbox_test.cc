@@ -613,7 +613,7 @@ TEST_P(PackageUnderLimit, IsNotCountedWhateverItsSizeAndTheLimitComesBackWithIts
     return false;
   }()) << "four times the limit was not mapped";
   expectBreach("bytearray(1 << 30)", "MemoryError");
-  worker->send(ipc::UnmapPackage{1, 77});
+  worker->send(ipc::UnmapPackage{1, {77}});
   ASSERT_TRUE([&] {
     for (int i = 0; i < 1000; ++i) {
       if (limit() == before) return true;
