@@ -14,6 +14,7 @@
 #include "client/input_arena.h"
 #include "client/moved_object.h"
 #include "ipc/crash_point.h"
+#include "ipc/tensor/lent_alignment.h"
 
 namespace isopool::client {
 
@@ -173,7 +174,12 @@ std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
   const auto reference = arena.referTo(storage.data());
   if (!reference) return std::nullopt;
   const auto& [block, location] = *reference;
-  const auto lease = loans_.lend(block);
+  const auto begin = static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
+                                           static_cast<const std::byte*>(block));
+  // A view that the program made of a block, by from_blob() say, may begin anywhere.
+  const bool lendable = begin % ipc::kLentAlignment == 0 && begin <= location.bytes &&
+                        storage.nbytes() <= location.bytes - begin;
+  const auto lease = lendable ? loans_.lend(block) : std::nullopt;
   if (!lease) {
     arena.dropReference(block);
     return std::nullopt;
@@ -183,9 +189,7 @@ std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
   ipc::StorageRecord record;
   record.kind = ipc::StorageKind::kLent;
   record.segment = location.segment.value;
-  record.offset =
-      location.offset + static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
-                                              static_cast<const std::byte*>(block));
+  record.offset = location.offset + begin;
   record.bytes = storage.nbytes();
   record.lease = lease->index;
   record.generation = lease->generation;
@@ -259,8 +263,8 @@ c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const D
       throw ArenaFull("no room for " + std::to_string(bytes) +
                       " bytes in the memory shared with workers, which is limited to " +
                       std::to_string(InputArena::instance().limitBytes()) +
-                      " bytes: let tensors of isopool::empty go, or raise "
-                      "ISOPOOL_INPUT_ARENA_LIMIT");
+                      " bytes: let tensors of isopool::empty go, or raise " +
+                      InputArena::instance().limitInWords());
     }
     nap();
   }
@@ -295,7 +299,7 @@ bool Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayl
   while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
     if (Clock::now() >= giveUpAt || isPast(deadline)) {
       throw ArenaFull("no room for the arguments of a call (" + std::to_string(payload.size()) +
-                      " bytes) in the memory shared with workers: raise ISOPOOL_INPUT_ARENA_LIMIT");
+                      " bytes) in the memory shared with workers: raise " + arena.limitInWords());
     }
     nap();
   }

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <exception>
 #include <memory>
+#include <utility>
 
 #include "client/environment_setting.h"
+#include "client/event_log.h"
 #include "client/process_fork.h"
-#include "ipc/system_call.h"
+#include "ipc/memory/address_space.h"
 
 namespace isopool::client {
 
@@ -17,8 +20,10 @@ namespace {
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kSmallestSegment = 8 * kMiB;
 constexpr size_t kLargestAutomaticSegment = 256 * kMiB;
-// Address space, not memory: a few times the largest arena that a machine of today would hold.
-constexpr size_t kReservedBytes = size_t{64} << 30;
+// PageArena counts pages with 32 bits.
+constexpr size_t kMostReserved = (size_t{1} << 44) - (size_t{1} << 30);
+// A process whose address space is limited further can't do anything.
+constexpr size_t kLeastReserved = 64 * kMiB;
 
 // Rounds a large request up by at most an eighth, so that a similar one fits into the same segment.
 size_t segmentBytesFor(size_t request, size_t capacity) {
@@ -28,6 +33,11 @@ size_t segmentBytesFor(size_t request, size_t capacity) {
   }
   const size_t step = std::max(2 * kMiB, std::bit_floor(request) / 8);
   return (request + step - 1) / step * step;
+}
+
+size_t reservedBytes(uint64_t setting) {
+  const size_t wanted = std::clamp(setting, uint64_t{kLeastReserved}, kMostReserved);
+  return std::max(ipc::reservableBytes(wanted), kLeastReserved);
 }
 
 void freeArenaBlock(void* data) { InputArena::instance().freeBlock(data); }
@@ -44,9 +54,23 @@ InputArena& InputArena::instance() {
 }
 
 InputArena::InputArena()
-    : limitBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT", uint64_t{8} << 30)),
+    : settingBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT", uint64_t{8} << 30)),
       generation_(forkGeneration()),
-      arena_(kReservedBytes) {}
+      arena_(reservedBytes(settingBytes_)),
+      limitBytes_(
+          std::min<uint64_t>(settingBytes_, arena_.addressSpace().size() - ipc::kPageBytes)) {
+  if (limitBytes_ == settingBytes_) return;
+  logEvent(LogLevel::kWarning, [&] {
+    return "the memory shared with workers is limited to " + std::to_string(limitBytes_) +
+           " bytes instead of " + std::to_string(settingBytes_) + ": " + limitInWords();
+  });
+}
+
+std::string InputArena::limitInWords() const {
+  return limitBytes_ == settingBytes_
+             ? "ISOPOOL_INPUT_ARENA_LIMIT"
+             : "the process's address space, a quarter of which it may take (RLIMIT_AS, ulimit -v)";
+}
 
 void* InputArena::allocateBlock(size_t bytes) noexcept {
   if (generation_ != forkGeneration()) return nullptr;
@@ -55,7 +79,7 @@ void* InputArena::allocateBlock(size_t bytes) noexcept {
   if (void* block = arena_.allocate(bytes)) return block;
   try {
     if (!grow(bytes)) return nullptr;
-  } catch (const ipc::SystemCallError&) {
+  } catch (const std::exception&) {
     return nullptr;  // no memory, or no descriptor left: the heap serves
   }
   return arena_.allocate(bytes);
@@ -82,12 +106,19 @@ bool InputArena::grow(size_t request) {
   std::lock_guard lock(growMutex_);
   const size_t capacity = arena_.capacityBytes();
   const size_t bytes = segmentBytesFor(ipc::roundUpToPages(request), capacity);
-  if (capacity + bytes > limitBytes_) return false;
+  // The reservation has room for the limit, so nothing is made that could not be mapped.
+  if (bytes > limitBytes_ || capacity > limitBytes_ - bytes) return false;
   const ipc::SegmentId id(static_cast<uint32_t>(segments_.size() + 1));
   ipc::Fd object = ipc::createMemoryObject("isopool:input", bytes);
-  segments_.push_back({id, object.duplicate(), bytes});
-  for (SegmentAudience* audience : audiences_) audience->segmentAdded(id, object, bytes);
-  return arena_.addSegment(id, std::move(object), bytes, ipc::Prefault::kYes);
+  segments_.reserve(segments_.size() + 1);
+  KnownSegment known{id, object.duplicate(), bytes};
+  if (!arena_.addSegment(id, std::move(object), bytes, ipc::Prefault::kYes)) return false;
+  // Another thread may lend a block of it at once: a worker waits for a segment that is still to come.
+  segments_.push_back(std::move(known));
+  for (SegmentAudience* audience : audiences_) {
+    audience->segmentAdded(id, segments_.back().object, bytes);
+  }
+  return true;
 }
 
 void InputArena::reclaim() noexcept {

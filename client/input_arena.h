@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ipc/channel/lease_table.h"
@@ -16,7 +17,7 @@
 
 namespace isopool::client {
 
-/// Who has to know of every segment before a block in it is handed out: a connection to a supervisor.
+/// Who has to know of every segment: a connection to a supervisor.
 class SegmentAudience {
  public:
   virtual ~SegmentAudience() = default;
@@ -62,6 +63,8 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   uint64_t capacityBytes() const { return arena_.capacityBytes(); }
   uint64_t bytesInUse() const { return arena_.bytesInUse(); }
   uint64_t limitBytes() const { return limitBytes_; }
+  /// What limits it: the name of a setting or of a limit of the process.
+  std::string limitInWords() const;
 
  private:
   struct KnownSegment {
@@ -74,9 +77,10 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   bool grow(size_t bytes);
   void reclaim() noexcept;
 
-  const uint64_t limitBytes_;
+  const uint64_t settingBytes_;
   const uint32_t generation_;
   ipc::PageArena arena_;
+  const uint64_t limitBytes_;
   std::mutex growMutex_;  // held while segments_ or audiences_ change and audiences are told
   std::vector<KnownSegment> segments_;
   std::vector<SegmentAudience*> audiences_;

@@ -27,6 +27,7 @@
 #include "ipc/await_readable.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
+#include "ipc/standard_streams.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
 
@@ -157,7 +158,8 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       guardianGroup_(process.guardianGroup),
       socket_(std::move(process.control)),
       writer_(std::make_shared<ControlWriter>(socket_)),
-      stop_(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")),
+      stop_(ipc::awayFromStandardStreams(
+          ipc::Fd(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")))),
       packages_(writer_) {}
 
 void SupervisorConnection::End::operator()(SupervisorConnection* connection) const {

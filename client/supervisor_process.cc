@@ -17,6 +17,7 @@
 
 #include "ipc/control/frame.h"
 #include "ipc/crash_point.h"
+#include "ipc/standard_streams.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
 
@@ -105,7 +106,7 @@ SupervisorProcess startPrivateSupervisor() {
     int pipeEnds[2];
     ipc::checkSystemCall(::pipe2(pipeEnds, O_CLOEXEC), "pipe2");
     ipc::Fd lifelineRead(pipeEnds[0]);
-    ipc::Fd lifelineWrite(pipeEnds[1]);
+    ipc::Fd lifelineWrite = ipc::awayFromStandardStreams(ipc::Fd(pipeEnds[1]));
     theirs = moveUp(std::move(theirs));
     lifelineRead = moveUp(std::move(lifelineRead));
 

@@ -19,13 +19,14 @@ struct BorrowedRange {
   BorrowedRange* newer = nullptr;
   BorrowedRange* older = nullptr;
   std::byte* data = nullptr;
-  size_t bytes = 0;        ///< of the storage
-  size_t mappedBytes = 0;  ///< whole pages
+  size_t bytes = 0;            ///< of the storage
+  std::byte* pages = nullptr;  ///< that data lies in
+  size_t mappedBytes = 0;      ///< of these pages
   uint64_t call = 0;
   InputSegment* segment = nullptr;  ///< of an input; null: a block that came home
   void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
   ipc::Lease lease;                 ///< generation 0: none, or given back
-  ipc::Mapping window;              ///< holds data, if the pages at the proper address are private
+  ipc::Mapping window;              ///< the pages, if the pages at the proper address are private
   bool privatised = false;
 };
 
@@ -46,16 +47,18 @@ c10::Storage BorrowedStorages::lent(const std::shared_ptr<ChannelMemory>& memory
   auto range = std::make_unique<BorrowedRange>();
   range->memory = memory;
   range->segment = &segment;
-  range->data = segment.mapping.data() + offset;
+  const uint64_t firstPage = offset / ipc::kPageBytes * ipc::kPageBytes;
   range->bytes = bytes;
-  range->mappedBytes = ipc::roundUpToPages(bytes);
+  range->pages = segment.mapping.data() + firstPage;
+  range->mappedBytes = ipc::roundUpToPages(offset + bytes) - firstPage;
   BorrowedStorages& self = memory->borrowed;
   if (self.privatisedCount_.load(std::memory_order_relaxed) != 0 &&
-      self.overlapsPrivatised(range->data, range->mappedBytes)) {
-    range->window = ipc::mapShared(segment.object, offset, range->mappedBytes,
+      self.overlapsPrivatised(range->pages, range->mappedBytes)) {
+    range->window = ipc::mapShared(segment.object, firstPage, range->mappedBytes,
                                    ipc::Access::kReadWrite, ipc::Prefault::kNo);
-    range->data = range->window.data();
+    range->pages = range->window.data();
   }
+  range->data = range->pages + (offset - firstPage);
   range->lease = lease;
   return makeStorage(std::move(range), bytes);
 }
@@ -72,6 +75,7 @@ c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory
     range->data = range->window.data();
   }
   memory->output.addReference(block);
+  range->pages = range->data;
   range->block = block;
   return makeStorage(std::move(range), bytes);
 }
@@ -99,13 +103,13 @@ bool BorrowedStorages::overlapsPrivatised(const std::byte* data, size_t bytes) c
   auto after = privatisedInputs_.lower_bound(data + bytes);
   if (after == privatisedInputs_.begin()) return false;
   const BorrowedRange& before = *std::prev(after)->second;
-  return before.data + before.mappedBytes > data;
+  return before.pages + before.mappedBytes > data;
 }
 
 bool BorrowedStorages::sharedWithOthers(const BorrowedRange& range) const {
   for (const BorrowedRange* other = newest_; other != nullptr; other = other->older) {
-    if (other != &range && other->data < range.data + range.mappedBytes &&
-        range.data < other->data + other->mappedBytes) {
+    if (other != &range && other->pages < range.pages + range.mappedBytes &&
+        range.pages < other->pages + other->mappedBytes) {
       return true;
     }
   }
@@ -115,14 +119,14 @@ bool BorrowedStorages::sharedWithOthers(const BorrowedRange& range) const {
 bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
   if (range.privatised || range.bytes == 0) return false;
   if (range.window.valid()) {
-    if (!privatiseRange(range.data, range.mappedBytes)) return false;
+    if (!privatiseRange(range.pages, range.mappedBytes)) return false;
   } else if (sharedWithOthers(range)) {
     return false;
   } else if (range.block != nullptr) {
     if (!memory.output.privatise(range.block, range.mappedBytes)) return false;
   } else {
-    if (!privatiseRange(range.data, range.mappedBytes)) return false;
-    privatisedInputs_.emplace(range.data, &range);
+    if (!privatiseRange(range.pages, range.mappedBytes)) return false;
+    privatisedInputs_.emplace(range.pages, &range);
     privatisedCount_.store(privatisedInputs_.size(), std::memory_order_relaxed);
   }
   range.privatised = true;
@@ -153,21 +157,21 @@ void BorrowedStorages::release(void* context) {
     std::lock_guard lock(self.mutex_);
     self.unlink(*range);
     if (range->privatised && !range->window.valid() && range->segment != nullptr) {
-      self.privatisedInputs_.erase(range->data);
+      self.privatisedInputs_.erase(range->pages);
       self.privatisedCount_.store(self.privatisedInputs_.size(), std::memory_order_relaxed);
       if (self.detached_) {
         forgetPrivatisedRange();
       } else {
-        endPrivatisedRange(range->data, range->mappedBytes);
-        ipc::mapSharedAt(range->data, range->segment->object,
-                         static_cast<size_t>(range->data - range->segment->mapping.data()),
+        endPrivatisedRange(range->pages, range->mappedBytes);
+        ipc::mapSharedAt(range->pages, range->segment->object,
+                         static_cast<size_t>(range->pages - range->segment->mapping.data()),
                          range->mappedBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
         ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
       }
     }
   }
   if (range->privatised && range->window.valid()) {
-    endPrivatisedRange(range->data, range->mappedBytes);
+    endPrivatisedRange(range->pages, range->mappedBytes);
   }
   if (range->lease.generation != 0) {
     ipc::returnLease(memory.end.returns(), range->lease);
@@ -188,10 +192,10 @@ void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
   std::map<std::byte*, std::byte*> alive;
   for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
     if (range->window.valid()) {
-      if (!range->privatised) range->privatised = privatiseRange(range->data, range->mappedBytes);
+      if (!range->privatised) range->privatised = privatiseRange(range->pages, range->mappedBytes);
     } else if (range->segment != nullptr && range->bytes > 0) {
-      std::byte*& end = alive[range->data];
-      end = std::max(end, range->data + range->mappedBytes);
+      std::byte*& end = alive[range->pages];
+      end = std::max(end, range->pages + range->mappedBytes);
     }
   }
   // What is left shared of a segment would pin all its memory.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ipc/tensor/lent_alignment.h"
 #include "worker/refusal.h"
 
 namespace isopool::worker {
@@ -61,8 +62,8 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
     case ipc::StorageKind::kLent: {
       InputSegment* segment = channel.memory->inputs.find(ipc::SegmentId(record.segment));
       if (segment == nullptr) refuseRecord("lies in a segment that this worker was never given");
-      if (record.offset % ipc::kPageBytes != 0 ||
-          !within(record.offset, record.bytes, segment->mapping.bytes())) {
+      if (record.offset % ipc::kLentAlignment != 0) refuseRecord("is not aligned");
+      if (!within(record.offset, record.bytes, segment->mapping.bytes())) {
         refuseRecord("reaches beyond its segment");
       }
       return BorrowedStorages::lent(channel.memory, *segment, record.offset, record.bytes,
@@ -79,8 +80,8 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
     case ipc::StorageKind::kPackage: {
       const Package* package = channel.packages.find(ipc::PackageId(record.segment));
       if (package == nullptr) refuseRecord("lies in a package that this worker was never given");
-      if (record.offset % ipc::kStorageAlignment != 0 ||
-          !within(record.offset, record.bytes, package->mapping()->bytes())) {
+      if (record.offset % ipc::kStorageAlignment != 0) refuseRecord("is not aligned");
+      if (!within(record.offset, record.bytes, package->mapping()->bytes())) {
         refuseRecord("reaches beyond its package");
       }
       return packageStorage(package->mapping(), record.offset, record.bytes);

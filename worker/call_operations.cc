@@ -217,6 +217,11 @@ void CallRunner::defineObject(Channel& channel) {
     if (importer == nullptr) throw PythonRaised{};
     const PyRef module = text(2);
     const PyRef file = text(3);
+    const PyRef name = orRaised(PyRef::steal(PyUnicode_DecodeFSDefaultAndSize(
+        source.name().data(), static_cast<Py_ssize_t>(source.name().size()))));
+    const PyRef check = orRaised(workerFunction("packages", "check_pickle"));
+    orRaised(PyRef::steal(PyObject_CallFunctionObjArgs(check.get(), importer, name.get(),
+                                                       module.get(), file.get(), nullptr)));
     const PyRef load = orRaised(PyRef::steal(PyObject_GetAttrString(importer, "load_pickle")));
     PyRef loaded =
         PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr));

@@ -29,6 +29,17 @@ namespace {
 constexpr int64_t kWaitForSupervisor = 5'000'000'000;  // ns
 constexpr size_t kMaxBlobBytes = size_t{1} << 32;
 constexpr size_t kMaxInlineReason = 1024;
+// Four of them, with what packs them, fit into a slot.
+constexpr size_t kShortWord = 450;
+static_assert(4 * (kShortWord + 3) + 8 < ipc::kInlineBytes);
+
+// The beginning of a text, up to so many bytes, without half a character of UTF-8 at its end.
+std::string shortened(std::string_view text, size_t bytes) {
+  if (text.size() > bytes) {
+    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
+  }
+  return std::string(text.substr(0, bytes));
+}
 
 // [] and no storages; [nil, []] and no storages
 constexpr std::array<std::byte, 3> kNoBody = {std::byte{0x92}, std::byte{0x90}, std::byte{0x90}};
@@ -244,10 +255,10 @@ void CallRunner::answerPythonError(Channel& channel) {
   try {
     publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
   } catch (const Refusal&) {
-    // No room for the words: the short form goes into the slot.
+    // No room for the words: their beginnings go into the slot.
     writer_.clear();
-    packer.pack_array(4).pack(error.type);
-    for (int i = 0; i < 3; ++i) packer.pack(error.message.substr(0, 400));
+    packer.pack_array(4).pack(shortened(error.type, kShortWord));
+    for (int i = 0; i < 3; ++i) packer.pack(shortened(error.message, kShortWord));
     publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
   }
 }
@@ -262,7 +273,7 @@ void CallRunner::answerShortage(Channel& channel, const char* what) {
 void CallRunner::refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason) {
   writer_.clear();
   writer_.packer().pack_array(2).pack(static_cast<uint32_t>(kind));
-  writer_.packer().pack(std::string(reason.substr(0, kMaxInlineReason)));
+  writer_.packer().pack(shortened(reason, kMaxInlineReason));
   publish(channel, ipc::CompletionStatus::kRefused, writer_.finish({}));
 }
 

@@ -2,9 +2,11 @@
 #include "worker/output_blocks.h"
 
 #include <algorithm>
+#include <new>
 
 #include "ipc/channel/futex.h"
 #include "ipc/crash_point.h"
+#include "ipc/memory/address_space.h"
 #include "worker/forked_child.h"
 #include "worker/privatised_ranges.h"
 
@@ -14,6 +16,12 @@ namespace {
 
 // Address space only; memory comes with the segments.
 constexpr size_t kReservedBytes = size_t{64} << 30;
+// The same for all clients: RoutedBlocks needs arenas of one size.
+size_t reservedBytes() {
+  static const size_t bytes = ipc::reservableBytes(kReservedBytes);
+  return bytes;
+}
+
 // After the supervisor refused, a miss asks again only after this long.
 constexpr int64_t kRefusalLasts = 100'000'000;  // ns
 
@@ -23,8 +31,8 @@ OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns
                            SegmentRequester& requester)
     : client_(client),
       requester_(requester),
-      roomForBooks_(ipc::PageArena::bookBytes(kReservedBytes)),
-      arena_(kReservedBytes),
+      roomForBooks_(ipc::PageArena::bookBytes(reservedBytes())),
+      arena_(reservedBytes()),
       leases_(peerReturns) {}
 
 OutputBlocks::~OutputBlocks() = default;
@@ -50,7 +58,12 @@ void* OutputBlocks::allocateBlock(size_t bytes) noexcept {
     wantRoom(bytes);
     return nullptr;
   }
-  allocatedInCall_.push_back(block);
+  try {
+    allocatedInCall_.push_back(block);
+  } catch (const std::bad_alloc&) {
+    arena_.dropReference(block);
+    return nullptr;
+  }
   return block;
 }
 

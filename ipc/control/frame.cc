@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ipc/standard_streams.h"
 #include "ipc/system_call.h"
 
 namespace isopool::ipc {
@@ -62,7 +63,7 @@ struct ReceivedMessage {
 
 }  // namespace
 
-ControlSocket::ControlSocket(Fd socket) : socket_(std::move(socket)) {
+ControlSocket::ControlSocket(Fd socket) : socket_(awayFromStandardStreams(std::move(socket))) {
   const int flags = checkSystemCall(::fcntl(fd(), F_GETFL), "fcntl(F_GETFL)", fd());
   checkSystemCall(::fcntl(fd(), F_SETFL, flags | O_NONBLOCK), "fcntl(F_SETFL)", fd());
 }
@@ -70,7 +71,7 @@ ControlSocket::ControlSocket(Fd socket) : socket_(std::move(socket)) {
 std::pair<Fd, Fd> ControlSocket::makePair() {
   int ends[2];
   checkSystemCall(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), "socketpair");
-  return {Fd(ends[0]), Fd(ends[1])};
+  return {awayFromStandardStreams(Fd(ends[0])), awayFromStandardStreams(Fd(ends[1]))};
 }
 
 OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes,
@@ -153,7 +154,9 @@ ReceiveResult ControlSocket::receive() {
   const int error = errno;
   bytes_.resize(had + static_cast<size_t>(result > 0 ? result : 0));
   if (result < 0) return error == EAGAIN ? ReceiveResult::kWouldBlock : ReceiveResult::kPeerGone;
-  for (Fd& descriptor : message.descriptors) descriptors_.push_back(std::move(descriptor));
+  for (Fd& descriptor : message.descriptors) {
+    descriptors_.push_back(awayFromStandardStreams(std::move(descriptor)));
+  }
   if ((message.flags & MSG_CTRUNC) != 0) {
     throw ProtocolError("descriptors of a control message were lost: too many open files?");
   }

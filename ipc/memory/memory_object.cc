@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "ipc/standard_streams.h"
 #include "ipc/system_call.h"
 
 // Not in every libc header of the systems we build on; the values are the kernel's.
@@ -93,7 +94,7 @@ Fd createGrowingMemoryObject(const char* label) {
   int fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
   // Kernels before 6.3 don't know MFD_NOEXEC_SEAL.
   if (fd == -1 && errno == EINVAL) fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  return Fd(checkSystemCall(fd, "memfd_create", label));
+  return awayFromStandardStreams(Fd(checkSystemCall(fd, "memfd_create", label)));
 }
 
 Fd createMemoryObject(const char* label, size_t bytes) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "ipc/memory/memory_object.h"
+#include "ipc/standard_streams.h"
 
 namespace isopool::ipc {
 
@@ -21,7 +22,8 @@ constexpr uint64_t kFilePage = uint64_t{1} << 61;
 
 }  // namespace
 
-PageHistory::PageHistory() : pagemap_(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
+PageHistory::PageHistory()
+    : pagemap_(awayFromStandardStreams(Fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)))) {}
 
 bool PageHistory::written(const void* data, size_t bytes) const {
   if (!pagemap_.valid()) return true;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ipc/tensor/routing_allocator.h"
 
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
-#include <stdexcept>
 
 namespace isopool::ipc {
 
@@ -13,17 +11,20 @@ namespace {
 
 thread_local BlockSource* threadSource = nullptr;
 
-constexpr size_t kMaxOwners = 4;
-std::array<std::atomic<BlockOwner*>, kMaxOwners> owners;
+// Owners live for ever, and so do their entries: a forked child adds one to those of its parents.
+struct OwnerEntry {
+  BlockOwner* owner;
+  const OwnerEntry* older;
+};
+std::atomic<const OwnerEntry*> newestOwner{nullptr};
 std::atomic<c10::DeleterFnPtr> heapDeleter{nullptr};
 
 // The context of every block we hand out is its address, so that one deleter serves blocks and heap.
 void deleteRouted(void* data) {
-  for (const auto& entry : owners) {
-    BlockOwner* owner = entry.load(std::memory_order_acquire);
-    if (owner == nullptr) break;
-    if (owner->ownsBlock(data)) {
-      owner->freeBlock(data);
+  for (const OwnerEntry* entry = newestOwner.load(std::memory_order_acquire); entry != nullptr;
+       entry = entry->older) {
+    if (entry->owner->ownsBlock(data)) {
+      entry->owner->freeBlock(data);
       return;
     }
   }
@@ -58,14 +59,12 @@ class RoutingAllocator final : public c10::Allocator {
 void installRoutingAllocator(BlockOwner& owner) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  size_t count = 0;
-  while (count < kMaxOwners && owners[count].load() != nullptr) {
-    if (owners[count].load() == &owner) return;
-    ++count;
+  const OwnerEntry* const newest = newestOwner.load();
+  for (const OwnerEntry* entry = newest; entry != nullptr; entry = entry->older) {
+    if (entry->owner == &owner) return;
   }
-  if (count == kMaxOwners) throw std::logic_error("too many owners of tensor blocks");
-  owners[count].store(&owner, std::memory_order_release);
-  if (count > 0) return;
+  newestOwner.store(new OwnerEntry{&owner, newest}, std::memory_order_release);
+  if (newest != nullptr) return;
   c10::Allocator* heap = c10::GetAllocator(c10::DeviceType::CPU);
   heapDeleter.store(heap->raw_deleter());
   // Storages remember their allocator, so it lives for ever.

@@ -11,7 +11,9 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "client/archive_file.h"
 #include "isopool/errors.h"
 #include "tests/client/harness.h"
 #include "tests/client/played_worker.h"
@@ -41,6 +43,30 @@ class AnswerInUnknownSegment : public ::testing::Test {
   PlayedWorker worker_;
 };
 
+/// How a worker's answer is taken that names stored bytes of a package at `offset`.
+std::string outcomeOfStoredResultAt(uint64_t offset) {
+  const std::vector<char> bytes(4096);
+  const auto file = client::ArchiveFile::copyOf("stored", bytes.data(), bytes.size());
+  ipc::PayloadWriter writer;
+  writer.packer().pack_array(2);
+  writer.addValue(at::ones({8}));
+  writer.packer().pack_array(0);
+  ipc::StorageRecord record;
+  record.kind = ipc::StorageKind::kPackage;
+  record.segment = file->id().value;
+  record.offset = offset;
+  record.bytes = 32;
+  PlayedWorker worker;
+  worker.answer(1, ipc::CompletionStatus::kValue, writer.finish({&record, 1}));
+  client::Answer answer = worker.call();
+  try {
+    answer.take();
+    return "taken";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 bool sleeps(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
   const std::string line{std::istreambuf_iterator<char>(file), {}};
@@ -49,6 +75,13 @@ bool sleeps(pid_t thread) {
 }
 
 }  // namespace
+
+TEST(Answer, WithStoredBytesAtAnOddOffsetIsRefused) {
+  EXPECT_EQ(outcomeOfStoredResultAt(64), "taken");
+  for (const uint64_t offset : {1, 65, 4090}) {
+    EXPECT_NE(outcomeOfStoredResultAt(offset).find("answered with nonsense"), std::string::npos);
+  }
+}
 
 TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
   client::Answer answer = worker_.call();

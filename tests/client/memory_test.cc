@@ -110,6 +110,63 @@ TEST(Copies, NoneForASmallTensorOfEmpty) {
   EXPECT_EQ(copied.total(), 0u);
 }
 
+/// A storage of its own over `elements` of a tensor in shared memory, from byte `offset` on.
+at::Tensor viewAt(const at::Tensor& shared, int64_t offset, int64_t elements) {
+  return at::from_blob(
+      static_cast<std::byte*>(shared.data_ptr()) + offset, {elements}, [shared](void*) {},
+      at::kFloat);
+}
+
+TEST(Copies, NoneForAViewThatBeginsInsideASharedBuffer) {
+  const at::Tensor shared = empty({100'000}).fill_(3);
+  for (const int64_t offset : {16, 64, 4096, 4096 + 48}) {
+    const at::Tensor view = viewAt(shared, offset, 2000);
+    const Copied copied;
+    EXPECT_EQ(sharedSubject().ask("sums", {view}).toDouble(), 6000);
+    sharedSubject().ask("fill", {view, 4});
+    EXPECT_EQ(sharedSubject().tensor("identity", {view}).data_ptr(), view.data_ptr());
+    EXPECT_EQ(copied.total(), 0u) << offset;
+    EXPECT_TRUE(isAll(view, 4));
+    EXPECT_EQ(shared.sum().item<double>(), 3 * 100'000 + 2000);
+    view.fill_(3);
+  }
+}
+
+TEST(Copies, OneOfAViewAtAnOddOffsetOfASharedBuffer) {
+  const at::Tensor shared = empty({100'000}).fill_(3);
+  for (const int64_t offset : {4, 4096 + 8}) {
+    const at::Tensor view = viewAt(shared, offset, 2000);
+    const Copied copied;
+    EXPECT_EQ(sharedSubject().ask("sums", {view}).toDouble(), 6000);
+    EXPECT_EQ(copied.since().inputOutsideSharedMemory, 8000u);
+    EXPECT_EQ(copied.total(), 8000u);
+  }
+}
+
+TEST(Copies, OneOfAViewThatReachesBeyondItsBlock) {
+  // The next page of the segment is the neighbour's.
+  const at::Tensor shared = empty({2048}).fill_(3);
+  const at::Tensor neighbour = empty({2048}).fill_(3);
+  const at::Tensor view = viewAt(shared, 64, 2048);
+  const Copied copied;
+  static_cast<void>(sharedSubject().ask("sums", {view}));
+  EXPECT_EQ(copied.since().inputOutsideSharedMemory, 8192u);
+}
+
+TEST(Copies, OneOfAViewInsideASharedBufferThatTheModelKeeps) {
+  OwnPool pool(1);
+  const at::Tensor shared = empty({100'000}).fill_(3);
+  const at::Tensor view = viewAt(shared, 4096 + 48, 2000);
+  pool.subject().ask("keep", {view});
+  shared.fill_(5);
+  EXPECT_EQ(pool.subject().ask("kept_sum").toDoubleVector().at(0), 6000)
+      << "what the model keeps is its own";
+  // Pages of it come again, whole and in part, while the model has its own ones.
+  EXPECT_EQ(pool.subject().ask("sums", {shared}).toDouble(), 500'000);
+  EXPECT_EQ(pool.subject().ask("sums", {view}).toDouble(), 10'000);
+  EXPECT_EQ(pool.subject().ask("kept_sum").toDoubleVector().at(0), 6000);
+}
+
 TEST(Copies, OneOfAResultThatGoesToAnotherWorker) {
   const auto workers = sharedManager().allInstances();
   InterpreterSession one = sharedSubject().object().acquireSession(&workers[0]);
@@ -404,6 +461,18 @@ TEST(Weight, WrittenByTheCallerIsUnchangedInTheWorkers) {
 }
 
 // ---- a limit ---------------------------------------------------------------------------------
+
+TEST(InputArena, TakesAQuarterOfALimitedAddressSpaceAndSaysSo) {
+  Program program({PROGRAM, "limited_address_space", packagePath()});
+  EXPECT_EQ(program.readLine(), "shared: 1");
+  const auto warning = program.readLine();
+  ASSERT_TRUE(warning);
+  EXPECT_NE(warning->find("RLIMIT_AS"), std::string::npos) << *warning;
+  EXPECT_EQ(program.readLine(), "answer: 2");
+  EXPECT_EQ(program.readLine(), "ready");
+  program.closeInput();
+  EXPECT_EQ(program.waitForEnd(), 0);
+}
 
 TEST(InputArena, AtItsLimitUsesTheHeapAndThenSaysWhichKnob) {
   Program program({PROGRAM, "limit", packagePath()}, {"ISOPOOL_INPUT_ARENA_LIMIT=16MiB"});

@@ -68,6 +68,25 @@ TEST(Package, OfAnotherPythonIsRefusedWithBothVersions) {
   package.loadPickle("model", "model.pkl");
 }
 
+TEST(Package, WithoutThePickleOfThatNameSaysSoWithNamesLikeIt) {
+  Package package = sharedManager().loadPackage(packagePath());
+  const auto textOf = [&](const std::string& module, const std::string& file) {
+    try {
+      package.loadPickle(module, file)({"pid"});
+    } catch (const std::exception& error) {
+      return std::string(error.what());
+    }
+    return std::string("it was loaded");
+  };
+  const std::string text = textOf("model", "modle.pkl");
+  EXPECT_TRUE(contains(text, packagePath() + " has no pickle model/modle.pkl")) << text;
+  EXPECT_TRUE(contains(text, "Names like it: model/model.pkl")) << text;
+  EXPECT_FALSE(contains(text, "corrupted")) << text;
+  const std::string other = textOf("zzz.yyy", "x");
+  EXPECT_TRUE(contains(other, "has no pickle zzz/yyy/x. Pickles in it: ")) << other;
+  EXPECT_TRUE(contains(other, "model/model.pkl")) << other;
+}
+
 TEST(Package, IsFoundByARelativePath) {
   const fs::path before = fs::current_path();
   fs::current_path(fs::path(packagePath()).parent_path());

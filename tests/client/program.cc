@@ -2,7 +2,9 @@
 // client_test_program MODE PACKAGE: a user's program. It says "ready" when its pool has answered, and
 // ends when its standard input does.
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -217,8 +219,40 @@ int noStreams(const char* package) {
   begin(package);
   const at::Tensor y = pool->object({"add_one", at::ones({100'000})}).toTensor();
   pool->object({"say", "into nowhere"});
+  const isopool::CompletionQueue queue;
+  for (int fd = 0; fd <= 2; ++fd) {
+    // What the program prints must not go into a descriptor of ours.
+    if (::fcntl(fd, F_GETFD) != -1) return 3;
+  }
   pool.reset();
   return y.eq(2).all().item<bool>() ? 0 : 1;
+}
+
+// In an address space that the input arena alone would have filled.
+int limitedAddressSpace(const char* package) {
+  const rlimit limit{size_t{24} << 30, size_t{24} << 30};
+  ::setrlimit(RLIMIT_AS, &limit);
+  std::string warning;
+  isopool::setLogger([&](isopool::LogLevel, std::string_view text) { warning += text; });
+  const at::Tensor x = isopool::empty({100'000}).fill_(1);
+  say(std::string("shared: ") + std::to_string(isopool::isShared(x)));
+  say("warned: " + warning);
+  begin(package);
+  const at::Tensor y = pool->object({"add_one", x}).toTensor();
+  say("answer: " + std::to_string(y[99'999].item<int>()));
+  return serve();
+}
+
+// A child of a child, and so on, each with shared memory of its own.
+int makesSharedMemoryInForks(int deeper) {
+  const at::Tensor x = isopool::empty({1000}).fill_(deeper);
+  if (!isopool::isShared(x)) return 1;
+  if (deeper == 0) return 0;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(makesSharedMemoryInForks(deeper - 1));
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
 int forking(const char* package) {
@@ -287,6 +321,8 @@ int main(int argc, char** argv) {
       {"children", [&] { return children(package); }},
       {"threads", [&] { return threads(package); }},
       {"no_streams", [&] { return noStreams(package); }},
+      {"limited_address_space", [&] { return limitedAddressSpace(package); }},
+      {"forks_of_forks", [&] { return makesSharedMemoryInForks(8); }},
       {"fork", [&] { return forking(package); }},
       {"limit", [&] { return limit(package); }},
       {"empty", [&] { return makeEmpty(); }},

@@ -173,6 +173,11 @@ bool refusesForFork(const std::function<void()>& use) {
   return false;
 }
 
+TEST(Fork, OfAForkMakesSharedMemoryOfItsOwn) {
+  Program program({PROGRAM, "forks_of_forks", packagePath()});
+  EXPECT_EQ(program.waitForEnd(milliseconds(30'000)), 0);
+}
+
 TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
   OwnPool pool;
   const pid_t worker = pool.processOf(0);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Packages whose stored tensors are mapped, not read."""
 
+import difflib
 import linecache
 import struct
 
@@ -43,6 +44,22 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
 
 def open_package(path: str, mapping: object) -> PackageImporter:
     return PackageImporter(MappedReader(path, mapping))
+
+
+def check_pickle(importer: PackageImporter, package: str, module: str, file: str) -> None:
+    """Raises FileNotFoundError, with the names that there are, if the package has no such pickle: torch
+    would call the whole file damaged."""
+    wanted = f"{module.replace('.', '/')}/{file}"
+    reader = importer.zip_reader
+    if reader.has_record(wanted):
+        return
+    names = [name for name in reader.get_all_records() if name.endswith(".pkl")]
+    near = difflib.get_close_matches(wanted, names, n=5, cutoff=0.5)
+    shown = ", ".join(near or sorted(names)[:5]) or "none"
+    raise FileNotFoundError(
+        f"the package {package} has no pickle {wanted}. "
+        f"{'Names like it' if near else 'Pickles in it'}: {shown}"
+    )
 
 
 def forget_package(importer: PackageImporter) -> None:

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+
+namespace isopool::ipc {
+
+/// How many bytes of address space an arena should reserve: `wanted`, but at most a quarter of what the
+/// process may still map if that is limited (RLIMIT_AS, `ulimit -v`). Whole pages.
+size_t reservableBytes(size_t wanted) noexcept;
+
+}  // namespace isopool::ipc

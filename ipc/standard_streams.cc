@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/standard_streams.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace isopool::ipc {
+
+Fd awayFromStandardStreams(Fd fd) noexcept {
+  if (!fd.valid() || fd.get() > STDERR_FILENO) return fd;
+  Fd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  return moved.valid() ? std::move(moved) : std::move(fd);
+}
+
+}  // namespace isopool::ipc
