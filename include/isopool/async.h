@@ -54,7 +54,12 @@ class PendingCall {
   /// False if there is no outcome within that time.
   template <typename Rep, typename Period>
   bool wait_for(std::chrono::duration<Rep, Period> time) const {
-    return waitFor(std::chrono::duration_cast<std::chrono::nanoseconds>(time));
+    using std::chrono::nanoseconds;
+    using Seconds = std::chrono::duration<double>;
+    // Longer than nanoseconds can say is for ever.
+    if (Seconds(time) >= Seconds(nanoseconds::max())) return waitFor(nanoseconds::max());
+    if (time <= time.zero()) return ready();
+    return waitFor(std::chrono::duration_cast<nanoseconds>(time));
   }
   bool ready() const { return waitFor(std::chrono::nanoseconds(0)); }
 
