@@ -124,7 +124,7 @@ int Zygote::run() {
     while (auto frame = control_.next()) forkWorker(*frame);
     if (result == ipc::ReceiveResult::kPeerGone) return 0;
     if (result == ipc::ReceiveResult::kWouldBlock) {
-      control_.waitReadable(std::chrono::milliseconds(-1));
+      control_.waitReadable(ipc::kForever);
     }
   }
 }

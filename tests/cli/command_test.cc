@@ -129,7 +129,7 @@ TEST(Command, SaysWhyAWorkerWasReplaced) {
   const pid_t victim = killTheWorkerOf(supervisor, 1);
   const ipc::Report after = supervisor.waitFor([](const ipc::Report& report) {
     return report.restarts == 1 && allServe(report, 3) &&
-           report.slots.at(1).lastDeath.find("killed by signal 9") != std::string::npos;
+           report.slots.at(1).lastDeath.find("SIGKILL") != std::string::npos;
   });
   const std::string reason = after.slots.at(1).lastDeath;
   ASSERT_NE(reason, "");

@@ -317,7 +317,7 @@ class PlainZygote {
     }
     control_.send(ZygoteReady{"3.11.2", "none", true, {}});
     for (;;) {
-      control_.waitReadable(std::chrono::milliseconds(-1));
+      control_.waitReadable(kForever);
       if (control_.receive() == ReceiveResult::kPeerGone) return 0;
       while (std::optional<Frame> frame = control_.next()) fork(*frame);
     }

@@ -26,7 +26,7 @@
 namespace isopool::tests {
 
 using std::chrono::milliseconds;
-inline constexpr milliseconds kPatience{60'000};  // a model is compiled in one test
+inline constexpr milliseconds kPatience{180'000};  // a model is compiled in one test
 
 void waitUntil(const std::function<bool()>& condition, const char* what,
                milliseconds patience = kPatience);
