@@ -7,10 +7,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <fstream>
 #include <iterator>
 
+#include "ipc/close_descriptors.h"
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/guardian.h"
@@ -88,16 +88,10 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
     // The lowest free number is what open() takes.
     if (::fcntl(standard, F_GETFD) == -1) ::open("/dev/null", O_RDWR);
   }
-  std::vector<int> sorted = kept;
-  std::sort(sorted.begin(), sorted.end());
-  unsigned int next = 3;
-  for (const int descriptor : sorted) {
-    const auto number = static_cast<unsigned int>(descriptor);
-    if (number > next) ::close_range(next, number - 1, 0);
-    next = number + 1;
+  ipc::closeDescriptorsBut(kept, 3);
+  for (const int descriptor : kept) {
     ipc::checkSystemCall(::fcntl(descriptor, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)", descriptor);
   }
-  ::close_range(next, ~0U, 0);
 }
 
 InheritedLimits detach() {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <initializer_list>
 
+#include "ipc/close_descriptors.h"
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/process_table.h"
@@ -86,7 +87,7 @@ void continueUnderGuardian() {
   const sigset_t blocked = blockedInGuardian();
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   // Held open here, the user's pipes would never end.
-  ::close_range(0, ~0U, 0);
+  ipc::closeDescriptorsBut({}, 0);
   ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
   waitForOne(guarded);
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
@@ -105,7 +106,7 @@ void continueUnderForegroundGuardian() {
   if (guarded != 0) {
     ::prctl(PR_SET_NAME, kName);
     // The listening socket among them: whoever connects after our end shall be refused.
-    ::close_range(0, ~0U, 0);
+    ipc::closeDescriptorsBut({}, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
     guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}));
   }

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <string>
 
+#include "ipc/close_descriptors.h"
 #include "ipc/system_call.h"
 #include "worker/lifeline.h"
 
@@ -40,18 +41,6 @@ void registerRestartableSequences() {
   // For glibc to ask the kernel each time.
   area->cpu_id = static_cast<uint32_t>(RSEQ_CPU_ID_REGISTRATION_FAILED);
 #endif
-}
-
-// Not through close-on-exec: a worker is never exec'd.
-void closeAllBut(std::array<int, 5> kept) {
-  std::sort(kept.begin(), kept.end());
-  unsigned first = 3;
-  for (const int fd : kept) {
-    const auto current = static_cast<unsigned>(fd);
-    if (current > first) ::close_range(first, current - 1, 0);
-    first = std::max(first, current + 1);
-  }
-  ::close_range(first, ~0U, 0);
 }
 
 void resetSignals() {
@@ -107,8 +96,12 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
   registerRestartableSequences();
   ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
-  closeAllBut({descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get(),
-               descriptors.lastWords.get(), descriptors.board.get()});
+  // Not through close-on-exec: a worker is never exec'd. User code would find what is left open: files
+  // of the program, the zygote's control socket.
+  const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),
+                        descriptors.bell.get(), descriptors.lastWords.get(),
+                        descriptors.board.get()};
+  ipc::closeDescriptorsBut(kept, 3);
   resetSignals();
   ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);
   if (!coreDumpsWanted()) {
