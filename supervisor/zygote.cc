@@ -162,7 +162,8 @@ void Zygote::awaitAnswer() {
     look_.cancel();
     return deadline_.cancel();
   }
-  look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
+  // Where nothing is to be killed a debugger may have stopped it.
+  if (!options_.noKill) look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
   deadline_.setAfter(options_.forkTimeout, [this] {
     condemn("the zygote forked no worker within " + std::to_string(options_.forkTimeout.count()) +
             " ms (ISOPOOL_FORK_TIMEOUT)");
