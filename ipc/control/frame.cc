@@ -29,9 +29,11 @@ constexpr size_t kReadBytes = 64 * 1024;
 // The kernel passes at most 253 descriptors with one message.
 constexpr size_t kMaxReceivedDescriptors = 253;
 
-// What one recvmsg brings besides bytes.
+// What one recvmsg brings besides bytes. Takes no memory: what the kernel has handed over by then would
+// stay open.
 struct ReceivedMessage {
-  std::vector<Fd> descriptors;
+  std::array<Fd, kMaxReceivedDescriptors> descriptors;
+  size_t count = 0;
   int flags = 0;
 
   // As recvmsg(2), which it calls again after a signal.
@@ -52,10 +54,12 @@ struct ReceivedMessage {
     for (cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr;
          rights = CMSG_NXTHDR(&message, rights)) {
       if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-      const size_t count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-      std::array<int, kMaxReceivedDescriptors> fds{};
-      std::memcpy(fds.data(), CMSG_DATA(rights), count * sizeof(int));
-      for (size_t i = 0; i < count; ++i) descriptors.emplace_back(fds[i]);
+      const size_t came = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+      for (size_t i = 0; i < came && count < descriptors.size(); ++i) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof fd, sizeof fd);
+        descriptors[count++] = Fd(fd);
+      }
     }
     return result;
   }
@@ -154,8 +158,8 @@ ReceiveResult ControlSocket::receive() {
   const int error = errno;
   bytes_.resize(had + static_cast<size_t>(result > 0 ? result : 0));
   if (result < 0) return error == EAGAIN ? ReceiveResult::kWouldBlock : ReceiveResult::kPeerGone;
-  for (Fd& descriptor : message.descriptors) {
-    descriptors_.push_back(awayFromStandardStreams(std::move(descriptor)));
+  for (size_t i = 0; i < message.count; ++i) {
+    descriptors_.push_back(awayFromStandardStreams(std::move(message.descriptors[i])));
   }
   if ((message.flags & MSG_CTRUNC) != 0) {
     throw ProtocolError("descriptors of a control message were lost: too many open files?");
