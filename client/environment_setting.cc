@@ -9,19 +9,35 @@
 
 namespace isopool::client {
 
+namespace {
+
+struct Quantity {
+  uint64_t number = 0;
+  std::string_view unit;  // what stands behind the number
+  bool isNumber = false;
+};
+
+Quantity quantityOf(std::string_view text) {
+  const char* end = text.data() + text.size();
+  Quantity quantity;
+  const auto [rest, error] = std::from_chars(text.data(), end, quantity.number);
+  quantity.unit = std::string_view(rest, static_cast<size_t>(end - rest));
+  quantity.isNumber = error == std::errc();
+  return quantity;
+}
+
+}  // namespace
+
 uint64_t sizeSetting(const char* variable, uint64_t fallback) {
   const char* text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return fallback;
-  const std::string_view all(text);
-  uint64_t number = 0;
-  const auto [rest, error] = std::from_chars(all.data(), all.data() + all.size(), number);
-  const std::string_view unit(rest, static_cast<size_t>(all.data() + all.size() - rest));
+  const auto [number, unit, isNumber] = quantityOf(text);
   int shift = -1;
   if (unit.empty() || unit == "B") shift = 0;
   if (unit == "KiB" || unit == "K") shift = 10;
   if (unit == "MiB" || unit == "M") shift = 20;
   if (unit == "GiB" || unit == "G") shift = 30;
-  if (error != std::errc() || shift < 0 || number > (UINT64_MAX >> shift)) {
+  if (!isNumber || shift < 0 || number > (UINT64_MAX >> shift)) {
     throw Error(std::string(variable) + "=" + text +
                 " is no size: give a whole number of bytes, or one with KiB, MiB or GiB behind it");
   }
@@ -32,17 +48,14 @@ std::chrono::milliseconds timeSetting(const char* variable, std::chrono::millise
   using std::chrono::milliseconds;
   const char* text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return fallback;
-  const std::string_view all(text);
-  uint64_t number = 0;
-  const auto [rest, error] = std::from_chars(all.data(), all.data() + all.size(), number);
-  const std::string_view unit(rest, static_cast<size_t>(all.data() + all.size() - rest));
+  const auto [number, unit, isNumber] = quantityOf(text);
   milliseconds one(0);
   if (unit == "ms") one = milliseconds(1);
   if (unit.empty() || unit == "s") one = std::chrono::seconds(1);
   if (unit == "m") one = std::chrono::minutes(1);
   if (unit == "h") one = std::chrono::hours(1);
   constexpr uint64_t kMost = 365 * 24;  // hours, in any unit
-  if (error != std::errc() || one.count() == 0 ||
+  if (!isNumber || one.count() == 0 ||
       number > kMost * 3'600'000 / static_cast<uint64_t>(one.count())) {
     throw Error(std::string(variable) + "=" + text +
                 " is no time: give a whole number of seconds, or one with ms, s, m or h behind it");
