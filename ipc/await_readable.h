@@ -5,11 +5,12 @@
 
 namespace isopool::ipc {
 
+/// For awaitReadable(): a wait without an end.
+inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
+
 /// Waits until there is something to read at `fd`, or its other end or the process that it stands for
 /// is gone. False if that did not happen within `timeout` (kForever: it waits as long as it takes), or
 /// cannot be asked. A signal handler that runs meanwhile does not shorten the wait. Any thread.
-inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
-
 bool awaitReadable(int fd, std::chrono::milliseconds timeout) noexcept;
 
 }  // namespace isopool::ipc

@@ -32,8 +32,7 @@ void refuseNanKey(const at::IValue& key) {
   if (isNan) {
     refuse(
         "a dict with a NaN key can't cross between processes, because NaN differs from itself and "
-        "no "
-        "lookup finds its entry: use another key");
+        "no lookup finds its entry: use another key");
   }
 }
 
@@ -58,8 +57,7 @@ bool DictBuilder::set(at::IValue key, at::IValue value) {
   if (table().dict.bucket_count() > mostSlots_) {
     refuse(
         "a dict whose keys have nearly equal hashes can't cross between processes, because its "
-        "hash "
-        "table would take a multiple of its memory: pass its keys and values as two lists");
+        "hash table would take a multiple of its memory: pass its keys and values as two lists");
   }
   return isNew;
 }
