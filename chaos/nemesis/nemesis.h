@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/resource.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -47,6 +49,8 @@ class Nemesis {
   void takeDescriptors(const Attack& attack, pid_t victim);
   void takeMemory(const Attack& attack, pid_t victim);
   void limit(const Attack& attack, pid_t victim, int resource, uint64_t least);
+  /// Of address space that somebody inherited from a victim while it was short of it.
+  void restoreHeirs(const rlimit& low, const rlimit& before);
   void interrupt(const Attack& attack, pid_t victim);
   void occupyProcessors(const Attack& attack);
   void stepClock(const Attack& attack);

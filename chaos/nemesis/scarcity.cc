@@ -37,11 +37,24 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
   }
   const uint64_t began = statusOf(victim).startTime;
   ::prlimit(victim, which, &low, nullptr);
-  later(attack.length, [this, victim, resource, which, before, began] {
+  later(attack.length, [this, victim, resource, which, before, low, began] {
     limited_.erase({victim, resource});
     if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
+    // The shortage is over for whom the victim started meanwhile, too: a zygote that kept the limit
+    // would give it to all of its workers.
+    if (which == RLIMIT_AS) restoreHeirs(low, before);
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
+}
+
+void Nemesis::restoreHeirs(const rlimit& low, const rlimit& before) {
+  for (const Member& member : target_.members()) {
+    const pid_t pid = member.id.pid;
+    rlimit now{};
+    if (::prlimit(pid, RLIMIT_AS, nullptr, &now) == 0 && now.rlim_cur == low.rlim_cur) {
+      ::prlimit(pid, RLIMIT_AS, &before, nullptr);
+    }
+  }
 }
 
 }  // namespace chaos

@@ -277,7 +277,9 @@ void Target::takeStock() {
     allRest = false;
     // Its calls were judged; a new one takes its place.
     if (standings[i] == Standing::kStuck) {
-      findings_.add(Fault::kHung, programs_[i].name + " does not come to rest");
+      findings_.add(Fault::kHung, programs_[i].name +
+                                      " does not come to rest; what its target said " +
+                                      "last: " + lastLine(folder_ + "/programs.log"));
       attacks_.note(programs_[i].process->pid(), "it did not come to rest");
       ::kill(programs_[i].process->pid(), SIGKILL);
     }
