@@ -25,6 +25,9 @@ constexpr std::chrono::seconds kOpenPatience(120);
 constexpr milliseconds kLongestSleep(100);
 // Waiting behind a call of up to this length costs less than the gap between two calls would.
 constexpr int64_t kShortCall = 1'000'000;
+// Within this time of the last thread that got a place from the line, a place that becomes free is left
+// to whoever comes first: mostly the thread that had it.
+constexpr std::chrono::microseconds kBetweenHandOvers(100);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
@@ -182,20 +185,29 @@ Pool::Turn Pool::turnLocked(std::shared_ptr<WorkerSlot> slot) {
   return {shared_from_this(), std::move(slot), std::move(channel), idle};
 }
 
+void Pool::takeLocked(WorkerSlot& slot) {
+  ++slot.inFlight;
+  ++slot.users;
+}
+
 void Pool::leaveLocked(WorkerSlot& slot) {
   --slot.inFlight;
   --slot.users;
-  serveWaitersLocked();
+  if (waiters_.empty() || !leavesPlaceFree(slot)) return serveWaitersLocked();
+  if (!migrations_.empty()) serveMigrationsLocked();
+}
+
+// A worker with another call has somebody who leaves it later: nobody in line is forgotten.
+bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
+  return slot.inFlight > 0 && Clock::now() - lastHandOver_ < kBetweenHandOvers;
 }
 
 Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
   std::unique_lock lock = lockUsable();
   // A worker may have become free without an event.
   if (!migrations_.empty()) serveWaitersLocked();
-  std::shared_ptr<WorkerSlot> slot = waiters_.empty() ? pickLocked() : nullptr;
-  if (slot) {
-    ++slot->inFlight;
-    ++slot->users;
+  if (std::shared_ptr<WorkerSlot> slot = pickLocked()) {
+    takeLocked(*slot);
     return turnLocked(std::move(slot));
   }
   Waiter waiter;
@@ -243,11 +255,7 @@ void Pool::lookAtHeld(std::unique_lock<std::mutex>& lock) {
   }
 }
 
-void Pool::serveWaitersLocked() {
-  const auto take = [](const std::shared_ptr<WorkerSlot>& slot) {
-    ++slot->inFlight;
-    ++slot->users;
-  };
+void Pool::serveMigrationsLocked() {
   for (auto next = migrations_.begin(); next != migrations_.end();) {
     Migration& migration = **next;
     auto slot = pickLocked(migration.from_);
@@ -256,15 +264,21 @@ void Pool::serveWaitersLocked() {
       continue;
     }
     next = migrations_.erase(next);
-    take(slot);
+    takeLocked(*slot);
     migration.give(std::move(slot));
   }
+  countLineLocked();
+}
+
+void Pool::serveWaitersLocked() {
+  serveMigrationsLocked();
   while (!waiters_.empty()) {
     auto slot = pickLocked();
     if (!slot) break;
     Waiter* waiter = waiters_.front();
     waiters_.pop_front();
-    take(slot);
+    takeLocked(*slot);
+    lastHandOver_ = Clock::now();
     waiter->slot = std::move(slot);
     waiter->wake.notify_one();
   }

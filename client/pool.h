@@ -48,8 +48,11 @@ namespace client {
 ///
 /// A call goes to the worker that served this thread last if that one is idle, else to an idle one,
 /// else, if calls are short, behind the running call of the least busy one, so that the worker finds
-/// it when it is done; else it waits in line. First come, first served. A call that was sent to a busy
-/// worker and has not started moves to the worker that is free first, see Migration.
+/// it when it is done; else it waits in line. The line is first come, first served. While the worker
+/// has another call, a place that becomes free goes to the line once in 100 us at most: in between a
+/// thread that comes right back has it, for to wake another one takes longer than a short call. So the
+/// n-th in line waits for n times that, and no longer than n calls where these are longer. A call that
+/// was sent to a busy worker and has not started moves to the worker that is free first, see Migration.
 ///
 /// Busy is a worker with anything that this process asked of it: calls, steps of sessions, and what no
 /// thread waits for (released handles, closed streams, unloads).
@@ -174,8 +177,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void checkLocked();
   std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr);
   Turn turnLocked(std::shared_ptr<WorkerSlot> slot);
+  static void takeLocked(WorkerSlot& slot);
   void leaveLocked(WorkerSlot& slot);
+  bool leavesPlaceFree(const WorkerSlot& slot) const;
   void lookAtHeld(std::unique_lock<std::mutex>& lock);
+  void serveMigrationsLocked();
   void serveWaitersLocked();
   void serveWaiters();
   void countLineLocked();
@@ -204,6 +210,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::list<Waiter*> waiters_;
   std::list<Migration*> migrations_;  // that look for a place; before waiters_
   std::atomic<size_t> inLine_{0};     // of both
+  Clock::time_point lastHandOver_;    // when the line was served last
   std::shared_ptr<AsyncExecutor> executor_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};

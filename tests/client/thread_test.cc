@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <fstream>
 #include <iterator>
@@ -32,6 +34,33 @@ TEST(Threads, SixteenOnOneObjectWithTwoWorkersEachGetTheirOwnAnswers) {
     }
   });
   EXPECT_EQ(right, 1600);
+}
+
+// Those that come right back pass the ones in line, within a bound.
+TEST(Threads, ThatCallOneWorkerWithoutAPauseAllGetTurns) {
+  OwnPool pool(1);
+  constexpr int kThreads = 12;
+  constexpr int kTurns = 50;
+  std::array<std::atomic<int>, kThreads> turns{};
+  std::atomic<bool> over{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      while (!over) {
+        pool.subject().ask("pid");
+        ++turns[static_cast<size_t>(i)];
+      }
+    });
+  }
+  const bool all = waitUntil(
+      [&] {
+        return std::all_of(turns.begin(), turns.end(),
+                           [](const auto& each) { return each >= kTurns; });
+      },
+      milliseconds(8'000));
+  over = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(all) << "the least: " << *std::min_element(turns.begin(), turns.end());
 }
 
 TEST(Threads, AllCanGetErrorsAtOnce) {
