@@ -46,17 +46,19 @@ LoadedPackages::Use LoadedPackages::addUse(ipc::PackageId package, Answer answer
 
 void LoadedPackages::load(const std::shared_ptr<ArchiveFile>& package) {
   addUse(package->id(), Answer::kNone, [&] {
-    writer_->send(ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
-                  {package->object().get()});
+    writer_->sendPackage(package->id(),
+                         ipc::LoadPackage{package->id().value, package->bytes(), package->name()},
+                         package->object().get());
   });
 }
 
 void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
   const uint32_t id = package->id().value;
   const Use use = addUse(package->id(), Answer::kExpected, [&] {
-    writer_->send(ipc::LoadPackage{id, package->bytes(), package->name(), /*shared=*/false,
-                                   package->digest().first, package->digest().second},
-                  {package->object().get()});
+    writer_->sendPackage(package->id(),
+                         ipc::LoadPackage{id, package->bytes(), package->name(), /*shared=*/false,
+                                          package->digest().first, package->digest().second},
+                         package->object().get());
   });
   awaitAnswer(package->id(), use.load);
   if (!use.load->refusal.empty()) {
@@ -97,8 +99,9 @@ void LoadedPackages::dropUse(ipc::PackageId package, const std::shared_ptr<Load>
     const auto found = loads_.find(package.value);
     // It may have been refused in this moment, and asked for anew.
     if (found == loads_.end() || found->second != load || --load->uses > 0) return;
-    if (!load->answered) ++abandoned_[package.value];
     loads_.erase(found);
+    if (writer_->revoke(package)) return;
+    if (!load->answered) ++abandoned_[package.value];
   }
   writer_->send(ipc::UnloadPackage{package.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnloaded);

@@ -61,7 +61,7 @@ class LoadedPackages {
 
   /// Held from the change of a count to the end of the message that tells of it, so that messages are
   /// in the order of the changes: the supervisor refuses a package that is loaded twice. Locked before
-  /// mutex_, and never by the control thread, which would wait for a full socket with it.
+  /// mutex_.
   std::mutex orderMutex_;
   std::mutex mutex_;
   std::map<uint32_t, std::shared_ptr<Load>> loads_;

@@ -47,6 +47,11 @@ constexpr milliseconds kEndPatience(1000);
 // Of clean-up work while requests wait behind it. Long enough to write a large file.
 constexpr std::chrono::seconds kCleanupLimit(30);
 
+// Descriptors that are on their way between others' processes leave it some time.
+constexpr milliseconds kCrowdedRetry(5);
+
+constexpr const char* kUnread =
+    "the supervisor reads none of its messages, and more of them wait than may: make a new manager";
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
 
@@ -157,9 +162,9 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       lifeline_(std::move(process.lifeline)),
       guardianGroup_(process.guardianGroup),
       socket_(std::move(process.control)),
-      writer_(std::make_shared<ControlWriter>(socket_)),
-      stop_(ipc::awayFromStandardStreams(
-          ipc::Fd(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC), "eventfd")))),
+      wake_(ipc::awayFromStandardStreams(
+          ipc::Fd(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")))),
+      writer_(std::make_shared<ControlWriter>(socket_, wake_.get())),
       packages_(writer_) {}
 
 void SupervisorConnection::End::operator()(SupervisorConnection* connection) const {
@@ -169,7 +174,7 @@ void SupervisorConnection::End::operator()(SupervisorConnection* connection) con
     // Our copies of the descriptors close, the parent's stay.
     connection->socket_.close();
     connection->lifeline_.close();
-    connection->stop_.close();
+    connection->wake_.close();
     connection->supervisor_.close();
   }
 }
@@ -180,7 +185,8 @@ SupervisorConnection::~SupervisorConnection() {
   if (shared()) awaitLoansBack();
   const uint64_t one = 1;
   if (thread_.joinable()) {
-    (void)!::write(stop_.get(), &one, sizeof one);
+    stopping_.store(true, std::memory_order_release);
+    (void)!::write(wake_.get(), &one, sizeof one);
     thread_.join();
   }
   writer_->close();
@@ -223,7 +229,9 @@ void SupervisorConnection::greet() {
   const auto giveUp = Clock::now() + kStartPatience;
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
-    if (noKill_) {
+    if (writer_->flush() != ControlWriter::Queue::kEmpty && left.count() > 0) {
+      socket_.waitReadable(kCrowdedRetry);
+    } else if (noKill_) {
       socket_.waitReadable(kStartPatience);
     } else if (left.count() <= 0 || !socket_.waitReadable(left)) {
       throw SupervisorLost("the supervisor did not come up within " +
@@ -257,11 +265,22 @@ void SupervisorConnection::greet() {
 }
 
 void SupervisorConnection::run() {
-  std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
+  std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
+  auto queue = ControlWriter::Queue::kEmpty;
   for (;;) {
-    if (::poll(watched.data(), watched.size(), -1) < 0 && errno != EINTR) return;
-    if ((watched[1].revents & POLLIN) != 0) return;
-    if (watched[0].revents == 0) continue;
+    const int timeout =
+        queue == ControlWriter::Queue::kCrowded ? static_cast<int>(kCrowdedRetry.count()) : -1;
+    watched[0].events = POLLIN;
+    if (queue == ControlWriter::Queue::kFull) watched[0].events |= POLLOUT;
+    if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) return;
+    uint64_t woken = 0;
+    if ((watched[1].revents & POLLIN) != 0) (void)!::read(wake_.get(), &woken, sizeof woken);
+    if (stopping_.load(std::memory_order_acquire)) return;
+    queue = writer_->flush();
+    if (queue == ControlWriter::Queue::kOverflow) {
+      return loseOnceThereIsMemory(kUnread, "");
+    }
+    if ((watched[0].revents & ~POLLOUT) == 0) continue;
     try {
       const auto received = socket_.receive();
       while (auto frame = socket_.next()) handle(*frame);
@@ -269,25 +288,26 @@ void SupervisorConnection::run() {
         return lose(kSupervisorGone);
       }
     } catch (const ipc::SystemCallError& error) {
-      return loseOnceThereIsMemory("this program can't take a worker over: ", error);
+      return loseOnceThereIsMemory("this program can't take a worker over: ", error.what());
     } catch (const std::bad_alloc& error) {
-      return loseOnceThereIsMemory("this program can't follow its supervisor: ", error);
+      return loseOnceThereIsMemory("this program can't follow its supervisor: ", error.what());
     } catch (const std::exception& error) {
-      return loseOnceThereIsMemory("the supervisor sent what is no message of ours: ", error);
+      return loseOnceThereIsMemory("the supervisor sent what is no message of ours: ",
+                                   error.what());
     }
   }
 }
 
 // Whoever is short of memory has it back some time, or ends this connection.
-void SupervisorConnection::loseOnceThereIsMemory(const char* what, const std::exception& error) {
+void SupervisorConnection::loseOnceThereIsMemory(const char* what, const char* why) {
   constexpr int kPause = 10;  // ms
-  pollfd stopped{stop_.get(), POLLIN, 0};
   do {
     try {
-      return lose(std::string(what) + error.what());
+      return lose(std::string(what) + why);
     } catch (const std::bad_alloc&) {
     }
-  } while (::poll(&stopped, 1, kPause) <= 0);
+    ::poll(nullptr, 0, kPause);
+  } while (!stopping_.load(std::memory_order_acquire));
 }
 
 void SupervisorConnection::handle(ipc::Frame& frame) {

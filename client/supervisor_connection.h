@@ -107,7 +107,7 @@ class SupervisorConnection final : public SegmentAudience {
   void begin();
   void greet();
   void run();
-  void loseOnceThereIsMemory(const char* what, const std::exception& error);
+  void loseOnceThereIsMemory(const char* what, const char* why);
   void handle(ipc::Frame& frame);
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
   void extendPath(Channel& channel);
@@ -132,8 +132,9 @@ class SupervisorConnection final : public SegmentAudience {
   ipc::Fd lifeline_;
   const pid_t guardianGroup_;
   ipc::ControlSocket socket_;  // read by the control thread
+  ipc::Fd wake_;               // an eventfd: the control thread is to end, or to send what waits
   const std::shared_ptr<ControlWriter> writer_;
-  ipc::Fd stop_;  // an eventfd: the control thread ends
+  std::atomic<bool> stopping_{false};
   LoadedPackages packages_;
   ipc::Welcome welcome_;
   ipc::Fd supervisor_;          // its pidfd

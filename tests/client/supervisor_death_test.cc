@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <future>
+#include <optional>
 
 #include "tests/client/harness.h"
 
@@ -150,6 +151,27 @@ TEST(SupervisorDeath, WhileItIsOnlyStoppedCallsGoOnAndDeadlinesHold) {
   // It goes on, and so do the workers.
   ASSERT_EQ(::kill(supervisor, SIGCONT), 0);
   EXPECT_GT(pool.subject().number("pid"), 0);
+}
+
+// More messages than a socket takes.
+TEST(SupervisorDeath, WhileItIsOnlyStoppedPackagesComeAndGoWithoutAWait) {
+  OwnPool pool(1);
+  // One that nothing else holds.
+  const std::string file = packagePath("resources.pt");
+  constexpr int kPackages = 600;
+  const pid_t supervisor = pool.tree().supervisor();
+  ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
+  const auto began = Clock::now();
+  std::optional<Package> last;
+  int loaded = 0;
+  for (; loaded < kPackages && Clock::now() - began < milliseconds(20'000); ++loaded) {
+    last.reset();
+    last = pool.manager().loadPackage(file);
+  }
+  EXPECT_EQ(loaded, kPackages);
+  ASSERT_EQ(::kill(supervisor, SIGCONT), 0);
+  EXPECT_EQ(outcomeOf([&] { last->acquireSession(); }), "answered");
+  EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "answered");
 }
 
 TEST(SupervisorDeath, WhileItIsStoppedEndsEverythingToo) {
