@@ -13,7 +13,7 @@
 /// limit of their own.
 namespace isopool::worker {
 
-/// From here on the process may have `bytes` more than now. `key`: see FilterOptions::limitKey.
+/// From here on the process may have `bytes` more than now. `key`: see FilterOptions::key.
 /// Throws SystemCallError.
 void limitMemory(uint64_t bytes, const uint64_t (&key)[2]);
 

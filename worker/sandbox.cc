@@ -33,6 +33,7 @@ using ipc::checkSystemCall;
 constexpr const char* kTooMuchMemory = "memory beyond ISOPOOL_WORKER_MEMORY";
 // Of one call; the supervisor is told of all.
 constexpr size_t kMaxActsInWords = 4;
+constexpr std::string_view kSystemCall = "system call ";
 // That wait for the supervisor's socket.
 constexpr size_t kMaxUnreported = 256;
 
@@ -135,18 +136,18 @@ void Sandbox::enter() {
   FilterOptions options;
   options.process = ::getpid();
   options.network = plan_.settings.network;
-  if (::getrandom(options.limitKey, sizeof options.limitKey, 0) != sizeof options.limitKey) {
+  if (::getrandom(options.key, sizeof options.key, 0) != sizeof options.key) {
     throw ipc::SystemCallError("getrandom", "a key", errno);
   }
   // What the rules below forbid to make.
   if (strict()) folder_ = keepAnonymousFolder();
   limitResources();
-  if (plan_.settings.memory) limitMemory(*plan_.settings.memory, options.limitKey);
+  if (plan_.settings.memory) limitMemory(*plan_.settings.memory, options.key);
   if (!strict()) return;
   dropCapabilities();
   plan_.files.restrictSelf(plan_.kernel.landlock, plan_.settings.network, folder_);
   if (!plan_.kernel.systemCallFilters) return;
-  countForbiddenCalls();
+  countForbiddenCalls(options);
   installFilter(alwaysForbidden(options));
 }
 
@@ -198,7 +199,13 @@ void Sandbox::collect() {
 }
 
 void Sandbox::explain(PythonError& error) {
-  if (strict() && plan_.kernel.landlock > 0) {
+  collect();
+  // Its error names the file, too.
+  const bool changesFile =
+      std::any_of(unreported_.begin(), unreported_.end(), [](const auto& each) {
+        return begins(each.act, kSystemCall) && changesFiles(each.act.substr(kSystemCall.size()));
+      });
+  if (strict() && plan_.kernel.landlock > 0 && !changesFile) {
     for (const std::string& file : error.refusedFiles) {
       if (plan_.files.forbids(file)) countForbiddenAct("file " + file);
     }

@@ -20,6 +20,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <map>
+#include <span>
 #include <stdexcept>
 
 #include "ipc/system_call.h"
@@ -39,7 +40,15 @@ constexpr uint32_t refusal(int error) { return SECCOMP_RET_ERRNO | static_cast<u
 // Newer than the headers of the systems that we build on.
 constexpr int kQuotactlFd = 443;
 constexpr int kProcessMrelease = 448;
+constexpr int kTcsets2 = 0x402C542B;  // and its two successors, which wait and flush
+constexpr int kFchmodat2 = 452;
+constexpr int kSetxattrat = 463;
+constexpr int kRemovexattrat = 466;
 constexpr int kOpenTreeAttr = 467;
+constexpr int kFileSetattr = 469;
+// Of setpriority() and ioprio_set(): by user, and ioprio_set() counts from 1.
+constexpr uint32_t kPriorityOfUser = 2;
+constexpr uint32_t kIoPriorityOfUser = 3;
 
 struct Call {
   int number;
@@ -59,6 +68,20 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_migrate_pages, "migrate_pages"},
     {SYS_move_pages, "move_pages"},
     {SYS_tkill, "tkill"},
+    // what any process of the user may be told, shown or robbed of by its number or key
+    {SYS_shmget, "shmget"},
+    {SYS_shmat, "shmat"},
+    {SYS_shmctl, "shmctl"},
+    {SYS_semget, "semget"},
+    {SYS_semop, "semop"},
+    {SYS_semtimedop, "semtimedop"},
+    {SYS_semctl, "semctl"},
+    {SYS_msgget, "msgget"},
+    {SYS_msgsnd, "msgsnd"},
+    {SYS_msgrcv, "msgrcv"},
+    {SYS_msgctl, "msgctl"},
+    {SYS_mq_open, "mq_open"},
+    {SYS_mq_unlink, "mq_unlink"},
     // file systems and namespaces
     {SYS_mount, "mount"},
     {SYS_umount2, "umount2"},
@@ -121,6 +144,43 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_vhangup, "vhangup"},
 };
 
+// The kernel's rules for files (Landlock) say nothing about these, so that they reach every file of the
+// user. Programs that run while a model is loaded are refused without a signal: they would die of it.
+constexpr Call kForbiddenOnFiles[] = {
+    {SYS_chmod, "chmod"},
+    {SYS_fchmod, "fchmod"},
+    {SYS_fchmodat, "fchmodat"},
+    {kFchmodat2, "fchmodat2"},
+    {SYS_chown, "chown"},
+    {SYS_fchown, "fchown"},
+    {SYS_lchown, "lchown"},
+    {SYS_fchownat, "fchownat"},
+    {SYS_utime, "utime"},
+    {SYS_utimes, "utimes"},
+    {SYS_futimesat, "futimesat"},
+    {SYS_utimensat, "utimensat"},
+    {SYS_setxattr, "setxattr"},
+    {SYS_lsetxattr, "lsetxattr"},
+    {SYS_fsetxattr, "fsetxattr"},
+    {kSetxattrat, "setxattrat"},
+    {SYS_removexattr, "removexattr"},
+    {SYS_lremovexattr, "lremovexattr"},
+    {SYS_fremovexattr, "fremovexattr"},
+    {kRemovexattrat, "removexattrat"},
+    {kFileSetattr, "file_setattr"},
+};
+
+// That may be told of the calling thread, of the worker, and of its other threads: countForbiddenCalls()
+// makes the call for the last.
+constexpr Call kForbiddenOnOthers[] = {
+    {SYS_sched_setaffinity, "sched_setaffinity"},
+    {SYS_sched_setscheduler, "sched_setscheduler"},
+    {SYS_sched_setparam, "sched_setparam"},
+    {SYS_sched_setattr, "sched_setattr"},
+    {SYS_setpriority, "setpriority"},
+    {SYS_ioprio_set, "ioprio_set"},
+};
+
 // By their arguments, below.
 constexpr Call kSometimesForbidden[] = {
     {SYS_kill, "kill"},
@@ -135,6 +195,7 @@ constexpr Call kSometimesForbidden[] = {
     {SYS_personality, "personality"},
     {SYS_ioctl, "ioctl"},
     {SYS_fcntl, "fcntl"},
+    {SYS_setpgid, "setpgid"},
     {SYS_execve, "execve"},
     {SYS_execveat, "execveat"},
     {SYS_fork, "fork"},
@@ -162,6 +223,12 @@ class Verdict {
   }
   Verdict& unlessAny(uint32_t bits, uint32_t action) {
     return jump(BPF_JSET, bits, 1, 0).otherwise(action);
+  }
+  /// `then` ends with what else holds.
+  Verdict& whenEqual(uint32_t value, const Verdict& then) {
+    jump(BPF_JEQ, value, 0, static_cast<uint8_t>(then.code_.size()));
+    code_.insert(code_.end(), then.code_.begin(), then.code_.end());
+    return *this;
   }
   Verdict& ifNull(size_t argument, uint32_t action) {
     load(argument).jump(BPF_JEQ, 0, 0, 3);
@@ -240,6 +307,20 @@ Verdict onlySignals(const FilterOptions& options, size_t signalArgument) {
   return verdict.load(0).ifEqual(process, kAllow);
 }
 
+// A datagram socket sends to every other one that has a path, without a connection: to the system's log,
+// to the service manager.
+Verdict connectionsOnly(size_t typeArgument) {
+  Verdict verdict;
+  verdict.load(typeArgument);
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
+    for (const int flags :
+         {0, int{SOCK_CLOEXEC}, int{SOCK_NONBLOCK}, SOCK_CLOEXEC | SOCK_NONBLOCK}) {
+      verdict.ifEqual(static_cast<uint32_t>(type | flags), kAllow);
+    }
+  }
+  return verdict.otherwise(kTrap);
+}
+
 Verdict sockets(bool network) {
   constexpr uint32_t kRoutes = 0;  // NETLINK_ROUTE: name look-ups ask for the machine's addresses
   // As libc asks nscd whenever a user is looked up: that would be counted against innocent code.
@@ -252,8 +333,38 @@ Verdict sockets(bool network) {
         .ifEqual(kToNscd, refusal(EPERM))
         .otherwise(kTrap);
   }
-  for (const uint32_t family : {AF_UNIX, AF_INET, AF_INET6}) verdict.ifEqual(family, kAllow);
-  return verdict.unlessEqual(AF_NETLINK, kTrap).load(2).ifEqual(kRoutes, kAllow).otherwise(kTrap);
+  for (const uint32_t family : {AF_INET, AF_INET6}) verdict.ifEqual(family, kAllow);
+  return verdict.whenEqual(AF_UNIX, connectionsOnly(1))
+      .unlessEqual(AF_NETLINK, kTrap)
+      .load(2)
+      .ifEqual(kRoutes, kAllow)
+      .otherwise(kTrap);
+}
+
+Verdict controls() {
+  Verdict verdict;
+  verdict.load(1);
+  // Signals, and words put into the mouth of whoever sits at the terminal.
+  for (const uint32_t request : {FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX}) {
+    verdict.ifEqual(request, kTrap);
+  }
+  // What the terminal does with input and output, and for whom.
+  for (const uint32_t request :
+       {TCSETS, TCSETSW, TCSETSF, TCSETA, TCSETAW, TCSETAF, kTcsets2, kTcsets2 + 1, kTcsets2 + 2,
+        TCFLSH, TCXONC, TIOCSETD, TIOCSCTTY, TIOCNOTTY, TIOCSPGRP, TIOCEXCL, TIOCSWINSZ}) {
+    verdict.ifEqual(request, kTrap);
+  }
+  return verdict.otherwise(kAllow);
+}
+
+// The process itself or the calling thread, or a thread of the process if whoever calls has the key.
+Verdict onlyOwn(const FilterOptions& options, size_t argument, Verdict verdict = {}) {
+  return verdict.load(argument)
+      .ifEqual(0, kAllow)
+      .ifEqual(static_cast<uint32_t>(options.process), kAllow)
+      .unlessWhole(4, options.key[0], kTrap)
+      .unlessWhole(5, options.key[1], kTrap)
+      .otherwise(kAllow);
 }
 
 }  // namespace
@@ -263,6 +374,18 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
   for (const Call& call : kAlwaysForbidden) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
   }
+  for (const Call& call : kForbiddenOnFiles) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(refusal(EPERM));
+  }
+  for (const Call& call : kForbiddenOnOthers) {
+    verdicts[static_cast<uint32_t>(call.number)] = onlyOwn(options, 0);
+  }
+  verdicts[SYS_setpriority] =
+      onlyOwn(options, 1, Verdict().load(0).ifEqual(kPriorityOfUser, kTrap));
+  verdicts[SYS_ioprio_set] =
+      onlyOwn(options, 1, Verdict().load(0).ifEqual(kIoPriorityOfUser, kTrap));
+  // Whoever joins another's group is killed with it, or kills it.
+  verdicts[SYS_setpgid].load(1).ifEqual(0, kAllow).otherwise(kTrap);
   const auto group = static_cast<uint32_t>(-options.process);
   verdicts[SYS_kill] =
       onlySignals(options, 1).ifEqual(group, kAllow).ifEqual(0, kAllow).otherwise(kTrap);
@@ -277,14 +400,7 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       .ifEqual(F_SETOWN_EX, kTrap)
       .ifEqual(F_SETSIG, kTrap)
       .otherwise(kAllow);
-  // The last two put words into the mouth of whoever sits at the terminal.
-  verdicts[SYS_ioctl]
-      .load(1)
-      .ifEqual(FIOSETOWN, kTrap)
-      .ifEqual(SIOCSPGRP, kTrap)
-      .ifEqual(TIOCSTI, kTrap)
-      .ifEqual(TIOCLINUX, kTrap)
-      .otherwise(kAllow);
+  verdicts[SYS_ioctl] = controls();
   verdicts[SYS_prlimit64]
       .ifNull(2, kAllow)
       .load(0)
@@ -292,11 +408,11 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       // Compilers want a larger stack, and nobody else has less of it.
       .load(1)
       .ifEqual(RLIMIT_STACK, kAllow)
-      .unlessWhole(4, options.limitKey[0], kTrap)
-      .unlessWhole(5, options.limitKey[1], kTrap)
+      .unlessWhole(4, options.key[0], kTrap)
+      .unlessWhole(5, options.key[1], kTrap)
       .otherwise(kAllow);
   verdicts[SYS_socket] = sockets(options.network);
-  verdicts[SYS_socketpair].load(0).ifEqual(AF_UNIX, kAllow).otherwise(kTrap);
+  verdicts[SYS_socketpair].load(0).whenEqual(AF_UNIX, connectionsOnly(1)).otherwise(kTrap);
   verdicts[SYS_clone].load(0).ifAny(kNamespaces, kTrap).otherwise(kAllow);
   verdicts[SYS_clone3].otherwise(refusal(ENOSYS));
   verdicts[SYS_personality].load(0).ifEqual(0, kAllow).ifEqual(~0U, kAllow).otherwise(kTrap);
@@ -314,6 +430,9 @@ FilterProgram forbiddenDuringCalls() {
   verdicts[SYS_execveat].otherwise(kTrap);
   verdicts[SYS_fork].otherwise(kTrap);
   verdicts[SYS_vfork].otherwise(refusal(EPERM));
+  for (const Call& call : kForbiddenOnFiles) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
+  }
   verdicts[SYS_clone].load(0).unlessAny(CLONE_THREAD, refusal(EPERM)).otherwise(kAllow);
   return programOf(verdicts);
 }
@@ -331,13 +450,34 @@ void installFilter(const FilterProgram& program) {
 }
 
 std::optional<std::string> forbiddenCallName(size_t number) {
-  const auto has = [&](const Call& call) { return static_cast<size_t>(call.number) == number; };
-  const auto always = std::find_if(std::begin(kAlwaysForbidden), std::end(kAlwaysForbidden), has);
-  if (always != std::end(kAlwaysForbidden)) return always->name;
-  const auto sometimes =
-      std::find_if(std::begin(kSometimesForbidden), std::end(kSometimesForbidden), has);
-  if (sometimes != std::end(kSometimesForbidden)) return sometimes->name;
+  for (const std::span<const Call> calls :
+       {std::span<const Call>(kAlwaysForbidden), std::span<const Call>(kForbiddenOnFiles),
+        std::span<const Call>(kForbiddenOnOthers), std::span<const Call>(kSometimesForbidden)}) {
+    for (const Call& call : calls) {
+      if (static_cast<size_t>(call.number) == number) return call.name;
+    }
+  }
   return std::nullopt;
+}
+
+bool changesFiles(const std::string& callName) {
+  return std::any_of(std::begin(kForbiddenOnFiles), std::end(kForbiddenOnFiles),
+                     [&](const Call& call) { return callName == call.name; });
+}
+
+std::optional<size_t> threadArgument(int number) {
+  switch (number) {
+    case SYS_sched_setaffinity:
+    case SYS_sched_setscheduler:
+    case SYS_sched_setparam:
+    case SYS_sched_setattr:
+      return 0;
+    case SYS_setpriority:
+    case SYS_ioprio_set:
+      return 1;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace isopool::worker

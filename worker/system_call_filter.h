@@ -16,9 +16,10 @@ namespace isopool::worker {
 struct FilterOptions {
   pid_t process = 0;     ///< whose group has the same number
   bool network = false;  ///< internet sockets are allowed
-  /// Only a prlimit() that brings this in the two arguments that the kernel does not look at may
-  /// change a limit: it is how this process raises its own.
-  uint64_t limitKey[2] = {};
+  /// What brings this in the last two arguments, which the kernel does not look at, is a call of ours:
+  /// prlimit() may change a limit, which is how this process raises its own, and a thread's priority
+  /// and processors may be set by its number.
+  uint64_t key[2] = {};
 };
 
 using FilterProgram = std::vector<sock_filter>;
@@ -36,6 +37,13 @@ FilterProgram forbiddenDuringCalls();
 /// Binds all threads of this process, which must have no_new_privs, and what they start, for ever.
 /// Throws SystemCallError, or std::runtime_error if a thread has made itself a filter of its own.
 void installFilter(const FilterProgram& program);
+
+/// Which argument of this system call names a thread, if it is one that is allowed for all threads of
+/// this process and no others: filters do not know their numbers. Async-signal-safe.
+std::optional<size_t> threadArgument(int number);
+
+/// True for the name of one that changes what a file is, whatever its contents.
+bool changesFiles(const std::string& callName);
 
 /// "ptrace" for its number, if it is one that a filter here forbids.
 std::optional<std::string> forbiddenCallName(size_t number);

@@ -145,6 +145,31 @@ constexpr Forbidden kForbidden[] = {
     {"FaultHandling", "system call userfaultfd", "call(323, 0)"},
     {"TypingAtTheTerminal", "system call ioctl",
      "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSTI, b'x')"},
+    {"TerminalsEcho", "system call ioctl", "import termios; call(16, 0, termios.TCSETS, 0)"},
+    {"JoiningAnothersGroup", "system call setpgid", "os.setpgid(0, os.getppid())"},
+    {"DatagramPair", "system call socketpair",
+     "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)"},
+    {"Mode", "system call chmod", "os.chmod('FOLDER/hidden/file.txt', 0o666)"},
+    {"ModeByDescriptor", "system call fchmod",
+     "os.fchmod(os.open('FOLDER/readable/file.txt', os.O_RDONLY), 0o666)"},
+    {"Owner", "system call chown", "os.chown('FOLDER/hidden/file.txt', -1, -1)"},
+    {"Times", "system call utimensat", "os.utime('FOLDER/hidden/file.txt')"},
+    {"Attributes", "system call setxattr",
+     "os.setxattr('FOLDER/hidden/file.txt', 'user.isopool', b'x')"},
+    {"RemovingAttributes", "system call removexattr",
+     "os.removexattr('FOLDER/hidden/file.txt', 'user.isopool')"},
+    {"AnothersProcessors", "system call sched_setaffinity",
+     "os.sched_setaffinity(os.getppid(), {0})"},
+    {"AnothersScheduling", "system call sched_setscheduler",
+     "os.sched_setscheduler(os.getppid(), os.SCHED_BATCH, os.sched_param(0))"},
+    {"AnothersPriority", "system call setpriority",
+     "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)"},
+    {"PriorityOfTheUser", "system call setpriority", "os.setpriority(os.PRIO_USER, 0, 19)"},
+    {"AnothersDiskPriority", "system call ioprio_set", "call(251, 1, os.getppid(), 0)"},
+    {"AnothersSharedMemory", "system call shmctl", "call(31, 0, 0, 0)"},
+    {"AnothersSemaphores", "system call semctl", "call(66, 0, 0, 0, 0)"},
+    {"AnothersMessages", "system call msgctl", "call(71, 0, 0, 0)"},
+    {"MessageQueues", "system call mq_open", "call(240, 0, 0, 0, 0)"},
     {"ReadingOutside", "file FOLDER/hidden/file.txt", "open('FOLDER/hidden/file.txt')"},
     {"ReadingPasswords", "file /etc/shadow", "open('/etc/shadow')"},
     {"WritingOutside", "file FOLDER/hidden/new.txt", "open('FOLDER/hidden/new.txt', 'w')"},
@@ -288,6 +313,32 @@ TEST_F(Strict, LetsPythonDoTheUsualThings) {
     EXPECT_EQ(answer.status, Status::kValue)
         << source << ": " << (answer.error.empty() ? answer.reason : answer.error[2]);
   }
+}
+
+TEST_F(Strict, MayPinAndSlowItsOwnThreads) {
+  EXPECT_TRUE(resultOf(R"(
+import os, threading
+ready, over = threading.Event(), threading.Event()
+threads = []
+def work():
+    threads.append(threading.get_native_id())
+    ready.set()
+    over.wait()
+thread = threading.Thread(target=work)
+thread.start()
+ready.wait()
+processors = os.sched_getaffinity(threads[0])
+os.sched_setaffinity(threads[0], {min(processors)})
+pinned = os.sched_getaffinity(threads[0]) == {min(processors)}
+os.sched_setaffinity(0, processors)
+os.setpriority(os.PRIO_PROCESS, threads[0], 5)
+slowed = os.getpriority(os.PRIO_PROCESS, threads[0]) == 5 and os.getpriority(os.PRIO_PROCESS, 0) == 0
+over.set()
+thread.join()
+result = pinned and slowed
+)")
+                  .toBool());
+  EXPECT_FALSE(worker->hasMessage(milliseconds(0))) << "it was counted";
 }
 
 TEST_F(Strict, ReadsAndWritesWhereItMay) {
