@@ -34,11 +34,12 @@ bool importPackage() {
 
 }  // namespace
 
-void startInterpreter(const char* executable) {
+void startInterpreter(const char* executable, UserPackages users) {
   PyImport_AppendInittab("_isopool", &createIsopoolModule);
   PyConfig config;
   PyConfig_InitPythonConfig(&config);
   config.parse_argv = 0;
+  if (users == UserPackages::kNot) config.user_site_directory = 0;
   check(PyConfig_SetBytesString(&config, &config.executable, executable), config);
   check(PyConfig_SetBytesString(&config, &config.program_name, executable), config);
   check(Py_InitializeFromConfig(&config), config);

@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include "ipc/system_call.h"
 #include "worker/anonymous_folder.h"
@@ -43,15 +45,39 @@ void requirePath(const char* variable, const std::string& path) {
                            ", which is not there: workers could not be let in once it is");
 }
 
-void allowPythonsFolders(FileAccess& files) {
-  const PyRef function = workerFunction("zygote", "folders");
-  const PyRef folders = function ? PyRef::steal(PyObject_CallNoArgs(function.get())) : PyRef();
-  if (!folders || !PyList_Check(folders.get()))
-    throw std::runtime_error(takePythonError().traceback);
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(folders.get()); ++i) {
-    const char* folder = PyBytes_AsString(PyList_GET_ITEM(folders.get(), i));
-    if (folder == nullptr) throw std::runtime_error(takePythonError().traceback);
-    files.allowPrograms(folder);
+/// What a function of the zygote's module lists.
+std::vector<std::string> pathsFromPython(const char* name) {
+  const PyRef function = workerFunction("zygote", name);
+  const PyRef list = function ? PyRef::steal(PyObject_CallNoArgs(function.get())) : PyRef();
+  if (!list || !PyList_Check(list.get())) throw std::runtime_error(takePythonError().traceback);
+  std::vector<std::string> paths;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
+    const char* path = PyBytes_AsString(PyList_GET_ITEM(list.get(), i));
+    if (path == nullptr) throw std::runtime_error(takePythonError().traceback);
+    paths.emplace_back(path);
+  }
+  return paths;
+}
+
+/// True if the path is the folder or lies in it.
+bool isWithin(const std::string& path, const std::string& folder) {
+  return path == folder || path.starts_with(folder.ends_with('/') ? folder : folder + '/');
+}
+
+// The next zygote would run what a worker left there, without a sandbox.
+void requireNoneOnThePath(const std::string& writable) {
+  std::error_code error;
+  const std::string folder = std::filesystem::weakly_canonical(writable, error).string();
+  std::vector<std::string> path = pathsFromPython("path");
+  for (const char* variable : {"ISOPOOL_PRELOAD_LIBS", kWorkerLibraries}) {
+    for (const std::string& library : namesIn(variable)) path.push_back(library);
+  }
+  for (const std::string& each : path) {
+    if (!isWithin(each, folder) && !isWithin(folder, each)) continue;
+    throw std::runtime_error("ISOPOOL_SANDBOX_WRITE names " + writable +
+                             ", where a worker could leave code for the next zygote, which runs it "
+                             "without a sandbox: the zygote's Python takes code from " +
+                             each);
   }
 }
 
@@ -117,7 +143,7 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   if (settings.files) requireFiles(*settings.files);
   if (settings.level != SandboxLevel::kStrict) return plan;
   plan.files = FileAccess::ofTheSystem(settings.network);
-  allowPythonsFolders(plan.files);
+  for (const std::string& folder : pathsFromPython("folders")) plan.files.allowPrograms(folder);
   allowLibrariesOfWorkers(plan.files);
   for (const std::string& path : settings.readable) {
     requirePath("ISOPOOL_SANDBOX_READ", path);
@@ -125,6 +151,7 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   }
   for (const std::string& path : settings.writable) {
     requirePath("ISOPOOL_SANDBOX_WRITE", path);
+    requireNoneOnThePath(path);
     plan.files.allowWriting(path);
   }
   return plan;

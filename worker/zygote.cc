@@ -138,7 +138,10 @@ void Zygote::prepare() {
   useOneThread();
   ipc::installRoutingAllocator(blocks_);
   beginHugePages();
-  startInterpreter(pythonExecutable());
+  // They lie where a worker may be allowed to write, and the zygote has no sandbox.
+  startInterpreter(pythonExecutable(), sandbox.level == SandboxLevel::kStrict
+                                           ? UserPackages::kNot
+                                           : UserPackages::kAsUsual);
   importTorch();
   preloadLibraries();
   const Versions versions = prepareInPython();

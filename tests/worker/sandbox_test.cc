@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "tests/sanitizers.h"
 #include "tests/worker/harness.h"
@@ -35,6 +37,22 @@ const fs::path& folder(const std::string& name) {
     std::ofstream(path / "file.txt") << "content";
   }
   return path;
+}
+
+std::vector<std::string> printedBy(const std::string& command) {
+  std::vector<std::string> lines;
+  FILE* output = ::popen(command.c_str(), "re");
+  if (output == nullptr) return lines;
+  std::string line;
+  for (int letter = std::fgetc(output); letter != EOF; letter = std::fgetc(output)) {
+    if (letter != '\n') {
+      line.push_back(static_cast<char>(letter));
+      continue;
+    }
+    lines.push_back(std::exchange(line, {}));
+  }
+  ::pclose(output);
+  return lines;
 }
 
 ZygoteProcess& strictZygote() {
@@ -509,6 +527,43 @@ TEST(SandboxLevel, StrictIsRefusedWithAFolderThatIsNotThere) {
   ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_READ=/no/such/folder"});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
   EXPECT_TRUE(has(failed.text, "ISOPOOL_SANDBOX_READ names /no/such/folder")) << failed.text;
+}
+
+TEST(SandboxLevel, StrictIsRefusedWithWhatAZygoteTakesCodeFrom) {
+  const fs::path modules = folder("modules");
+  fs::create_directories(modules / "package");
+  const std::string path = "PYTHONPATH=" + modules.string();
+  for (const fs::path& writable : {modules, modules / "package", modules.parent_path()}) {
+    ZygoteProcess zygote(
+        {path, "ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_WRITE=" + writable.string()});
+    const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+    EXPECT_TRUE(has(failed.text, "ISOPOOL_SANDBOX_WRITE names " + writable.string()))
+        << failed.text;
+    EXPECT_TRUE(has(failed.text, "takes code from " + modules.string())) << failed.text;
+  }
+}
+
+// The home folder may lie where models write. A virtual environment has no packages of the user, so
+// that the Python that it was made from has to run.
+TEST(SandboxLevel, StrictRunsNoCodeOfTheUsersOwnPackagesBeforeItsWorkers) {
+  const std::vector<std::string> python =
+      printedBy(PYTHON
+                " -c 'import os, sys, torch; print(sys._base_executable); "
+                "print(os.path.dirname(os.path.dirname(torch.__file__))); "
+                "print(\"%d.%d\" % sys.version_info[:2])'");
+  ASSERT_EQ(python.size(), 3u);
+  const fs::path home = folder("home");
+  const fs::path site = home / ".local/lib" / ("python" + python[2]) / "site-packages";
+  const fs::path trace = folder("trace") / "ran";
+  fs::create_directories(site);
+  std::ofstream(site / "planted.pth") << "import os; open('" << trace.string() << "', 'w')\n";
+  for (const std::string level : {"strict", "default"}) {
+    fs::remove(trace);
+    ZygoteProcess zygote({"HOME=" + home.string(), "ISOPOOL_PYTHON_EXECUTABLE=" + python[0],
+                          "PYTHONPATH=" + python[1], "ISOPOOL_SANDBOX=" + level});
+    EXPECT_EQ(zygote.greeting().type, ipc::MessageType::kZygoteReady);
+    EXPECT_EQ(fs::exists(trace), level == "default") << level;
+  }
 }
 
 TEST(SandboxLevel, NoneAndDefaultDifferInNewPrivilegesAndLimits) {
