@@ -379,8 +379,21 @@ void Channel::releaseHandle(ipc::HandleId handle) {
     releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
     if (releases_.size() < kReleaseBatch) return;
   }
+  tryFlushReleases();
+}
+
+void Channel::releaseObj(ipc::HandleId handle) {
+  releaseHandle(handle);
+  if (objs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (generation_ != forkGeneration() || dead()) return;
+  tryFlushReleases();
+}
+
+// Who holds the mutex publishes a request, and looks for releases first or has just done so.
+void Channel::tryFlushReleases() {
   std::unique_lock lock(publishMutex_, std::try_to_lock);
-  if (lock.owns_lock() && !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
+  while (lock.owns_lock() && releasesWaiting_.load(std::memory_order_relaxed) > 0 &&
+         !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
     flushReleases();
   }
 }

@@ -110,6 +110,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   /// Lets objects of the worker go: with the next request, or by themselves when many have gathered.
   void releaseHandle(ipc::HandleId handle);
+  /// An Obj was made, whose handle releaseObj() lets go. With the last one all are sent at once: its
+  /// program may make no further request, and the worker would keep what they refer to.
+  void objMade() noexcept { objs_.fetch_add(1, std::memory_order_relaxed); }
+  void releaseObj(ipc::HandleId handle);
   ipc::HandleId nextHandle() { return ipc::HandleId(nextHandle_.fetch_add(1)); }
 
   bool dead() const { return dead_.load(std::memory_order_acquire); }
@@ -216,6 +220,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
                     bool workerMaySpin, Recall* recall);
   bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
+  void tryFlushReleases();
   void flushReleases();
   void publishNotification(ipc::OutgoingCall& call);
   /// How a wait ended. `abandoned`: the exchange is no longer its thread's.
@@ -268,6 +273,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::vector<uint64_t> releases_;
   std::mutex releasesMutex_;
   std::atomic<uint32_t> releasesWaiting_{0};
+  std::atomic<uint32_t> objs_{0};  // that are alive
 
   std::mutex leadMutex_;
   ipc::SpinBudget spin_;              // guarded by leadMutex_

@@ -23,8 +23,10 @@ class InterpreterObj {
   InterpreterObj(const SessionImpl& owner, ipc::HandleId handle);
   /// One that an operation on `origin` made: it has the same owner.
   InterpreterObj(const InterpreterObj& origin, ipc::HandleId handle)
-      : pool_(origin.pool_), channel_(origin.channel_), owner_(origin.owner_), handle_(handle) {}
-  ~InterpreterObj() { channel_->releaseHandle(handle_); }
+      : pool_(origin.pool_), channel_(origin.channel_), owner_(origin.owner_), handle_(handle) {
+    channel_->objMade();
+  }
+  ~InterpreterObj() { channel_->releaseObj(handle_); }
   InterpreterObj(const InterpreterObj&) = delete;
   InterpreterObj& operator=(const InterpreterObj&) = delete;
 
@@ -68,7 +70,9 @@ class SessionImpl {
 };
 
 inline InterpreterObj::InterpreterObj(const SessionImpl& owner, ipc::HandleId handle)
-    : pool_(owner.pool), channel_(owner.channel), owner_(owner.number), handle_(handle) {}
+    : pool_(owner.pool), channel_(owner.channel), owner_(owner.number), handle_(handle) {
+  channel_->objMade();
+}
 
 namespace client {
 

@@ -88,6 +88,7 @@ void CallLoop::run() {
     const bool served = serveNext();
     dropDetachedChannels();
     if (!served) waitForWork();
+    if (collection_.overdue()) collect();
   }
 }
 
@@ -162,7 +163,7 @@ void CallLoop::waitForWork() {
     };
     ipc::sleepUnless(
         forEachEnd, [this] { return anythingToDo(); },
-        [this] {
+        [this, begin] {
           if (servedSinceUpdate_ != 0) updateBoard();
           watches_.clear();
           watches_.add(&bell_, seenBell_);
@@ -171,10 +172,13 @@ void CallLoop::waitForWork() {
             watches_.add(word, expected);
           }
           const ReleasedGil released;
-          watches_.sleep();
+          watches_.sleep(collection_.idleTime(begin));
         });
-    // Woken for nothing: a call is about to come, whose input is being copied.
-    if (!anythingToDo()) {
+    const auto left = collection_.idleTime(begin);
+    if (left && *left == left->zero()) {
+      if (!anythingToDo()) collect();
+    } else if (!anythingToDo()) {
+      // Woken for nothing: a call is about to come, whose input is being copied.
       ipc::spinUntil([this] { return anythingToDo(); }, ipc::monotonicNow(), spinAllowance());
     }
   }
@@ -186,36 +190,54 @@ void CallLoop::dropDetachedChannels() {
   if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
-    const uint64_t client = channel->memory->client;
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();
-    // An importer and its modules hold each other.
-    PyGC_Collect();
-    ipc::reachCrashPoint(ipc::CrashPoint::kClientObjectsDropped);
-    channel->memory->borrowed.detach(*channel->memory);
-    ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
-    // Nobody consumes them any more.
-    for (const Channel::Blob& blob : channel->blobs) {
-      channel->memory->output.dropReference(blob.block);
-    }
-    channel->blobs.clear();
-    channel->memory->output.detach();
-    ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentsLeft);
-    channel->memory->end.detach();
-    ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
-    remains_.push_back(std::move(channel->memory));
-    control_.send(ipc::ChannelDetached{client});
-    ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
   }
-  channels_.erase(std::remove_if(channels_.begin(), channels_.end(), detached), channels_.end());
+  // An importer and its modules hold each other. No call of another client waits for it: what is in
+  // cycles until then is privatised, which costs a copy.
+  collection_.request();
+  if (std::all_of(channels_.begin(), channels_.end(), detached)) collection_.run();
+  for (const auto& channel : channels_) {
+    if (channel->detached) detach(*channel);
+  }
+  std::erase_if(channels_, detached);
   if (channels_.size() == 1) channels_.front()->alone = true;
-  const auto gone = [&](const std::shared_ptr<ChannelMemory>& memory) {
+  dropRemains();
+  updateBoard();
+}
+
+void CallLoop::detach(Channel& channel) {
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientObjectsDropped);
+  const uint64_t client = channel.memory->client;
+  channel.memory->borrowed.detach(*channel.memory);
+  ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
+  // Nobody consumes them any more.
+  for (const Channel::Blob& blob : channel.blobs) {
+    channel.memory->output.dropReference(blob.block);
+  }
+  channel.blobs.clear();
+  channel.memory->output.detach();
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentsLeft);
+  channel.memory->end.detach();
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
+  remains_.push_back(std::move(channel.memory));
+  control_.send(ipc::ChannelDetached{client});
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
+}
+
+void CallLoop::dropRemains() {
+  std::erase_if(remains_, [this](const std::shared_ptr<ChannelMemory>& memory) {
     if (!memory->output.empty()) return false;
     blocks_.remove(memory->output);
     return true;  // borrowed storages hold it as long as they live
-  };
-  remains_.erase(std::remove_if(remains_.begin(), remains_.end(), gone), remains_.end());
+  });
+}
+
+void CallLoop::collect() {
+  collection_.run();
+  if (remains_.empty()) return;
+  dropRemains();
   updateBoard();
 }
 
@@ -290,7 +312,9 @@ void CallLoop::obey(ipc::Frame& frame) {
       const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
       if (Channel* channel = find(message.client)) {
         for (const uint32_t package : message.packages) {
-          channel->packages.remove(ipc::PackageId(package));
+          if (!channel->packages.remove(ipc::PackageId(package))) continue;
+          collection_.request();
+          if (!channel->handles.empty()) channel->handlesOfDropped = true;
         }
         ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnmapped);
       }

@@ -15,6 +15,7 @@
 #include "worker/channel.h"
 #include "worker/control_plane.h"
 #include "worker/copy_counts.h"
+#include "worker/idle_collection.h"
 #include "worker/routed_blocks.h"
 #include "worker/sleep_watches.h"
 #include "worker/turn_order.h"
@@ -37,6 +38,7 @@ class CallLoop final : public ControlPlane {
   bool waitForMessage(int64_t deadline) override;
   void requestOutputSegment(uint64_t client, size_t bytes) noexcept override;
   bool tell(const ipc::ForbiddenAct& act) override;
+  void requestCollection() noexcept override { collection_.request(); }
 
  private:
   bool bellRung() const noexcept;
@@ -55,6 +57,9 @@ class CallLoop final : public ControlPlane {
   int64_t spinAllowance() const noexcept;
   void waitForWork();
   void dropDetachedChannels();
+  void detach(Channel& channel);
+  void dropRemains();
+  void collect();
 
   const ipc::Epoch epoch_;
   ipc::ControlSocket control_;
@@ -75,6 +80,7 @@ class CallLoop final : public ControlPlane {
 
   ipc::SpinBudget spinBudget_;
   SleepWatches watches_;
+  IdleCollection collection_;
 };
 
 }  // namespace isopool::worker

@@ -110,7 +110,7 @@ void CallRunner::perform(Channel& channel) {
     case ipc::Operation::kDefineModel:
       return defineModel(channel);
     case ipc::Operation::kForgetObject:
-      channel.objects.forget(ipc::ObjectId(reader_->integer(0)));
+      if (channel.objects.forget(ipc::ObjectId(reader_->integer(0)))) control_.requestCollection();
       return answerNothing(channel);
     case ipc::Operation::kCallObject:
       return callObject(channel);
@@ -154,6 +154,8 @@ void CallRunner::perform(Channel& channel) {
       for (size_t i = 0; i < reader_->elements(); ++i) {
         channel.handles.forget(ipc::HandleId(reader_->integer(i)));
       }
+      if (channel.handlesOfDropped) control_.requestCollection();
+      if (channel.handles.empty()) channel.handlesOfDropped = false;
       return answerNothing(channel);
   }
   badRequest("the call asks for an unknown operation");
@@ -227,7 +229,10 @@ void CallRunner::defineObject(Channel& channel) {
         PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr));
     if (!loaded) {
       // An importer keeps the modules whose import failed, half made: the next try has another.
-      if (isFirst) source.forgetImporter();
+      if (isFirst) {
+        source.forgetImporter();
+        control_.requestCollection();
+      }
       throw PythonRaised{};
     }
     flushOutput();

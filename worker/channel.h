@@ -24,6 +24,8 @@ struct Channel {
   PackageStore packages;
   ObjectTable<ipc::ObjectId> objects;
   ObjectTable<ipc::HandleId> handles;
+  /// There were handles when a package was dropped, which may keep what is in it.
+  bool handlesOfDropped = false;
 
   /// Answers too long for their slot, each in a block until the client has consumed it.
   struct Blob {

@@ -17,6 +17,8 @@ class ControlPlane : public SegmentRequester {
   virtual bool waitForMessage(int64_t deadline) = 0;
   /// Never waits; false if the supervisor's socket has no room now.
   virtual bool tell(const ipc::ForbiddenAct& act) = 0;
+  /// The last reference to something of a dropped package may have gone: see IdleCollection.
+  virtual void requestCollection() noexcept = 0;
 };
 
 }  // namespace isopool::worker

@@ -18,13 +18,16 @@ class ObjectTable {
     return found == objects_.end() ? nullptr : found->second.get();
   }
   void set(IdType id, PyRef object) { objects_[id] = std::move(object); }
-  void forget(IdType id) {
+  /// False if there is none.
+  bool forget(IdType id) {
     const auto found = objects_.find(id);
-    if (found == objects_.end()) return;
+    if (found == objects_.end()) return false;
     // Destroying an object runs user code, which must not find the table half changed.
     const PyRef last = std::move(found->second);
     objects_.erase(found);
+    return true;
   }
+  bool empty() const noexcept { return objects_.empty(); }
   void clear() {
     auto all = std::move(objects_);
     objects_.clear();

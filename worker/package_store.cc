@@ -71,11 +71,9 @@ void Package::forgetImporter() {
   PyErr_Restore(type, value, traceback);
 }
 
-void PackageStore::remove(ipc::PackageId id) {
+bool PackageStore::remove(ipc::PackageId id) {
   removed_.push_back(id);
-  packages_.erase(std::remove_if(packages_.begin(), packages_.end(),
-                                 [&](const auto& package) { return package->id() == id; }),
-                  packages_.end());
+  return std::erase_if(packages_, [&](const auto& package) { return package->id() == id; }) != 0;
 }
 
 void PackageStore::clear() {

@@ -75,7 +75,8 @@ struct PackagePlace {
 class PackageStore {
  public:
   void add(std::unique_ptr<Package> package) { packages_.push_back(std::move(package)); }
-  void remove(ipc::PackageId id);
+  /// False if it is not there.
+  bool remove(ipc::PackageId id);
   void clear();
   /// Whether it was removed since the last forgetRemoved(). A client sends a notification about a
   /// package before it unloads that, so such a notification is in the ring by then.

@@ -15,8 +15,8 @@ constexpr size_t kPerDeputy = ipc::kMaxFutexWatches - 1;  // and its generation
 
 }  // namespace
 
-void SleepWatches::sleep() {
-  if (watches_.size() <= ipc::kMaxFutexWatches) return ipc::futexWait(watches_, std::nullopt);
+void SleepWatches::sleep(std::optional<std::chrono::nanoseconds> timeout) {
+  if (watches_.size() <= ipc::kMaxFutexWatches) return ipc::futexWait(watches_, timeout);
   // Never destroyed: the threads use them for as long as the process lives.
   if (woken_ == nullptr) woken_ = new ipc::SharedWord<uint32_t>(0);
   const uint32_t seen = woken_->load(std::memory_order_acquire);
@@ -45,7 +45,7 @@ void SleepWatches::sleep() {
   }
   std::vector<ipc::FutexWatch> own(watches_.begin(), watches_.begin() + kOwn);
   own.push_back({woken_, seen});
-  ipc::futexWait(own, std::nullopt);
+  ipc::futexWait(own, timeout);
 }
 
 void SleepWatches::deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -25,9 +27,9 @@ class SleepWatches {
   void add(const ipc::SharedWord<uint32_t>* word, uint32_t expected) {
     watches_.push_back({word, expected});
   }
-  /// Sleeps until one of the words is not as expected any more, without a time-out. May return for
-  /// no reason.
-  void sleep();
+  /// Sleeps until one of the words is not as expected any more, or `timeout` is over (none: sleeps
+  /// without one). May return for no reason.
+  void sleep(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
 
  private:
   // Sleeps on up to kMaxFutexWatches - 1 words for the sleeper. Lives as long as the process.

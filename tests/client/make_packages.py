@@ -69,6 +69,61 @@ def with_resources(exporter: PackageExporter) -> None:
     exporter.save_binary("notes", "large.bin", b"x" * 3_000_000)
 
 
+CLASS = """
+class C{number}(torch.nn.Module):
+    def __init__(self, width=1, options={{"depth": {number}}}):
+        super().__init__()
+        self.width = width
+        self.options = options
+
+    def forward(self, x, y=None):
+        return x + self.width if y is None else [x * each for each in y if each > {number}]
+"""
+
+LARGE = """
+import torch
+
+
+class Large(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(16 << 20))
+        self.cycle = [self]
+
+    def forward(self):
+        return float(self.weight.sum()) + later()
+
+
+def later():
+    import rest
+
+    return rest.number
+"""
+
+
+def of_many_modules(exporter: PackageExporter) -> None:
+    """As much Python as a library of models has."""
+    classes = "".join(CLASS.format(number=number) for number in range(40))
+    names = [f"module{number}" for number in range(100)]
+    for name in names:
+        exporter.save_source_string(f"many.{name}", "import torch\n" + classes)
+    exporter.save_source_string("many", "", is_package=True)
+    imports = "".join(f"from many import {name}\n" for name in names)
+    exporter.save_source_string("entry", imports + "def answer():\n    return len(dir())\n")
+    exporter.save_pickle("model", "model.pkl", torch.nn.Linear(2, 2))
+
+
+def with_large_weights(exporter: PackageExporter) -> None:
+    """64 MiB, in an object that refers to itself, and a module that is imported by a call."""
+    (folder / "isopool_large.py").write_text(LARGE)
+    sys.path.append(str(folder))
+    import isopool_large
+
+    exporter.intern("isopool_large")
+    exporter.save_source_string("rest", "number = 1.5\n")
+    exporter.save_pickle("model", "model.pkl", isopool_large.Large())
+
+
 def rewritten(source: Path, name: str, record: str, text: str) -> None:
     """A copy of a package, one of whose records says something else."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(folder / name, "w") as new:
@@ -84,6 +139,9 @@ export("one.pt", answering(1))
 export("two.pt", answering(2))
 export("extern.pt", with_extern)
 export("resources.pt", with_resources)
+export("many_modules.pt", of_many_modules)
+export("large.pt", with_large_weights)
+(folder / "isopool_large.py").unlink()
 (folder / "isopool_no_such_module.py").unlink()
 rewritten(folder / "one.pt", "other_python.pt", ".data/python_version", "3.3.7\n")
 torch.save({"weight": torch.ones(3)}, folder / "saved.pt")

@@ -42,8 +42,13 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
         return signature == 0x04034B50 and method == _STORED
 
 
+_open: set[str] = set()  # the importers of packages that are loaded, by their names
+
+
 def open_package(path: str, mapping: object) -> PackageImporter:
-    return PackageImporter(MappedReader(path, mapping))
+    importer = PackageImporter(MappedReader(path, mapping))
+    _open.add(importer.id())
+    return importer
 
 
 def check_pickle(importer: PackageImporter, package: str, module: str, file: str) -> None:
@@ -63,7 +68,14 @@ def check_pickle(importer: PackageImporter, package: str, module: str, file: str
 
 
 def forget_package(importer: PackageImporter) -> None:
-    """Lets go of what Python's line cache has of the package's modules: by it the importer, and with it
-    the file and all that was loaded from it, would live for ever."""
-    for name in [name for name in linecache.cache if name.startswith(importer.id() + ".")]:
-        del linecache.cache[name]
+    _open.discard(importer.id())
+
+
+def forget_lines() -> None:
+    """Lets go of what Python's line cache has of the modules of dropped packages: by it the importer, and
+    with it the file and all that was loaded from it, would live for ever. An object that outlives its
+    package imports further modules, so this is done before each collection.
+    """
+    for name in [name for name in linecache.cache if name.startswith("<torch_package_")]:
+        if name[: name.find(">") + 1] not in _open:
+            del linecache.cache[name]

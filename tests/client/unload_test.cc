@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a worker has left of a package or a model that nobody uses any more.
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+constexpr milliseconds kSoon(1000);
+constexpr uint64_t kMiB = 1 << 20;
+
+/// What a process has: pages of files and of shared memory, pages of its own, open files.
+struct Possessions {
+  uint64_t sharedBytes = 0;
+  uint64_t privateBytes = 0;
+  size_t descriptors = 0;
+
+  uint64_t bytes() const { return sharedBytes + privateBytes; }
+};
+
+Possessions possessionsOf(pid_t process) {
+  const std::filesystem::path descriptors = "/proc/" + std::to_string(process) + "/fd";
+  Possessions all;
+  all.privateBytes = memoryOf(process, "Private_Dirty") + memoryOf(process, "Private_Clean");
+  all.sharedBytes = memoryOf(process, "Rss") - all.privateBytes;
+  all.descriptors = static_cast<size_t>(std::distance(
+      std::filesystem::directory_iterator(descriptors), std::filesystem::directory_iterator()));
+  return all;
+}
+
+/// Within a second the process has no more than this, but for `slack` bytes.
+void expectSoonBackAt(pid_t process, const Possessions& before, uint64_t slack) {
+  Possessions now;
+  EXPECT_TRUE(waitUntil(
+      [&] {
+        now = possessionsOf(process);
+        return now.sharedBytes <= before.sharedBytes + slack &&
+               now.privateBytes <= before.privateBytes + slack &&
+               now.descriptors <= before.descriptors;
+      },
+      kSoon))
+      << "shared MiB " << before.sharedBytes / kMiB << " -> " << now.sharedBytes / kMiB
+      << ", private MiB " << before.privateBytes / kMiB << " -> " << now.privateBytes / kMiB
+      << ", descriptors " << before.descriptors << " -> " << now.descriptors;
+}
+
+std::string exportedPath(const std::string& name) {
+  static const std::filesystem::path folder = [] {
+    const auto path = testFolder() / "exported";
+    std::filesystem::create_directory(path);
+    Program python({PYTHON, TEST_SOURCE_DIR "/make_exported.py", path});
+    if (python.waitForEnd(milliseconds(60'000)) != 0) {
+      throw std::runtime_error("make_exported.py failed");
+    }
+    return path;
+  }();
+  return folder / name;
+}
+
+void useLargePackage(InterpreterManager& manager) {
+  Package package = manager.loadPackage(packagePath("large.pt"));
+  EXPECT_EQ(package.loadPickle("model", "model.pkl")({}).toDouble(), 1.5);
+}
+
+TEST(Unload, OfAPackageWithACycleGivesItsWeightsBackWithinASecond) {
+  OwnPool pool(1);
+  const pid_t worker = pool.processOf(0);
+  const Possessions before = possessionsOf(worker);
+  for (int i = 0; i < 3; ++i) {
+    useLargePackage(pool.manager());
+    expectSoonBackAt(worker, before, 16 * kMiB);
+  }
+  EXPECT_EQ(pool.processOf(0), worker);
+}
+
+TEST(Unload, OfAPackageOfManyModulesGivesMemoryAndDescriptorsBackWithinASecond) {
+  OwnPool pool(1);
+  const pid_t worker = pool.processOf(0);
+  const auto use = [&] {
+    Package package = pool.manager().loadPackage(packagePath("many_modules.pt"));
+    InterpreterSession session = package.acquireSession();
+    const Obj entry = session.self.attr("import_module")({"entry"});
+    EXPECT_EQ(entry.attr("answer")(at::ArrayRef<Obj>()).toIValue().toInt(), 0);
+  };
+  const Possessions before = possessionsOf(worker);
+  for (int i = 0; i < 6; ++i) {
+    use();
+    // What torch and Python keep once and for all.
+    expectSoonBackAt(worker, before, 16 * kMiB);
+  }
+}
+
+TEST(Unload, OfAnExportedModelGivesItsLastInstanceBackWithinASecond) {
+  OwnPool pool(1);
+  const pid_t worker = pool.processOf(0);
+  const auto use = [&](const std::string& name, int64_t width) {
+    const ReplicatedObj model = pool.manager().loadModel(exportedPath(name));
+    EXPECT_EQ(model({empty({1, width}).fill_(1)}).toTensor().numel(), width);
+  };
+  // Imports torch.export, which stays.
+  use("small.pt2", 32);
+  use("small.pt2", 32);
+  const Possessions before = possessionsOf(worker);
+  for (int i = 0; i < 3; ++i) {
+    use("large.pt2", 4096);
+    expectSoonBackAt(worker, before, 16 * kMiB);
+  }
+}
+
+TEST(Unload, LeavesAnObjThatIsHeldAlive) {
+  OwnPool pool(1);
+  const pid_t worker = pool.processOf(0);
+  const Possessions atFirst = possessionsOf(worker);
+  std::optional<InterpreterSession> session;
+  std::optional<Obj> held;
+  {
+    Package package = pool.manager().loadPackage(packagePath("large.pt"));
+    session.emplace(package.acquireSession());
+    held.emplace(session->self.attr("load_pickle")({"model", "model.pkl"}));
+    session->self = *held;
+    held->attr("weight").attr("sum")(at::ArrayRef<Obj>());
+  }
+  const Possessions before = possessionsOf(worker);
+  // When this one's memory is back, what nobody used any more has been collected.
+  useLargePackage(pool.manager());
+  expectSoonBackAt(worker, before, 16 * kMiB);
+  // Reads its weights, and imports a module of the package.
+  EXPECT_EQ((*held)(at::ArrayRef<Obj>()).toIValue().toDouble(), 1.5);
+  EXPECT_GT(possessionsOf(worker).bytes(), atFirst.bytes() + 48 * kMiB);
+  session->self = Obj();
+  held.reset();
+  expectSoonBackAt(worker, atFirst, 16 * kMiB);
+}
+
+}  // namespace
+}  // namespace isopool::tests
