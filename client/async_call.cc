@@ -53,6 +53,7 @@ AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::
       callback_(std::move(callback)) {
   how_.modes = client::callerModes();
   how_.recall = &recall_;
+  how_.accepted = true;
 }
 
 bool AsyncCall::leaveQueue(Phase next) {

@@ -63,6 +63,7 @@ AsyncExecutor::~AsyncExecutor() {
 void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   std::lock_guard lock(mutex_);
   if (closed_) throw Error(kManagerGone);
+  if (!refusal_.empty()) throw SupervisorLost(refusal_);
   // What can fail comes first: whoever gets an exception gets no outcome.
   if (call->deadline() && !watching_) addTimer();
   if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
@@ -112,7 +113,8 @@ void AsyncExecutor::serve() {
   while (!closed_) {
     if (queue_.empty()) {
       ++idle_;
-      work_.wait(lock);
+      endDrain(lock);
+      if (queue_.empty() && !closed_) work_.wait(lock);
       --idle_;
       continue;
     }
@@ -125,6 +127,23 @@ void AsyncExecutor::serve() {
     call.reset();
     lock.lock();
   }
+}
+
+bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {
+  std::lock_guard lock(mutex_);
+  refusal_ = refusal;
+  if (isIdle()) return true;
+  drained_ = std::move(drained);
+  return false;
+}
+
+// Calls drained_, unlocked, if it waits for that.
+void AsyncExecutor::endDrain(std::unique_lock<std::mutex>& lock) {
+  if (!drained_ || !isIdle()) return;
+  const auto drained = std::exchange(drained_, nullptr);
+  lock.unlock();
+  drained();
+  lock.lock();
 }
 
 void AsyncExecutor::forgetDeadline(AsyncCall& call) {

@@ -32,6 +32,9 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   size_t queued() const { return queued_.load(std::memory_order_relaxed); }
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
+  /// From here on submit() throws SupervisorLost with this text. False if calls that were submitted
+  /// before are under way: `drained` is called when they are settled.
+  bool drain(const std::string& refusal, std::function<void()> drained);
   /// The pool is closed: settles what waits here, and waits for the threads, which find their calls
   /// ended, unless one of them is the caller.
   void close();
@@ -43,6 +46,8 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   void addTimer();
   void serve();
   void watchDeadlines();
+  bool isIdle() const { return queue_.empty() && idle_ == workers_; }  // needs mutex_
+  void endDrain(std::unique_lock<std::mutex>& lock);
   void forgetDeadline(AsyncCall& call);
 
   const uint32_t generation_;
@@ -58,6 +63,8 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   size_t workers_ = 0;
   bool watching_ = false;
   bool closed_ = false;
+  std::string refusal_;
+  std::function<void()> drained_;
   std::vector<std::thread> threads_;
 };
 

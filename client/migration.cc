@@ -23,7 +23,8 @@ Pool::Turn Migration::nextTurn(const Deadline& deadline) {
   auto reserved = left_ ? pool_.takeReserved(*this) : std::nullopt;
   stay();
   left_ = false;
-  Pool::Turn turn = reserved ? *std::move(reserved) : pool_.acquireTurn(deadline);
+  Pool::Turn turn = reserved ? *std::move(reserved) : pool_.acquireTurn(deadline, accepted_);
+  accepted_ = true;
   from_ = turn.slot().get();
   patience_ = turn.idle() ? kPatienceWithIdleWorker : kPatience;
   return turn;

@@ -16,7 +16,9 @@ namespace isopool::client {
 /// One for each call, over all workers that it is tried on. For the thread that makes the call.
 class Migration {
  public:
-  explicit Migration(Pool& pool) : pool_(pool), possible_(pool.slots().size() > 1) {}
+  /// `accepted`: as Pool::acquireTurn() has it.
+  explicit Migration(Pool& pool, bool accepted = false)
+      : pool_(pool), possible_(pool.slots().size() > 1), accepted_(accepted) {}
   ~Migration() { stay(); }
   Migration(const Migration&) = delete;
   Migration& operator=(const Migration&) = delete;
@@ -54,6 +56,7 @@ class Migration {
 
   Pool& pool_;
   const bool possible_;
+  bool accepted_;  // has had a turn, or did not need one for that
   Clock::duration patience_{};
   Clock::time_point nextLook_ = kNever;
   bool asked_ = false;  // the pool may know it

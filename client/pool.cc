@@ -120,18 +120,23 @@ std::unique_lock<std::mutex> Pool::lockUsable() {
   return lock;
 }
 
-void Pool::checkAfterDeath() {
-  check();
-  if (const auto supervisor = connection()) supervisor->checkSupervisorLives();
+void Pool::checkAfterDeath(bool started) {
+  checkNotForked(generation_);
+  {
+    std::lock_guard lock(mutex_);
+    checkLocked(started);
+  }
+  if (const auto supervisor = connection()) supervisor->checkSupervisorLives(started);
 }
 
-void Pool::checkLocked() {
+void Pool::checkLocked(bool started) {
   if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
-  if (!lost_.empty()) throw SupervisorLost(lost_);
+  if (!lost_.empty()) throw SupervisorLost(lost_, started);
 }
 
 std::shared_ptr<AsyncExecutor> Pool::executor() {
   const auto lock = lockUsable();
+  admitLocked();
   if (!executor_) executor_ = makeForThisProcess<AsyncExecutor>(slots_.size() * kCallsPerWorker);
   return executor_;
 }
@@ -202,8 +207,9 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
   return slot.inFlight > 0 && Clock::now() - lastHandOver_ < kBetweenHandOvers;
 }
 
-Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
+Pool::Turn Pool::acquireTurn(const Deadline& deadline, bool accepted) {
   std::unique_lock lock = lockUsable();
+  if (!accepted) admitLocked();
   // A worker may have become free without an event.
   if (!migrations_.empty()) serveWaitersLocked();
   if (std::shared_ptr<WorkerSlot> slot = pickLocked()) {
@@ -217,13 +223,15 @@ Pool::Turn Pool::acquireTurn(const Deadline& deadline) {
     waiters_.remove(&waiter);
     countLineLocked();
     if (waiter.slot) leaveLocked(*waiter.slot);
+    endDrain(lock);
   };
   serveWaitersLocked();
   while (!waiter.slot) {
     if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
                     [](const auto& each) { return !each->quarantine.empty(); })) {
+      const std::string quarantine = slots_.front()->quarantine;
       leave();
-      throw PoolUnavailable(slots_.front()->quarantine);
+      throw PoolUnavailable(quarantine);
     }
     if (deadline && Clock::now() >= *deadline) {
       leave();
@@ -297,8 +305,9 @@ void Pool::countLineLocked() {
 
 void Pool::endTurn(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   leaveLocked(slot);
+  endDrain(lock);
 }
 
 bool Pool::reservePlace(Migration& migration) {
@@ -313,11 +322,12 @@ bool Pool::reservePlace(Migration& migration) {
 }
 
 void Pool::forgetPlace(Migration& migration) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   migrations_.remove(&migration);
   migration.found_.store(false, std::memory_order_relaxed);
   if (const auto slot = std::exchange(migration.to_, nullptr)) leaveLocked(*slot);
   countLineLocked();
+  endDrain(lock);
 }
 
 std::optional<Pool::Turn> Pool::takeReserved(Migration& migration) {
@@ -337,6 +347,7 @@ void Pool::noteServiceTime(std::chrono::nanoseconds time) {
 
 std::shared_ptr<WorkerSlot> Pool::acquireUser() {
   const auto lock = lockUsable();
+  admitLocked();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
   std::tuple<bool, bool, uint32_t> bestRank;

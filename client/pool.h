@@ -87,8 +87,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     bool idle_;
   };
 
-  /// Waits for a turn. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error.
-  Turn acquireTurn(const Deadline& deadline);
+  /// Waits for a turn. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error. `accepted`: the
+  /// call was made before, and is not refused because the supervisor is about to end.
+  Turn acquireTurn(const Deadline& deadline, bool accepted = false);
 
   /// A worker ended what is no call of the pool: calls may wait for that.
   void stepEnded() {
@@ -145,10 +146,12 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<SupervisorConnection> connection();
   /// Throws Error if the pool can't serve this process any more.
   void check();
-  /// The same where a worker's death was seen, which may be that of its supervisor.
-  void checkAfterDeath();
+  /// The same where a worker's death was seen, which may be that of its supervisor. `started`: the call
+  /// that asks had started.
+  void checkAfterDeath(bool started);
 
-  /// Where asynchronous calls wait and run; made now if there is none. Throws as check().
+  /// Where asynchronous calls wait and run; made now if there is none. Throws as check(), and
+  /// SupervisorLost if the supervisor is about to end.
   std::shared_ptr<AsyncExecutor> executor();
   /// True if nothing is to be killed or given up for being slow, see docs/debugging.md.
   bool noKill() const { return noKill_; }
@@ -163,6 +166,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
   void slotQuarantined(uint32_t slot, std::string text) override;
   void supervisorLost(std::string text) override;
+  bool drain(const std::string& text) override;
 
  private:
   friend class Migration;
@@ -174,7 +178,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// The pool's lock, if it can serve this process: a forked one must not wait for a lock that a
   /// thread of its parent may hold. Throws Error, SupervisorLost.
   std::unique_lock<std::mutex> lockUsable();
-  void checkLocked();
+  void checkLocked(bool started = false);
+  void admitLocked();
+  bool drainedLocked() const;
+  void endDrain(std::unique_lock<std::mutex>& lock);
   std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr);
   Turn turnLocked(std::shared_ptr<WorkerSlot> slot);
   static void takeLocked(WorkerSlot& slot);
@@ -204,6 +211,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   ipc::PoolId id_;
   bool closed_ = false;
   std::string lost_;
+  /// The supervisor is about to end: why no further call is taken, and whether those that were taken
+  /// are still to be waited for.
+  std::string refusal_;
+  bool draining_ = false;
+  bool executorDrained_ = false;
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
   size_t usedSlots_ = 0;  // the balancer gives work to the first ones only
 

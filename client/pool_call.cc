@@ -31,6 +31,8 @@ class Attempts {
 
   // Nothing if it has not run and is to be tried again.
   std::optional<at::IValue> tryOn(Channel& channel, Migration* migration = nullptr);
+  // True if it has run on a worker that died: it is tried again because it is idempotent.
+  bool started() const { return started_; }
 
  private:
   const ReplicatedObjImpl& object_;
@@ -39,6 +41,7 @@ class Attempts {
   const std::function<void(RequestDraft&)>& fill_;
   ObservedCall* const record_;
   Preparation preparation_;
+  bool started_ = false;
 };
 
 std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration) {
@@ -56,7 +59,10 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration
   Answer answer = channel.exchange(call_.operation, draft, call_.deadline, call_.recall, migration);
   if (record_ != nullptr) record_->answered(answer);
   if (answer.fate() == Fate::kNeverStarted) pool_.check();
-  if (answer.fate() == Fate::kLost) pool_.checkAfterDeath();
+  if (answer.fate() == Fate::kLost) {
+    started_ = true;
+    pool_.checkAfterDeath(started_);
+  }
   const bool cancelled = call_.recall != nullptr && call_.recall->requested();
   if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
   switch (consequenceOf(answer.fate(), call_.idempotent, cancelled)) {
@@ -92,6 +98,9 @@ at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
       for (;;) {
         if (auto answer = onWorker(attempts)) return *std::move(answer);
       }
+    } catch (const SupervisorLost& error) {
+      if (error.started() || !attempts.started()) throw;
+      throw SupervisorLost(error.what(), /*started=*/true);
     } catch (const ipc::ValueError& error) {
       throw Error(error.what());
     }
@@ -139,14 +148,14 @@ bool Preparation::on(Channel& channel) {
     return true;
   } catch (const WorkerLost&) {
     if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;
-    pool.checkAfterDeath();
+    pool.checkAfterDeath(/*started=*/false);
     return false;
   }
 }
 
 at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill) {
-  Migration migration(*object.pool);
+  Migration migration(*object.pool, call.accepted);
   return untilAnswered(object, call, fill, [&](Attempts& attempts) {
     const Pool::Turn turn = migration.nextTurn(call.deadline);
     return attempts.tryOn(turn.channel(), &migration);

@@ -32,6 +32,7 @@ struct PoolCall {
   /// Of the thread that wanted the call, if that is another one.
   std::optional<uint32_t> modes = std::nullopt;
   Recall* recall = nullptr;
+  bool accepted = false;  ///< as Pool::acquireTurn() has it
 };
 
 /// Writes the request of kCallObject. Throws ipc::ValueError.

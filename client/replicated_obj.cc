@@ -76,7 +76,7 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
   const client::Pool::Turn turn = pool->acquireTurn(std::nullopt);
   pool->define(turn.channel(), definition, std::nullopt, nullptr);
   if (turn.channel().dead()) {
-    pool->checkAfterDeath();
+    pool->checkAfterDeath(/*started=*/true);
     throw WorkerLost(turn.channel().death(), /*started=*/true);
   }
   auto object =

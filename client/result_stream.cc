@@ -64,7 +64,7 @@ bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool u
     case Fate::kOverdue:
       client::throwOverdue(channel, "call");
     case Fate::kLost:
-      pool.checkAfterDeath();
+      pool.checkAfterDeath(userCode);
       if (userCode && !idempotent) throw WorkerLost(channel.death(), /*started=*/true);
       break;
     default:

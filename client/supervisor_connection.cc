@@ -403,7 +403,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   {
     std::lock_guard lock(mutex_);
     channels_[message.epoch] = channel;
-    if (!drainText_.empty()) channel->refuseRequests(drainText_);
+    if (refusing_) channel->refuseRequests(drainText_);
   }
   // What lies in the ring before the worker first looks at it is done before any call.
   extendPath(*channel);
@@ -497,13 +497,28 @@ void SupervisorConnection::retire(uint64_t epoch) {
 }
 
 void SupervisorConnection::drain(const std::string& text) {
+  std::shared_ptr<PoolEvents> pool;
   {
     std::lock_guard lock(mutex_);
     drainText_ = text;
-    for (const auto& [epoch, channel] : channels_) channel->refuseRequests(text);
+    // With a shared supervisor a connection has one pool.
+    if (!pools_.empty()) pool = pools_.begin()->second.lock();
   }
-  writer_->send(ipc::AcknowledgeDrain{});
-  ipc::reachCrashPoint(ipc::CrashPoint::kDrainAcknowledged);
+  if (!pool || pool->drain(text)) drained();
+}
+
+void SupervisorConnection::drained() noexcept {
+  try {
+    {
+      std::lock_guard lock(mutex_);
+      refusing_ = true;
+      for (const auto& [epoch, channel] : channels_) channel->refuseRequests(drainText_);
+    }
+    writer_->send(ipc::AcknowledgeDrain{});
+    ipc::reachCrashPoint(ipc::CrashPoint::kDrainAcknowledged);
+  } catch (const std::exception&) {
+    // The supervisor waits for as long as it may, and ends.
+  }
 }
 
 void SupervisorConnection::lose(const std::string& reason) {
@@ -596,8 +611,8 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
   }
 }
 
-void SupervisorConnection::checkSupervisorLives() const {
-  if (waitUntilGone(supervisor_, milliseconds(0))) throw SupervisorLost(kSupervisorGone);
+void SupervisorConnection::checkSupervisorLives(bool started) const {
+  if (waitUntilGone(supervisor_, milliseconds(0))) throw SupervisorLost(kSupervisorGone, started);
   // The kernel kills the workers while the supervisor exits, before its pidfd tells. Its flags do
   // from the beginning: field 9 of its stat line, the seventh behind the name (proc(5)).
   constexpr unsigned kExiting = 0x4;
@@ -608,7 +623,7 @@ void SupervisorConnection::checkSupervisorLives() const {
   for (int i = 3; i < 9; ++i) fields >> skipped;
   unsigned flags = 0;
   fields >> flags;
-  if (!fields || (flags & kExiting) != 0) throw SupervisorLost(kSupervisorGone);
+  if (!fields || (flags & kExiting) != 0) throw SupervisorLost(kSupervisorGone, started);
 }
 
 std::string SupervisorConnection::lostReason() const {

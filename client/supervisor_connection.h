@@ -31,6 +31,10 @@ class PoolEvents {
   virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
   virtual void supervisorLost(std::string text) = 0;
+  /// The supervisor is about to end: calls that are made from here on are refused with this text. False
+  /// if calls that were made before are under way: SupervisorConnection::drained() is called, by another
+  /// thread, when they have ended.
+  virtual bool drain(const std::string& text) = 0;
 };
 
 /// Where a connection's supervisor is found.
@@ -66,6 +70,9 @@ class SupervisorConnection final : public SegmentAudience {
 
   ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
   void closePool(ipc::PoolId pool);
+  /// The pool's calls have ended that were made before the supervisor was told to end: tells it, and
+  /// has the workers' channels take nothing more.
+  void drained() noexcept;
 
   /// As LoadedPackages says.
   void loadPackage(const std::shared_ptr<ArchiveFile>& package) {
@@ -89,8 +96,9 @@ class SupervisorConnection final : public SegmentAudience {
   /// Not empty once the supervisor is gone: why nothing works any more.
   std::string lostReason() const;
   /// Throws SupervisorLost if the supervisor is dead or dying. For whoever has just seen a worker die:
-  /// workers die with their supervisor, and the control thread may learn of it later.
-  void checkSupervisorLives() const;
+  /// workers die with their supervisor, and the control thread may learn of it later. `started`: the
+  /// call of which is asked had.
+  void checkSupervisorLives(bool started) const;
   uint32_t forkGeneration() const { return generation_; }
 
   void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) override;
@@ -150,7 +158,8 @@ class SupervisorConnection final : public SegmentAudience {
   std::set<uint64_t> retired_;  // workers that were replaced on purpose
   uint32_t nextPool_ = 1;
   std::string lostReason_;
-  std::string drainText_;
+  std::string drainText_;  // guarded by mutex_, as refusing_ is
+  bool refusing_ = false;
 };
 
 }  // namespace isopool::client

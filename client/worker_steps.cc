@@ -45,7 +45,7 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
         case Fate::kOverdue:
           throwOverdue(channel, "step");
         default:
-          pool.checkAfterDeath();
+          pool.checkAfterDeath(answer.fate() == Fate::kLost);
           throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);
       }
     } catch (const ipc::ValueError& error) {

@@ -89,9 +89,17 @@ class PoolUnavailable : public Error {
 
 /// The supervisor is gone, is about to end, or could not start, and its workers with it. The manager
 /// stays dead; a new one starts a new supervisor, or attaches to the shared one that is there then.
+/// A shared supervisor that is told to end lets calls end that were made before, within its
+/// drain_timeout, those that wait for a worker included, and refuses calls that are made later.
 class SupervisorLost : public Error {
  public:
-  using Error::Error;
+  explicit SupervisorLost(const std::string& what, bool started = false)
+      : Error(what), started_(started) {}
+  /// True if user code of this call may have run an instruction; else the call can be made again.
+  bool started() const { return started_; }
+
+ private:
+  bool started_;
 };
 
 /// An arena has no room for a payload and none came free before the deadline. The text names the knob.

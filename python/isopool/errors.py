@@ -47,7 +47,9 @@ class PoolUnavailable(Error):
 
 
 class SupervisorLost(Error):
-    """The supervisor is gone, or could not start, and its workers with it."""
+    """The supervisor is gone, is about to end, or could not start, and its workers with it."""
+
+    started: bool
 
 
 class LimitExceeded(Error):

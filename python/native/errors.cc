@@ -46,7 +46,7 @@ void translate(std::exception_ptr thrown) {
   } catch (const PoolUnavailable& error) {
     raise("PoolUnavailable", error);
   } catch (const SupervisorLost& error) {
-    raise("SupervisorLost", error);
+    raise("SupervisorLost", error, py::dict("started"_a = error.started()));
   } catch (const ArenaFull& error) {
     raise("ArenaFull", error);
   } catch (const LimitExceeded& error) {

@@ -503,6 +503,69 @@ TEST_F(Shared, ADrainedSupervisorAnswersWhatRunsAndRefusesWhatIsNew) {
   EXPECT_EQ(supervisor().waitForEnd(), 0);
 }
 
+TEST_F(Shared, ADrainedSupervisorAnswersCallsThatWaitForAWorker) {
+  serve({"--workers", "1"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  auto running = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
+  gate.arrival();
+  std::vector<PendingCall> asynchronous;
+  for (int i = 0; i < 5; ++i) asynchronous.push_back(subject.object().callAsync({"pid"}));
+  std::vector<std::future<int64_t>> waiting;
+  for (int i = 0; i < 5; ++i) {
+    waiting.push_back(std::async(std::launch::async, [&] { return subject.number("pid"); }));
+  }
+  // In line, queued, running, or next in the worker's ring.
+  ASSERT_TRUE(waitUntil([&] {
+    const PoolStatistics now = manager->statistics();
+    return now.callersWaiting + now.asyncCallsQueued + now.workers[0].callsInFlight == 11;
+  }));
+  supervisor().signal(SIGTERM);
+  ASSERT_TRUE(waitUntil([&] {
+    try {
+      subject.object().callAsync({"pid"});
+    } catch (const SupervisorLost& error) {
+      EXPECT_FALSE(error.started());
+      return true;
+    }
+    return false;
+  }));
+  gate.open();
+  EXPECT_NO_THROW(running.get());
+  for (auto& each : waiting) EXPECT_NO_THROW(each.get());
+  for (const PendingCall& each : asynchronous) EXPECT_NO_THROW(each.get());
+  EXPECT_EQ(supervisor().waitForEnd(), 0);
+}
+
+TEST_F(Shared, ACallThatDrainingDoesNotWaitForSaysWhetherItStarted) {
+  serve({"--workers", "1", "--drain-timeout", "300ms"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  const auto startedOf = [](auto&& call) -> std::string {
+    try {
+      call();
+    } catch (const SupervisorLost& error) {
+      return error.started() ? "started" : "not started";
+    }
+    return "answered";
+  };
+  auto running = std::async(std::launch::async, [&] {
+    return startedOf([&] { subject.ask("wait_at", gate.arguments()); });
+  });
+  gate.arrival();
+  std::vector<std::future<std::string>> waiting;
+  for (int i = 0; i < 2; ++i) {
+    waiting.push_back(
+        std::async(std::launch::async, [&] { return startedOf([&] { subject.number("pid"); }); }));
+  }
+  supervisor().signal(SIGTERM);
+  EXPECT_EQ(running.get(), "started");
+  for (auto& each : waiting) EXPECT_EQ(each.get(), "not started");
+  EXPECT_EQ(supervisor().waitForEnd(), 0);
+}
+
 TEST_F(Shared, AfterTheSupervisorsDeathANewManagerAttachesToTheNextOne) {
   serve({});
   auto manager = attach();

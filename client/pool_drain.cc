@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A pool whose supervisor is about to end: what was taken goes on, and nothing more is.
+#include <algorithm>
+#include <utility>
+
+#include "client/async_executor.h"
+#include "client/pool.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+// For what is new.
+void Pool::admitLocked() {
+  if (!refusal_.empty()) throw SupervisorLost(refusal_);
+}
+
+bool Pool::drain(const std::string& text) {
+  std::unique_lock lock(mutex_);
+  refusal_ = text;
+  const std::shared_ptr<AsyncExecutor> executor = executor_;
+  lock.unlock();
+  const bool executorDrained = !executor || executor->drain(text, [weak = weak_from_this()] {
+    const auto pool = weak.lock();
+    if (!pool) return;
+    std::unique_lock again(pool->mutex_);
+    pool->executorDrained_ = true;
+    pool->endDrain(again);
+  });
+  lock.lock();
+  executorDrained_ = executorDrained_ || executorDrained;
+  draining_ = !drainedLocked();
+  return !draining_;
+}
+
+// Every call has ended that was made before the supervisor was told to end.
+bool Pool::drainedLocked() const {
+  return executorDrained_ && waiters_.empty() &&
+         std::all_of(slots_.begin(), slots_.end(),
+                     [](const auto& slot) { return slot->inFlight == 0; });
+}
+
+// Unlocks if that has come.
+void Pool::endDrain(std::unique_lock<std::mutex>& lock) {
+  if (!draining_ || !drainedLocked()) return;
+  draining_ = false;
+  const auto connection = connection_;
+  lock.unlock();
+  if (connection) connection->drained();
+}
+
+}  // namespace isopool::client
