@@ -144,6 +144,15 @@ bool Channel::cleansUp() {
   return unawaited_.cleansUp(nextSequence_ - 1);
 }
 
+void Channel::callTimeOver(uint64_t sequence, const std::string& text) {
+  {
+    std::lock_guard lock(deathMutex_);
+    timeOverText_ = text;
+  }
+  timeOver_.store(sequence, std::memory_order_release);
+  wakeWaiter(*exchanges_[sequence % ipc::kRingSlots]);
+}
+
 void Channel::refuseRequests(const std::string& text) {
   std::lock_guard lock(publishMutex_);
   refusal_ = text;
@@ -281,6 +290,10 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
   const Waited waited = wait(*published.exchange, deadline, recall, migration, spinner);
   if (recall != nullptr) recall->leave(waited.fate);
   if (migration != nullptr) migration->requestEnded();
+  if (waited.fate == Fate::kOverdue && timeIsOver(sequence)) {
+    std::lock_guard lock(deathMutex_);
+    throw LimitExceeded(name_ + ": " + timeOverText_);
+  }
   return {shared_from_this(), waited.abandoned ? nullptr : published.exchange, sequence,
           waited.fate};
 }
@@ -438,7 +451,7 @@ Channel::Waited Channel::wait(Exchange& exchange, const Deadline& deadline, cons
     const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
     const Fate fate = exchange.fate.load(std::memory_order_acquire);
     if (fate != Fate::kPending) return {fate, /*abandoned=*/false};
-    const bool past = isPast(deadline);
+    const bool past = isPast(deadline) || timeIsOver(exchange.sequence);
     const bool takenBack =
         (recall != nullptr && recall->requested()) ||
         (waited && migration != nullptr && !past && migrates(exchange, *migration));
@@ -485,7 +498,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
     void settle() { channel.settleAll(); }
     bool leaves() const {
       return isPast(deadline) || (recall != nullptr && recall->requested()) ||
-             (migration != nullptr && migration->due());
+             (migration != nullptr && migration->due()) || channel.timeIsOver(exchange.sequence);
     }
     void watch() {
       spinner.reset();
@@ -657,11 +670,15 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   abandoned_.fetch_add(1, std::memory_order_relaxed);
   unawaited_.add(sequence);
   ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
-  const Fate fate = takenBack ? Fate::kWithdrawn : fateAtDeadline(memory_->end().recall(sequence));
+  const bool timeOver = timeIsOver(sequence);
+  const Fate fate = takenBack  ? Fate::kWithdrawn
+                    : timeOver ? Fate::kOverdue
+                               : fateAtDeadline(memory_->end().recall(sequence));
   // This thread may be the one that was woken to lead.
   deliverUnlessLed();
-  // What a preparation brings will be there for the next call.
-  if (takenBack || (fate == Fate::kOverdue && prepares)) return fate;
+  // What a preparation brings will be there for the next call; what runs for too long the supervisor
+  // knows.
+  if (takenBack || timeOver || (fate == Fate::kOverdue && prepares)) return fate;
   if (fate == Fate::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
   } else if (sharedWorker_) {

@@ -101,7 +101,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the deadline,
   /// another thread's `recall`, or until `migration` has found another worker for a request that has
-  /// not started. Throws Error if a value can't cross, ArenaFull.
+  /// not started. Throws Error if a value can't cross, ArenaFull, LimitExceeded.
   Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                   Recall* recall = nullptr, Migration* migration = nullptr);
   /// Sends without waiting or blocking. Only for bodies without tensors that fit into a slot. False
@@ -156,6 +156,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool occupied() const;
   /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
   bool cleansUp();
+  /// The supervisor lets the request of this number run no longer: its exchange() throws LimitExceeded
+  /// with this text, if it still waits.
+  void callTimeOver(uint64_t sequence, const std::string& text);
   /// From here on requests throw SupervisorLost with this text; those in flight end as they do.
   void refuseRequests(const std::string& text);
   /// The worker lives on, and has unmapped all that it had of this process.
@@ -245,6 +248,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
   bool hangsInPreparation(Clock::time_point now) const;
   void killBecause(const std::string& reason);
+  bool timeIsOver(uint64_t sequence) const {
+    return timeOver_.load(std::memory_order_acquire) == sequence;
+  }
   void release(Exchange& exchange);
   void poison(const std::string& reason);
   void readDeath();
@@ -282,6 +288,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left
   std::atomic<int> callsUnderWay_{0};  // from before they are published until their threads go on
   std::atomic<bool> poisoned_{false};
+  std::atomic<uint64_t> timeOver_{0};  // the last request that ran for as long as one may
+  std::string timeOverText_;           // guarded by deathMutex_
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all calls
   std::atomic<bool> dead_{false};   // that is done

@@ -348,6 +348,13 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       return retire(ipc::decodeMessage<ipc::RetireWorker>(frame).epoch);
     case ipc::MessageType::kChannelClosed:
       return closed(ipc::decodeMessage<ipc::ChannelClosed>(frame).epoch);
+    case ipc::MessageType::kCallTimeOver: {
+      const auto message = ipc::decodeMessage<ipc::CallTimeOver>(frame);
+      if (const auto channel = channelOf(message.epoch)) {
+        channel->callTimeOver(message.sequence, message.text);
+      }
+      return;
+    }
     case ipc::MessageType::kDrain:
       return drain(ipc::decodeMessage<ipc::Drain>(frame).text);
     default:

@@ -301,7 +301,7 @@ void Client::reportDeath(const ipc::ReportDeath& message) {
 void Client::reportOverdue(const ipc::ReportOverdue& message) {
   ++overdueCalls_;
   Worker* worker = crew_ != nullptr ? crew_->find(Epoch(message.epoch)) : nullptr;
-  if (worker != nullptr) worker->overdue(id_, message.sequence);
+  if (worker != nullptr) worker->overdue(id_, message.sequence, "was past its deadline");
 }
 
 void Client::sendStatistics(uint64_t token) {
@@ -385,6 +385,17 @@ void Client::slotQuarantined(const Quarantine& quarantine, const std::string& te
 void Client::workerRetires(Epoch epoch) {
   connection_.send(ipc::RetireWorker{epoch.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kRetireWorkerSent);
+}
+
+void Client::callTimeOver(Worker& worker, uint64_t sequence) {
+  const std::string limit = std::to_string(services_.options.limits.callTime.count()) +
+                            " ms (limits.call_time, ISOPOOL_CLIENT_CALL_TIME)";
+  if (!worker.overdue(id_, sequence, "ran for longer than " + limit)) return;
+  ++overdueCalls_;
+  connection_.send(
+      ipc::CallTimeOver{worker.epoch().value, sequence,
+                        "the call ran for longer than the supervisor lets a call run, " + limit +
+                            "; its worker is replaced if it goes on"});
 }
 
 void Client::countCallsOf(Epoch epoch) {

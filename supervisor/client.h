@@ -108,6 +108,7 @@ class Client final : public CrewMember {
   void slotServed(const Slot& slot, ipc::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
   void workerRetires(ipc::Epoch epoch) override;
+  void callTimeOver(Worker& worker, uint64_t sequence) override;
   void workerDied(ipc::Epoch epoch, const ExitStatus& status) override;
   void channelClosed(ipc::Epoch epoch) override;
   void segmentWanted(Worker& worker, uint64_t bytes) override;

@@ -27,6 +27,9 @@ constexpr Milliseconds kLifeWatchPeriod(1000);
 constexpr Milliseconds kRetirementPeriod(50);
 // A client that reports a worker as often has no new channel to it: others wait while it detaches one.
 constexpr uint32_t kMostReports = 3;
+// How often the calls that run are looked at, if their time is limited: eight times in that time.
+constexpr Milliseconds kShortestCallLook(5);
+constexpr Milliseconds kLongestCallLook(1000);
 
 std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
 
@@ -49,6 +52,7 @@ Crew::Crew(Services& services, std::string name, Events events)
       tick_(services.loop),
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
+      callWatch_(services.loop),
       self_(std::make_shared<Crew*>(this)) {}
 
 Crew::~Crew() = default;
@@ -65,6 +69,7 @@ void Crew::closePool(PoolId pool) {
 
 void Crew::join(CrewMember& member) {
   members_[member.id()] = &member;
+  watchCallTimes();
   for (const auto& [epoch, worker] : workers_) {
     if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
   }
@@ -112,6 +117,7 @@ void Crew::end() {
   tick_.cancel();
   lifeWatch_.cancel();
   channelRetry_.cancel();
+  callWatch_.cancel();
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
@@ -494,7 +500,32 @@ std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
          " MiB (ISOPOOL_RECYCLE_MEMORY_GROWTH)";
 }
 
-void Crew::settingsChanged() { watchLives(); }
+void Crew::settingsChanged() {
+  watchLives();
+  callWatch_.cancel();  // its period may be another
+  watchCallTimes();
+}
+
+// Looks at workers only while calls are limited and there is somebody to make one.
+void Crew::watchCallTimes() {
+  const Milliseconds limit = services_.options.limits.callTime;
+  const bool limited = limit.count() != 0 && !services_.options.noKill;
+  if (over_ || callWatch_.isSet() || !limited || members_.empty()) return;
+  callWatch_.setAfter(std::clamp(limit / 8, kShortestCallLook, kLongestCallLook), [this] {
+    for (const auto& [epoch, worker] : workers_) {
+      if (worker->stage() != Worker::Stage::kReady) continue;
+      const auto member = members_.find(ClientId(worker->runningClient()));
+      if (member == members_.end()) continue;
+      const Attachment* attachment = worker->attachment(member->first);
+      if (attachment == nullptr) continue;
+      // The time last: if a call ends while we read and another begins, the time is the new one's.
+      const uint64_t sequence = attachment->startedSequence();
+      if (worker->runningTime() < services_.options.limits.callTime) continue;
+      member->second->callTimeOver(*worker, sequence);
+    }
+    watchCallTimes();
+  });
+}
 
 void Crew::released(Epoch epoch, ClientId client) {
   const auto found = retiring_.find(epoch);

@@ -31,6 +31,8 @@ class CrewMember {
   virtual void slotQuarantined(const Quarantine& quarantine, const std::string& text) = 0;
   /// Another worker serves what `epoch` did, which is to be let go.
   virtual void workerRetires(ipc::Epoch epoch) = 0;
+  /// The worker has run a call of it for as long as one may run.
+  virtual void callTimeOver(Worker& worker, uint64_t sequence) = 0;
   /// A worker that it was introduced to is dead and reaped.
   virtual void workerDied(ipc::Epoch epoch, const ExitStatus& status) = 0;
   /// A worker has unmapped all that it had of the client, which has left the crew or reported it.
@@ -150,6 +152,7 @@ class Crew : private RosterEffects {
   CrewMember* memberOf(ClientId client) const;
   void serveIfAttached(CrewMember& member, const Slot& slot, ipc::Epoch epoch);
   void watchLives();
+  void watchCallTimes();
   std::string lifeOver(Worker& worker, LifeSpan& life) const;
   LifeSpan drawLifeSpan();
   void pursueRetirements();
@@ -172,6 +175,7 @@ class Crew : private RosterEffects {
   Timer tick_;
   Timer lifeWatch_;
   Timer channelRetry_;
+  Timer callWatch_;
   /// Handlers on their way hold it weakly: they outlive the crew.
   std::shared_ptr<Crew*> self_;
 };

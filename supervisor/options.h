@@ -31,6 +31,7 @@ struct ClientLimits {
   uint32_t leases = 0;  ///< results held, per worker
   uint32_t calls = 0;   ///< calls in flight
   uint32_t models = 0;  ///< packages loaded
+  std::chrono::milliseconds callTime{0};  ///< that one call may run
 };
 
 /// When a shared worker is replaced on purpose. 0: never for that.

@@ -163,19 +163,24 @@ void Worker::awaitAnswer(ClientId client) {
   expectWithinTimeout(attachments_.at(client).deadline, "to let go of a channel");
 }
 
-void Worker::overdue(ClientId client, uint64_t sequence) {
+bool Worker::overdue(ClientId client, uint64_t sequence, const std::string& reason) {
   Attachment* attachment = this->attachment(client);
-  if (attachment == nullptr || !attachment->usable() || attachment->overdue.isSet()) return;
+  if (attachment == nullptr || !attachment->usable()) return false;
+  // Unless that is of a call that has ended.
+  if (attachment->overdue.isSet() && runningClient() == client.value &&
+      attachment->startedSequence() == attachment->overdueSequence) {
+    return false;
+  }
   attachment->overdueSequence = sequence;
-  attachment->overdue.setAfter(services_.options.grace, [this, client, attachment] {
+  attachment->overdue.setAfter(services_.options.grace, [this, client, attachment, reason] {
     if (runningClient() != client.value ||
         attachment->startedSequence() != attachment->overdueSequence) {
       return;
     }
-    lose("a call of client " + std::to_string(client.value) +
-         " was past its deadline and went on for " +
+    lose("a call of client " + std::to_string(client.value) + " " + reason + " and went on for " +
          std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
   });
+  return true;
 }
 
 void Worker::forget(ClientId client) {
@@ -254,10 +259,22 @@ uint64_t Worker::completedCalls() const {
   return calls;
 }
 
+uint64_t Worker::boardWord(size_t offset) const {
+  uint64_t value = 0;
+  const auto got = ::pread(board_.get(), &value, sizeof value, static_cast<off_t>(offset));
+  return got == sizeof value ? value : 0;
+}
+
 uint64_t Worker::runningClient() const {
-  uint64_t client = 0;
-  const auto offset = static_cast<off_t>(offsetof(ipc::WorkerBoard, runningClient));
-  return ::pread(board_.get(), &client, sizeof client, offset) == sizeof client ? client : 0;
+  return boardWord(offsetof(ipc::WorkerBoard, runningClient));
+}
+
+// The board's times are those of monotonicNow(), which is what the loop's clock counts.
+Milliseconds Worker::runningTime() const {
+  const std::chrono::nanoseconds since(
+      static_cast<int64_t>(boardWord(offsetof(ipc::WorkerBoard, runningSince))));
+  const std::chrono::nanoseconds now = services_.loop.now().time_since_epoch();
+  return std::chrono::duration_cast<Milliseconds>(now - std::clamp(since, since.zero(), now));
 }
 
 bool Worker::busyWith(ClientId client) const {

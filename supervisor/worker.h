@@ -77,9 +77,9 @@ class Worker {
   /// Tells it to forget the client; it is killed if a call of that client then runs for longer than
   /// the grace period.
   void detach(ClientId client);
-  /// A call of the client is past its deadline: the worker is killed unless it ends within the grace
-  /// period.
-  void overdue(ClientId client, uint64_t sequence);
+  /// A call of the client has run for too long, for this `reason`: the worker is killed unless the call
+  /// ends within the grace period. False if that is so already, or the client has no usable channel.
+  bool overdue(ClientId client, uint64_t sequence, const std::string& reason);
   /// The client says that it is dead or of no use. Returns how often this client has said so.
   uint32_t reportedBy(ClientId client) { return ++reports_[client]; }
   uint32_t reportsOf(ClientId client) const;
@@ -105,11 +105,14 @@ class Worker {
   Death deathNow() const { return completedCalls() > 0 ? Death::kAfterService : Death::kBarren; }
   /// Whose call runs, as the worker says; 0 if none does.
   uint64_t runningClient() const;
+  /// For how long it has run, as the worker says; right to a few milliseconds.
+  Milliseconds runningTime() const;
   /// True if a request of the client waits or runs.
   bool busyWith(ClientId client) const;
   const std::map<std::string, uint64_t>& forbiddenActs() const { return forbiddenActs_; }
 
  private:
+  uint64_t boardWord(size_t offset) const;
   void requestFork(ipc::Fd control, ipc::Fd lifelineEnd, bool spare);
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);

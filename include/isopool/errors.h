@@ -108,8 +108,8 @@ class ArenaFull : public Error {
   using Error::Error;
 };
 
-/// The operator of a shared supervisor lets this program have no more: of memory, results, calls in
-/// flight or models. Nothing was done; the text names the limit.
+/// The operator of a shared supervisor lets this program have no more of what the text names. Nothing
+/// was done, but for a limit of a call's time or of its result's memory: then the call had started.
 class LimitExceeded : public Error {
  public:
   using Error::Error;

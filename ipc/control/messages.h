@@ -14,10 +14,10 @@
 /// kProtocolVersion.
 namespace isopool::ipc {
 
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 /// The oldest version that this build still speaks: both sides name their range, the supervisor takes
 /// the highest version that both know.
-inline constexpr uint32_t kOldestProtocolVersion = 2;
+inline constexpr uint32_t kOldestProtocolVersion = 3;
 
 enum class MessageType : uint32_t {
   // client -> supervisor
@@ -49,6 +49,7 @@ enum class MessageType : uint32_t {
   kChannelClosed,
   kDrain,
   kReport,
+  kCallTimeOver,
   // supervisor -> zygote
   kForkWorker = 200,
   // zygote -> supervisor
@@ -295,6 +296,16 @@ struct SlotQuarantined {
   uint32_t retryAfterMilliseconds = 0;
   std::string text;  ///< one line for people
   MSGPACK_DEFINE_ARRAY(pool, slot, deaths, retryAfterMilliseconds, text)
+};
+
+/// A call of the client has run for as long as the supervisor lets a call run. Its caller is to end with
+/// `text`; the supervisor kills the worker after its grace period unless the call has ended by then.
+struct CallTimeOver {
+  static constexpr MessageType kType = MessageType::kCallTimeOver;
+  uint64_t epoch = 0;
+  uint64_t sequence = 0;  ///< the call's number on the channel
+  std::string text;
+  MSGPACK_DEFINE_ARRAY(epoch, sequence, text)
 };
 
 /// A further segment of the worker's output arena. The client is told before the worker.

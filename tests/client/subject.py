@@ -196,6 +196,11 @@ class Subject(probe.Probe):
         os.close(descriptor)
         return text
 
+    def log_and_hang(self, path):
+        self.log(path, "begin")
+        while True:
+            time.sleep(1)
+
     def wait_at(self, arrived, gate):
         """Says who has come, then waits for the gate to open."""
         with open(arrived + ".new", "w") as file:

@@ -90,6 +90,8 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::ChannelClosed>(frame);
     case MessageType::kDrain:
       return decode<ipc::Drain>(frame);
+    case MessageType::kCallTimeOver:
+      return decode<ipc::CallTimeOver>(frame);
     case MessageType::kReport:
       return decode<ipc::Report>(frame);
     case MessageType::kForkWorker:

@@ -154,6 +154,9 @@ void ControlClient::handle(ipc::Frame& frame) {
     case ipc::MessageType::kDrain:
       drain_ = ipc::decodeMessage<ipc::Drain>(frame);
       return;
+    case ipc::MessageType::kCallTimeOver:
+      callTimesOver_.push_back(ipc::decodeMessage<ipc::CallTimeOver>(frame));
+      return;
     case ipc::MessageType::kChannelClosed:
       closedChannels_.push_back(ipc::decodeMessage<ipc::ChannelClosed>(frame).epoch);
       return;

@@ -70,6 +70,7 @@ class ControlClient {
   bool controlEnded() const { return ended_; }
   const std::optional<std::string>& failure() const { return failure_; }
   const std::optional<ipc::Drain>& drain() const { return drain_; }
+  const std::vector<ipc::CallTimeOver>& callTimesOver() const { return callTimesOver_; }
   const std::vector<uint64_t>& closedChannels() const { return closedChannels_; }
   const std::vector<uint64_t>& retired() const { return retired_; }
   const std::map<uint32_t, ipc::PackageHeld>& held() const { return held_; }
@@ -99,6 +100,7 @@ class ControlClient {
   std::optional<std::string> failure_;
   std::optional<ipc::Statistics> statistics_;
   std::optional<ipc::Drain> drain_;
+  std::vector<ipc::CallTimeOver> callTimesOver_;
   std::vector<uint64_t> closedChannels_;
   std::vector<uint64_t> retired_;
   std::map<uint32_t, ipc::PackageHeld> held_;

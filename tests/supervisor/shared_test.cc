@@ -167,6 +167,18 @@ TEST(Shared, AnOverdueCallIsKilledAfterTheGracePeriodUnlessItHasEnded) {
   EXPECT_EQ(supervisor.report().clients.front().overdueCalls, 2u);
 }
 
+TEST(Shared, AnOverdueCallIsKilledThoughTheOneBeforeItWasOverdueAMomentAgo) {
+  SharedSupervisor supervisor({"--workers", "1", "--grace", "500ms"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  ASSERT_EQ(client->call(worker, "quick"), "quick");
+  client->send(ipc::ReportOverdue{worker, 1});
+  client->post(worker, "!hang");
+  ASSERT_TRUE(client->waitFor([&] { return client->worker(worker).end->hasStarted(2); }));
+  client->send(ipc::ReportOverdue{worker, 2});
+  EXPECT_TRUE(client->waitFor([&] { return client->serving(1, 0) != worker; }));
+}
+
 TEST(Shared, ADyingWorkerIsReplacedForEveryProgram) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto first = supervisor.attachWithPool(1, "first");
@@ -440,6 +452,45 @@ TEST(Recycling, DoesNotWaitForEverForWhoeverStillUsesTheOldOne) {
   EXPECT_TRUE(client->waitFor([&] {
     return supervisor.log().find("ISOPOOL_RECYCLE_PATIENCE") != std::string::npos;
   })) << supervisor.log();
+}
+
+// ---- calls that take too long ------------------------------------------------------------------
+
+TEST(CallTime, OverTheLimitReplacesTheWorkerThoughTheClientReportsNothing) {
+  SharedSupervisor supervisor({"--workers", "1", "--client-call-time", "200ms", "--grace", "50ms"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  client->post(worker, "!hang");
+  ASSERT_TRUE(client->waitFor([&] { return client->worker(worker).died.has_value(); }));
+  ASSERT_EQ(client->callTimesOver().size(), 1u);
+  EXPECT_EQ(client->callTimesOver()[0].epoch, worker);
+  EXPECT_NE(client->callTimesOver()[0].text.find("limits.call_time"), std::string::npos);
+  // The line comes after the message to the clients.
+  EXPECT_TRUE(client->waitFor([&] {
+    return supervisor.log().find("ISOPOOL_CLIENT_CALL_TIME") != std::string::npos;
+  })) << supervisor.log();
+  ASSERT_TRUE(client->waitFor([&] { return client->serving(1, 0) != worker; }));
+  EXPECT_EQ(client->call(client->serving(1, 0), "served"), "served");
+}
+
+TEST(CallTime, UnderTheLimitDisturbsNoCall) {
+  SharedSupervisor supervisor({"--workers", "1", "--client-call-time", "2s"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  // For longer than the limit altogether.
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(client->call(worker, "!spin 200").has_value());
+  EXPECT_TRUE(client->callTimesOver().empty());
+  EXPECT_EQ(client->serving(1, 0), worker);
+}
+
+TEST(CallTime, IsLimitedByAReloadWhileTheCallRuns) {
+  SharedSupervisor supervisor({"--workers", "1"}, "grace = \"50ms\"\n");
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  client->post(worker, "!hang");
+  supervisor.writeSettings("grace = \"50ms\"\n[limits]\ncall_time = \"100ms\"\n");
+  supervisor.signal(SIGHUP);
+  EXPECT_TRUE(client->waitFor([&] { return client->worker(worker).died.has_value(); }));
 }
 
 // ---- the end ---------------------------------------------------------------------------------
@@ -725,7 +776,7 @@ TEST_F(SharedGarbage, AnOlderClientIsToldBothVersions) {
       ipc::encodeFrame(ipc::MessageType::kHello, body.data(), body.size(), 0);
   stranger.sendBytes(std::string(frame.bytes.data(), frame.bytes.size()));
   EXPECT_TRUE(stranger.waitForEnd());
-  EXPECT_NE(stranger.failure().value_or("").find("protocol 1 and 2"), std::string::npos)
+  EXPECT_NE(stranger.failure().value_or("").find("protocol 1 and 3"), std::string::npos)
       << stranger.failure().value_or("");
 }
 

@@ -49,6 +49,7 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(IntroduceWorker{kLarge, INT32_MAX, kLarge, true});
   crossed(WorkerDied{kLarge, 64, INT32_MIN});
   crossed(SlotQuarantined{kLarge32, 1, 2, 3, "text"});
+  crossed(CallTimeOver{kLarge, kLarge, "text"});
   crossed(GrantOutputSegment{kLarge, kLarge32, kLarge});
   crossed(ForkWorker{kLarge, kLarge});
   crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32});
