@@ -196,14 +196,16 @@ void declare(CLI::App& app, Options& options) {
              "\nExamples:\n"
              "  isopool models\n"
              "  isopool models --json | jq '[.models[].bytes] | add'\n");
-  addCommand(app, options, "clients", "Programs that are attached: their calls, memory and limits",
-             "QUEUED and RUNNING are calls now, COMPLETED those that its present workers did for\n"
-             "it. INPUTS, PACKAGES and RESULTS are shared memory. OVERDUE are calls that ran past\n"
-             "their deadline, REFUSALS what a limit forbade. Columns that would be empty are left\n"
-             "out; CLASS is a [class.NAME] of the supervisor's settings.\n"
-             "\nExamples:\n"
-             "  isopool clients\n"
-             "  isopool clients --json | jq '.clients[] | select(.refusals > 0) | .program'\n");
+  addCommand(
+      app, options, "clients", "Programs that are attached: their calls, memory and limits",
+      "QUEUED and RUNNING are calls now, COMPLETED those that its present workers did for\n"
+      "it. INPUTS, PACKAGES and RESULTS are shared memory, HANDLES the objects in workers that it\n"
+      "refers to and the workers' own memory that these keep. OVERDUE are calls that ran past\n"
+      "their deadline, REFUSALS what a limit forbade. Columns that would be empty are left\n"
+      "out; CLASS is a [class.NAME] of the supervisor's settings.\n"
+      "\nExamples:\n"
+      "  isopool clients\n"
+      "  isopool clients --json | jq '.clients[] | select(.refusals > 0) | .program'\n");
   addTop(app, options);
 }
 

@@ -131,6 +131,8 @@ void writeClients(JsonWriter& json, const ipc::Report& report, WithRates withRat
         .field("package_bytes", client.packageBytes)
         .field("output_bytes", client.outputBytes)
         .field("models", client.models)
+        .field("handles", client.handles)
+        .field("handle_bytes", client.handleBytes)
         .field("overdue_calls", client.overdueCalls)
         .field("refusals", client.refusals)
         .endObject();

@@ -228,6 +228,7 @@ Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates) {
   table.addColumn("PACKAGES", Alignment::kRight);
   table.addColumn("RESULTS", Alignment::kRight);
   table.addColumn("MODELS", Alignment::kRight);
+  table.addColumn("HANDLES", Alignment::kRight);
   table.addColumn("OVERDUE", Alignment::kRight);
   table.addColumn("REFUSALS", Alignment::kRight);
   for (const ipc::ReportedClient& client : report.clients) {
@@ -247,6 +248,7 @@ Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates) {
                   {wordsForBytes(client.packageBytes)},
                   {wordsForBytes(client.outputBytes)},
                   {std::to_string(client.models)},
+                  {lent(client.handles, client.handleBytes)},
                   unlessZero(client.overdueCalls, Emphasis::kWarning),
                   unlessZero(client.refusals, Emphasis::kWarning)});
   }

@@ -47,10 +47,12 @@ AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::
     : generation_(client::forkGeneration()),
       how_(*object->pool, options),
       executor_(std::move(executor)),
+      limit_(object->pool->callLimit()),
       object_(std::move(object)),
       args_(std::move(args)),
       kwargs_(std::move(kwargs)),
-      callback_(std::move(callback)) {
+      callback_(std::move(callback)),
+      place_(std::in_place, limit_.get()) {
   how_.modes = client::callerModes();
   how_.recall = &recall_;
   how_.accepted = true;
@@ -68,6 +70,7 @@ void AsyncCall::run() {
   std::optional<Outcome> outcome;
   try {
     const ScopedModes modes(*how_.modes);
+    const client::CallLimit::Scope counted(limit_.get());
     outcome.emplace(client::callOnPool(*object_, how_, [&](client::RequestDraft& draft) {
       client::draftCall(draft, *object_, args_, kwargs_);
     }));
@@ -108,6 +111,8 @@ void AsyncCall::dropRequest() {
 }
 
 void AsyncCall::settle(Outcome outcome) {
+  // Before the callback: it may make the next call.
+  place_.reset();
   if (callback_) {
     try {
       callback_(outcome);

@@ -56,6 +56,7 @@ class AsyncCall {
   client::PoolCall how_;  // never changed
 
   const std::shared_ptr<client::AsyncExecutor> executor_;
+  const std::shared_ptr<client::CallLimit> limit_;
 
   // The one who moved phase_ away from kQueued has these, and lets them go.
   std::shared_ptr<ReplicatedObjImpl> object_;
@@ -63,6 +64,7 @@ class AsyncCall {
   Named kwargs_;
   // The one who moved it to kSettling has this.
   Callback callback_;
+  std::optional<client::CallLimit::Place> place_;
 
   std::mutex mutex_;
   std::condition_variable settled_;

@@ -108,10 +108,9 @@ void Channel::kill(const std::string& reason) {
   ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
-void Channel::share(SharedWorker worker, std::shared_ptr<CallLimit> limit) {
+void Channel::share(SharedWorker worker) {
   sharedWorker_ = std::move(worker);
   unawaited_.share(sharedWorker_->client);
-  callLimit_ = std::move(limit);
 }
 
 uint32_t Channel::othersCalls() const {
@@ -266,7 +265,6 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
                          Recall* recall, Migration* migration) {
   checkNotForked(generation_);
   if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
-  const CallLimit::Call counted(callLimit_.get());
   collectReturnedLeases();
   const ProcessorLoad::BusyWorker busy(callsUnderWay_);
   std::optional<ProcessorLoad::Spinner> spinner(std::in_place);

@@ -15,7 +15,6 @@
 
 #include "client/archive_file.h"
 #include "client/call_fate.h"
-#include "client/call_limit.h"
 #include "client/deadline.h"
 #include "client/defined_objects.h"
 #include "client/process_fork.h"
@@ -133,7 +132,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     uint64_t client = 0;  ///< the supervisor's number of us
   };
   /// The worker serves other programs, too. Said once, before the pool has the channel.
-  void share(SharedWorker worker, std::shared_ptr<CallLimit> limit);
+  void share(SharedWorker worker);
   /// True if the worker serves other programs, too.
   bool shared() const { return sharedWorker_.has_value(); }
   /// How much other programs ask of the worker just now; 0 if it is free, and in a private pool.
@@ -266,7 +265,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const bool lifeWordWorks_;
   const uint64_t connection_;  // that introduced the worker
   std::optional<SharedWorker> sharedWorker_;
-  std::shared_ptr<CallLimit> callLimit_;
   ipc::LeaseTable loans_;
   std::function<void()> deathSeen_;
 

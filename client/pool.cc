@@ -58,6 +58,7 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
       owner_(owner),
       noKill_(connection->noKill()),
       shared_(connection->shared()),
+      callLimit_(connection->callLimit()),
       connection_(std::move(connection)) {}
 
 Pool::~Pool() = default;

@@ -159,6 +159,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
 
   void countRerun() { callsRerun_.fetch_add(1, std::memory_order_relaxed); }
   void noteServiceTime(std::chrono::nanoseconds time);
+  /// Null if the program may have any number of calls in flight.
+  const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
   uint64_t callsRerun() const { return callsRerun_.load(); }
   uint64_t workersReplaced() const { return workersReplaced_.load(); }
 
@@ -204,6 +206,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   const char* const owner_;
   const bool noKill_;
   const bool shared_;  // other programs' calls run on our workers, too
+  const std::shared_ptr<CallLimit> callLimit_;
 
   std::mutex mutex_;
   std::condition_variable changed_;  // a slot got a worker, or nothing will change any more

@@ -93,6 +93,7 @@ template <typename OnWorker>
 at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
                          const std::function<void(RequestDraft&)>& fill, OnWorker&& onWorker) {
   return observed(*object.pool, call.operation, [&](ObservedCall* record) {
+    const CallLimit::Call counted(object.pool->callLimit().get());
     Attempts attempts(object, call, fill, record);
     try {
       for (;;) {

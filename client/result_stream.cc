@@ -82,6 +82,7 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
                                        const CallOptions& options) {
   const std::shared_ptr<Pool>& pool = object.pool;
   const client::Deadline deadline = client::deadlineOf(*pool, options);
+  const client::CallLimit::Call counted(pool->callLimit().get());
   client::Preparation preparation(object, deadline);
   client::Migration migration(*pool);
   for (;;) {

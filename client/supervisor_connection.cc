@@ -404,8 +404,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
                     [writer = writer_, epoch = message.epoch](uint64_t sequence) {
                       writer->send(ipc::ReportOverdue{epoch, sequence});
                     },
-                    welcome_.client},
-                   callLimit_);
+                    welcome_.client});
   }
   {
     std::lock_guard lock(mutex_);

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "client/call_limit.h"
 #include "client/channel.h"
 #include "client/control_writer.h"
 #include "client/input_arena.h"
@@ -92,6 +93,8 @@ class SupervisorConnection final : public SegmentAudience {
   bool shared() const { return welcome_.shared; }
   /// Of the environment that the supervisor was started in: ISOPOOL_NO_KILL.
   bool noKill() const { return noKill_; }
+  /// Null if the program may have any number of calls in flight.
+  const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Not empty once the supervisor is gone: why nothing works any more.
   std::string lostReason() const;
@@ -145,6 +148,7 @@ class SupervisorConnection final : public SegmentAudience {
   std::atomic<bool> stopping_{false};
   LoadedPackages packages_;
   ipc::Welcome welcome_;
+  std::shared_ptr<CallLimit> callLimit_;
   ipc::Fd supervisor_;          // its pidfd
   bool hearsOfInputs_ = false;  // it is an audience of the input arena
   std::thread thread_;
@@ -154,8 +158,7 @@ class SupervisorConnection final : public SegmentAudience {
   std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
   std::map<uint64_t, ObjectDefinition> definitions_;
   std::condition_variable changed_;  // channels_ or lostReason_ have
-  std::shared_ptr<CallLimit> callLimit_;
-  std::set<uint64_t> retired_;  // workers that were replaced on purpose
+  std::set<uint64_t> retired_;       // workers that were replaced on purpose
   uint32_t nextPool_ = 1;
   std::string lostReason_;
   std::string drainText_;  // guarded by mutex_, as refusing_ is

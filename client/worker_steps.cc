@@ -32,6 +32,7 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
   pool.check();
   pool.teachModules(channel, deadline);
   return observed(pool, operation, [&](ObservedCall* record) {
+    const CallLimit::Call counted(pool.callLimit().get());
     try {
       if (record != nullptr) record->sentTo(channel);
       const StepEnd end{pool};

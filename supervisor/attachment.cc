@@ -56,4 +56,12 @@ uint64_t Attachment::startedSequence() const {
   return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, startedSequence));
 }
 
+uint64_t Attachment::handles() const {
+  return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, handles));
+}
+
+uint64_t Attachment::handleBytes() const {
+  return readAt<uint64_t>(memory.workerControl, offsetof(ipc::WorkerControl, handleBytes));
+}
+
 }  // namespace isopool::supervisor

@@ -39,6 +39,10 @@ class Attachment {
   uint32_t queuedCalls() const;
   /// The last call of which user code may have run, as the worker says.
   uint64_t startedSequence() const;
+  /// Objects that the client's handles refer to, and what these keep of the worker's own memory, as the
+  /// worker says.
+  uint64_t handles() const;
+  uint64_t handleBytes() const;
 
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;

@@ -278,7 +278,7 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
   }
   const ClientClass* its = isShared() ? ownClass() : nullptr;
   worker->attach(id_, its != nullptr ? its->share : 1,
-                 isShared() ? services_.options.limits.leases : 0);
+                 isShared() ? services_.options.limits : ClientLimits{});
   // After the channel that they belong to: a worker knows a client by its channel.
   for (const auto& [number, package] : packages_) {
     if (package.mapped) tell(*worker, number, package);
@@ -462,6 +462,8 @@ ipc::ReportedClient Client::report() const {
     const Attachment* attachment = worker->attachment(id_);
     if (attachment == nullptr) continue;
     entry.queuedCalls += attachment->queuedCalls();
+    entry.handles += attachment->handles();
+    entry.handleBytes += attachment->handleBytes();
     entry.completedCalls += attachment->completedCalls();
     entry.runningCalls += worker->runningClient() == id_.value ? 1 : 0;
   }

@@ -129,6 +129,7 @@ class Client final : public CrewMember {
   std::string refusalOfDescriptor() const;
   uint64_t packageBytes() const;
   uint64_t outputBytes() const;
+  uint64_t handleBytes() const;
 
   Services& services_;
   const ClientId id_;

@@ -44,15 +44,24 @@ uint64_t Client::outputBytes() const {
   return bytes;
 }
 
+uint64_t Client::handleBytes() const {
+  uint64_t bytes = 0;
+  if (crew_ == nullptr) return bytes;
+  for (const auto& [epoch, worker] : crew_->workers()) {
+    if (const Attachment* attachment = worker->attachment(id_)) bytes += attachment->handleBytes();
+  }
+  return bytes;
+}
+
 // Empty, or why the client may not have so much more.
 std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
   const uint64_t limit = isShared() ? services_.options.limits.memory : 0;
   if (limit == 0) return {};
-  const uint64_t held = inputBytes_ + packageBytes() + outputBytes();
+  const uint64_t held = inputBytes_ + packageBytes() + outputBytes() + handleBytes();
   if (bytes <= limit && held <= limit - bytes) return {};
   return std::string(what) + " of " + std::to_string(bytes) +
          " bytes is refused: the program holds " + std::to_string(held) +
-         " bytes of the supervisor's shared memory and may hold " + std::to_string(limit) +
+         " bytes of inputs, packages, results and handles and may hold " + std::to_string(limit) +
          " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
 }
 
@@ -186,7 +195,7 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   const std::string refusal = refusalOfMemory(size, "shared memory for results");
   if (!refusal.empty()) {
     ++refusals_;
-    return worker.send(ipc::RefuseOutputSegment{id_.value, refusal});
+    return worker.send(ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true});
   }
   std::optional<uint32_t> number = attachment.reserveSegment(size, limit);
   if (!number && bytes <= limit) {
@@ -195,9 +204,11 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   }
   if (!number) {
     worker.send(ipc::RefuseOutputSegment{
-        id_.value, "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
-                       " bytes, another " + std::to_string(bytes) + " would pass the limit of " +
-                       std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)"});
+        id_.value,
+        "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
+            " bytes, another " + std::to_string(bytes) + " would pass the limit of " +
+            std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)",
+        /*clientLimit=*/false});
     return;
   }
   services_.stock.makeSegment(
@@ -217,7 +228,7 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd 
   if (attachment == nullptr) return;
   if (!segment.valid()) {
     attachment->releaseSegment(bytes);
-    worker->send(ipc::RefuseOutputSegment{id_.value, failure});
+    worker->send(ipc::RefuseOutputSegment{id_.value, failure, /*clientLimit=*/false});
     return;
   }
   // The client first: it must know the segment before a result lies in it.

@@ -268,8 +268,10 @@ const Setting kTable[] = {
      .group = SettingGroup::kClients,
      .concern = Concern::kShared,
      .takenUp = TakenUp::kOnReload,
-     .description = "Shared memory that one client may hold",
-     .more = "Its inputs, packages and results together.",
+     .description = "Memory that one client may hold",
+     .more = "Its inputs, packages and results together, and the tensors and bytes in workers' own "
+             "memory that its sessions' objects keep; of those alone it may hold so much in each "
+             "worker. What its models keep in themselves is for `sandbox.memory` to limit.",
      .take = [](Options& options,
                 const SettingValue& value) { options.limits.memory = value.number; }},
     {.key = "limits.leases",
@@ -298,6 +300,8 @@ const Setting kTable[] = {
      .concern = Concern::kShared,
      .takenUp = TakenUp::kOnReload,
      .description = "Calls that one client may have in flight",
+     .more = "Those that run, those that wait for a worker, and asynchronous ones without an "
+             "outcome; the next one throws `LimitExceeded` at once.",
      .take = [](Options& options,
                 const SettingValue& value) { options.limits.calls = count(value); }},
     {.key = "limits.call_time",

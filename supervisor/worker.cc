@@ -120,11 +120,12 @@ Attachment& Worker::introduce(ClientId client, ChannelMemory memory) {
   return attachments_.try_emplace(client, services_.loop, std::move(memory)).first->second;
 }
 
-void Worker::attach(ClientId client, uint32_t share, uint32_t leaseLimit) {
+void Worker::attach(ClientId client, uint32_t share, const ClientLimits& limits) {
   Attachment& attachment = attachments_.at(client);
   ChannelMemory& memory = attachment.memory;
   attachment.stage = Attachment::Stage::kAttaching;
-  send(ipc::AttachChannel{epoch_.value, client.value, memory.outputBytes, share, leaseLimit},
+  send(ipc::AttachChannel{epoch_.value, client.value, memory.outputBytes, share, limits.leases,
+                          limits.memory},
        {memory.clientControl.get(), memory.workerControl.get(), memory.output.get()});
   memory.output.close();
   ipc::reachCrashPoint(ipc::CrashPoint::kAttachChannelSent);

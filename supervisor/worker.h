@@ -73,7 +73,7 @@ class Worker {
   /// may be stopped: there is no deadline.
   Attachment& introduce(ClientId client, ChannelMemory memory);
   /// Tells it to serve the client, whose control segment must be sealed by now.
-  void attach(ClientId client, uint32_t share, uint32_t leaseLimit);
+  void attach(ClientId client, uint32_t share, const ClientLimits& limits);
   /// Tells it to forget the client; it is killed if a call of that client then runs for longer than
   /// the grace period.
   void detach(ClientId client);

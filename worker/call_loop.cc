@@ -322,11 +322,13 @@ void CallLoop::obey(ipc::Frame& frame) {
     }
     case ipc::MessageType::kAddOutputSegment:
       return addOutputSegment(frame);
-    case ipc::MessageType::kRefuseOutputSegment:
-      if (Channel* channel = find(ipc::decodeMessage<ipc::RefuseOutputSegment>(frame).client)) {
-        channel->memory->output.segmentRefused();
+    case ipc::MessageType::kRefuseOutputSegment: {
+      const auto message = ipc::decodeMessage<ipc::RefuseOutputSegment>(frame);
+      if (Channel* channel = find(message.client)) {
+        channel->memory->output.segmentRefused(message.text, message.clientLimit);
       }
       return;
+    }
     case ipc::MessageType::kRefuseInputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
       if (Channel* channel = find(message.client)) {
@@ -375,6 +377,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   channel->alone = channels_.empty();
   channel->turns.share = message.share;
   channel->leaseLimit = message.leaseLimit;
+  channel->handles.limitBytes(message.memoryLimit);
   channels_.push_back(std::move(channel));
   memory.end.attach();
   control_.send(ipc::ChannelAttached{message.client});

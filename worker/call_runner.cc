@@ -46,6 +46,12 @@ constexpr std::array<std::byte, 3> kNoBody = {std::byte{0x92}, std::byte{0x90}, 
 constexpr std::array<std::byte, 5> kNilBody = {std::byte{0x92}, std::byte{0x92}, std::byte{0xc0},
                                                std::byte{0x90}, std::byte{0x90}};
 
+// What a client keeps in the worker.
+bool makesHandle(ipc::Operation operation) {
+  return operation == ipc::Operation::kFromValue || operation == ipc::Operation::kCallHandle ||
+         operation == ipc::Operation::kAttribute;
+}
+
 // What a worker is for, once models are loaded; the others prepare it.
 bool runsModels(ipc::Operation operation) {
   return operation == ipc::Operation::kCallObject || operation == ipc::Operation::kCallHandle ||
@@ -101,6 +107,7 @@ void CallRunner::run(Channel& channel) {
             "5 seconds");
       }
       requireLeases(channel);
+      if (makesHandle(operation)) channel.handles.requireRoom();
       inputs_.resolve(channel, *reader_, loans);
     }
     if (channel.memory->end.start(received_.sequence) == ipc::Start::kRecalled) {

@@ -10,6 +10,7 @@
 
 #include "ipc/ids.h"
 #include "worker/channel_memory.h"
+#include "worker/handle_table.h"
 #include "worker/object_table.h"
 #include "worker/package_store.h"
 #include "worker/turn_order.h"
@@ -18,12 +19,13 @@ namespace isopool::worker {
 
 /// All that this worker has of one client. The call loop's thread, with the GIL.
 struct Channel {
-  explicit Channel(std::shared_ptr<ChannelMemory> shared) : memory(std::move(shared)) {}
+  explicit Channel(std::shared_ptr<ChannelMemory> shared)
+      : memory(std::move(shared)), handles(memory->end) {}
 
   std::shared_ptr<ChannelMemory> memory;
   PackageStore packages;
   ObjectTable<ipc::ObjectId> objects;
-  ObjectTable<ipc::HandleId> handles;
+  HandleTable handles;
   /// There were handles when a package was dropped, which may keep what is in it.
   bool handlesOfDropped = false;
 

@@ -39,6 +39,7 @@ OutputBlocks::~OutputBlocks() = default;
 
 bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes) {
   requestedBytes_ = 0;
+  refusal_ = {};
   ipc::Fd forWindows = object.duplicate();
   if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) return false;
   objects_.emplace_back(segment, std::move(forWindows));
@@ -46,8 +47,9 @@ bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t byt
   return true;
 }
 
-void OutputBlocks::segmentRefused() {
+void OutputBlocks::segmentRefused(const std::string& reason, bool clientLimit) {
   requestedBytes_ = 0;
+  refusal_ = {reason, clientLimit};
   askAgainAt_ = ipc::monotonicNow() + kRefusalLasts;
 }
 

@@ -7,7 +7,9 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "ipc/channel/lease_table.h"
@@ -42,7 +44,10 @@ class OutputBlocks final : public ipc::BlockSource {
 
   /// False if the address space reserved for the arena is full. Throws SystemCallError.
   bool addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes);
-  void segmentRefused();
+  /// For this reason; `clientLimit`: the operator lets the client have no more.
+  void segmentRefused(const std::string& reason, bool clientLimit);
+  /// Why there is no more room, or empty; true beside it if the operator lets the client have no more.
+  const std::pair<std::string, bool>& refusal() const { return refusal_; }
 
   bool contains(const void* address) const noexcept { return arena_.contains(address); }
   const ipc::PageArena& arena() const { return arena_; }
@@ -122,6 +127,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
   size_t requestedBytes_ = 0;  // of the request that is on its way; 0: none is
   int64_t askAgainAt_ = 0;
+  std::pair<std::string, bool> refusal_;  // of the last request
 
   mutable std::mutex mutex_;  // guards what follows and the decision to privatise
   std::unordered_set<const void*> privatised_;

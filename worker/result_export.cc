@@ -42,6 +42,12 @@ void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control) {
     output.collectReturned();
     if (void* block = output.allocateUnnoted(bytes)) return block;
   }
+  const auto& [reason, clientLimit] = output.refusal();
+  if (clientLimit) {
+    throw Refusal(ipc::RefusalKind::kLimitMet, "a result needs " + std::to_string(bytes) +
+                                                   " bytes: " + reason +
+                                                   "; let go of earlier results or of inputs");
+  }
   throw Refusal(ipc::RefusalKind::kArenaFull,
                 "a result needs " + std::to_string(bytes) +
                     " bytes more shared memory than this worker may have (" +

@@ -15,7 +15,7 @@
 namespace isopool::ipc {
 
 /// Goes up with every change of this file: both sides compare it before anything else.
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr uint64_t kClientControlMagic = 0x31746e65696c6369;  // "iclient1"
 inline constexpr uint64_t kWorkerControlMagic = 0x3172656b726f7769;  // "iworker1"
 
@@ -120,6 +120,10 @@ struct WorkerControl {
   /// policy, never for correctness. It changes with every call: beside `sleeping`, at which the client
   /// looks with every call, it would have both wait for the other's cache.
   alignas(kCacheLinePair) SharedWord<uint64_t> completedCalls;
+  /// Objects that the client's handles refer to, and the private memory that they keep. For limits and
+  /// reports.
+  alignas(kCacheLinePair) SharedWord<uint64_t> handles;
+  SharedWord<uint64_t> handleBytes;
   LeaseReturns inputReturns;
   alignas(kCacheLinePair) std::array<CompletionSlot, kRingSlots> slots;
 };

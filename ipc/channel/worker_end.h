@@ -50,6 +50,12 @@ class WorkerEnd {
   void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
                 Work work = Work::kCall) noexcept;
 
+  /// What the client's handles refer to now.
+  void tellHandles(uint64_t handles, uint64_t bytes) noexcept {
+    own_->handles.store(handles, std::memory_order_relaxed);
+    own_->handleBytes.store(bytes, std::memory_order_relaxed);
+  }
+
   bool callReady() const noexcept;
   /// Completions that the client has consumed so far, free-running: blobs of earlier ones are free.
   uint32_t completionsConsumed() const noexcept;

@@ -158,6 +158,7 @@ struct ChannelMapped {
 };
 
 /// The client saw the life word of `epoch` orphaned, its ring poisoned, or killed it for a deadline.
+/// `reason`: why it killed it; empty if it did not.
 /// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd. To
 /// that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's channel is
 /// closed (ChannelClosed) and another one introduced.
@@ -408,9 +409,12 @@ struct ReportedClient {
   uint64_t models = 0;
   uint64_t overdueCalls = 0;  ///< that ran past their deadline
   uint64_t refusals = 0;      ///< for a limit
+  uint64_t handles = 0;       ///< objects in workers that it refers to
+  uint64_t handleBytes = 0;   ///< of the workers' private memory that those keep
   MSGPACK_DEFINE_ARRAY(number, processId, userId, groupId, program, clientClass, share, state,
                        attachedMilliseconds, slots, queuedCalls, runningCalls, completedCalls,
-                       inputBytes, packageBytes, outputBytes, models, overdueCalls, refusals)
+                       inputBytes, packageBytes, outputBytes, models, overdueCalls, refusals,
+                       handles, handleBytes)
 };
 
 struct ReportedModel {
@@ -505,7 +509,9 @@ struct AttachChannel {
   uint64_t outputBytes = 0;
   uint32_t share = 1;       ///< calls that it gets for one of a client with share 1, if both wait
   uint32_t leaseLimit = 0;  ///< results that it may hold; what is more is refused. 0: no limit
-  MSGPACK_DEFINE_ARRAY(epoch, client, outputBytes, share, leaseLimit)
+  /// Private memory that its handles may keep; a handle that is more is refused. 0: no limit
+  uint64_t memoryLimit = 0;
+  MSGPACK_DEFINE_ARRAY(epoch, client, outputBytes, share, leaseLimit, memoryLimit)
 };
 
 /// Forget the client once no call of it runs. Answered by kChannelDetached.
@@ -554,8 +560,9 @@ struct AddOutputSegment {
 struct RefuseOutputSegment {
   static constexpr MessageType kType = MessageType::kRefuseOutputSegment;
   uint64_t client = 0;
-  std::string text;  ///< names the limit and the knob
-  MSGPACK_DEFINE_ARRAY(client, text)
+  std::string text;          ///< names the limit and the knob
+  bool clientLimit = false;  ///< it is what the client may have, not what the worker may
+  MSGPACK_DEFINE_ARRAY(client, text, clientLimit)
 };
 
 /// The client may not have this segment: calls that lie in it are refused with the text, which names

@@ -56,6 +56,11 @@ class RoutingAllocator final : public c10::Allocator {
 
 }  // namespace
 
+bool isHeapMemory(const c10::DataPtr& data) noexcept {
+  const c10::DeleterFnPtr deleter = heapDeleter.load(std::memory_order_relaxed);
+  return deleter != nullptr && data.get_deleter() == deleter;
+}
+
 void installRoutingAllocator(BlockOwner& owner) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);

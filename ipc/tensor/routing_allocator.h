@@ -32,6 +32,9 @@ inline constexpr size_t kSmallestBlockBytes = 64;
 /// freed or resized anywhere. `owner` must live for ever. A second call with another owner adds it.
 void installRoutingAllocator(BlockOwner& owner);
 
+/// True if the memory was allocated by c10's own allocator, because no BlockSource gave it.
+bool isHeapMemory(const c10::DataPtr& data) noexcept;
+
 /// Routes this thread's allocations of CPU tensors to `source` while it lives. Nests; a null source
 /// routes to the heap.
 class ScopedBlockSource {

@@ -24,8 +24,7 @@ class PlayedWorker {
  public:
   PlayedWorker() {
     // Without it the channel would kill the worker's process, which is this one.
-    channel_->share({[this](const std::string& reason) { killed_ = reason; }, [](uint64_t) {}, 0},
-                    nullptr);
+    channel_->share({[this](const std::string& reason) { killed_ = reason; }, [](uint64_t) {}, 0});
   }
 
   client::Channel& channel() { return *channel_; }

@@ -76,6 +76,54 @@ TEST_F(SharedLimits, ALimitOfCallsRefusesTheNextCallAtOnce) {
   EXPECT_NO_THROW(subject.number("pid"));
 }
 
+TEST_F(SharedLimits, ALimitOfCallsCountsThoseThatWaitForAWorker) {
+  constexpr size_t kLimit = 6;  // a worker takes two at a time
+  serve({"--client-calls", std::to_string(kLimit)});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  auto running = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
+  gate.arrival();
+  CallOptions brief;  // a call that is not refused shall not wait for the gate
+  brief.deadline = milliseconds(1000);
+  std::vector<std::future<void>> waiting;
+  for (size_t i = 1; i < kLimit; ++i) {
+    waiting.push_back(std::async(std::launch::async, [&] { subject.ask("pid"); }));
+  }
+  // In line, running, or next in the worker's ring.
+  EXPECT_TRUE(waitUntil([&] {
+    const PoolStatistics now = manager->statistics();
+    return now.callersWaiting + now.workers[0].callsInFlight == kLimit;
+  }));
+  std::string refusal = "none";
+  try {
+    subject.ask("pid", {}, brief);
+  } catch (const std::exception& error) {
+    refusal = error.what();
+  }
+  EXPECT_NE(refusal.find("limits.calls"), std::string::npos) << refusal;
+  gate.open();
+  running.get();
+  for (auto& each : waiting) EXPECT_NO_THROW(each.get());
+  EXPECT_NO_THROW(subject.number("pid"));
+}
+
+TEST_F(SharedLimits, ALimitOfCallsCountsAsynchronousCallsUntilTheirOutcome) {
+  serve({"--client-calls", "4"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  std::vector<PendingCall> calls;
+  calls.push_back(
+      subject.object().callAsync({"wait_at", gate.arguments()[0], gate.arguments()[1]}));
+  for (int i = 0; i < 3; ++i) calls.push_back(subject.object().callAsync({"pid"}));
+  EXPECT_NE(limitMetBy([&] { subject.object().callAsync({"pid"}); }).find("limits.calls"),
+            std::string::npos);
+  gate.open();
+  for (const PendingCall& each : calls) EXPECT_NO_THROW(each.get());
+  EXPECT_NO_THROW(subject.number("pid"));
+}
+
 TEST_F(SharedLimits, ALimitOfResultsHeldRefusesTheNextCallBeforeItRuns) {
   serve({"--client-leases", "3"});
   const auto manager = attach(1);
@@ -113,6 +161,55 @@ TEST_F(SharedLimits, ALimitOfMemoryRefusesACallWhoseInputIsBeyondIt) {
   EXPECT_NE(limitMetBy([&] { subject.ask("describe", {large}); }).find("limits.memory"),
             std::string::npos);
   EXPECT_NO_THROW(subject.number("pid"));
+}
+
+TEST_F(SharedLimits, ALimitOfMemoryNamesItselfToAResultBeyondIt) {
+  serve({"--client-memory", "32MiB"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const std::string text = limitMetBy([&] { subject.tensor("matrix", {4096}); });  // 64 MiB
+  EXPECT_NE(text.find("limits.memory, ISOPOOL_CLIENT_MEMORY"), std::string::npos) << text;
+  EXPECT_EQ(text.find("ISOPOOL_OUTPUT_ARENA_LIMIT"), std::string::npos) << text;
+  EXPECT_NO_THROW(subject.tensor("matrix", {16}));
+}
+
+TEST_F(SharedLimits, ALimitOfMemoryHoldsForObjectsBehindHandles) {
+  constexpr uint64_t kLimit = uint64_t{64} << 20;
+  serve({"--workers", "1", "--client-memory", "64MiB"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  InterpreterSession session = subject.object().acquireSession();
+  std::vector<Obj> held;
+  const std::string text = limitMetBy([&] {
+    // 8 MiB each
+    while (held.size() < 40) held.push_back(session.self.attr("matrix")({1448}));
+  });
+  EXPECT_NE(text.find("limits.memory"), std::string::npos) << text;
+  EXPECT_GE(held.size(), 2u);
+  EXPECT_TRUE(supervisor().waitForReport([&](const ipc::Report& report) {
+    const ipc::ReportedClient& client = report.clients.at(0);
+    return client.handles >= held.size() && client.handleBytes > 0 && client.handleBytes <= kLimit;
+  }));
+  // Nobody else is hurt, and what is let go is room again.
+  const auto another = attach(1);
+  EXPECT_NO_THROW(Subject(*another).number("pid"));
+  held.clear();
+  EXPECT_TRUE(waitUntil([&] {
+    return limitMetBy([&] { session.self.attr("matrix")({1448}); }) == "no limit was met";
+  }));
+}
+
+TEST_F(SharedLimits, ALimitOfMemoryHoldsForValuesThatBecomeHandles) {
+  serve({"--workers", "1", "--client-memory", "64MiB"});
+  const auto manager = attach(1);
+  InterpreterSession session = manager->acquireOne();
+  std::vector<Obj> held;
+  const std::string text = limitMetBy([&] {
+    while (held.size() < 40) {
+      held.push_back(session.fromIValue(at::ones({int64_t{8} << 20}, at::kByte)));
+    }
+  });
+  EXPECT_NE(text.find("limits.memory"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
     killed = true;
     die(memory);
   };
-  channel->share({[&](const std::string&) { kill(); }, [&](uint64_t) { kill(); }, 0}, nullptr);
+  channel->share({[&](const std::string&) { kill(); }, [&](uint64_t) { kill(); }, 0});
   InputReader input(data, size);
   const bool dead = size > 0 && (data[0] & kDiesAtOnce) != 0;
   answer(memory, arenaData, input);

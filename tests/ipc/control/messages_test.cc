@@ -52,7 +52,7 @@ TEST(Messages, CrossWithEveryFieldAtItsLimit) {
   crossed(CallTimeOver{kLarge, kLarge, "text"});
   crossed(GrantOutputSegment{kLarge, kLarge32, kLarge});
   crossed(ForkWorker{kLarge, kLarge});
-  crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32});
+  crossed(AttachChannel{kLarge, kLarge, kLarge, kLarge32, kLarge32, kLarge});
   crossed(MapPackage{kLarge, kLarge32, kLarge, std::string(100'000, 'n')});
   crossed(RefuseOutputSegment{kLarge, "the limit"});
   crossed(RequestOutputSegment{kLarge, kLarge});
