@@ -118,16 +118,20 @@ void top(const Options& options) {
   runTop(addressOf(options), top);
 }
 
+// Before the command or behind it.
+void addCommonOptions(CLI::App& app, Options& options) {
+  app.add_option("--socket", options.socket,
+                 "The supervisor's socket (default: $ISOPOOL_SOCKET, then "
+                 "/run/isopool/isopoold.sock)")
+      ->type_name("PATH");
+  app.add_flag("--json", options.json, "For programs; the names of all values are stable");
+}
+
 CLI::App* addCommand(CLI::App& app, Options& options, const char* name, const char* summary,
                      const char* details) {
   CLI::App* command = app.add_subcommand(name, summary);
   command->footer(std::string("\n") + details);
-  command
-      ->add_option("--socket", options.socket,
-                   "The supervisor's socket (default: $ISOPOOL_SOCKET, then "
-                   "/run/isopool/isopoold.sock)")
-      ->type_name("PATH");
-  command->add_flag("--json", options.json, "For programs; the names of all values are stable");
+  addCommonOptions(*command, options);
   return command;
 }
 
@@ -171,6 +175,7 @@ void declare(CLI::App& app, Options& options) {
   app.set_help_flag("-h,--help", "This text");
   app.set_version_flag("--version", "isopool " ISOPOOL_VERSION, "The version of isopool");
   app.require_subcommand(1);
+  addCommonOptions(app, options);
   app.get_formatter()->column_width(20);
   app.footer(kExamples);
   addCommand(

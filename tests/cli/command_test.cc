@@ -247,5 +247,12 @@ TEST(Command, WrongUsageEndsWithTwo) {
   }
 }
 
+TEST(Command, TakesItsOptionsBeforeTheSubcommandToo) {
+  const OwnSupervisor supervisor;
+  const CommandOutcome outcome = runCommand({"--socket", supervisor.address(), "clients"});
+  EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "no client\n");
+}
+
 }  // namespace
 }  // namespace isopool::tests
