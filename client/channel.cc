@@ -105,6 +105,12 @@ bool Channel::deathVisible() const {
 
 void Channel::kill(const std::string& reason) {
   if (sharedWorker_) return sharedWorker_->kill(reason);
+  // First: the supervisor shall know why when it sees the worker end.
+  try {
+    if (deathReport_) deathReport_(reason);
+  } catch (const std::bad_alloc&) {
+    // It then takes it for a kill from outside.
+  }
   ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
@@ -646,7 +652,7 @@ void Channel::settleAll() {
   ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
   // A channel may also end because we leave a worker that lives on.
   try {
-    if (first && deathSeen_ && deathVisible()) deathSeen_();
+    if (first && deathReport_ && deathVisible()) deathReport_("");
   } catch (const std::bad_alloc&) {
     // The supervisor will see it as well, a little later.
   }

@@ -171,8 +171,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void reaped(int signal, int exitCode);
   /// True once the worker's process is gone for good; waits for that up to `patience`.
   bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
-  /// Called once, when the death is first seen by a waiting thread.
-  void onDeathSeen(std::function<void()> callback) { deathSeen_ = std::move(callback); }
+  /// Called when the death is first seen by a waiting thread, without a reason, and before kill() kills
+  /// a worker that nobody else uses, with its reason.
+  void onDeath(std::function<void(const std::string& reason)> callback) {
+    deathReport_ = std::move(callback);
+  }
 
   ipc::Epoch epoch() const { return memory_->end().epoch(); }
   int processId() const { return processId_; }
@@ -266,7 +269,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const uint64_t connection_;  // that introduced the worker
   std::optional<SharedWorker> sharedWorker_;
   ipc::LeaseTable loans_;
-  std::function<void()> deathSeen_;
+  std::function<void(const std::string&)> deathReport_;
 
   std::mutex publishMutex_;
   std::condition_variable slotFreed_;

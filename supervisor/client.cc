@@ -290,6 +290,9 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
 void Client::reportDeath(const ipc::ReportDeath& message) {
   if (crew_ == nullptr) return;
   Worker* worker = crew_->find(Epoch(message.epoch));
+  if (worker == nullptr && !isShared()) {
+    return crew_->blameReaped(Epoch(message.epoch), printable(message.reason, kLongestReason));
+  }
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
   // One that leaves, or has not come yet, knows nothing of the worker.
   if (attachment == nullptr || !attachment->listening()) return;

@@ -148,6 +148,11 @@ void Crew::workerReported(Worker& worker, CrewMember& member, const std::string&
   worker.detach(member.id());
 }
 
+void Crew::blameReaped(Epoch epoch, const std::string& reason) {
+  const auto reaped = reaped_.find(epoch);
+  if (reaped != reaped_.end()) reaped->second->blame(reason);
+}
+
 void Crew::zygoteStruggles() {
   const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
   if (roster_.poolWithoutWorker()) {
@@ -321,11 +326,13 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
       const std::string cause = known.empty() ? how.likelyCause() : known;
       const auto alive = self.lock();
       if (alive == nullptr) return;
+      (*alive)->reaped_.erase(leaving->epoch());
       for (auto& [slot, obituary] : (*alive)->obituaries_) {
         if (obituary.worker == leaving->epoch()) obituary.reason = death + " (" + cause + ")";
       }
       (*alive)->logDeath(record, death, cause);
     });
+    reaped_[epoch] = workers_.at(epoch);
     lost_.erase(lost);
   }
   if (!over_) {

@@ -89,6 +89,8 @@ class Crew : private RosterEffects {
   void workerReported(Worker& worker, CrewMember& member, const std::string& reason);
   /// Workers can't be made at the moment, and have not been for a while.
   void zygoteStruggles();
+  /// The member that a worker was for says why it killed it: it may be reaped, and not yet logged.
+  void blameReaped(ipc::Epoch epoch, const std::string& reason);
   /// The settings that may change while it runs have changed.
   void settingsChanged();
   /// The member uses a retiring worker no longer.
@@ -169,6 +171,7 @@ class Crew : private RosterEffects {
   std::map<ipc::Epoch, LifeSpan> lives_;
   std::map<ipc::Epoch, Retirement> retiring_;
   std::map<ipc::Epoch, Lost> lost_;
+  std::map<ipc::Epoch, std::shared_ptr<Worker>> reaped_;  // whose deaths are about to be logged
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
   bool over_ = false;

@@ -157,8 +157,8 @@ struct ChannelMapped {
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
-/// The client saw the life word of `epoch` orphaned, its ring poisoned, or killed it for a deadline.
-/// `reason`: why it killed it; empty if it did not.
+/// The client saw the life word of `epoch` orphaned, its ring poisoned, or is about to kill it.
+/// `reason`: why it kills it; empty if it does not.
 /// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd. To
 /// that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's channel is
 /// closed (ChannelClosed) and another one introduced.

@@ -193,5 +193,26 @@ TEST_F(Deadline, MoreWithdrawnCallsThanARingHoldsLeaveAWorkingPool) {
   EXPECT_EQ(subject_.number("pid"), worker);
 }
 
+TEST(DeadlineLog, NamesWorkerCauseAndReplacement) {
+  testing::internal::CaptureStderr();
+  pid_t victim = 0;
+  {
+    OwnPool pool(1, {"ISOPOOL_LOG=warning"});
+    victim = pool.processOf(0);
+    const Gate gate;
+    EXPECT_TRUE(overdue(pool.subject(), "wait_at", gate.arguments(), milliseconds(200)).started);
+    EXPECT_NE(pool.subject().number("pid"), victim);
+    EXPECT_TRUE(
+        waitUntil([&] { return !pool.manager().statistics().workers.at(0).lastDeath.empty(); }));
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("worker 0 (pid " + std::to_string(victim) +
+                     ") of pool 1 died: SIGKILL (a call was past its deadline)"),
+            std::string::npos)
+      << log;
+  EXPECT_NE(log.find("; replaced by pid "), std::string::npos) << log;
+  EXPECT_EQ(log.find("killed from outside"), std::string::npos) << log;
+}
+
 }  // namespace
 }  // namespace isopool::tests
