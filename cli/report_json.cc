@@ -50,6 +50,7 @@ void writeStatus(JsonWriter& json, const ipc::Report& report) {
       .field("workers_other", totals.otherWorkers)
       .field("restarts", report.restarts)
       .field("recycled", report.recycled)
+      .field("unfit", report.unfit)
       .field("zygote_restarts", report.zygoteRestarts)
       .field("running_calls", totals.runningCalls)
       .field("queued_calls", totals.queuedCalls)

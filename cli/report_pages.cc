@@ -100,9 +100,14 @@ std::string memoryIn(const ipc::Report& report, const Totals& totals) {
          wordsForBytes(totals.zombieBytes) + " zombie";
 }
 
+// Only if there were any.
+std::string unfitIn(const ipc::Report& report) {
+  return report.unfit == 0 ? "" : ", " + std::to_string(report.unfit) + " left unfit by user code";
+}
+
 std::string restartsIn(const ipc::Report& report) {
   return counted(report.restarts, "worker") + " died and replaced, " +
-         std::to_string(report.recycled) + " recycled; zygote " +
+         std::to_string(report.recycled) + " recycled" + unfitIn(report) + "; zygote " +
          counted(report.zygoteRestarts, "time");
 }
 
@@ -284,7 +289,7 @@ Page summaryPage(const ipc::Report& report, const std::optional<Rates>& rates) {
   Page page{titleOf(report)};
   page.push_back(labelled("workers", workersIn(totals) + "; " + std::to_string(report.restarts) +
                                          " restarted, " + std::to_string(report.recycled) +
-                                         " recycled"));
+                                         " recycled" + unfitIn(report)));
   page.push_back(labelled("calls", (rates ? wordsForRate(rates->total) : std::string(kNotYet)) +
                                        "/s, " + std::to_string(totals.runningCalls) + " running, " +
                                        std::to_string(totals.queuedCalls) + " queued"));

@@ -2,6 +2,7 @@
 #include "supervisor/crew.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
+#include "ipc/worker_exit.h"
 #include "supervisor/log.h"
 
 namespace isopool::supervisor {
@@ -40,6 +42,23 @@ std::string textOf(const Quarantine& quarantine) {
          std::to_string(quarantine.duration.count()) + " ms: its last " +
          std::to_string(quarantine.deaths) +
          " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
+}
+
+// The last line of a worker's last words, which user code may have written: fit for the log.
+std::string lastLineOf(const ipc::Fd& words) {
+  constexpr off_t kMost = 512;
+  struct stat status {};
+  const off_t end = ::fstat(words.get(), &status) == 0 ? status.st_size : 0;
+  const off_t begin = std::max<off_t>(end - kMost, 0);
+  std::string text(static_cast<size_t>(end - begin), '\0');
+  const ssize_t got = ::pread(words.get(), text.data(), text.size(), begin);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
+  for (char& each : text) {
+    if (each < ' ' || each > '~') each = '?';
+  }
+  return text;
 }
 
 }  // namespace
@@ -305,9 +324,7 @@ void Crew::logDeath(const Lost& lost, const std::string& death, const std::strin
                              : std::string("; a replacement is to start");
   }
   log(LogLevel::kWarning, text,
-      {{"worker_pid", lost.processId},
-       {"death", death},
-       {"replacement_pid", replacement}});
+      {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
 }
 
 void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
@@ -318,6 +335,9 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   if (lost == lost_.end()) {
     if (status) log(LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
   } else {
+    const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
+    unfit_ += unfit ? 1 : 0;
+    if (unfit) worker.blame(lastLineOf(worker.lastWords()));
     // Not now: what a client reports of it may be the next thing that we read.
     services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
                          death = status ? status->name() : "it was not started",

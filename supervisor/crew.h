@@ -98,6 +98,7 @@ class Crew : private RosterEffects {
 
   uint64_t restarts() const { return restarts_; }
   uint64_t recycled() const { return recycled_; }
+  uint64_t unfit() const { return unfit_; }
   bool retires(ipc::Epoch epoch) const { return retiring_.count(epoch) != 0; }
   /// Why the slot's last worker that died did, and when.
   struct Obituary {
@@ -174,6 +175,7 @@ class Crew : private RosterEffects {
   std::map<ipc::Epoch, std::shared_ptr<Worker>> reaped_;  // whose deaths are about to be logged
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
+  uint64_t unfit_ = 0;  ///< ended by ipc::kUnfitWorkerExit
   bool over_ = false;
   Timer tick_;
   Timer lifeWatch_;

@@ -61,6 +61,7 @@ void reportCrew(Crew& crew, const Services& services, ipc::Report& report) {
       report.zygoteProcessId != 0 ? processes.residentAnonymousBytes(report.zygoteProcessId) : 0;
   report.restarts += crew.restarts();
   report.recycled += crew.recycled();
+  report.unfit += crew.unfit();
   for (const auto& [epoch, worker] : crew.workers()) {
     ipc::ReportedWorker entry;
     entry.epoch = epoch.value;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "ipc/crash_point.h"
+#include "ipc/worker_exit.h"
 #include "worker/isopool_module.h"
 #include "worker/last_words.h"
 
@@ -39,6 +40,13 @@ class ReleasedGil {
 [[noreturn]] void giveUp(const std::string& why) {
   complain("isopool worker: " + why + "\n");
   ::_exit(70);
+}
+
+// The supervisor reads the last line.
+[[noreturn]] void leaveUnfit(const std::string& why) {
+  complain("isopool worker: after the calls of one program it is not fit for another's: " + why +
+           "\n");
+  ::_exit(ipc::kUnfitWorkerExit);
 }
 
 // Asked of every descriptor before it is mapped. A client's mistake is the client's loss alone.
@@ -74,7 +82,8 @@ CallLoop::CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping be
       boardMapping_(std::move(board)),
       board_(*new (boardMapping_.data()) ipc::WorkerBoard),
       blocks_(blocks),
-      runner_(*this, copies_, sandbox) {
+      runner_(*this, copies_, sandbox),
+      fitness_(sandbox) {
   setIsopoolModuleWorker(epoch_, copies_);
 }
 
@@ -106,6 +115,7 @@ bool CallLoop::serveNext() {
   if (next == channels_.end()) return false;
   // By reference to the channel: a call may wait for a message that attaches a further one.
   Channel& channel = **next;
+  requireFitnessFor(channel);
   board_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   board_.runningSince.store(coarseNow(), std::memory_order_relaxed);
   board_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
@@ -116,6 +126,12 @@ bool CallLoop::serveNext() {
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
   if (++servedSinceUpdate_ >= kCallsPerUpdate) updateBoard();
   return served != CallRunner::Served::kNothing;
+}
+
+// Before its call has started: so it runs elsewhere, as do all that wait.
+void CallLoop::requireFitnessFor(const Channel& channel) {
+  const std::string failure = fitness_.failureBefore(channel.memory->client);
+  if (!failure.empty()) leaveUnfit(failure);
 }
 
 void CallLoop::updateBoard() noexcept {
@@ -257,6 +273,9 @@ bool CallLoop::readMessages() {
       if (result == ipc::ReceiveResult::kWouldBlock) return any;
     }
   } catch (const std::exception& error) {
+    // Descriptors of a message that found no room, for one.
+    const std::string failure = fitness_.failure();
+    if (!failure.empty()) leaveUnfit(failure);
     giveUp(error.what());
   }
 }

@@ -15,6 +15,7 @@
 #include "worker/channel.h"
 #include "worker/control_plane.h"
 #include "worker/copy_counts.h"
+#include "worker/fitness_check.h"
 #include "worker/idle_collection.h"
 #include "worker/routed_blocks.h"
 #include "worker/sleep_watches.h"
@@ -53,6 +54,7 @@ class CallLoop final : public ControlPlane {
   Channel* find(uint64_t client) const noexcept;
 
   bool serveNext();
+  void requireFitnessFor(const Channel& channel);
   void updateBoard() noexcept;
   int64_t spinAllowance() const noexcept;
   void waitForWork();
@@ -72,6 +74,7 @@ class CallLoop final : public ControlPlane {
 
   CopyCounts copies_;
   CallRunner runner_;
+  FitnessCheck fitness_;
   std::vector<std::unique_ptr<Channel>> channels_;
   TurnOrder turns_;
   uint32_t servedSinceUpdate_ = 0;

@@ -39,6 +39,10 @@ class Sandbox {
     if (!callsBegan_) closeForCalls();
   }
 
+  /// How many filters of system calls the second stage has added, and whether it is to add some.
+  size_t filtersOfCalls() const { return callsBegan_ && filters() ? 1 : 0; }
+  bool filtersLater() const { return !callsBegan_ && filters(); }
+
   /// A folder of modules that a client adds: one that no rule opens is counted, and named to whoever
   /// then misses a module.
   void noteModuleFolder(const std::string& folder);
@@ -54,6 +58,7 @@ class Sandbox {
 
  private:
   bool strict() const { return plan_.settings.level == SandboxLevel::kStrict; }
+  bool filters() const { return strict() && plan_.kernel.systemCallFilters; }
   void closeForCalls();
   void limitResources() const;
   void collect();

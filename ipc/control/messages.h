@@ -441,6 +441,7 @@ struct Report {
   std::vector<std::string> missingProtections;  ///< that this kernel can't give
   uint64_t restarts = 0;                        ///< of workers that died
   uint64_t recycled = 0;                        ///< workers replaced on purpose
+  uint64_t unfit = 0;  ///< of the restarts: workers that user code left unfit for other programs
   uint64_t zygoteRestarts = 0;
   uint64_t sharedBytes = 0;  ///< of all memory objects that the supervisor holds
   uint64_t refusedConnections = 0;
@@ -451,8 +452,8 @@ struct Report {
   bool complete = true;  ///< false: the lists are longer than what a message takes
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
-                       restarts, recycled, zygoteRestarts, sharedBytes, refusedConnections, workers,
-                       slots, clients, models, complete)
+                       restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,
+                       workers, slots, clients, models, complete)
 };
 
 // ---- supervisor <-> zygote ------------------------------------------------------------------

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What one program's code leaves in a worker that several programs use, and what the others feel.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "tests/client/attached_managers.h"
+
+namespace isopool::tests {
+namespace {
+
+// `act` of each takes what the next caller needs, with the calls that a model has for it.
+constexpr const char* kPoison = R"(
+import ctypes
+import os
+import resource
+import struct
+import threading
+
+forever = threading.Event()
+
+
+def descriptors():
+    while True:
+        try:
+            os.dup(0)
+        except OSError:
+            return
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def threads():
+    while True:
+        try:
+            threading.Thread(target=forever.wait, daemon=True).start()
+        except RuntimeError:
+            return
+
+
+def zombies():
+    while True:
+        try:
+            if os.fork() == 0:
+                os._exit(0)
+        except OSError:
+            return
+
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+
+def filter():
+    # socket() fails with EPERM, all else is allowed.
+    code = b"".join(
+        struct.pack("HBBI", *each)
+        for each in ((0x20, 0, 0, 0), (0x15, 0, 1, 41), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7FFF0000))
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(Program(4, code)), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
+def filter_in_thread():
+    done = threading.Event()
+    errors = []
+
+    def run():
+        try:
+            filter()
+        except OSError as error:
+            errors.append(error)
+        done.set()
+        forever.wait()
+
+    threading.Thread(target=run, daemon=True).start()
+    done.wait()
+    if errors:
+        raise errors[0]
+
+
+def nothing():
+    return
+)";
+
+class SharedFitness : public AttachedManagers {
+ protected:
+  /// Runs that function of the module in the one worker, whose session the program then still has.
+  /// Another program is attached before, and has called it.
+  void poisonBy(const std::string& function) {
+    other_ = attach(1);
+    subject_.emplace(*other_);
+    worker_ = subject_->number("pid");
+    poisoner_ = attach(1);
+    poisoner_->registerModuleSource("poison", kPoison);
+    session_.emplace(poisoner_->acquireOne());
+    session_->global("poison", function.c_str())(at::ArrayRef<Obj>());
+  }
+
+  /// Another program's calls all succeed, soon in another worker, and the first one is told why.
+  void expectReplaced(const std::string& reason) {
+    int64_t now = worker_;
+    EXPECT_TRUE(waitUntil([&] {
+      now = subject_->number("pid");
+      return now != worker_;
+    })) << "it serves on";
+    EXPECT_EQ(subject_->number("pid"), now);
+    EXPECT_TRUE(supervisor().waitForReport(
+        [](const ipc::Report& report) { return report.unfit == 1 && report.restarts == 1; }));
+    const ipc::Report report = supervisor().report();
+    ASSERT_FALSE(report.slots.empty());
+    EXPECT_NE(report.slots.front().lastDeath.find(reason), std::string::npos)
+        << report.slots.front().lastDeath;
+    try {
+      session_->global("poison", "nothing");
+      ADD_FAILURE() << "the session lives on";
+    } catch (const WorkerLost& lost) {
+      EXPECT_NE(lost.lastWords().find(reason), std::string::npos) << lost.lastWords();
+      EXPECT_EQ(lost.exitCode(), 71);
+      EXPECT_FALSE(lost.started());
+    }
+    session_.reset();
+  }
+
+  std::unique_ptr<InterpreterManager> other_;
+  std::optional<Subject> subject_;
+  int64_t worker_ = -1;
+  std::unique_ptr<InterpreterManager> poisoner_;
+  std::optional<InterpreterSession> session_;
+};
+
+TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedBeforeAnotherProgramsCall) {
+  const ScopedVariable files("ISOPOOL_WORKER_FILES=256");
+  serve({"--workers", "1"});
+  poisonBy("descriptors");
+  expectReplaced("it can open 0 more descriptors (Too many open files)");
+}
+
+TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedWhenAnotherProgramAttaches) {
+  const ScopedVariable files("ISOPOOL_WORKER_FILES=256");
+  serve({"--workers", "1"});
+  poisonBy("descriptors");
+  const auto third = attach(1);
+  EXPECT_NO_THROW(Subject(*third).number("pid"));
+  expectReplaced("more descriptors (Too many open files)");
+}
+
+// Which takes a limit of processes, and that is of a user's processes wherever they are.
+size_t tasksOfThisUser() {
+  size_t tasks = 0;
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    struct stat status {};
+    const std::string folder = process.path() / "task";
+    if (::stat(folder.c_str(), &status) != 0 || status.st_uid != ::getuid()) continue;
+    std::error_code gone;
+    for (auto each = std::filesystem::directory_iterator(folder, gone);
+         each != std::filesystem::directory_iterator(); each.increment(gone)) {
+      ++tasks;
+    }
+  }
+  return tasks;
+}
+
+class SharedFitnessOfAUser : public SharedFitness,
+                             public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(SharedFitnessOfAUser, AWorkerThatCanStartNoThreadIsReplacedBeforeAnotherProgramsCall) {
+  if (::getuid() == 0) GTEST_SKIP() << "the kernel does not limit root's processes";
+  const ScopedVariable processes("ISOPOOL_WORKER_PROCESSES=" +
+                                 std::to_string(tasksOfThisUser() + 300));
+  serve({"--workers", "1"});
+  poisonBy(GetParam());
+  expectReplaced("it can start no thread");
+}
+
+INSTANTIATE_TEST_SUITE_P(By, SharedFitnessOfAUser, ::testing::Values("threads", "zombies"));
+
+TEST_F(SharedFitness, AWorkerWithALoweredLimitIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("limit");
+  expectReplaced("user code lowered RLIMIT_NOFILE to 20");
+}
+
+TEST_F(SharedFitness, AWorkerWithAFilterOfSystemCallsIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("filter");
+  expectReplaced("user code installed a filter of system calls");
+}
+
+TEST_F(SharedFitness, AWorkerOfSoundCodeServesAllProgramsOn) {
+  serve({"--workers", "1"});
+  poisonBy("nothing");
+  const auto end = std::chrono::steady_clock::now() + milliseconds(400);
+  while (std::chrono::steady_clock::now() < end) {
+    session_->global("poison", "nothing")(at::ArrayRef<Obj>());
+    EXPECT_EQ(subject_->number("pid"), worker_);
+  }
+  EXPECT_EQ(supervisor().report().unfit, 0u);
+  session_.reset();
+}
+
+}  // namespace
+}  // namespace isopool::tests
