@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -48,7 +49,13 @@ std::string folderOf(const std::string& path) {
 }
 
 // The exit status as waitpid() has it; -1 if it can't be started or does not end in time.
-int statusOf(const std::string& program, std::vector<std::string> words) {
+// What it prints goes to `output`, if there is one. `variables` win over our environment.
+int statusOf(const std::string& program, std::vector<std::string> words, int output = -1,
+             std::vector<std::string> variables = {}) {
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
+  environment.push_back(nullptr);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
@@ -57,9 +64,10 @@ int statusOf(const std::string& program, std::vector<std::string> words) {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     ::posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
   }
+  if (output != -1) ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   pid_t pid = -1;
   const int error =
-      ::posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environ);
+      ::posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) return -1;
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -79,6 +87,19 @@ std::string whyNoInterpreter(const std::string& path) {
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNoTorch) return path + " has no torch";
   return path + " is not a Python that runs";
+}
+
+// The worker program knows where its Python has code.
+std::string whyNoSandbox(const Options& options) {
+  if (options.sandbox != "strict") return {};
+  const ipc::Fd output(::memfd_create("output", MFD_CLOEXEC));
+  const int status = statusOf(options.worker, {options.worker, "--check-sandbox"}, output.get(),
+                              options.workerEnvironment);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) return {};
+  char text[4096];
+  const ssize_t bytes = ::pread(output.get(), text, sizeof text, 0);
+  const std::string_view said(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
+  return std::string(said.substr(0, said.find('\n')));
 }
 
 std::string problemWith(const Settings::Shown& shown) {
@@ -113,7 +134,7 @@ std::string problemOnThisSystem(const Settings& settings) {
     const std::string problem = problemWith(shown);
     if (!problem.empty()) return shown.key + " (" + shown.source + "): " + problem;
   }
-  return {};
+  return whyNoSandbox(settings.options());
 }
 
 std::vector<std::string> unknownVariables() {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kHelp =
     "usage: isopool-worker --zygote --control-fd N --lifeline-fd N [--glibc-tunables TEXT]\n"
+    "       isopool-worker --check-sandbox\n"
     "\n"
     "Part of isopool; started by its supervisor (isopoold). Imports torch once and then forks the\n"
     "workers that models run in.\n"
@@ -19,6 +20,7 @@ constexpr const char* kHelp =
     "  --control-fd N   Unix stream socket to the supervisor\n"
     "  --lifeline-fd N  read end of a pipe whose write end only the supervisor holds\n"
     "  --glibc-tunables TEXT  what user code shall find in GLIBC_TUNABLES; empty: nothing\n"
+    "  --check-sandbox  say on stdout what a zygote would refuse of the sandbox settings, and end\n"
     "\n"
     "environment:\n"
     "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built "
@@ -31,6 +33,16 @@ constexpr const char* kHelp =
     "  ISOPOOL_NO_KILL            1: workers may be traced, breakpoint() waits for a debugger\n"
     "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n"
     "  ISOPOOL_ZYGOTE_CRASH_POINT  the same for this process\n";
+
+int checkSandbox() {
+  try {
+    isopool::worker::checkSandboxOfZygotes();
+    return 0;
+  } catch (const std::exception& error) {
+    std::printf("%s\n", error.what());
+    return 1;
+  }
+}
 
 struct Options {
   bool zygote = false;
@@ -54,6 +66,7 @@ int main(int argc, char** argv) {
       std::fputs(kHelp, stdout);
       return 0;
     }
+    if (std::strcmp(argv[i], "--check-sandbox") == 0) return checkSandbox();
     if (std::strcmp(argv[i], "--zygote") == 0) {
       options.zygote = true;
     } else if (std::strcmp(argv[i], "--control-fd") == 0 && hasValue) {

@@ -46,6 +46,13 @@ void useOneThread() {
   }
 }
 
+void startPython(const SandboxSettings& sandbox) {
+  // They lie where a worker may be allowed to write, and the zygote has no sandbox.
+  startInterpreter(pythonExecutable(), sandbox.level == SandboxLevel::kStrict
+                                           ? UserPackages::kNot
+                                           : UserPackages::kAsUsual);
+}
+
 PyRef preloadList() {
   PyRef names = PyRef::steal(PyList_New(0));
   for (const std::string& name : namesIn("ISOPOOL_PRELOAD_MODULES")) {
@@ -101,6 +108,12 @@ void requireOneThread() {
 
 }  // namespace
 
+void checkSandboxOfZygotes() {
+  const SandboxSettings sandbox = readSandboxSettings(::getenv);
+  startPython(sandbox);
+  planSandbox(sandbox);
+}
+
 Zygote::Zygote(ipc::Fd control, ipc::Fd lifeline)
     : control_(std::move(control)), lifeline_(std::move(lifeline)), blocks_(immortalBlocks()) {
   // The lifeline kills a group, so it has to be ours alone.
@@ -138,10 +151,7 @@ void Zygote::prepare() {
   useOneThread();
   ipc::installRoutingAllocator(blocks_);
   beginHugePages();
-  // They lie where a worker may be allowed to write, and the zygote has no sandbox.
-  startInterpreter(pythonExecutable(), sandbox.level == SandboxLevel::kStrict
-                                           ? UserPackages::kNot
-                                           : UserPackages::kAsUsual);
+  startPython(sandbox);
   importTorch();
   preloadLibraries();
   const Versions versions = prepareInPython();

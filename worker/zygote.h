@@ -13,6 +13,10 @@
 
 namespace isopool::worker {
 
+/// Throws std::runtime_error that says what a zygote with this environment would refuse of its sandbox
+/// settings. Starts Python, but imports no torch.
+void checkSandboxOfZygotes();
+
 /// The process that workers are copies of: imports once, then only forks, one thread for ever. Its
 /// parent is the supervisor; a worker becomes the supervisor's child by a second fork whose middle
 /// process, a vfork, ends at once. Runs no user code but the preload list, and never touches CUDA.

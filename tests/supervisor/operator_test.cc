@@ -133,6 +133,14 @@ TEST(Check, RefusesFoldersThatAreNotThere) {
   expectRefused(kCheck + "--listen /no/folder/socket", "listen (flag --listen): /no/folder: ");
 }
 
+TEST(Check, RefusesFoldersWhereStrictWorkersCouldPlantCode) {
+  // As worker_test has it of the real program, whose part this one plays.
+  expectRefused("PLAIN_WORKER_CHECK='one line' " + kCheck + "--sandbox strict --sandbox-write /tmp",
+                "isopoold: one line");
+  EXPECT_EQ(isopoold("PLAIN_WORKER_CHECK='one line' " + kCheck + "--sandbox-write /tmp").exitCode,
+            0);
+}
+
 TEST(Check, RefusesAWorkerProgramThatIsNotThere) {
   expectRefused(kCheck + "--worker /no/worker", "worker_program (flag --worker): /no/worker: ");
   expectRefused("ISOPOOL_WORKER=/etc " + std::string(ISOPOOLD) + " --check",

@@ -374,6 +374,11 @@ class PlainZygote {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--check-sandbox") == 0) {
+    const char* problem = std::getenv("PLAIN_WORKER_CHECK");
+    if (problem != nullptr) std::puts(problem);
+    return problem != nullptr ? 1 : 0;
+  }
   int controlFd = -1;
   int lifelineFd = -1;
   for (int i = 1; i + 1 < argc; ++i) {
