@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #if __has_include(<sys/rseq.h>)
@@ -96,6 +97,8 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
   registerRestartableSequences();
   ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
+  // Who opened it anew for writing, through /proc/self/fd, would outlive the supervisor.
+  ipc::checkSystemCall(::fchmod(descriptors.lifeline.get(), 0), "fchmod", "the lifeline");
   // Not through close-on-exec: a worker is never exec'd. User code would find what is left open: files
   // of the program, the zygote's control socket.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),

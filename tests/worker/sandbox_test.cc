@@ -402,6 +402,42 @@ with tempfile.NamedTemporaryFile('w+') as file:
   errorOf("import tempfile; tempfile.TemporaryFile().write(bytes(65 << 20))", "OSError");
 }
 
+TEST_F(Strict, MakesABoundedNumberOfTemporaryFiles) {
+  EXPECT_EQ(resultOf(R"(
+import errno, os, tempfile
+result, folder = 0, tempfile.mkdtemp()
+try:
+    for i in range(40000):
+        os.mknod(f'{folder}/{i}')
+except OSError as error:
+    result = error.errno
+)")
+                .toInt(),
+            ENOSPC);
+}
+
+TEST_F(Strict, CannotHoldTheOtherEndOfItsLifeline) {
+  const at::IValue result = resultOf(R"(
+import os, stat
+opened, refused = [], 0
+for name in os.listdir('/proc/self/fd'):
+    try:
+        mode = os.fstat(int(name)).st_mode
+        if stat.S_ISFIFO(mode) and int(name) > 2:
+            opened.append(os.open('/proc/self/fd/' + name, os.O_WRONLY | os.O_NONBLOCK))
+    except PermissionError:
+        refused += 1
+    except OSError:
+        pass
+result = len(opened), refused
+)");
+  EXPECT_EQ(result.toTupleRef().elements()[0].toInt(), 0);
+  EXPECT_EQ(result.toTupleRef().elements()[1].toInt(), 1);
+  ::kill(worker->pid, SIGSTOP);
+  worker->lifeline.close();
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
+}
+
 TEST_F(Strict, CountsNoUserLookUps) {
   resultOf("import pwd, getpass; pwd.getpwuid(0); getpass.getuser()");
   expectServes();
