@@ -22,6 +22,39 @@ bool dataLimitIgnored() {
   return file.valid() && ::read(file.get(), &value, 1) == 1 && value == 'Y';
 }
 
+void addMissingWalls(const SandboxSettings& settings, const KernelProtections& kernel,
+                     std::vector<std::string>& missing) {
+  if (!kernel.systemCallFilters) {
+    missing.push_back(
+        "system call filters: no seccomp here, so user code can make every system call: start "
+        "processes, signal and trace those of its user, raise its own limits" +
+        std::string(settings.network ? "" : ", open sockets"));
+  }
+  if (kernel.landlock == 0) {
+    missing.push_back(
+        "file rules: no Landlock here, so user code can read and write whatever files the user "
+        "can that isopool runs as");
+    return;
+  }
+  if (kernel.landlock < landlock::kVersionWithTruncate) {
+    missing.push_back("truncation rule: Landlock " + std::to_string(kernel.landlock) +
+                      " has none, so user code can empty files that it can't open for writing");
+  }
+  if (kernel.landlock < landlock::kVersionWithTcp && !settings.network) {
+    missing.push_back("TCP rules: Landlock " + std::to_string(kernel.landlock) +
+                      " has none, so only the system call filter keeps user code from the network");
+  }
+  if (kernel.landlock < landlock::kVersionWithDevices) {
+    missing.push_back("device rule: Landlock " + std::to_string(kernel.landlock) +
+                      " has none, so user code can control the devices that it may open");
+  }
+  if (kernel.landlock < landlock::kVersionWithScopes) {
+    missing.push_back(
+        "signal and abstract socket scopes: Landlock " + std::to_string(kernel.landlock) +
+        " has none, so only the system call filter keeps user code from other processes");
+  }
+}
+
 }  // namespace
 
 KernelProtections probeKernelProtections() {
@@ -43,34 +76,12 @@ std::vector<std::string> missingProtections(const SandboxSettings& settings,
         "nothing");
   }
   if (settings.level != SandboxLevel::kStrict) return missing;
-  if (!kernel.systemCallFilters) {
+  addMissingWalls(settings, kernel, missing);
+  if (!kernel.temporaryFolders) {
     missing.push_back(
-        "system call filters: no seccomp here, so user code can make every system call: start "
-        "processes, signal and trace those of its user, raise its own limits" +
-        std::string(settings.network ? "" : ", open sockets"));
-  }
-  if (kernel.landlock == 0) {
-    missing.push_back(
-        "file rules: no Landlock here, so user code can read and write whatever files the user "
-        "can that isopool runs as");
-    return missing;
-  }
-  if (kernel.landlock < landlock::kVersionWithTruncate) {
-    missing.push_back("truncation rule: Landlock " + std::to_string(kernel.landlock) +
-                      " has none, so user code can empty files that it can't open for writing");
-  }
-  if (kernel.landlock < landlock::kVersionWithTcp && !settings.network) {
-    missing.push_back("TCP rules: Landlock " + std::to_string(kernel.landlock) +
-                      " has none, so only the system call filter keeps user code from the network");
-  }
-  if (kernel.landlock < landlock::kVersionWithDevices) {
-    missing.push_back("device rule: Landlock " + std::to_string(kernel.landlock) +
-                      " has none, so user code can control the devices that it may open");
-  }
-  if (kernel.landlock < landlock::kVersionWithScopes) {
-    missing.push_back(
-        "signal and abstract socket scopes: Landlock " + std::to_string(kernel.landlock) +
-        " has none, so only the system call filter keeps user code from other processes");
+        "temporary folders: user namespaces are forbidden here (RestrictNamespaces= of a unit, a "
+        "container's filter, a sysctl), so workers have no folder for temporary files but a TMPDIR "
+        "in ISOPOOL_SANDBOX_WRITE, and compiled models that use the dispatcher are refused");
   }
   return missing;
 }

@@ -14,12 +14,13 @@ struct KernelProtections {
   bool systemCallFilters = false;  ///< seccomp with SECCOMP_RET_TRAP
   int landlock = 0;                ///< the version of its interface; 0: there is none
   bool memoryLimit = true;         ///< RLIMIT_DATA counts; some boot with ignore_rlimit_data
+  bool temporaryFolders = true;    ///< workers can have some in memory; looked at for strict only
 };
 
 KernelProtections probeKernelProtections();
 
 /// One line for everything that `settings` ask for and the kernel has not: what it is, and what is
-/// therefore not protected. Empty if all is there.
+/// therefore not protected, or lacks. Empty if all is there.
 std::vector<std::string> missingProtections(const SandboxSettings& settings,
                                             const KernelProtections& kernel);
 

@@ -142,6 +142,7 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   plan.kernel = probeKernelProtections();
   if (settings.files) requireFiles(*settings.files);
   if (settings.level != SandboxLevel::kStrict) return plan;
+  plan.kernel.temporaryFolders = makeAnonymousFolder().valid();
   plan.files = FileAccess::ofTheSystem(settings.network);
   for (const std::string& folder : pathsFromPython("folders")) plan.files.allowPrograms(folder);
   allowLibrariesOfWorkers(plan.files);

@@ -48,6 +48,8 @@ def check_service(unit: configparser.ConfigParser, isopoold: pathlib.Path) -> No
     assert seconds(service["TimeoutStopSec"]) > seconds(defaults["drain_timeout"])
     assert seconds(service["TimeoutStartSec"]) > seconds(defaults["zygote_timeout"])
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "all")
+    # Without them strict workers have no folder for temporary files.
+    assert service["RestrictNamespaces"] == "user mnt"
     # Its end would otherwise take the socket away that systemd goes on listening at.
     assert service["RuntimeDirectoryPreserve"] == "yes"
 

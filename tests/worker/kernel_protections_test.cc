@@ -64,6 +64,12 @@ TEST(KernelProtections, OfEachOlderLandlockLackMore) {
   }
 }
 
+TEST(KernelProtections, SayThatThereAreNoTemporaryFolders) {
+  const auto lines = missing({{"ISOPOOL_SANDBOX", "strict"}}, {true, kNewest, true, false});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(has(lines[0], "temporary folders: user namespaces are forbidden here")) << lines[0];
+}
+
 TEST(KernelProtections, OfTcpAreNotMissedWhereTheNetworkIsAllowed) {
   EXPECT_EQ(
       missing({{"ISOPOOL_SANDBOX", "strict"}, {"ISOPOOL_SANDBOX_NETWORK", "1"}}, {true, 3, true})

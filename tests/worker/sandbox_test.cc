@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -551,6 +552,17 @@ TEST(StrictSandbox, RunsOnAKernelWithoutItsFeaturesAndSaysWhatIsNotProtected) {
   TestClient client(*worker);
   client.defineProbe();
   EXPECT_EQ(client.probeValue("run", {"import os; result = os.system('exit 3') >> 8"}).toInt(), 3);
+}
+
+TEST(StrictSandbox, SaysThatItHasNoTemporaryFolderWithoutUserNamespaces) {
+  const std::string unshare = "HIDDEN_CALL=" + std::to_string(SYS_unshare);
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", unshare},
+                       {PYTHON, TEST_SOURCE_DIR "/older_kernel.py"});
+  const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(zygote.greeting());
+  ASSERT_FALSE(ready.missingProtections.empty());
+  EXPECT_TRUE(
+      has(ready.missingProtections.back(), "temporary folders: user namespaces are forbidden here"))
+      << ready.missingProtections.back();
 }
 
 TEST(SandboxLevel, ThatDoesNotExistIsRefusedByTheZygoteInOneLine) {
