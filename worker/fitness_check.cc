@@ -113,7 +113,8 @@ std::string FitnessCheck::failureBefore(uint64_t client) {
   const uint64_t before = std::exchange(lastClient_, client);
   if (before == 0 || before == client) return {};
   const int64_t now = ipc::monotonicNow();
-  if (now - checkedAt_ < kPeriod) {
+  // Before the sandbox is closed a call may fail for good, and that is soon over.
+  if (now - checkedAt_ < kPeriod && !sandbox_.filtersLater()) {
     // So that the next call of this client is looked at when the time has come.
     lastClient_ = before;
     return {};

@@ -193,6 +193,21 @@ TEST_F(SharedFitness, AWorkerWithAFilterOfSystemCallsIsReplacedBeforeAnotherProg
   expectReplaced("user code installed a filter of system calls");
 }
 
+// Which keeps the sandbox from closing: every program's first call would fail.
+TEST_F(SharedFitness, AWorkerWithAThreadsFilterIsReplacedBeforeAnotherProgramsFirstCall) {
+  const ScopedVariable sandbox("ISOPOOL_SANDBOX=strict");
+  serve({"--workers", "1"});
+  other_ = attach(1);
+  subject_.emplace(*other_);
+  poisoner_ = attach(1);
+  poisoner_->registerModuleSource("poison", kPoison + std::string("filter_in_thread()\n"));
+  session_.emplace(poisoner_->acquireOne());
+  worker_ = poisoner_->allInstances()[0].processId().value_or(-1);
+  session_->global("poison", "nothing");
+  EXPECT_NO_THROW(subject_->number("pid"));
+  expectReplaced("a thread of user code has a filter of system calls");
+}
+
 TEST_F(SharedFitness, AWorkerOfSoundCodeServesAllProgramsOn) {
   serve({"--workers", "1"});
   poisonBy("nothing");
