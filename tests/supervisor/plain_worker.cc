@@ -120,7 +120,8 @@ class PlainWorker {
           break;
         case MessageType::kUnmapPackage:
           for (const uint32_t package : decodeMessage<UnmapPackage>(*frame).packages) {
-            known_ += "-" + std::to_string(package);
+            known_ += "-";
+            known_ += std::to_string(package);
           }
           break;
         case MessageType::kMapInputSegment:
