@@ -34,9 +34,8 @@ bool within(uint64_t offset, uint64_t bytes, uint64_t all) {
 }  // namespace
 
 void throwIfRefused(const Channel& channel, uint32_t segment) {
-  const auto refused = channel.refusedSegments.find(segment);
-  if (refused == channel.refusedSegments.end()) return;
-  throw Refusal(ipc::RefusalKind::kLimitMet, refused->second);
+  const std::string* refusal = channel.memory->inputs.refusal(ipc::SegmentId(segment));
+  if (refusal != nullptr) throw Refusal(ipc::RefusalKind::kLimitMet, *refusal);
 }
 
 bool CallInputs::resolvable(const Channel& channel,

@@ -351,7 +351,7 @@ void CallLoop::obey(ipc::Frame& frame) {
     case ipc::MessageType::kRefuseInputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
       if (Channel* channel = find(message.client)) {
-        channel->refusedSegments[message.segment] = message.text;
+        channel->memory->inputs.refuse(ipc::SegmentId(message.segment), message.text);
       }
       return;
     }

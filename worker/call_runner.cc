@@ -150,7 +150,7 @@ std::span<const std::byte> CallRunner::payload(Channel& channel) {
   if (place.blobBytes == 0) return {received_.bytes, place.inlineBytes};
   const ipc::SegmentId segmentId(place.blobSegment);
   const auto find = [&] { return channel.memory->inputs.find(segmentId); };
-  if (channel.refusedSegments.count(segmentId.value) != 0) {
+  if (channel.memory->inputs.refusal(segmentId) != nullptr) {
     channel.memory->end.taken();
     throwIfRefused(channel, segmentId.value);
   }

@@ -39,8 +39,6 @@ struct Channel {
   Turns turns;
   std::optional<uint64_t> slot;  ///< which interpreter of its client's pool this worker is
   uint32_t leaseLimit = 0;  ///< results that the client may hold; 0: as many as there are leases
-  /// Input segments that the supervisor does not let the client have, and why.
-  std::map<uint32_t, std::string> refusedSegments;
 
   /// The worker has no other client: what a model keeps of this one's calls may stay where it can
   /// write to it.

@@ -14,4 +14,11 @@ void InputSegments::add(ipc::SegmentId id, ipc::Fd object, size_t bytes) {
   byId_[id.value] = std::move(segment);
 }
 
+void InputSegments::refuse(ipc::SegmentId id, std::string text) {
+  if (id.value > kMaxInputSegments) return;  // it is asked for by no call that is right
+  if (id.value >= refused_.size()) refused_.resize(id.value + 1);
+  refused_[id.value] = true;
+  refusal_ = std::move(text);
+}
+
 }  // namespace isopool::worker

@@ -48,13 +48,15 @@ void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control) {
                                                    " bytes: " + reason +
                                                    "; let go of earlier results or of inputs");
   }
+  // The supervisor's words name the limit and what counts towards it.
   throw Refusal(ipc::RefusalKind::kArenaFull,
-                "a result needs " + std::to_string(bytes) +
-                    " bytes more shared memory than this worker may have (" +
-                    std::to_string(output.arena().bytesInUse()) + " of " +
+                "no shared memory for " + std::to_string(bytes) + " bytes of a result: of the " +
                     std::to_string(output.arena().capacityBytes()) +
-                    " bytes are in use): let go of earlier results or raise "
-                    "ISOPOOL_OUTPUT_ARENA_LIMIT");
+                    " bytes that the worker has for this program's results " +
+                    std::to_string(output.arena().bytesInUse()) +
+                    " are in use, and it got no more: " +
+                    (reason.empty() ? "the supervisor has not answered within 2 seconds" : reason) +
+                    ". Let go of earlier results, or raise ISOPOOL_OUTPUT_ARENA_LIMIT");
 }
 
 void ResultExport::describe(const ipc::PayloadWriter& writer, Channel& channel,

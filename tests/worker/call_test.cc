@@ -335,8 +335,37 @@ TEST_F(Call, AFullArenaIsRefusedWithTheNameOfTheKnob) {
   const Answer answer = client.receive(sequence);
   ASSERT_EQ(answer.status, Status::kRefused);
   EXPECT_EQ(answer.refusal, ipc::RefusalKind::kArenaFull);
+  EXPECT_NE(answer.reason.find("the limit is reached"), std::string::npos) << answer.reason;
   EXPECT_NE(answer.reason.find("ISOPOOL_OUTPUT_ARENA_LIMIT"), std::string::npos);
   EXPECT_TRUE(client.probeValue("nothing").isNone());
+}
+
+TEST_F(Call, AnErrorOfAnyLengthIsAnsweredThoughTheArenaIsFull) {
+  TestClient other(*worker, 64 << 10);
+  other.defineProbe();
+  const Answer held = other.probe("zeros", {15'000});
+  ASSERT_EQ(held.status, Status::kValue);
+  const Answer answer =
+      other.probe("run", {"raise type('\u00e9' * 30000, (Exception,), {})('\u00e9' * 30000)"});
+  ASSERT_EQ(answer.status, Status::kPythonError);
+  EXPECT_EQ(answer.error[0].substr(0, 2), "\xc3\xa9");
+  EXPECT_EQ(answer.error[0].size() % 2, 0u) << "half a character";
+  EXPECT_EQ(answer.error[1].substr(0, 2), "\xc3\xa9") << answer.error[1].substr(0, 200);
+  EXPECT_TRUE(other.probeValue("nothing").isNone());
+}
+
+TEST_F(Call, OfSegmentsThatWereRefusedTheWorkerKeepsHardlyAnything) {
+  const auto resident = [&] {
+    return client
+        .probeValue("run", {"result = int(open('/proc/self/statm').read().split()[1]) * 4096"})
+        .toInt();
+  };
+  const int64_t before = resident();
+  for (uint32_t segment = 10; segment < 20'010; ++segment) {
+    worker->send(ipc::RefuseInputSegment{1, segment, std::string(4000, 'x') + " is the limit"});
+    if (segment % 100 == 0) static_cast<void>(client.probeValue("nothing"));
+  }
+  EXPECT_LT(resident() - before, 16 << 20) << "80 MB of words were sent";
 }
 
 TEST_F(Call, WithoutALeaseAResultTravelsInsideTheAnswer) {

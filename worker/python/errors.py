@@ -14,8 +14,9 @@ def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
     """Type, message, traceback as Python prints it, and all of it as pybind11 words it."""
     kind = type(error)
     name = kind.__qualname__
-    if kind.__module__ not in ("builtins", "__main__"):
-        name = f"{kind.__module__}.{name}"
+    module = getattr(kind, "__module__", None)  # a class that exec() made may have none
+    if module not in (None, "builtins", "__main__"):
+        name = f"{module}.{name}"
     try:
         message = str(error)
     except BaseException as unprintable:
