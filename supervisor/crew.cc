@@ -106,6 +106,7 @@ void Crew::leave(CrewMember& member) {
 void Crew::forget(ClientId client) {
   members_.erase(client);
   departing_.erase(client);
+  for (const auto& [epoch, worker] : workers_) worker->forgetReports(client);
 }
 
 CrewMember* Crew::memberOf(ClientId client) const {
@@ -155,6 +156,8 @@ void Crew::workerReported(Worker& worker, CrewMember& member, const std::string&
     case Processes::Condition::kEnds:
       return loseWorker(worker, "");
     case Processes::Condition::kStopped:
+      // Where nothing is to be killed a debugger may have stopped it.
+      if (services_.options.noKill) return;
       return loseWorker(worker, "it was stopped by a signal (" + text + ")");
     case Processes::Condition::kRuns:
       break;

@@ -82,6 +82,8 @@ class Worker {
   bool overdue(ClientId client, uint64_t sequence, const std::string& reason);
   /// The client says that it is dead or of no use. Returns how often this client has said so.
   uint32_t reportedBy(ClientId client) { return ++reports_[client]; }
+  /// The client is gone for good.
+  void forgetReports(ClientId client) { reports_.erase(client); }
   uint32_t reportsOf(ClientId client) const;
   /// True if each client that it serves has said so.
   bool reportedByAll() const;

@@ -84,6 +84,20 @@ TEST_F(ReportedWorker, ThatASignalHasStoppedIsReplaced) {
   EXPECT_EQ(timesLogged("it was stopped by a signal"), 1u) << supervisor_.log();
 }
 
+// A debugger may have stopped it.
+TEST(ReportedWorkerInNoKillMode, ThatASignalHasStoppedServesOnWhenItIsContinued) {
+  SharedSupervisor supervisor({"--workers", "1", "--no-kill"});
+  const auto client = supervisor.attachWithPool(1, "program");
+  const uint64_t worker = client->serving(1, 0);
+  const pid_t process = client->worker(worker).introduction.processId;
+  ASSERT_EQ(::kill(process, SIGSTOP), 0);
+  ASSERT_TRUE(client->waitFor([&] { return supervisor::statusOf(process).state == 'T'; }));
+  client->send(ipc::ReportDeath{worker, "it sleeps on though it was called"});
+  client->statistics();  // answered in turn: the report was read before
+  ASSERT_EQ(::kill(process, SIGCONT), 0);
+  EXPECT_EQ(client->call(worker, "served"), "served");
+}
+
 TEST_F(ReportedWorker, ByEveryProgramThatItServesIsReplaced) {
   report(worker_, "what it published is nonsense");
   other_->send(ipc::ReportDeath{worker_, "what it published is nonsense"});
