@@ -348,7 +348,7 @@ TEST_F(AsyncQueue, ADeadlineOfARunningCallKillsItsWorkerAsEver) {
       begin(subject_, words("wait_at", gate.arguments()), within(milliseconds(200)));
   EXPECT_EQ(gate.arrival(), victim);
   EXPECT_TRUE(endedWith<DeadlineExceeded>(call));
-  EXPECT_TRUE(waitUntilDead(victim, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(victim, kPatience));
   EXPECT_NE(begin(subject_, {"pid"}).get().toInt(), victim);
 }
 

@@ -78,7 +78,7 @@ TEST_F(Deadline, OfARunningCallEndsItAndItsWorker) {
   EXPECT_GE(result.took, milliseconds(200));
   EXPECT_LT(result.took, milliseconds(200) + kSlack);
   EXPECT_NE(result.text.find(std::to_string(victim)), std::string::npos) << result.text;
-  EXPECT_TRUE(waitUntilDead(victim, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(victim, kPatience));
   EXPECT_NE(subject_.number("pid"), victim);
   EXPECT_TRUE(waitUntil([&] { return manager_.workersReplaced() == 1; }));
 }
@@ -106,7 +106,7 @@ TEST_F(Deadline, OfACallWhoseWorkerIsStoppedInTheMiddleKillsItAndAReplacementSer
   const Overdue result = call.get();
   EXPECT_TRUE(result.thrown);
   EXPECT_TRUE(result.started);
-  EXPECT_TRUE(waitUntilDead(victim, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(victim, kPatience));
   EXPECT_NE(subject_.number("pid"), victim);
 }
 

@@ -56,7 +56,7 @@ class Run : public ::testing::Environment {
     sharedPool.subject.reset();
     sharedPool.manager.reset();
     if (mark_) {
-      EXPECT_TRUE(mark_->waitUntilNoneIsLeft(milliseconds(1000)));
+      EXPECT_TRUE(mark_->waitUntilNoneIsLeft(kPatience));
     }
     variable_.reset();
     if (folder_) std::filesystem::remove_all(*folder_);
@@ -217,7 +217,7 @@ OwnPool::OwnPool(size_t workers, const std::vector<std::string>& variables) {
 
 OwnPool::~OwnPool() {
   manager_.reset();
-  EXPECT_TRUE(mark_.waitUntilNoneIsLeft(milliseconds(1000))) << "processes are left over";
+  EXPECT_TRUE(mark_.waitUntilNoneIsLeft(kPatience)) << "processes are left over";
 }
 
 // ---- Program ---------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ Program::~Program() {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
-  EXPECT_TRUE(mark_.waitUntilNoneIsLeft(milliseconds(1000))) << "processes are left over";
+  EXPECT_TRUE(mark_.waitUntilNoneIsLeft(kPatience)) << "processes are left over";
 }
 
 std::optional<std::string> Program::readLine(milliseconds patience) {

@@ -98,7 +98,7 @@ TEST(Interpreter, EndsItsWorkerAndItsSessionsWithItself) {
   const Obj value = session.fromIValue(3);
   const auto worker = static_cast<pid_t>(*last->processId());
   last.reset();
-  EXPECT_TRUE(waitUntilDead(worker, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(worker, kPatience));
   EXPECT_TRUE(contains(refusalOf([&] { session.global("math", "pi"); }), "Interpreter"));
   EXPECT_TRUE(contains(refusalOf([&] { value.toIValue(); }), "gone"));
 }

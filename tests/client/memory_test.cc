@@ -372,7 +372,7 @@ TEST_F(Result, OutlivesAKilledSupervisor) {
   OwnPool pool(1);
   const at::Tensor made = pool.subject().tensor("add_one", {empty({100'000}).fill_(4)});
   ::kill(pool.tree().supervisor(), SIGKILL);
-  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(pool.tree().goneWithin(kPatience));
   EXPECT_TRUE(isAll(made, 5));
   made.fill_(6);
   EXPECT_TRUE(isAll(made, 6));

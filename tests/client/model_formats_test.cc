@@ -408,7 +408,7 @@ TEST(CompiledModel, LeavesNoFileBehindWhoeverIsKilled) {
     replaceWorker(pool.manager(), 0);
     EXPECT_TRUE(isExpected(model({values().x, values().y})));
     for (const pid_t pid : pool.tree().all()) ::kill(pid, SIGKILL);
-    EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+    EXPECT_TRUE(pool.tree().goneWithin(kPatience));
   }
   EXPECT_TRUE(fs::is_empty(temporary));
   EXPECT_EQ(unpackedBelow("/tmp"), before);

@@ -121,7 +121,7 @@ TEST(OwnEnvironment, MayThrowWhatItLikesOutOfTheManagersConstructor) {
                                     })),
                  WorkerLost);
   }
-  EXPECT_TRUE(mark.waitUntilNoneIsLeft(milliseconds(1000))) << "processes are left over";
+  EXPECT_TRUE(mark.waitUntilNoneIsLeft(kPatience)) << "processes are left over";
 }
 
 TEST(OwnEnvironment, ThatFailsForAReplacementFailsItsCallAndIsTriedAgain) {

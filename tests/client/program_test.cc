@@ -27,7 +27,7 @@ class Ending : public ::testing::TestWithParam<const char*> {
 
   void expectNothingIsLeft() {
     EXPECT_TRUE(program_.waitForEnd());
-    EXPECT_TRUE(program_.tree().goneWithin(milliseconds(1000)));
+    EXPECT_TRUE(program_.tree().goneWithin(kPatience));
   }
 
   Program program_{{PROGRAM, GetParam(), packagePath()}};
@@ -61,7 +61,7 @@ TEST_P(Ending, KilledWhileSupervisorAndWorkersAreStoppedLeavesNothing) {
 TEST_P(Ending, InOrderLeavesNothing) {
   program_.closeInput();
   EXPECT_EQ(program_.waitForEnd(), 0);
-  EXPECT_TRUE(program_.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(program_.tree().goneWithin(kPatience));
 }
 
 INSTANTIATE_TEST_SUITE_P(Program, Ending, ::testing::Values("rest", "load"),
@@ -74,7 +74,7 @@ TEST_P(WayOut, EndsTheProgramAndLeavesNothing) {
   EXPECT_EQ(program.readLine(), "ready");
   program.closeInput();
   EXPECT_EQ(program.waitForEnd(), 0);
-  EXPECT_TRUE(program.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(program.tree().goneWithin(kPatience));
 }
 
 INSTANTIATE_TEST_SUITE_P(Program, WayOut,
@@ -129,7 +129,7 @@ TEST(Program, InPythonUsesALibraryThatUsesUs) {
   EXPECT_EQ(program.readLine(), "from a thread: 10.0");
   program.closeInput();
   EXPECT_EQ(program.waitForEnd(), 0);
-  EXPECT_TRUE(program.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(program.tree().goneWithin(kPatience));
 }
 
 TEST(Program, WhoseSignalHandlerRunsEachMillisecondMakesAndEndsItsManagers) {
@@ -324,7 +324,7 @@ TEST(Fork, ThatLivesOnDoesNotKeepTheParentsProcessesAlive) {
   ::close(held[0]);
   // The fork has copies of all descriptors.
   pool->endManager();
-  EXPECT_TRUE(pool->tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(pool->tree().goneWithin(kPatience));
   ::close(held[1]);
   ::waitpid(child, nullptr, 0);
 }
@@ -337,8 +337,8 @@ TEST(Fork, OfAProgramThatIsKilledDoesNotKeepItsPoolAlive) {
   const pid_t fork = std::stoi(*line);
   program.kill(SIGKILL);
   EXPECT_TRUE(program.waitForEnd());
-  EXPECT_TRUE(waitUntil([&] { return program.tree().all() == std::vector<pid_t>{fork}; },
-                        milliseconds(1000)));
+  EXPECT_TRUE(
+      waitUntil([&] { return program.tree().all() == std::vector<pid_t>{fork}; }, kPatience));
   ::kill(fork, SIGKILL);
 }
 

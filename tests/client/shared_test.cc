@@ -157,7 +157,7 @@ TEST_F(Shared, AKilledProgramIsForgottenAndTheOthersGoOn) {
                std::all_of(report.workers.begin(), report.workers.end(),
                            [](const auto& worker) { return worker.clients <= 1; });
       },
-      milliseconds(1000)));
+      kPatience));
   EXPECT_EQ(processesOf(*staying), processes);
   EXPECT_EQ(subject.tensor("add_one", {at::ones({3})})[0].item<float>(), 2);
 }
@@ -246,7 +246,7 @@ TEST_F(Shared, ChildrenThatAModelStartedGoWithTheirWorker) {
                      "os", "kill")({manager->allInstances()[0].processId().value_or(-1), SIGKILL}),
                  WorkerLost);
   }
-  EXPECT_TRUE(waitUntilDead(child, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(child, kPatience));
   EXPECT_NO_THROW(Subject(*other).number("pid"));
 }
 
@@ -385,7 +385,7 @@ TEST_F(Shared, TheSupervisorsDeathUnderLoadEndsEveryCallAndLeavesNothing) {
   ::kill(supervisor().supervisorPid(), SIGKILL);
   EXPECT_TRUE(waitUntil([&] { return callers.ended() == 2 && others.ended() == 2; }));
   EXPECT_EQ(callers.wrong() + others.wrong(), 0u);
-  EXPECT_TRUE(supervisor().mark().waitUntilNoneIsLeft(milliseconds(1000)));
+  EXPECT_TRUE(supervisor().mark().waitUntilNoneIsLeft(kPatience));
 }
 
 TEST_F(Shared, AProgramThatLoadedAModelLeavesNothingOfItInTheWorkers) {
@@ -412,7 +412,7 @@ TEST_F(Shared, AProgramThatLoadedAModelLeavesNothingOfItInTheWorkers) {
         return openDescriptors(worker) <= descriptors &&
                mappedObjects(worker, "isopool:archive").size() <= archives;
       },
-      milliseconds(1000)));
+      kPatience));
 }
 
 // ---- many ------------------------------------------------------------------------------------

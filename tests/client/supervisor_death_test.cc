@@ -76,9 +76,9 @@ TEST(SupervisorDeath, EndsEveryCallAndEveryProcess) {
   }
   EXPECT_EQ(calls.back().wait_for(milliseconds(20)), std::future_status::timeout);
   ASSERT_EQ(::kill(pool.tree().supervisor(), SIGKILL), 0);
-  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(pool.tree().goneWithin(kPatience));
   for (auto& call : calls) {
-    ASSERT_EQ(call.wait_for(milliseconds(1000)), std::future_status::ready);
+    ASSERT_EQ(call.wait_for(kPatience), std::future_status::ready);
     EXPECT_EQ(call.get(), "SupervisorLost");
   }
   EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
@@ -95,7 +95,7 @@ TEST(SupervisorDeath, EndsStepsOfSessionsTheSameWay) {
   });
   gate.arrival();
   ASSERT_EQ(::kill(pool.tree().supervisor(), SIGKILL), 0);
-  ASSERT_EQ(step.wait_for(milliseconds(1000)), std::future_status::ready);
+  ASSERT_EQ(step.wait_for(kPatience), std::future_status::ready);
   EXPECT_EQ(step.get(), "SupervisorLost");
   EXPECT_EQ(outcomeOf([&] { session.global("math", "pi"); }), "SupervisorLost");
 }
@@ -108,13 +108,13 @@ TEST(SupervisorDeath, LeavesTheWayFreeForANewManager) {
   {
     InterpreterManager first(1);
     ASSERT_EQ(::kill(tree.supervisor(), SIGKILL), 0);
-    ASSERT_TRUE(tree.goneWithin(milliseconds(1000)));
+    ASSERT_TRUE(tree.goneWithin(kPatience));
     EXPECT_EQ(outcomeOf([&] { first.acquireOne().global("math", "pi"); }), "SupervisorLost");
     InterpreterManager second(1);
     EXPECT_GT(Subject(second).number("pid"), 0);
     EXPECT_EQ(outcomeOf([&] { first.acquireOne(); }), "SupervisorLost");
   }
-  EXPECT_TRUE(tree.goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(tree.goneWithin(kPatience));
 }
 
 TEST(SupervisorDeath, OfOneDoesNotTouchAnother) {
@@ -122,14 +122,14 @@ TEST(SupervisorDeath, OfOneDoesNotTouchAnother) {
   OwnPool other(1);
   const int64_t process = other.subject().number("pid");
   ASSERT_EQ(::kill(one.tree().supervisor(), SIGKILL), 0);
-  EXPECT_TRUE(one.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(one.tree().goneWithin(kPatience));
   EXPECT_EQ(other.subject().number("pid"), process);
 }
 
 TEST(SupervisorDeath, ByATermSignalIsInOrder) {
   OwnPool pool(1);
   ASSERT_EQ(::kill(pool.tree().supervisor(), SIGTERM), 0);
-  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(pool.tree().goneWithin(kPatience));
   EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
 }
 
@@ -179,7 +179,7 @@ TEST(SupervisorDeath, WhileItIsStoppedEndsEverythingToo) {
   const pid_t supervisor = pool.tree().supervisor();
   ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
   ASSERT_EQ(::kill(supervisor, SIGKILL), 0);
-  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(pool.tree().goneWithin(kPatience));
   EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
 }
 
@@ -189,7 +189,7 @@ TEST(SupervisorDeath, IsBroughtAboutByAManagerThatEndsWhileItIsStopped) {
   const auto began = Clock::now();
   pool.endManager();
   EXPECT_LT(Clock::now() - began, milliseconds(2000));
-  EXPECT_TRUE(pool.tree().goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(pool.tree().goneWithin(kPatience));
 }
 
 }  // namespace

@@ -203,7 +203,7 @@ TEST(Manager, ASecondOneSharesTheSupervisorAndHasWorkersOfItsOwn) {
     EXPECT_EQ(processes.count(-1), 0u);
     EXPECT_EQ(tree.supervisors(), std::vector<pid_t>{supervisor});
   }
-  EXPECT_TRUE(tree.goneWithin(milliseconds(1000)));
+  EXPECT_TRUE(tree.goneWithin(kPatience));
 }
 
 TEST(Manager, EndsItsOwnWorkersOnly) {
@@ -215,7 +215,7 @@ TEST(Manager, EndsItsOwnWorkersOnly) {
   const pid_t leaving = leaves->allInstances()[0].processId().value_or(-1);
   ASSERT_GT(leaving, 0);
   leaves.reset();
-  EXPECT_TRUE(waitUntilDead(leaving, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(leaving, kPatience));
   EXPECT_EQ(subject.number("pid"), process);
 }
 

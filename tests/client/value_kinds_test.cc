@@ -9,8 +9,8 @@
 #include <torch/custom_class.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cctype>
+#include <cmath>
 #include <limits>
 
 #include "tests/client/values.h"

@@ -297,7 +297,7 @@ TEST_F(WorkerDeath, TakesAlongWhatTheModelStarted) {
   const auto sleeper = static_cast<pid_t>(session.self({"fork_sleeper"}).toIValue().toInt());
   ASSERT_EQ(::kill(sleeper, 0), 0);
   ASSERT_EQ(::kill(processOf(0), SIGKILL), 0);
-  EXPECT_TRUE(waitUntilDead(sleeper, milliseconds(1000)));
+  EXPECT_TRUE(waitUntilDead(sleeper, kPatience));
 }
 
 TEST_F(WorkerDeath, LeavesNoDescriptorsHere) {
