@@ -90,6 +90,17 @@ void KernelProcesses::reapOrphan(pid_t pid) {
 
 Peer KernelProcesses::peer(const ipc::Fd& socket) { return peerOf(socket); }
 
+// Whose parent has died is a child of ours: we are the subreaper of all that descend from us.
+bool KernelProcesses::isDescendant(pid_t pid) {
+  constexpr int kDeepest = 1000;
+  const pid_t self = ::getpid();
+  for (int depth = 0; depth < kDeepest && pid > 1; ++depth) {
+    pid = statusOf(pid).parent;
+    if (pid == self) return true;
+  }
+  return false;
+}
+
 bool KernelProcesses::isPidfdOf(const ipc::Fd& pidfd, pid_t pid) {
   return supervisor::isPidfdOf(pidfd, pid);
 }

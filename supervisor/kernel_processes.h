@@ -29,6 +29,7 @@ class KernelProcesses final : public Processes {
 
   Peer peer(const ipc::Fd& socket) override;
   bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) override;
+  bool isDescendant(pid_t pid) override;
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
 

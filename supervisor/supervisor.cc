@@ -105,6 +105,11 @@ void Supervisor::accept(ipc::Fd socket) {
   try {
     peer = processes_.peer(socket);
     refusal = whyRefused(socket, peer, options_.socketGroup);
+    // As a program it could ask for what workers may not have.
+    if (refusal.empty() && options_.sandbox == "strict" &&
+        processes_.isDescendant(peer.processId)) {
+      refusal = "it was started by a worker, which the sandbox (strict) keeps from its supervisor";
+    }
     if (refusal.empty() && clients_.size() >= options_.maxClients + kOperators) {
       refusal = std::to_string(clients_.size()) + " connections are all that there may be";
     }

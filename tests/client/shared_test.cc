@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Managers that are attached to a shared supervisor: the same API, other programs beside.
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -585,6 +586,17 @@ TEST_F(Shared, AfterTheSupervisorsDeathANewManagerAttachesToTheNextOne) {
   supervisor().start();
   const auto next = attach();
   EXPECT_NO_THROW(Subject(*next).number("pid"));
+}
+
+TEST_F(Shared, CodeOfAStrictWorkerIsNoProgramOfItsOwnSupervisor) {
+  serve({"--sandbox", "strict", "--sandbox-network"});
+  const auto manager = attach(1);
+  InterpreterSession session = manager->acquireOne();
+  const Obj socket = session.global("socket", "socket")({AF_UNIX, SOCK_STREAM});
+  socket.attr("connect")({supervisor().address()});
+  const std::string answer =
+      socket.attr("recv")({65536}).attr("decode")({"latin1"}).toIValue().toStringRef();
+  EXPECT_NE(answer.find("it was started by a worker"), std::string::npos) << answer;
 }
 
 TEST_F(Shared, StrictWorkersServeAndForbiddenActsAreCounted) {

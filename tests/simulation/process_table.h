@@ -81,6 +81,7 @@ class ProcessTable final : public supervisor::Processes {
   void reapOrphan(pid_t pid) override;
   supervisor::Peer peer(const ipc::Fd& socket) override;
   bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) override;
+  bool isDescendant(pid_t) override { return false; }  // programs are started by others
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
 
