@@ -27,7 +27,7 @@ constexpr milliseconds kLongestSleep(100);
 constexpr int64_t kShortCall = 1'000'000;
 // Within this time of the last thread that got a place from the line, a place that becomes free is left
 // to whoever comes first: mostly the thread that had it.
-constexpr std::chrono::microseconds kBetweenHandOvers(100);
+constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;

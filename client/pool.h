@@ -49,7 +49,7 @@ namespace client {
 /// A call goes to the worker that served this thread last if that one is idle, else to an idle one,
 /// else, if calls are short, behind the running call of the least busy one, so that the worker finds
 /// it when it is done; else it waits in line. The line is first come, first served. While the worker
-/// has another call, a place that becomes free goes to the line once in 100 us at most: in between a
+/// has another call, a place that becomes free goes to the line once in 40 us at most: in between a
 /// thread that comes right back has it, for to wake another one takes longer than a short call. So the
 /// n-th in line waits for n times that, and no longer than n calls where these are longer. A call that
 /// was sent to a busy worker and has not started moves to the worker that is free first, see Migration.
