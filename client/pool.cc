@@ -114,19 +114,15 @@ void Pool::close() {
 
 void Pool::check() { lockUsable(); }
 
-std::unique_lock<std::mutex> Pool::lockUsable() {
+std::unique_lock<std::mutex> Pool::lockUsable(bool started) {
   checkNotForked(generation_);
   std::unique_lock lock(mutex_);
-  checkLocked();
+  checkLocked(started);
   return lock;
 }
 
 void Pool::checkAfterDeath(bool started) {
-  checkNotForked(generation_);
-  {
-    std::lock_guard lock(mutex_);
-    checkLocked(started);
-  }
+  lockUsable(started);
   if (const auto supervisor = connection()) supervisor->checkSupervisorLives(started);
 }
 
@@ -200,7 +196,8 @@ void Pool::leaveLocked(WorkerSlot& slot) {
   --slot.inFlight;
   --slot.users;
   if (waiters_.empty() || !leavesPlaceFree(slot)) return serveWaitersLocked();
-  if (!migrations_.empty()) serveMigrationsLocked();
+  serveMigrationsLocked();
+  countLineLocked();
 }
 
 // A worker with another call has somebody who leaves it later: nobody in line is forgotten.
@@ -276,7 +273,6 @@ void Pool::serveMigrationsLocked() {
     takeLocked(*slot);
     migration.give(std::move(slot));
   }
-  countLineLocked();
 }
 
 void Pool::serveWaitersLocked() {

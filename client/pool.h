@@ -178,8 +178,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   };
 
   /// The pool's lock, if it can serve this process: a forked one must not wait for a lock that a
-  /// thread of its parent may hold. Throws Error, SupervisorLost.
-  std::unique_lock<std::mutex> lockUsable();
+  /// thread of its parent may hold. Throws Error, and SupervisorLost with `started`.
+  std::unique_lock<std::mutex> lockUsable(bool started = false);
   void checkLocked(bool started = false);
   void admitLocked();
   bool drainedLocked() const;
@@ -225,7 +225,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::list<Waiter*> waiters_;
   std::list<Migration*> migrations_;  // that look for a place; before waiters_
   std::atomic<size_t> inLine_{0};     // of both
-  Clock::time_point lastHandOver_;    // when the line was served last
+  Clock::time_point lastHandOver_;    // when a thread in line got a place
   std::shared_ptr<AsyncExecutor> executor_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};

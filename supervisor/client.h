@@ -128,6 +128,7 @@ class Client final : public CrewMember {
   std::string refusalOfMemory(uint64_t bytes, const char* what) const;
   std::string refusalOfDescriptor() const;
   uint64_t packageBytes() const;
+  uint64_t sumOverWorkers(uint64_t (Attachment::*figure)() const) const;
   uint64_t outputBytes() const;
   uint64_t handleBytes() const;
 

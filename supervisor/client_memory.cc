@@ -35,23 +35,18 @@ uint64_t Client::packageBytes() const {
   return bytes;
 }
 
-uint64_t Client::outputBytes() const {
-  uint64_t bytes = 0;
-  if (crew_ == nullptr) return bytes;
+uint64_t Client::sumOverWorkers(uint64_t (Attachment::*figure)() const) const {
+  uint64_t sum = 0;
+  if (crew_ == nullptr) return sum;
   for (const auto& [epoch, worker] : crew_->workers()) {
-    if (const Attachment* attachment = worker->attachment(id_)) bytes += attachment->outputBytes();
+    if (const Attachment* attachment = worker->attachment(id_)) sum += (attachment->*figure)();
   }
-  return bytes;
+  return sum;
 }
 
-uint64_t Client::handleBytes() const {
-  uint64_t bytes = 0;
-  if (crew_ == nullptr) return bytes;
-  for (const auto& [epoch, worker] : crew_->workers()) {
-    if (const Attachment* attachment = worker->attachment(id_)) bytes += attachment->handleBytes();
-  }
-  return bytes;
-}
+uint64_t Client::outputBytes() const { return sumOverWorkers(&Attachment::outputBytes); }
+
+uint64_t Client::handleBytes() const { return sumOverWorkers(&Attachment::handleBytes); }
 
 // Empty, or why the client may not have so much more.
 std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
