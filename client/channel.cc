@@ -94,13 +94,15 @@ bool Channel::processGone(milliseconds patience) const {
   return ipc::awaitReadable(pidfd_.get(), patience);
 }
 
+// What was seen once holds: a hostile worker may write the life word, and write it again.
 bool Channel::workerDied() const {
-  return ended_.load(std::memory_order_acquire) || deathVisible();
-}
-
-bool Channel::deathVisible() const {
-  if (ipc::lifeWordOwnerDied(memory_->end().peer())) return true;
-  return !lifeWordWorks_ && processGone();
+  if (ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed)) {
+    return true;
+  }
+  const bool died =
+      ipc::lifeWordOwnerDied(memory_->end().peer()) || (!lifeWordWorks_ && processGone());
+  if (died) deathSeen_.store(true, std::memory_order_relaxed);
+  return died;
 }
 
 void Channel::kill(const std::string& reason) {
@@ -652,7 +654,7 @@ void Channel::settleAll() {
   ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
   // A channel may also end because we leave a worker that lives on.
   try {
-    if (first && deathReport_ && deathVisible()) deathReport_("");
+    if (first && deathReport_ && deathSeen_.load(std::memory_order_relaxed)) deathReport_("");
   } catch (const std::bad_alloc&) {
     // The supervisor will see it as well, a little later.
   }

@@ -244,7 +244,6 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void deliverUnlessLed();
   void passLead();
   void settleAll();
-  bool deathVisible() const;
   std::optional<Fate> giveUp(Exchange& exchange, bool takenBack);
   void wakeWaiter(Exchange& exchange);
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
@@ -293,7 +292,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::string timeOverText_;           // guarded by deathMutex_
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all calls
-  std::atomic<bool> dead_{false};   // that is done
+  mutable std::atomic<bool> deathSeen_{false};  // here, before the supervisor told it
+  std::atomic<bool> dead_{false};               // that is done
   // The pool looks at these three for each call: apart from what each call changes.
   std::atomic<bool> held_{false};
   UnawaitedWork unawaited_;  // in part guarded by publishMutex_

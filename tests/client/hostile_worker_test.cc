@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// As scribbler.cc counts them.
-enum class Lie { kWords, kSlots, kResults, kAll };
+enum class Lie { kWords, kSlots, kResults, kAll, kLife };
 
 constexpr int kRounds = 10;
 constexpr milliseconds kHang(10'000);
@@ -118,11 +118,13 @@ TEST_P(HostileWorker, IsReportedWithinASecondAndReplacedAndNobodyElseNotices) {
   EXPECT_LT(times.back(), 1000) << "milliseconds";
 }
 
-INSTANTIATE_TEST_SUITE_P(Lies, HostileWorker, testing::Values(Lie::kWords, Lie::kSlots, Lie::kAll),
+INSTANTIATE_TEST_SUITE_P(Lies, HostileWorker,
+                         testing::Values(Lie::kWords, Lie::kSlots, Lie::kAll, Lie::kLife),
                          [](const auto& lie) {
                            return lie.param == Lie::kWords   ? "Words"
                                   : lie.param == Lie::kSlots ? "Slots"
-                                                             : "All";
+                                  : lie.param == Lie::kAll   ? "All"
+                                                             : "Life";
                          });
 
 /// Random words in results are values like any other, but where an answer itself lies in the arena.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What hostile code in a worker does with the memory that it shares with its client: a thread that
 // writes at full speed to the segments that only this process can write. Loaded by ctypes.
+#include <linux/futex.h>
+
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -24,6 +26,7 @@ enum Lie : int {
   kSlots,    ///< answers that are nearly right: sequences, epochs, sizes, places, storages, tails
   kResults,  ///< random words all over the output arena
   kAll,
+  kLife,  ///< a life word that says now that its owner died, now that it lives
 };
 
 struct Region {
@@ -104,6 +107,13 @@ void spoilSlot(const std::vector<Region>& regions, std::mt19937_64& random) {
   }
 }
 
+void spoilLife(const std::vector<Region>& regions, std::mt19937_64& random) {
+  if (regions.empty()) return;
+  auto& control = *reinterpret_cast<WorkerControl*>(regions[random() % regions.size()].data);
+  auto& word = reinterpret_cast<SharedWord<uint32_t>&>(control.life);
+  word.store(word.load() ^ FUTEX_OWNER_DIED);
+}
+
 [[noreturn]] void scribble(int lie, uint64_t seed, std::vector<Region> controls,
                            std::vector<Region> results) {
   std::mt19937_64 random(seed);
@@ -112,6 +122,7 @@ void spoilSlot(const std::vector<Region>& regions, std::mt19937_64& random) {
     if (kind == kWords) spoilWord(controls, random);
     if (kind == kSlots) spoilSlot(controls, random);
     if (kind == kResults) spoilWord(results, random);
+    if (kind == kLife) spoilLife(controls, random);
   }
 }
 
