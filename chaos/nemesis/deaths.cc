@@ -16,17 +16,17 @@ constexpr int kPatience = 5000;  // ms
 
 void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
   const isopool::ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
-  if (!pidfd.valid()) return;
+  if (!pidfd.valid() || !target_.owns(victim)) return;
   const ProcessStatus before = statusOf(victim);
   if (!before.alive()) return;
   // Before the blow: whoever sees the death finds it here. A supervisor ends with its first zygote.
-  target_.attacks().note(victim, describe(attack));
+  target_.attacks().note(victim);
   const bool withAll = attack.victim == Role::kSupervisor || attack.victim == Role::kGuardian ||
                        (attack.victim == Role::kProgram && !target_.plan().shared) ||
                        (attack.victim == Role::kZygote && target_.living(Role::kWorker).empty());
   for (const Member& member : withAll ? target_.members() : std::vector<Member>()) {
     const bool program = member.role == Role::kProgram;
-    if (!program) target_.attacks().note(member.id.pid, describe(attack) + " (along with it)");
+    if (!program) target_.attacks().note(member.id.pid);
   }
   if (::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) return;
   // A signal that is no SIGKILL waits for a stopped process.

@@ -33,7 +33,7 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
   const rlimit low{std::min<rlim_t>(least, before.rlim_cur), before.rlim_max};
   // User code may die of it. Programs and supervisors may not.
   if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
-    target_.attacks().note(victim, describe(attack));
+    target_.attacks().note(victim);
   }
   const uint64_t began = statusOf(victim).startTime;
   ::prlimit(victim, which, &low, nullptr);

@@ -14,10 +14,10 @@ namespace chaos {
 void Nemesis::stop(const Attack& attack, pid_t victim) {
   const auto pidfd =
       std::make_shared<isopool::ipc::Fd>(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
-  if (!pidfd->valid()) return;
+  if (!pidfd->valid() || !target_.owns(victim)) return;
   // They may be killed for it, after a second; programs and supervisors are not.
   if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
-    target_.attacks().note(victim, describe(attack));
+    target_.attacks().note(victim);
   }
   if (::syscall(SYS_pidfd_send_signal, pidfd->get(), SIGSTOP, nullptr, 0) != 0) return;
   stopped_[victim] = std::chrono::steady_clock::now() + attack.length;

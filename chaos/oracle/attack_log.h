@@ -3,28 +3,33 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
-#include <string>
 
 namespace chaos {
 
-/// Who was attacked, and how: a death of anybody else is a fault. Process numbers come again too
-/// seldom within a run to matter. Any thread.
+/// Who was attacked: a death of anybody else is a fault. An attack excuses a death for a minute: by
+/// then what it does is done and its traces are read, and soon after that the process's number may
+/// be another's. Any thread.
 class AttackLog {
  public:
-  void note(pid_t pid, const std::string& how) {
+  void note(pid_t pid) {
     const std::lock_guard lock(mutex_);
-    attacked_[pid] = how;
+    attacked_[pid] = Clock::now();
   }
   bool attacked(pid_t pid) const {
     const std::lock_guard lock(mutex_);
-    return attacked_.count(pid) != 0;
+    const auto found = attacked_.find(pid);
+    return found != attacked_.end() && Clock::now() - found->second < kExcuses;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kExcuses{60};
+
   mutable std::mutex mutex_;
-  std::map<pid_t, std::string> attacked_;
+  std::map<pid_t, Clock::time_point> attacked_;
 };
 
 }  // namespace chaos

@@ -33,18 +33,18 @@ void Outcomes::read(milliseconds excused) {
   readHistory(excused);
   readEffects();
   for (auto& [nonce, call] : open_) {
-    if (call.ranIn != 0) attacks_.note(static_cast<pid_t>(call.ranIn), "its client was killed");
+    if (call.ranIn != 0) attacks_.note(static_cast<pid_t>(call.ranIn));
   }
   for (const uint64_t nonce : judgeable_) {
     const Call& call = ended_.at(nonce);
     const bool deadly = (call.invoked.flags & kDeadly) != 0;
     const bool overdue = call.ended.outcome == Outcome::kOverdue;
-    if (deadly && call.ranIn != 0) attacks_.note(static_cast<pid_t>(call.ranIn), "its own call");
+    if (deadly && call.ranIn != 0) attacks_.note(static_cast<pid_t>(call.ranIn));
     if (overdue && call.ended.signal == 0 && call.ended.worker != 0) {
-      attacks_.note(call.ended.worker, "a call past its deadline");
+      attacks_.note(call.ended.worker);
     }
     if (overdue && call.ranIn != 0) {
-      attacks_.note(static_cast<pid_t>(call.ranIn), "a call past its deadline");
+      attacks_.note(static_cast<pid_t>(call.ranIn));
     }
   }
 }

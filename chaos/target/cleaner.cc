@@ -2,7 +2,6 @@
 #include "chaos/target/cleaner.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -35,7 +34,7 @@ Cleaner::Cleaner() {
     }
     const isopool::tests::ProcessMark mark("ISOPOOL_CHAOS_RUN=" + run);
     for (int round = 0; round < kRounds; ++round) {
-      for (const pid_t pid : mark.processes()) ::kill(pid, SIGKILL);
+      mark.kill();
       if (mark.waitUntilNoneIsLeft(kPatience)) break;
     }
     ::_exit(0);

@@ -14,6 +14,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -27,6 +28,7 @@ using Clock = std::chrono::steady_clock;
 struct Ends {
   std::mutex mutex;
   std::condition_variable came;
+  std::set<pid_t> ours;
   std::map<pid_t, int> statuses;
 };
 
@@ -43,9 +45,11 @@ void reap() {
       ::poll(nullptr, 0, 10);  // no child just now
       continue;
     }
+    // Whole: from the moment that it is reaped, its number may be that of a child that starts.
+    const std::lock_guard lock(ends().mutex);
     int status = 0;
     ::waitpid(info.si_pid, &status, 0);
-    const std::lock_guard lock(ends().mutex);
+    if (ends().ours.erase(info.si_pid) == 0) continue;
     ends().statuses[info.si_pid] = status;
     ends().came.notify_all();
   }
@@ -63,6 +67,15 @@ Orphanage::Orphanage() {
   std::thread(reap).detach();
 }
 
+int Orphanage::start(const std::function<int(pid_t&)>& spawn, pid_t& pid) {
+  const std::lock_guard lock(ends().mutex);
+  const int error = spawn(pid);
+  if (error != 0) return error;
+  ends().statuses.erase(pid);
+  ends().ours.insert(pid);
+  return 0;
+}
+
 std::optional<int> Orphanage::statusOf(pid_t pid, milliseconds patience) {
   std::unique_lock lock(ends().mutex);
   auto& statuses = ends().statuses;
@@ -74,7 +87,6 @@ std::optional<int> Orphanage::statusOf(pid_t pid, milliseconds patience) {
 
 Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variables,
                  const std::string& log) {
-  Orphanage::instance();
   int in[2];
   int out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) {
@@ -97,11 +109,18 @@ Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variab
   ::posix_spawn_file_actions_adddup2(&actions, childOutput.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
                                      O_WRONLY | O_CREAT | O_APPEND, 0600);
-  const int error = ::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(),
-                                  environment.data());
+  const int error = Orphanage::instance().start(
+      [&](pid_t& pid) {
+        const int failed = ::posix_spawn(&pid, words[0].c_str(), &actions, nullptr,
+                                         arguments.data(), environment.data());
+        // Before it can be reaped.
+        if (failed == 0)
+          pidfd_ = isopool::ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+        return failed;
+      },
+      pid_);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("can't start " + words[0]);
-  pidfd_ = isopool::ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
 }
 
 Spawned::~Spawned() {

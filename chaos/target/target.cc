@@ -94,9 +94,7 @@ Target::Target(TargetPlan plan, const Installation& installation, Findings& find
   for (int i = 0; i < plan_.programs; ++i) startProgram();
 }
 
-Target::~Target() {
-  for (const pid_t pid : marked()) ::kill(pid, SIGKILL);
-}
+Target::~Target() { mark_.kill(); }
 
 std::vector<std::string> Target::variables() const {
   std::vector<std::string> all{
@@ -202,6 +200,8 @@ std::vector<pid_t> Target::living(Role role) const {
   return found;
 }
 
+bool Target::owns(pid_t pid) const { return hasVariable(pid, mark_.variable()); }
+
 std::vector<pid_t> Target::marked() const { return mark_.processes(); }
 
 // ---- the dead --------------------------------------------------------------------------------
@@ -280,7 +280,7 @@ void Target::takeStock() {
       findings_.add(Fault::kHung, programs_[i].name +
                                       " does not come to rest; what its target said " +
                                       "last: " + lastLine(folder_ + "/programs.log"));
-      attacks_.note(programs_[i].process->pid(), "it did not come to rest");
+      attacks_.note(programs_[i].process->pid());
       ::kill(programs_[i].process->pid(), SIGKILL);
     }
   }
@@ -461,7 +461,7 @@ void Target::end() {
     program.outcomes->judge(killed ? Standing::kDead : Standing::kResting);
   }
   if (supervisor_) {
-    attacks_.note(supervisor_->pid(), "it was asked to end");
+    attacks_.note(supervisor_->pid());
     ::kill(supervisor_->pid(), SIGTERM);
     const auto status = supervisor_->waitForEnd(kPatience);
     if (!status || *status != 0) {

@@ -63,6 +63,8 @@ class Target {
   /// All of its processes that are alive.
   std::vector<Member> members() const;
   std::vector<pid_t> living(Role role) const;
+  /// False of one that has only got the number of one that it had.
+  bool owns(pid_t pid) const;
   /// Starts programs and a shared supervisor that are dead anew.
   void revive();
   /// Time that its processes spent stopped counts for no call.

@@ -2,6 +2,7 @@
 #include "tests/supervisor/process_mark.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -43,6 +44,14 @@ std::vector<pid_t> ProcessMark::processes() const {
     if (hasVariable(entry.path(), variable_)) found.push_back(std::stoi(name));
   }
   return found;
+}
+
+void ProcessMark::kill() const {
+  for (const pid_t pid : processes()) {
+    const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd.valid() || !hasVariable("/proc/" + std::to_string(pid), variable_)) continue;
+    ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+  }
 }
 
 bool ProcessMark::waitUntilNoneIsLeft(std::chrono::milliseconds patience) const {

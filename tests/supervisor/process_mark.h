@@ -24,6 +24,8 @@ class ProcessMark {
   const std::string& variable() const { return variable_; }
   /// Those alive (zombies have no environment).
   std::vector<pid_t> processes() const;
+  /// Kills them: none that has only got a number that one of them had.
+  void kill() const;
   /// Waits until there is none; false after `patience`.
   bool waitUntilNoneIsLeft(std::chrono::milliseconds patience) const;
 
