@@ -2,15 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <initializer_list>
 #include <mutex>
 #include <optional>
-#include <vector>
 
 #include "client/process_fork.h"
 #include "ipc/control/frame.h"
-#include "ipc/fd.h"
+#include "ipc/control/send_queue.h"
 #include "ipc/ids.h"
 
 namespace isopool::client {
@@ -34,41 +32,30 @@ class ControlWriter {
   template <typename Message>
   void sendPackage(ipc::PackageId package, const Message& message, int object) {
     if (generation_ != forkGeneration()) return;
-    enqueue(ipc::encodeMessage(message, 1), {object}, package.value);
+    enqueue(ipc::encodeMessage(message, 1), {object},
+            ipc::SendQueue::Subject(kOnlyClient, package.value));
   }
   /// True if the package's message has not left: it never will.
   bool revoke(ipc::PackageId package);
 
-  enum class Queue : uint8_t {
-    kEmpty,
-    kFull,      ///< the socket is: to be called again once that is writable
-    kCrowded,   ///< too many descriptors are on their way (ETOOMANYREFS): again in a moment
-    kOverflow,  ///< more waits than may: messages were dropped, the connection is of no more use
-  };
-  /// Sends what the socket takes. For the connection's own thread.
-  Queue flush();
+  /// Sends what the socket takes. For the connection's own thread. Past kOverflow or kOutOfFiles
+  /// messages were dropped, and the connection is of no more use.
+  ipc::SendQueue::State flush();
   /// Nothing is sent from now on.
   void close();
 
  private:
-  struct Message {
-    ipc::OutgoingFrame frame;
-    std::vector<ipc::Fd> descriptors;
-    std::optional<uint32_t> package;
-  };
+  static constexpr uint64_t kOnlyClient = 0;
 
   void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
-               std::optional<uint32_t> package);
-  bool append(ipc::OutgoingFrame& frame, std::initializer_list<int> descriptors,
-              std::optional<uint32_t> package);
+               std::optional<ipc::SendQueue::Subject> package);
 
   const uint32_t generation_ = forkGeneration();
   std::mutex mutex_;
   ipc::ControlSocket* socket_;
   const int wake_;
-  std::deque<Message> queue_;
-  size_t queuedBytes_ = 0;
-  bool overflow_ = false;
+  ipc::SendQueue queue_;
+  std::optional<ipc::SendQueue::State> failure_;
 };
 
 }  // namespace isopool::client

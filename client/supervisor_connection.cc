@@ -35,6 +35,8 @@ extern char** environ;
 
 namespace isopool::client {
 
+using State = ipc::SendQueue::State;
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -47,11 +49,12 @@ constexpr milliseconds kEndPatience(1000);
 // Of clean-up work while requests wait behind it. Long enough to write a large file.
 constexpr std::chrono::seconds kCleanupLimit(30);
 
-// Descriptors that are on their way between others' processes leave it some time.
-constexpr milliseconds kCrowdedRetry(5);
-
 constexpr const char* kUnread =
     "the supervisor reads none of its messages, and more of them wait than may: make a new manager";
+constexpr const char* kOutOfFiles =
+    "a message to the supervisor could not wait: this program has as many open files as it may "
+    "have "
+    "(ulimit -n); make a new manager";
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
 
@@ -229,10 +232,15 @@ void SupervisorConnection::greet() {
   const auto giveUp = Clock::now() + kStartPatience;
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
-    if (writer_->flush() != ControlWriter::Queue::kEmpty && left.count() > 0) {
-      socket_.waitReadable(kCrowdedRetry);
+    const State state = writer_->flush();
+    if ((state == State::kFull || state == State::kCrowded) && left.count() > 0) {
+      socket_.waitReadable(ipc::SendQueue::kCrowdedRetry);
     } else if (noKill_) {
       socket_.waitReadable(kStartPatience);
+    } else if (state == State::kCrowded) {
+      throw SupervisorLost("the supervisor " + place_ +
+                           " can't be told who we are: too many descriptors of this user are on "
+                           "their way between processes (ETOOMANYREFS)");
     } else if (left.count() <= 0 || !socket_.waitReadable(left)) {
       throw SupervisorLost("the supervisor did not come up within " +
                            std::to_string(kStartPatience.count()) + " seconds");
@@ -266,20 +274,19 @@ void SupervisorConnection::greet() {
 
 void SupervisorConnection::run() {
   std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
-  auto queue = ControlWriter::Queue::kEmpty;
+  State queue = State::kEmpty;
   for (;;) {
     const int timeout =
-        queue == ControlWriter::Queue::kCrowded ? static_cast<int>(kCrowdedRetry.count()) : -1;
+        queue == State::kCrowded ? static_cast<int>(ipc::SendQueue::kCrowdedRetry.count()) : -1;
     watched[0].events = POLLIN;
-    if (queue == ControlWriter::Queue::kFull) watched[0].events |= POLLOUT;
+    if (queue == State::kFull) watched[0].events |= POLLOUT;
     if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) return;
     uint64_t woken = 0;
     if ((watched[1].revents & POLLIN) != 0) (void)!::read(wake_.get(), &woken, sizeof woken);
     if (stopping_.load(std::memory_order_acquire)) return;
     queue = writer_->flush();
-    if (queue == ControlWriter::Queue::kOverflow) {
-      return loseOnceThereIsMemory(kUnread, "");
-    }
+    if (queue == State::kOverflow) return loseOnceThereIsMemory(kUnread, "");
+    if (queue == State::kOutOfFiles) return loseOnceThereIsMemory(kOutOfFiles, "");
     if ((watched[0].revents & ~POLLOUT) == 0) continue;
     try {
       const auto received = socket_.receive();

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/connection.h"
 
-#include <fcntl.h>
-
-#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -11,19 +8,11 @@
 
 namespace isopool::supervisor {
 
+using State = ipc::SendQueue::State;
+
 namespace {
 
-// A peer that is stopped (in a debugger) may stay so: what waits for it is bounded, not how long.
-constexpr size_t kMaxQueuedFrames = 16384;
-constexpr size_t kMaxQueuedBytes = 16u << 20;
-constexpr Milliseconds kDescriptorsInFlightRetry(5);
 constexpr Milliseconds kOutOfDescriptors(100);
-
-std::vector<int> rawDescriptors(const std::vector<ipc::Fd>& descriptors) {
-  std::vector<int> raw;
-  for (const ipc::Fd& descriptor : descriptors) raw.push_back(descriptor.get());
-  return raw;
-}
 
 }  // namespace
 
@@ -34,6 +23,9 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
       watch_(std::in_place, loop, socket_.fd()),
       retry_(loop),
       readRetry_(loop),
+      queue_([this] {
+        if (events_.sent) events_.sent();
+      }),
       self_(std::make_shared<Connection*>(this)) {
   watch_->onReadable([this] { readNow(); });
 }
@@ -41,72 +33,46 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
 Connection::~Connection() = default;
 
 void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
-                         std::optional<Subject> subject) {
+                         std::optional<ipc::SendQueue::Subject> subject) {
   if (over_ || peerGone_) return;
-  if (queue_.empty()) {
-    switch (socket_.trySend(frame, descriptors.begin(), descriptors.size())) {
-      case ipc::SendResult::kSent:
-        if (events_.sent) events_.sent();
-        return;
-      case ipc::SendResult::kPeerGone:
-        return endOnceRead();
-      case ipc::SendResult::kWouldBlock:
-        break;
-    }
-  }
-  queuedBytes_ += frame.bytes.size();
-  if (queue_.size() >= kMaxQueuedFrames || queuedBytes_ > kMaxQueuedBytes) {
-    return giveUp("it reads none of its control messages");
-  }
-  Queued queued{std::move(frame), {}, subject};
-  if (!queued.frame.begun()) {
-    for (const int descriptor : descriptors) {
-      queued.descriptors.emplace_back(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
-      if (!queued.descriptors.back().valid()) return giveUp("too many open files");
-    }
-  }
-  queue_.push_back(std::move(queued));
-  if (queue_.size() == 1) retryLater();
+  const bool waited = !queue_.empty();
+  const State state = queue_.send(socket_, std::move(frame), descriptors, subject);
+  // Else it is watched already.
+  if (!waited || state == State::kOverflow || state == State::kOutOfFiles) handle(state);
 }
 
 bool Connection::revoke(ipc::PackageId subject, uint64_t client) {
-  const auto found = std::find_if(queue_.begin(), queue_.end(), [&](const Queued& queued) {
-    return queued.subject == Subject{client, subject.value} && !queued.frame.begun();
-  });
-  if (found == queue_.end()) return false;
-  queuedBytes_ -= found->frame.bytes.size();
-  queue_.erase(found);
-  return true;
-}
-
-void Connection::retryLater() {
-  const auto retry = [self = std::weak_ptr(self_)] {
-    if (const auto alive = self.lock()) (*alive)->flush();
-  };
-  // Too many descriptors in flight leave the socket writable all the while.
-  if (writableWithoutProgress_) return retry_.setAfter(kDescriptorsInFlightRetry, retry);
-  watch_->onceWritable(retry);
+  return queue_.revoke({client, subject.value});
 }
 
 void Connection::flush() {
-  bool progress = false;
-  while (!over_ && !peerGone_ && !queue_.empty()) {
-    Queued& first = queue_.front();
-    const size_t before = first.frame.sent;
-    const std::vector<int> raw = rawDescriptors(first.descriptors);
-    switch (socket_.trySend(first.frame, raw.data(), raw.size())) {
-      case ipc::SendResult::kPeerGone:
-        return endOnceRead();
-      case ipc::SendResult::kWouldBlock:
-        writableWithoutProgress_ = !progress && first.frame.sent == before;
-        return retryLater();
-      case ipc::SendResult::kSent:
-        progress = true;
-        queuedBytes_ -= first.frame.bytes.size();
-        queue_.pop_front();
-        if (events_.sent) events_.sent();
-        break;
-    }
+  if (!over_ && !peerGone_) handle(queue_.flush(socket_));
+}
+
+void Connection::handle(State state) {
+  const auto retry = [self = std::weak_ptr(self_)] {
+    if (const auto alive = self.lock()) (*alive)->flush();
+  };
+  switch (state) {
+    case State::kEmpty:
+      crowded_ = false;
+      return;
+    case State::kFull:
+      return watch_->onceWritable(retry);
+    case State::kCrowded:
+      if (!std::exchange(crowded_, true)) {
+        log(LogLevel::kWarning,
+            "a message has to wait: the kernel passes on no more descriptors of this user "
+            "(ETOOMANYREFS), because some of its processes have sent many that nobody has received "
+            "yet; until those end, programs that come wait");
+      }
+      return retry_.setAfter(ipc::SendQueue::kCrowdedRetry, retry);
+    case State::kPeerGone:
+      return endOnceRead();
+    case State::kOverflow:
+      return giveUp("it reads none of its control messages");
+    case State::kOutOfFiles:
+      return giveUp("too many open files");
   }
 }
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "ipc/control/frame.h"
+#include "ipc/control/send_queue.h"
 #include "supervisor/readiness_watch.h"
 #include "supervisor/timer.h"
 
@@ -46,7 +45,7 @@ class Connection {
   void sendAbout(ipc::PackageId subject, uint64_t client, const Message& message,
                  std::initializer_list<int> descriptors) {
     enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors,
-            Subject{client, subject.value});
+            ipc::SendQueue::Subject{client, subject.value});
   }
   /// Takes such a message back. False if the peer has got it, or a part of it.
   bool revoke(ipc::PackageId subject, uint64_t client);
@@ -56,18 +55,10 @@ class Connection {
   void readNow();
 
  private:
-  /// A package of a client.
-  using Subject = std::pair<uint64_t, uint32_t>;
-  struct Queued {
-    ipc::OutgoingFrame frame;
-    std::vector<ipc::Fd> descriptors;
-    std::optional<Subject> subject;
-  };
-
   void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
-               std::optional<Subject> subject = std::nullopt);
+               std::optional<ipc::SendQueue::Subject> subject = std::nullopt);
   void flush();
-  void retryLater();
+  void handle(ipc::SendQueue::State state);
   void endOnceRead();
   void giveUp(std::string reason);
   void readWhenDescriptorsFit();
@@ -78,10 +69,9 @@ class Connection {
   std::optional<ReadinessWatch> watch_;
   Timer retry_;
   Timer readRetry_;
-  std::deque<Queued> queue_;
-  size_t queuedBytes_ = 0;
-  bool writableWithoutProgress_ = false;
+  ipc::SendQueue queue_;
   bool lacksDescriptors_ = false;
+  bool crowded_ = false;
   bool peerGone_ = false;
   bool over_ = false;
   /// Handlers on their way hold it weakly: they outlive the connection.

@@ -109,14 +109,17 @@ SendResult ControlSocket::trySend(OutgoingFrame& frame, const int* descriptors,
       rights->cmsg_len = CMSG_LEN(descriptorCount * sizeof(int));
       std::memcpy(CMSG_DATA(rights), descriptors, descriptorCount * sizeof(int));
     }
-    const ssize_t result = ::sendmsg(fd(), &message, MSG_NOSIGNAL);
+    // sendmsg() only where it is needed: a strict sandbox keeps it from workers, which pass nothing on.
+    const ssize_t result = message.msg_controllen > 0
+                               ? ::sendmsg(fd(), &message, MSG_NOSIGNAL)
+                               : ::send(fd(), part.iov_base, part.iov_len, MSG_NOSIGNAL);
     if (result >= 0) {
       frame.sent += static_cast<size_t>(result);
       continue;
     }
     if (errno == EINTR) continue;
-    // ETOOMANYREFS: too many descriptors are on their way, of all sockets of this user.
-    if (errno == EAGAIN || errno == ETOOMANYREFS) return SendResult::kWouldBlock;
+    if (errno == ETOOMANYREFS) return SendResult::kCrowded;
+    if (errno == EAGAIN) return SendResult::kWouldBlock;
     return SendResult::kPeerGone;
   }
   return SendResult::kSent;
@@ -130,11 +133,15 @@ SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t b
   OutgoingFrame frame = encodeFrame(type, body, bytes, descriptorCount);
   for (;;) {
     const SendResult result = trySend(frame, descriptors, descriptorCount);
-    // The socket may be writable all the time (ETOOMANYREFS), so the clock is asked and not poll.
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(giveUpAt - Clock::now());
-    if (result != SendResult::kWouldBlock || left.count() <= 0) return result;
+    const bool crowded = result == SendResult::kCrowded;
+    if ((result != SendResult::kWouldBlock && !crowded) || left.count() <= 0) return result;
     pollfd writable{fd(), POLLOUT, 0};
-    ::poll(&writable, 1, static_cast<int>(left.count()));
+    if (crowded) {
+      ::poll(nullptr, 0, 1);
+    } else {
+      ::poll(&writable, 1, static_cast<int>(left.count()));
+    }
   }
 }
 

@@ -40,7 +40,9 @@ class ProtocolError : public std::runtime_error {
 template <typename Message>
 Message decodeMessage(const Frame& frame);
 
-enum class SendResult { kSent, kWouldBlock, kPeerGone };
+/// kCrowded: more descriptors of this user than one process may open are on their way through all of
+/// its sockets (ETOOMANYREFS); the socket itself may be writable meanwhile.
+enum class SendResult { kSent, kWouldBlock, kCrowded, kPeerGone };
 enum class ReceiveResult { kOk, kWouldBlock, kPeerGone };
 
 /// A frame on its way that may leave in several parts (ControlSocket::trySend).
@@ -88,7 +90,7 @@ class ControlSocket {
   Fd release() { return std::move(socket_); }
 
   /// Sends a message with borrowed descriptors, waiting up to `patience` for room in the socket.
-  /// A frame is sent whole or (kWouldBlock) not at all, as long as the caller then gives up the
+  /// A frame is sent whole or (kWouldBlock, kCrowded) not at all, as long as the caller then gives up the
   /// connection; frames that are small against the socket's buffer never wait in practice.
   template <typename Message>
   SendResult send(const Message& message, std::initializer_list<int> descriptors = {},
@@ -101,7 +103,7 @@ class ControlSocket {
                        size_t descriptorCount, std::chrono::milliseconds patience);
 
   /// Sends as much of the frame as the socket takes without waiting. kWouldBlock: to be called again
-  /// with the same frame, before any other, once the socket is writable. The descriptors (as many as
+  /// with the same frame, before any other, once the socket is writable; kCrowded: in a moment. The descriptors (as many as
   /// the frame was encoded for) are looked at until the frame has begun().
   SendResult trySend(OutgoingFrame& frame, const int* descriptors, size_t descriptorCount);
 

@@ -237,6 +237,12 @@ ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   return ::syscall(SYS_sendmsg, socket, message, flags);
 }
 
+ssize_t send(int socket, const void* bytes, size_t count, int flags) {
+  // As where the socket has no room.
+  if (fails(CallKind::kSendmsg)) return failWith(EAGAIN);
+  return ::syscall(SYS_sendto, socket, bytes, count, flags, nullptr, 0);
+}
+
 ssize_t recvmsg(int socket, msghdr* message, int flags) {
   if (fails(CallKind::kRecvmsg)) return failWith(ENOMEM);
   return ::syscall(SYS_recvmsg, socket, message, flags);

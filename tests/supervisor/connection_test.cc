@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/connection.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdio.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ipc/memory/memory_object.h"
 #include "supervisor/kernel_event_loop.h"
+#include "tests/ipc/crowded_user.h"
 
 namespace isopool::supervisor {
 namespace {
@@ -133,6 +137,43 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
   connection_.reset();
   loop_.poll();
   EXPECT_TRUE(frames_.empty());
+}
+
+/// In a process of its own, whose error stream is the pipe.
+[[noreturn]] void sendBesideACrowd(int errorStream) {
+  ::dup2(errorStream, STDERR_FILENO);
+  const tests::CrowdedUser crowd;
+  if (!crowd.crowded()) ::_exit(1);
+  auto [ours, theirs] = ipc::ControlSocket::makePair();
+  KernelEventLoop loop;
+  Connection connection(loop, std::move(ours), {[](ipc::Frame&) {}, [](const std::string&) {}, {}});
+  for (const uint32_t pool : {1, 2}) {
+    ::dprintf(STDERR_FILENO, "message %u\n", pool);
+    connection.send(ipc::ClosePool{pool}, {theirs.get()});
+  }
+  for (int round = 0; round < 10; ++round) loop.poll();
+  ::_exit(connection.idle() ? 2 : 0);
+}
+
+TEST(CrowdedConnection, SaysOnceWhyAMessageWaits) {
+  int pipe[2];
+  ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
+  const ipc::Fd read(pipe[0]);
+  ipc::Fd write(pipe[1]);
+  const pid_t child = ::fork();
+  ASSERT_NE(child, -1);
+  if (child == 0) sendBesideACrowd(write.get());
+  write.close();
+  std::string text;
+  char part[4096];
+  for (ssize_t got = 0; (got = ::read(read.get(), part, sizeof part)) > 0;) text.append(part, got);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const std::string why = "a message has to wait: the kernel passes on no more descriptors";
+  const size_t said = text.find(why);
+  EXPECT_NE(said, std::string::npos) << text;
+  EXPECT_EQ(text.find(why, said + 1), std::string::npos) << text;
 }
 
 }  // namespace
