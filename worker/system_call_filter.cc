@@ -191,6 +191,8 @@ constexpr Call kSometimesForbidden[] = {
     {SYS_prlimit64, "prlimit64"},
     {SYS_socket, "socket"},
     {SYS_socketpair, "socketpair"},
+    {SYS_sendmsg, "sendmsg"},
+    {SYS_sendmmsg, "sendmmsg"},
     {SYS_clone, "clone"},
     {SYS_personality, "personality"},
     {SYS_ioctl, "ioctl"},
@@ -413,6 +415,12 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       .otherwise(kAllow);
   verdicts[SYS_socket] = sockets(options.network);
   verdicts[SYS_socketpair].load(0).whenEqual(AF_UNIX, connectionsOnly(1)).otherwise(kTrap);
+  if (!options.network) {
+    // Descriptors that are on their way and never received keep all processes of the user from passing
+    // any on. The worker's own messages bring none, so it sends them otherwise.
+    verdicts[SYS_sendmsg].otherwise(kTrap);
+    verdicts[SYS_sendmmsg].otherwise(kTrap);
+  }
   verdicts[SYS_clone].load(0).ifAny(kNamespaces, kTrap).otherwise(kAllow);
   verdicts[SYS_clone3].otherwise(refusal(ENOSYS));
   verdicts[SYS_personality].load(0).ifEqual(0, kAllow).ifEqual(~0U, kAllow).otherwise(kTrap);

@@ -18,9 +18,11 @@
 #include "ipc/system_call.h"
 #include "worker/huge_pages.h"
 #include "worker/interpreter.h"
+#include "worker/kernel_protections.h"
 #include "worker/lifeline.h"
 #include "worker/native_libraries.h"
 #include "worker/python_errors.h"
+#include "worker/standard_streams.h"
 #include "worker/worker.h"
 
 namespace isopool::worker {
@@ -148,6 +150,9 @@ void Zygote::prepare() {
   }
   const bool lifeWordWorks = ipc::lifeWordWorksHere();
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
+  if (sandbox.level == SandboxLevel::kStrict) {
+    narrowStandardStreams(probeKernelProtections().landlock);
+  }
   useOneThread();
   ipc::installRoutingAllocator(blocks_);
   beginHugePages();

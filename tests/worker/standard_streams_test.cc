@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/standard_streams.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ipc/fd.h"
+#include "tests/worker/harness.h"
+#include "worker/kernel_protections.h"
+#include "worker/landlock_interface.h"
+
+namespace isopool::tests {
+namespace {
+
+namespace fs = std::filesystem;
+namespace landlock = worker::landlock;
+
+/// A strict worker whose supervisor's standard streams are files.
+class StrictStreams : public ::testing::Test {
+ protected:
+  StrictStreams() {
+    std::string pattern = fs::temp_directory_path() / "isopool-worker-test-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~StrictStreams() override { fs::remove_all(folder_); }
+
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path) << text;
+  }
+  static std::string contents(const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  }
+  /// `streams` as a shell has them.
+  static std::unique_ptr<ZygoteProcess> zygoteWith(const std::string& streams) {
+    return std::make_unique<ZygoteProcess>(
+        std::vector<std::string>{"ISOPOOL_SANDBOX=strict"},
+        std::vector<std::string>{"/bin/sh", "-c", "exec \"$@\" " + streams, "sh"});
+  }
+  /// Of an expression: its value, or the name of the error's type.
+  static std::string outcomeOf(WorkerProcess& worker, const std::string& expression) {
+    TestClient client(worker);
+    client.defineProbe();
+    const std::string source = "import os\ntry:\n    result = str(" + expression +
+                               ")\nexcept Exception as error:\n    result = type(error).__name__";
+    return client.probeValue("run", {source}).toStringRef();
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(StrictStreams, TakeWhatIsWrittenAndCannotBeEmptied) {
+  const std::string log = path("log");
+  write(log, "the operator's\n");
+  const auto zygote = zygoteWith("2>>" + log);
+  const auto worker = zygote->fork(1);
+  if (worker::probeKernelProtections().landlock < landlock::kVersionWithTruncate) {
+    GTEST_SKIP() << "this kernel has no rule for emptying files";
+  }
+  EXPECT_EQ(outcomeOf(*worker, "os.ftruncate(2, 0)"), "PermissionError");
+  EXPECT_EQ(outcomeOf(*worker, "os.write(2, b'its own\\n')"), "8");
+  EXPECT_NE(contents(log).find("the operator's\nits own\n"), std::string::npos) << contents(log);
+}
+
+TEST_F(StrictStreams, LetTheSupervisorsOwnLinesFollowThoseOfWorkers) {
+  const std::string log = path("shared_log");
+  // Not opened for appending: what is written later would lie over what came in between.
+  const ipc::Fd before(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
+  // Above the numbers that a zygote's own descriptors get, and of the one digit that a shell takes.
+  const ipc::Fd inherited(::fcntl(before.get(), F_DUPFD, 5));
+  ASSERT_LT(inherited.get(), 10);
+  const auto zygote = zygoteWith("2>&" + std::to_string(inherited.get()));
+  ASSERT_EQ(::write(before.get(), "first\n", 6), 6);
+  const auto worker = zygote->fork(1);
+  EXPECT_EQ(outcomeOf(*worker, "os.write(2, b'second\\n')"), "7");
+  ASSERT_EQ(::write(before.get(), "third\n", 6), 6);
+  EXPECT_NE(contents(log).find("first\nsecond\nthird\n"), std::string::npos) << contents(log);
+}
+
+TEST_F(StrictStreams, GiveNothingToReadOfWhatIsTyped) {
+  const ipc::Fd keyboard(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  ASSERT_TRUE(keyboard.valid());
+  ASSERT_EQ(::grantpt(keyboard.get()), 0);
+  ASSERT_EQ(::unlockpt(keyboard.get()), 0);
+  const std::string terminal = ::ptsname(keyboard.get());
+  const auto zygote = zygoteWith("<" + terminal + " 2<>" + terminal);
+  const auto worker = zygote->fork(1);
+  ASSERT_EQ(::write(keyboard.get(), "secret\n", 7), 7);
+  EXPECT_EQ(outcomeOf(*worker, "os.read(0, 100).decode()"), "");
+  EXPECT_EQ(outcomeOf(*worker, "os.read(2, 100).decode()"), "OSError");
+  EXPECT_EQ(outcomeOf(*worker, "os.isatty(2)"), "True");
+}
+
+}  // namespace
+}  // namespace isopool::tests
