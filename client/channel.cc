@@ -667,6 +667,8 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   const Clock::time_point publishedAt = exchange.publishedAt;
   const bool prepares = ipc::isPreparation(exchange.operation);
   if (prepares) exchange.leftAt = Clock::now();
+  // The answer may lie there.
+  deliverUnlessLed();
   auto waiting = Exchange::Use::kWaiting;
   // A completion that is being delivered right now wins. From here on the exchange is not ours.
   if (!exchange.use.compare_exchange_strong(waiting, Exchange::Use::kAbandoned,
@@ -682,6 +684,8 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
                                : fateAtDeadline(memory_->end().recall(sequence));
   // This thread may be the one that was woken to lead.
   deliverUnlessLed();
+  // Answered in this very moment: the worker is done with it.
+  if (exchange.use.load(std::memory_order_acquire) != Exchange::Use::kAbandoned) return fate;
   // What a preparation brings will be there for the next call; what runs for too long the supervisor
   // knows.
   if (takenBack || timeOver || (fate == Fate::kOverdue && prepares)) return fate;
