@@ -180,7 +180,9 @@ void Channel::poison(const std::string& reason) {
 void Channel::killBecause(const std::string& reason) {
   {
     std::lock_guard lock(deathMutex_);
-    death_.lastWords = "killed by its client, because " + reason;
+    death_.lastWords =
+        (sharedWorker_ ? "given up by this program, because " : "killed by its client, because ") +
+        reason;
   }
   kill(reason);
 }

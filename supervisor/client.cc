@@ -12,6 +12,7 @@
 #include "ipc/memory/memory_object.h"
 #include "ipc/system_call.h"
 #include "supervisor/log.h"
+#include "supervisor/printable.h"
 #include "supervisor/report.h"
 
 namespace isopool::supervisor {
@@ -26,15 +27,6 @@ namespace {
 constexpr uint32_t kMaxWorkersPerPool = 4096;
 constexpr size_t kLongestProgramName = 64;
 constexpr size_t kLongestReason = 256;
-
-// What people read: no terminal shall obey it.
-std::string printable(std::string text, size_t longest = kLongestProgramName) {
-  text.resize(std::min(text.size(), longest));
-  for (char& letter : text) {
-    if (letter < ' ' || letter > '~') letter = '?';
-  }
-  return text;
-}
 
 std::string range(uint32_t oldest, uint32_t newest) {
   return oldest == newest ? std::to_string(newest)
@@ -65,7 +57,7 @@ Client::Client(Services& services, ClientId id, ipc::Fd socket, Events events)
 
 Client::Client(Services& services, ClientId id, ipc::Fd socket, const Peer& peer, Events events)
     : Client(services, id, std::move(socket), std::optional(peer), std::move(events)) {
-  program_ = printable(services.processes.programOf(peer.processId));
+  program_ = printable(services.processes.programOf(peer.processId), kLongestProgramName);
   handshake_.setAfter(services.options.handshakeTimeout, [this] {
     refuse("it did not say who it is within " +
            std::to_string(services_.options.handshakeTimeout.count()) +
@@ -196,7 +188,7 @@ void Client::hello(ipc::Frame& frame) {
   saidHello_ = true;
   handshake_.cancel();
   role_ = static_cast<ipc::ClientRole>(message.role);
-  if (!message.program.empty()) program_ = printable(message.program);
+  if (!message.program.empty()) program_ = printable(message.program, kLongestProgramName);
   pidfd_ = std::move(pidfd);
   deathWatch_.emplace(services_.loop, pidfd_.get());
   deathWatch_->onReadable([this] { end(""); });

@@ -12,6 +12,7 @@
 #include "ipc/system_call.h"
 #include "ipc/worker_exit.h"
 #include "supervisor/log.h"
+#include "supervisor/printable.h"
 
 namespace isopool::supervisor {
 
@@ -55,10 +56,7 @@ std::string lastLineOf(const ipc::Fd& words) {
   text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   text.erase(0, text.rfind('\n') + 1);
-  for (char& each : text) {
-    if (each < ' ' || each > '~') each = '?';
-  }
-  return text;
+  return printable(std::move(text), kMost);
 }
 
 }  // namespace
