@@ -13,6 +13,7 @@
 #include "ipc/worker_exit.h"
 #include "supervisor/log.h"
 #include "supervisor/printable.h"
+#include "supervisor/worker_folders.h"
 
 namespace isopool::supervisor {
 
@@ -332,6 +333,7 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
   const Epoch epoch = worker.epoch();
   const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
+  removeWorkerFolderSoon(services_.options.workerFolders, epoch);
   const auto lost = lost_.find(epoch);
   if (lost == lost_.end()) {
     if (status) log(LogLevel::kInfo, describe(worker) + " has ended: " + how.name());

@@ -94,7 +94,7 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
   }
 }
 
-InheritedLimits detach() {
+InheritedLimits detach(const std::string& folders) {
   // Before the fork: then the number of the guardian's process group is that of the process which the
   // program started. By it the program reaps the guardian, where that is its to do.
   const bool leads = ::setsid() != -1;
@@ -102,14 +102,14 @@ InheritedLimits detach() {
   if (!leads) ipc::checkSystemCall(::setsid(), "setsid");
   resetSignalHandlers();
   unblockSignals();
-  continueUnderGuardian();
+  continueUnderGuardian(folders);
   ipc::checkSystemCall(::setsid(), "setsid");
   return becomeSupervisor();
 }
 
-InheritedLimits detachStandalone() {
+InheritedLimits detachStandalone(const std::string& folders) {
   resetSignalHandlers();
-  continueUnderForegroundGuardian();
+  continueUnderForegroundGuardian(folders);
   return becomeSupervisor();
 }
 

@@ -13,6 +13,7 @@
 #include "ipc/crash_point.h"
 #include "ipc/system_call.h"
 #include "supervisor/process_table.h"
+#include "supervisor/worker_folders.h"
 
 namespace isopool::supervisor {
 
@@ -33,6 +34,11 @@ void killAllDescendants() {
   do {
     for (const pid_t child : childrenOf(::getpid())) ::kill(child, SIGKILL);
   } while (waitForOne(-1) != -1);
+}
+
+void cleanUp(const std::string& folders) {
+  killAllDescendants();
+  if (!folders.empty()) removeTree(folders);
 }
 
 sigset_t setOf(std::initializer_list<int> signals) {
@@ -60,7 +66,8 @@ int asPassedOn(const siginfo_t& info) {
   return info.si_signo == SIGINT || hangUp ? SIGTERM : info.si_signo;
 }
 
-[[noreturn]] void guardInForeground(pid_t guarded, const sigset_t& signals) {
+[[noreturn]] void guardInForeground(pid_t guarded, const sigset_t& signals,
+                                    const std::string& folders) {
   for (;;) {
     siginfo_t info{};
     if (::sigwaitinfo(&signals, &info) == -1) continue;
@@ -72,14 +79,14 @@ int asPassedOn(const siginfo_t& info) {
     int status = 0;
     if (::waitpid(guarded, &status, WNOHANG) != guarded) continue;
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
-    killAllDescendants();
+    cleanUp(folders);
     ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
 }
 
 }  // namespace
 
-void continueUnderGuardian() {
+void continueUnderGuardian(const std::string& folders) {
   ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
   if (guarded == 0) return;
@@ -91,11 +98,11 @@ void continueUnderGuardian() {
   ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
   waitForOne(guarded);
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
-  killAllDescendants();
+  cleanUp(folders);
   ::_exit(0);
 }
 
-void continueUnderForegroundGuardian() {
+void continueUnderForegroundGuardian(const std::string& folders) {
   ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   // Ignored, which a starter may have left it as, it would not arrive.
   ::signal(SIGCHLD, SIG_DFL);
@@ -108,7 +115,8 @@ void continueUnderForegroundGuardian() {
     // The listening socket among them: whoever connects after our end shall be refused.
     ipc::closeDescriptorsBut({}, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
-    guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}));
+    guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}),
+                      folders);
   }
   ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
   // It may have died before the kernel was told.

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string>
+
 namespace isopool::supervisor {
 
 /// Splits the calling process, which must have one thread: returns in a child, and stays behind as
 /// its guardian. When that child is dead, however it died, everything that descends from it becomes
 /// the guardian's, who kills it until nothing is left, and then ends.
 ///
+/// Then it removes `folders`, unless that is empty.
+///
 /// Lifelines already kill the process groups of workers and zygote. The guardian is for what user
 /// code started in sessions of its own, which no signal to a group reaches.
-void continueUnderGuardian();
+void continueUnderGuardian(const std::string& folders);
 
 /// The same for a supervisor that stays in the foreground: the guardian is the process that was
 /// started. It passes SIGTERM and SIGINT (as SIGTERM), SIGHUP, SIGQUIT and SIGABRT on, and ends with
@@ -18,6 +22,6 @@ void continueUnderGuardian();
 ///
 /// In the child, in a session of its own, SIGTERM and SIGHUP are blocked, so that one that comes
 /// before there is a handler is not lost. EventLoop::onSignals() admits them.
-void continueUnderForegroundGuardian();
+void continueUnderForegroundGuardian(const std::string& folders);
 
 }  // namespace isopool::supervisor

@@ -27,6 +27,7 @@
 #include "supervisor/settings.h"
 #include "supervisor/supervisor.h"
 #include "supervisor/system_check.h"
+#include "supervisor/worker_folders.h"
 
 namespace {
 
@@ -45,9 +46,17 @@ int refuse(const OptionsRefused& refused, int controlFd) {
   return refused.exitCode;
 }
 
-int supervise(const Options& options) {
-  closeInheritedDescriptors({options.controlFd, options.lifelineFd});
-  InheritedLimits limits = detach();
+Options withFolders(Options options, const std::string& path) {
+  options.workerFolders = path;
+  options.workerEnvironment.push_back(kWorkerFoldersVariable + ("=" + path));
+  return options;
+}
+
+int supervise(const Options& settings) {
+  closeInheritedDescriptors({settings.controlFd, settings.lifelineFd});
+  const std::string folders = reserveWorkerFolders();
+  const Options options = withFolders(settings, folders);
+  InheritedLimits limits = detach(folders);
   if (!armLifeline(options.lifelineFd)) return 0;
   KernelEventLoop loop;
   KernelProcesses processes;
@@ -66,14 +75,14 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 // The socket may be the service manager's: then no setting names it.
-Options servedAt(Options options, const std::string& address) {
+Options servedAt(Options options, const std::string& address, const std::string& folders) {
   options.listen = address;
-  return options;
+  return withFolders(std::move(options), folders);
 }
 
 // The options from now on; nothing if the settings are wrong.
 std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
-                                const std::string& address) {
+                                const std::string& address, const std::string& folders) {
   manager.reloading();
   const auto changes = settings.reload();
   manager.ready("serving");
@@ -88,12 +97,13 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
   if (!needRestart.empty()) {
     log(LogLevel::kWarning, "changed in the file, but needs a restart: " + joined(needRestart));
   }
-  return servedAt(settings.options(), address);
+  return servedAt(settings.options(), address, folders);
 }
 
 // The process that was started is the guardian from here on; this is its child. `socket` is not
 // valid unless the service manager opened it.
-int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, InheritedLimits limits) {
+int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, InheritedLimits limits,
+                const std::string& folders) {
   ListeningSocket listening;
   if (socket.valid()) {
     listening.socket = std::move(socket);
@@ -113,11 +123,11 @@ int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, Inher
     events.alive = [&] { manager.alive(); };
     events.aliveEvery = std::chrono::duration_cast<Milliseconds>(*period);
   }
-  events.reload = [&] { return reloaded(settings, manager, address); };
+  events.reload = [&] { return reloaded(settings, manager, address, folders); };
   KernelEventLoop loop;
   KernelProcesses processes;
   Supervisor supervisor({loop, processes, std::random_device{}()},
-                        servedAt(settings.options(), address), std::move(limits),
+                        servedAt(settings.options(), address, folders), std::move(limits),
                         std::move(events));
   supervisor.listen(std::move(listening));
   return supervisor.run();
@@ -142,9 +152,10 @@ int superviseShared(Settings settings) {
   if (socket.valid()) kept.push_back(socket.get());
   closeInheritedDescriptors(kept);
   ServiceManager manager = ServiceManager::fromEnvironment();
-  InheritedLimits limits = detachStandalone();
-  ::_exit(
-      serveShared(std::move(settings), std::move(socket), std::move(manager), std::move(limits)));
+  const std::string folders = reserveWorkerFolders();
+  InheritedLimits limits = detachStandalone(folders);
+  ::_exit(serveShared(std::move(settings), std::move(socket), std::move(manager), std::move(limits),
+                      folders));
 }
 
 bool asksForPrivatePool(int argc, char** argv) {

@@ -70,6 +70,8 @@ struct Options {
   Recycling recycling;
   std::vector<ClientClass> classes;
   std::string sandbox = "default";  ///< none, default, strict: see docs/sandbox.md
+  /// Where workers may make folders of their own (WorkerFolders); empty: nowhere.
+  std::string workerFolders;
   /// NAME=VALUE for the zygote and the workers: the settings that are theirs, and [environment].
   std::vector<std::string> workerEnvironment;
   bool noKill = false;  ///< the time-outs are as good as none

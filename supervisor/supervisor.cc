@@ -83,7 +83,18 @@ int Supervisor::run() {
   return exitCode_;
 }
 
+void Supervisor::makeFolders() {
+  if (folders_ || options_.workerFolders.empty()) return;
+  try {
+    folders_.emplace(options_.workerFolders);
+  } catch (const std::exception& error) {
+    log(LogLevel::kWarning,
+        "workers have no folder for temporary files of their own: " + std::string(error.what()));
+  }
+}
+
 void Supervisor::zygoteReady() {
+  if (zygote_.readiness()->needsFolders) makeFolders();
   for (const auto& [id, client] : clients_) client->zygoteReady();
   if (std::exchange(served_, true)) return;
   for (const std::string& missing : zygote_.readiness()->missingProtections) {

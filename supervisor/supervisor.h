@@ -14,6 +14,7 @@
 #include "supervisor/memory_stock.h"
 #include "supervisor/options.h"
 #include "supervisor/services.h"
+#include "supervisor/worker_folders.h"
 #include "supervisor/zygote.h"
 
 namespace isopool::supervisor {
@@ -54,6 +55,7 @@ class Supervisor {
 
  private:
   void zygoteReady();
+  void makeFolders();
   void zygoteGivenUp(const std::string& text);
   void accept(ipc::Fd socket);
   void clientOver(ClientId id, const std::string& reason);
@@ -74,6 +76,7 @@ class Supervisor {
   void stop(int exitCode);
 
   Options options_;
+  std::optional<WorkerFolders> folders_;
   const SupervisorEvents events_;
   EventLoop& loop_;
   Processes& processes_;

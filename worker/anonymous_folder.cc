@@ -6,6 +6,7 @@
 #include <linux/mount.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,12 +15,20 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace isopool::worker {
 
 namespace {
 
 std::optional<int> keptFolder;
+std::string offeredFolder;
+
+ipc::Fd openOfferedFolder() {
+  if (offeredFolder.empty()) return {};
+  if (::mkdir(offeredFolder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return {};
+  return ipc::Fd(::open(offeredFolder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
 
 bool writeText(const char* path, const char* text) {
   const int fd = ::open(path, O_WRONLY | O_CLOEXEC);
@@ -99,8 +108,20 @@ int keepAnonymousFolder() {
   return *keptFolder;
 }
 
+void offerFolder(const std::string& path) { offeredFolder = path; }
+
+int keepOfferedFolder() {
+  ipc::Fd folder = openOfferedFolder();
+  if (!folder.valid()) return -1;
+  keptFolder = folder.release();
+  return *keptFolder;
+}
+
 ipc::Fd takeAnonymousFolder() {
-  if (!keptFolder) return makeAnonymousFolder();
+  if (!keptFolder) {
+    ipc::Fd folder = makeAnonymousFolder();
+    return folder.valid() ? std::move(folder) : openOfferedFolder();
+  }
   return ipc::Fd(::fcntl(*keptFolder, F_DUPFD_CLOEXEC, 3));
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <string>
+
 #include "ipc/fd.h"
 
 namespace isopool::worker {
@@ -14,7 +16,14 @@ ipc::Fd makeAnonymousFolder();
 /// Returns its descriptor, or -1.
 int keepAnonymousFolder();
 
-/// The kept one, which need not be empty, where one was to be kept, or else a new one.
+/// Where the system lets this user have none: the one of this path instead, made when it is taken.
+/// Whoever calls this sees to it that somebody removes it.
+void offerFolder(const std::string& path);
+/// Makes it now, for takeAnonymousFolder() to give out. Returns its descriptor, or -1.
+int keepOfferedFolder();
+
+/// The kept one, where one was to be kept, or else a new one, or the one that was offered. Only a new
+/// one must be empty.
 ipc::Fd takeAnonymousFolder();
 
 }  // namespace isopool::worker

@@ -87,9 +87,10 @@ class CompiledModel::Place {
     if (!folder_.valid()) {
       throw std::runtime_error(
           "the model calls operators through torch's dispatcher, and AOTInductor's runtime wants a "
-          "folder for that, which would be left behind when a worker is killed. This system allows "
-          "no folder without a name, which takes user namespaces. Allow them, or store the model "
-          "as TorchScript, by torch.export.save or as a torch.package");
+          "folder for that. This system allows none without a name, which takes user namespaces, "
+          "and "
+          "the supervisor's folder for temporary files (TMPDIR) takes none either. Allow one of "
+          "them, or store the model as TorchScript, by torch.export.save or as a torch.package");
     }
     name_ = "model" + std::to_string(count);
     path_ = "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + name_ + ".so";

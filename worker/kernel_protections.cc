@@ -77,7 +77,12 @@ std::vector<std::string> missingProtections(const SandboxSettings& settings,
   }
   if (settings.level != SandboxLevel::kStrict) return missing;
   addMissingWalls(settings, kernel, missing);
-  if (!kernel.temporaryFolders) {
+  if (!kernel.temporaryFolders && !settings.folders.empty()) {
+    missing.push_back(
+        "temporary folders in memory: user namespaces are forbidden here (RestrictNamespaces= of a "
+        "unit, a container's filter, a sysctl), so workers' temporary files lie in " +
+        settings.folders + ", where nothing but the disk's size bounds them");
+  } else if (!kernel.temporaryFolders) {
     missing.push_back(
         "temporary folders: user namespaces are forbidden here (RestrictNamespaces= of a unit, a "
         "container's filter, a sysctl), so workers have no folder for temporary files but a TMPDIR "

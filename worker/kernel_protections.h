@@ -14,7 +14,7 @@ struct KernelProtections {
   bool systemCallFilters = false;  ///< seccomp with SECCOMP_RET_TRAP
   int landlock = 0;                ///< the version of its interface; 0: there is none
   bool memoryLimit = true;         ///< RLIMIT_DATA counts; some boot with ignore_rlimit_data
-  bool temporaryFolders = true;    ///< workers can have some in memory; looked at for strict only
+  bool temporaryFolders = true;    ///< workers can have some in memory
 };
 
 KernelProtections probeKernelProtections();

@@ -141,8 +141,8 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   plan.settings = settings;
   plan.kernel = probeKernelProtections();
   if (settings.files) requireFiles(*settings.files);
-  if (settings.level != SandboxLevel::kStrict) return plan;
   plan.kernel.temporaryFolders = makeAnonymousFolder().valid();
+  if (settings.level != SandboxLevel::kStrict) return plan;
   plan.files = FileAccess::ofTheSystem(settings.network);
   for (const std::string& folder : pathsFromPython("folders")) plan.files.allowPrograms(folder);
   allowLibrariesOfWorkers(plan.files);
@@ -158,7 +158,12 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   return plan;
 }
 
+std::string Sandbox::ownFolder() const {
+  return plan_.settings.folders + "/" + std::to_string(worker_.value);
+}
+
 void Sandbox::enter() {
+  if (!plan_.settings.folders.empty()) offerFolder(ownFolder());
   if (plan_.settings.level == SandboxLevel::kNone) return;
   checkSystemCall(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)");
   FilterOptions options;
@@ -168,7 +173,7 @@ void Sandbox::enter() {
     throw ipc::SystemCallError("getrandom", "a key", errno);
   }
   // What the rules below forbid to make.
-  if (strict()) folder_ = keepAnonymousFolder();
+  if (strict()) makeFolder();
   limitResources();
   if (plan_.settings.memory) limitMemory(*plan_.settings.memory, options.key);
   if (!strict()) return;
@@ -179,6 +184,16 @@ void Sandbox::enter() {
   installFilter(alwaysForbidden(options));
 }
 
+void Sandbox::makeFolder() {
+  if (plan_.kernel.temporaryFolders) {
+    folder_ = keepAnonymousFolder();
+    folderPath_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(folder_);
+  } else if (!plan_.settings.folders.empty()) {
+    folderPath_ = ownFolder();
+    folder_ = keepOfferedFolder();
+  }
+}
+
 void Sandbox::limitResources() const {
   const SandboxSettings& settings = plan_.settings;
   if (settings.files) limitHard(RLIMIT_NOFILE, *settings.files, "ISOPOOL_WORKER_FILES");
@@ -187,10 +202,8 @@ void Sandbox::limitResources() const {
 
 void Sandbox::enteredPython() {
   if (folder_ != -1) {
-    const std::string path =
-        "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(folder_);
     const PyRef use = workerFunction("startup", "use_temporary_folder");
-    if (!use || !PyRef::steal(PyObject_CallFunction(use.get(), "s", path.c_str()))) {
+    if (!use || !PyRef::steal(PyObject_CallFunction(use.get(), "s", folderPath_.c_str()))) {
       throw std::runtime_error(takePythonError().traceback);
     }
   }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/ids.h"
 #include "worker/control_plane.h"
 #include "worker/file_access.h"
 #include "worker/kernel_protections.h"
@@ -27,7 +28,7 @@ SandboxPlan planSandbox(const SandboxSettings& settings);
 /// often. The call loop's thread.
 class Sandbox {
  public:
-  explicit Sandbox(const SandboxPlan& plan) : plan_(plan) {}
+  Sandbox(const SandboxPlan& plan, ipc::Epoch worker) : plan_(plan), worker_(worker) {}
 
   /// The first stage: before anything of Python runs in this process, while it has one thread. What
   /// the kernel has not is left out (missingProtections() told so); what it refuses throws.
@@ -65,9 +66,14 @@ class Sandbox {
   /// One line for each act of the call that runs, and for the memory limit.
   std::string words(bool memoryShort, bool moduleMissing);
 
+  void makeFolder();
+  std::string ownFolder() const;
+
   const SandboxPlan& plan_;
+  const ipc::Epoch worker_;
   bool callsBegan_ = false;
   int folder_ = -1;  ///< for temporary files; -1: the system lets us have none
+  std::string folderPath_;
   std::vector<ipc::ForbiddenAct> unreported_;
   std::vector<std::string> hiddenFolders_;
 };

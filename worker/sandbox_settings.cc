@@ -130,6 +130,7 @@ SandboxSettings readSandboxSettings(const Variables& variables) {
   settings.network = switchIn(variables, "ISOPOOL_SANDBOX_NETWORK");
   settings.readable = pathsIn(variables, "ISOPOOL_SANDBOX_READ");
   settings.writable = pathsIn(variables, "ISOPOOL_SANDBOX_WRITE");
+  settings.folders = textOf(variables, "ISOPOOL_WORKER_FOLDERS");
   if (settings.level == SandboxLevel::kNone &&
       (settings.memory || settings.files || settings.processes)) {
     throw std::runtime_error(

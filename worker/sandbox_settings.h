@@ -23,6 +23,9 @@ struct SandboxSettings {
   bool network = false;               ///< ISOPOOL_SANDBOX_NETWORK
   std::vector<std::string> readable;  ///< ISOPOOL_SANDBOX_READ
   std::vector<std::string> writable;  ///< ISOPOOL_SANDBOX_WRITE
+  /// Where a worker makes itself a folder if it needs one and can have none in memory; the supervisor
+  /// says it, and removes them (supervisor/worker_folders.h). Empty: nowhere.
+  std::string folders;
 };
 
 /// Null for a variable that is not set.

@@ -42,7 +42,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
     setUpWorkerProcess(descriptors);
     keepLastWords(descriptors.lastWords.get());
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);
-    Sandbox sandbox(plan);
+    Sandbox sandbox(plan, ipc::Epoch(order.epoch));
     sandbox.enter();
     PyOS_AfterFork_Child();
     sandbox.enteredPython();

@@ -169,7 +169,8 @@ void Zygote::prepare() {
   requireOneThread();
   endHugePages();
   control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks,
-                                 missingProtections(sandbox_.settings, sandbox_.kernel)});
+                                 missingProtections(sandbox_.settings, sandbox_.kernel),
+                                 !sandbox_.kernel.temporaryFolders});
   ipc::reachCrashPoint(ipc::CrashPoint::kZygoteReadySent);
 }
 

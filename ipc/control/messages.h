@@ -473,7 +473,8 @@ struct ZygoteReady {
   std::string torchVersion;
   bool lifeWordWorks = true;
   std::vector<std::string> missingProtections;  ///< of the sandbox, that this kernel can't give
-  MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, lifeWordWorks, missingProtections)
+  bool needsFolders = false;  ///< the kernel lets workers have none in memory (WorkerFolders)
+  MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, lifeWordWorks, missingProtections, needsFolders)
 };
 
 /// The zygote can't serve (import failed, more than one thread). It exits after it.

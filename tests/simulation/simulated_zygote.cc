@@ -53,7 +53,7 @@ void SimulatedZygote::act() {
       }
     }
     saidReady_ = everReady_ = true;
-    control_.send(ipc::ZygoteReady{"3.11.2", "none", true, {}}, {}, kAtOnce);
+    control_.send(ipc::ZygoteReady{"3.11.2", "none", true, {}, false}, {}, kAtOnce);
     return wakeAt(world.now());
   }
   if (world.misfortune(misfortunes.zygoteDies)) {

@@ -70,6 +70,13 @@ TEST(KernelProtections, SayThatThereAreNoTemporaryFolders) {
   EXPECT_TRUE(has(lines[0], "temporary folders: user namespaces are forbidden here")) << lines[0];
 }
 
+TEST(KernelProtections, SayWhereTemporaryFilesLieThatAreNotInMemory) {
+  const auto lines = missing({{"ISOPOOL_SANDBOX", "strict"}, {"ISOPOOL_WORKER_FOLDERS", "/a/b"}},
+                             {true, kNewest, true, false});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(has(lines[0], "so workers' temporary files lie in /a/b")) << lines[0];
+}
+
 TEST(KernelProtections, OfTcpAreNotMissedWhereTheNetworkIsAllowed) {
   EXPECT_EQ(
       missing({{"ISOPOOL_SANDBOX", "strict"}, {"ISOPOOL_SANDBOX_NETWORK", "1"}}, {true, 3, true})

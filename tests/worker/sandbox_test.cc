@@ -568,6 +568,35 @@ TEST(StrictSandbox, SaysThatItHasNoTemporaryFolderWithoutUserNamespaces) {
       << ready.missingProtections.back();
 }
 
+TEST(StrictSandbox, HasAFolderOfItsOwnBelowItsSupervisorsWithoutUserNamespaces) {
+  const fs::path folders = folder("folders");
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "HIDDEN_CALL=" + std::to_string(SYS_unshare),
+                        "ISOPOOL_WORKER_FOLDERS=" + folders.string()},
+                       {PYTHON, TEST_SOURCE_DIR "/older_kernel.py"});
+  const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(zygote.greeting());
+  ASSERT_FALSE(ready.missingProtections.empty());
+  EXPECT_TRUE(has(ready.missingProtections.back(),
+                  "so workers' temporary files lie in " + folders.string()))
+      << ready.missingProtections.back();
+  auto worker = zygote.fork(1);
+  auto other = zygote.fork(2);
+  TestClient client(*worker);
+  client.defineProbe();
+  EXPECT_EQ(client
+                .probeValue("run", {"import os, tempfile\nopen(tempfile.mkstemp()[1], 'w').write("
+                                    "'text')\nresult = tempfile.gettempdir()"})
+                .toStringRef(),
+            (folders / std::to_string(worker->epoch)).string());
+  const fs::path others = folders / std::to_string(other->epoch);
+  ASSERT_TRUE(fs::exists(others));
+  std::ofstream(others / "file") << "text";
+  for (const std::string& act : {"open('" + (others / "file").string() + "')",
+                                "open('" + (others / "new").string() + "', 'w')",
+                                "os.listdir('" + folders.string() + "')"}) {
+    EXPECT_EQ(client.probe("run", {"import os; " + act}).status, Status::kPythonError) << act;
+  }
+}
+
 TEST(SandboxLevel, ThatDoesNotExistIsRefusedByTheZygoteInOneLine) {
   ZygoteProcess zygote({"ISOPOOL_SANDBOX=paranoid"});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/worker_folders.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Supervisors whose folder for temporary files is one of ours.
+class WorkerFolder : public testing::Test {
+ protected:
+  WorkerFolder() {
+    std::string pattern = fs::temp_directory_path() / "isopool-folders-test-XXXXXX";
+    temporary_ = ::mkdtemp(pattern.data());
+    const char* before = ::getenv("TMPDIR");
+    if (before != nullptr) before_ = before;
+    ::setenv("TMPDIR", temporary_.c_str(), 1);
+    ::setenv("PLAIN_WORKER_NEEDS_FOLDERS", "1", 1);
+  }
+  ~WorkerFolder() override {
+    ::unsetenv("PLAIN_WORKER_NEEDS_FOLDERS");
+    before_ ? ::setenv("TMPDIR", before_->c_str(), 1) : ::unsetenv("TMPDIR");
+    fs::remove_all(temporary_);
+  }
+
+  std::vector<fs::path> folders() const {
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(temporary_)) {
+      const std::string name = entry.path().filename();
+      if (name.rfind("isopool-workers-", 0) == 0) found.push_back(entry.path());
+    }
+    return found;
+  }
+  static bool waitUntil(const std::function<bool()>& condition) {
+    for (int tries = 0; tries < 2000 && !condition(); ++tries) ::poll(nullptr, 0, 5);
+    return condition();
+  }
+  /// What user code may leave in its worker's folder.
+  static void leaveThingsIn(const fs::path& folder, const fs::path& others) {
+    fs::create_directories(folder / "a" / "b");
+    std::ofstream(folder / "a" / "b" / "file") << "text";
+    fs::create_directory_symlink(others, folder / "link");
+    ::chmod((folder / "a" / "b").c_str(), 0);
+    ::chmod((folder / "a").c_str(), 0);
+  }
+
+  fs::path temporary_;
+  std::optional<std::string> before_;
+};
+
+TEST_F(WorkerFolder, IsRemovedWhenItsWorkerIsDeadAndNoOthersIs) {
+  const SharedSupervisor supervisor({"--workers", "2"});
+  const auto client = supervisor.attachWithPool(2);
+  ASSERT_EQ(folders().size(), 1u);
+  const fs::path all = folders().front();
+  EXPECT_EQ(fs::status(all).permissions(), fs::perms::owner_all);
+  const fs::path others = fs::path(supervisor.folder()) / "others";
+  fs::create_directory(others);
+  std::ofstream(others / "file") << "text";
+  const uint64_t killed = client->serving(1, 0);
+  const uint64_t living = client->serving(1, 1);
+  for (const uint64_t each : {killed, living}) leaveThingsIn(all / std::to_string(each), others);
+
+  client->killAndReport(killed);
+  EXPECT_TRUE(waitUntil([&] { return !fs::exists(all / std::to_string(killed)); }));
+  EXPECT_TRUE(fs::exists(all / std::to_string(living)));
+  EXPECT_TRUE(fs::exists(others / "file")) << "a link was followed";
+}
+
+TEST_F(WorkerFolder, IsNotMadeWhereTheKernelGivesOnesInMemory) {
+  ::unsetenv("PLAIN_WORKER_NEEDS_FOLDERS");
+  const SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1);
+  EXPECT_TRUE(folders().empty());
+}
+
+TEST_F(WorkerFolder, IsRemovedWithItsSupervisorHoweverThatEnds) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    SharedSupervisor supervisor({"--workers", "1"});
+    auto client = supervisor.attachWithPool(1);
+    ASSERT_EQ(folders().size(), 1u);
+    leaveThingsIn(folders().front() / std::to_string(client->serving(1, 0)), supervisor.folder());
+    const pid_t process = supervisor.supervisorPid();
+    client.reset();  // one that is asked to end waits for it
+    ASSERT_EQ(::kill(process, signal), 0);
+    ASSERT_TRUE(supervisor.waitForEnd());
+    EXPECT_TRUE(folders().empty()) << signal;
+  }
+}
+
+TEST_F(WorkerFolder, OfASupervisorThatIsGoneWithItsGuardianIsRemovedByTheNextOne) {
+  const SharedSupervisor living({"--workers", "1"});
+  const auto client = living.attachWithPool(1);
+  ASSERT_EQ(folders().size(), 1u);
+  const fs::path kept = folders().front();
+  {
+    SharedSupervisor killed({"--workers", "1"});
+    const auto other = killed.attachWithPool(1);
+    ASSERT_EQ(folders().size(), 2u);
+    ASSERT_EQ(::kill(killed.pid(), SIGKILL), 0);
+    ASSERT_TRUE(killed.waitForEnd());
+    ASSERT_TRUE(killed.mark().waitUntilNoneIsLeft(milliseconds(5000)));
+  }
+  EXPECT_EQ(folders().size(), 2u);
+  const SharedSupervisor next({"--workers", "1"});
+  const auto another = next.attachWithPool(1);
+  EXPECT_EQ(folders().size(), 2u) << "the abandoned one went, its own came";
+  EXPECT_TRUE(fs::exists(kept));
+}
+
+}  // namespace
+}  // namespace isopool::tests
