@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ipc/fd.h"
+#include "ipc/system_call.h"
 #include "tests/worker/harness.h"
 #include "worker/kernel_protections.h"
 #include "worker/landlock_interface.h"
@@ -23,6 +24,19 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace landlock = worker::landlock;
+
+/// The standard error of this process, and of what it starts, while it lives.
+class StandardError {
+ public:
+  explicit StandardError(const ipc::Fd& replacement)
+      : own_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) {
+    ipc::checkSystemCall(::dup2(replacement.get(), STDERR_FILENO), "dup2");
+  }
+  ~StandardError() { ::dup2(own_.get(), STDERR_FILENO); }
+
+ private:
+  const ipc::Fd own_;
+};
 
 /// A strict worker whose supervisor's standard streams are files.
 class StrictStreams : public ::testing::Test {
@@ -77,11 +91,12 @@ TEST_F(StrictStreams, TakeWhatIsWrittenAndCannotBeEmptied) {
 TEST_F(StrictStreams, LetTheSupervisorsOwnLinesFollowThoseOfWorkers) {
   const std::string log = path("shared_log");
   // Not opened for appending: what is written later would lie over what came in between.
-  const ipc::Fd before(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600));
-  // Above the numbers that a zygote's own descriptors get, and of the one digit that a shell takes.
-  const ipc::Fd inherited(::fcntl(before.get(), F_DUPFD, 5));
-  ASSERT_LT(inherited.get(), 10);
-  const auto zygote = zygoteWith("2>&" + std::to_string(inherited.get()));
+  const ipc::Fd before(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  std::unique_ptr<ZygoteProcess> zygote;
+  {
+    const StandardError inherited(before);
+    zygote = zygoteWith("");
+  }
   ASSERT_EQ(::write(before.get(), "first\n", 6), 6);
   const auto worker = zygote->fork(1);
   EXPECT_EQ(outcomeOf(*worker, "os.write(2, b'second\\n')"), "7");
