@@ -38,6 +38,7 @@ constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
 
 // A request that took so long keeps its worker occupied: a new session goes elsewhere.
 constexpr int64_t kLongRequest = 10'000'000;  // ns
+constexpr uint32_t kDegrees = 5;  // of being occupied, one for each factor of ten above that
 
 // How long a thread may sleep that has these reasons to go.
 nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
@@ -139,11 +140,19 @@ uint32_t Channel::awaited() const {
 
 uint32_t Channel::load() const { return awaited() + (unawaited_.any() ? 1 : 0); }
 
-bool Channel::occupied() const {
-  if (unawaited_.any()) return true;
+uint32_t Channel::occupied() const {
+  const bool left = unawaited_.any();
   const ipc::WorkerBoard* board = memory_->board();
-  return board != nullptr && board->runningClient.load(std::memory_order_relaxed) != 0 &&
-         ipc::monotonicNow() - board->runningSince.load(std::memory_order_relaxed) > kLongRequest;
+  const uint64_t running =
+      board == nullptr ? 0 : board->runningClient.load(std::memory_order_relaxed);
+  if (running == 0) return left ? 1 : 0;
+  // A worker that loses its processor between its answer and this word has nothing of ours to do.
+  const bool ours = !sharedWorker_ || running == sharedWorker_->client;
+  if (ours && !left && awaited() == 0) return 0;
+  const int64_t time = ipc::monotonicNow() - board->runningSince.load(std::memory_order_relaxed);
+  uint32_t degree = left ? 1 : 0;
+  for (int64_t bound = kLongRequest; time > bound && degree < kDegrees; bound *= 10) ++degree;
+  return degree;
 }
 
 bool Channel::cleansUp() {

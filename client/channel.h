@@ -150,9 +150,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Kills the worker if it has kept requests waiting for longer than limitCleanup(). To be called
   /// about ten times a second by threads that wait for it.
   void killIfBlocked();
-  /// True if the worker has run one request for a while, whosever it is, or runs work that no thread
-  /// waits for. Looks at the worker's memory.
-  bool occupied() const;
+  /// 0 unless the worker has run one request for a while, whosever it is, or has work that no thread
+  /// waits for; then the more, the longer it has run what it runs: time so far is the best guess of the
+  /// time to come, and only a factor of ten tells two workers apart. Looks at the worker's memory.
+  uint32_t occupied() const;
   /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
   bool cleansUp();
   /// The supervisor lets the request of this number run no longer: its exchange() throws LimitExceeded

@@ -347,9 +347,10 @@ std::shared_ptr<WorkerSlot> Pool::acquireUser() {
   admitLocked();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
-  std::tuple<bool, bool, uint32_t> bestRank;
+  std::tuple<bool, uint32_t, uint32_t> bestRank;
   const auto consider = [&](const std::shared_ptr<WorkerSlot>& slot) {
-    const std::tuple rank(!serves(*slot), serves(*slot) && slot->channel->occupied(), slot->users);
+    const bool serving = serves(*slot);
+    const std::tuple rank(!serving, serving ? slot->channel->occupied() : 0, slot->users);
     if (best && rank >= bestRank) return;
     best = slot;
     bestRank = rank;

@@ -96,8 +96,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     if (inLine_.load(std::memory_order_relaxed) != 0) serveWaiters();
   }
 
-  /// The slot for a new session, counted as its user: idle if there is one, and never one that is
-  /// occupied if there is another. releaseUser() ends that.
+  /// The slot for a new session, counted as its user: the one whose worker is occupied the least, and
+  /// among these the one with the fewest users. releaseUser() ends that.
   std::shared_ptr<WorkerSlot> acquireUser();
   void addUser(WorkerSlot& slot);
   void releaseUser(WorkerSlot& slot);

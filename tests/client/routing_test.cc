@@ -74,6 +74,9 @@ class Routing : public ::testing::Test {
   size_t slotOf(pid_t process) {
     return manager_->allInstances()[0].processId() == process ? 0 : 1;
   }
+  /// An answer of the other worker shows that it has done what it was told before: until then nobody
+  /// can know which of the two will take longer.
+  void finishReleases(pid_t occupied) const { ASSERT_NE(answerer(subject()), occupied); }
   WorkerStatistics worker(size_t slot) { return manager_->statistics().workers.at(slot); }
 
   std::optional<InterpreterManager> manager_;
@@ -99,6 +102,7 @@ TEST_F(Routing, SessionsAvoidAWorkerThatRunsTheFinallyOfAClosedStream) {
   const pid_t occupied = closeStreamThatWaits(subject(), gate);
   std::vector<InterpreterSession> sessions;
   for (int i = 0; i < 4; ++i) {
+    finishReleases(occupied);
     sessions.push_back(manager_->acquireOne());
     auto pid = std::async(std::launch::async, [&] {
       return sessions.back().global("os", "getpid")(at::ArrayRef<at::IValue>{}).toIValue().toInt();
@@ -127,6 +131,7 @@ TEST_F(Routing, SessionsAvoidAWorkerThatRunsTheDelOfAReleasedObject) {
   std::vector<InterpreterSession> idle;
   for (int i = 0; i < 3; ++i) idle.push_back(free.acquireSession());
   for (int i = 0; i < 4; ++i) {
+    finishReleases(gate.arrival());
     auto other = std::async(std::launch::async, [&] {
       return subject().object().acquireSession().self({at::IValue("pid")}).toIValue().toInt();
     });
@@ -139,6 +144,29 @@ TEST_F(Routing, SessionsAvoidAWorkerThatRunsTheDelOfAReleasedObject) {
   }
   gate.open();
   EXPECT_EQ(behind.get(), gate.arrival());
+}
+
+TEST_F(Routing, SessionsPreferTheWorkerThatHasRunItsRequestForTheShorterTime) {
+  const OpenedGate gates[2];
+  const Interpreter& later = manager_->allInstances()[1];
+  std::vector<InterpreterSession> idle;
+  for (int i = 0; i < 3; ++i) idle.push_back(later.acquireSession());
+  const auto waitFor = [](milliseconds time) {
+    return waitUntil([time, begin = Clock::now()] { return Clock::now() - begin > time; });
+  };
+  RunningStep first(subject(), gates[0]);
+  ASSERT_NE(gates[0].arrival(), later.processId());
+  ASSERT_TRUE(waitFor(milliseconds(1'100)));
+  RunningStep second(subject(), gates[1]);
+  ASSERT_EQ(gates[1].arrival(), later.processId());
+  // Both run for a while, by a factor of more than ten.
+  ASSERT_TRUE(waitFor(milliseconds(30)));
+  InterpreterSession session = manager_->acquireOne();
+  gates[0].open();
+  gates[1].open();
+  const int64_t process =
+      session.global("os", "getpid")(at::ArrayRef<at::IValue>{}).toIValue().toInt();
+  EXPECT_EQ(process, gates[1].arrival());
 }
 
 // The third call finds both workers busy and is sent to one of them.
