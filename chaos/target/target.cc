@@ -288,6 +288,7 @@ void Target::takeStock() {
     for (Program& program : programs_) checkBooks(program);
     if (waitUntilComplete()) checkHoldings();
   }
+  attacks_.endRound();
   for (Program& program : programs_) program.process->say("go");
 }
 
