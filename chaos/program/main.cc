@@ -124,6 +124,13 @@ void explainTermination() {
   std::array<void*, 40> frames;
   ::backtrace(frames.data(), 1);  // loads what it needs while there is memory
   std::set_terminate([] {
+    try {
+      if (std::current_exception()) std::rethrow_exception(std::current_exception());
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "isopool_chaos_program: nobody caught: %s\n", error.what());
+    } catch (...) {
+      std::fprintf(stderr, "isopool_chaos_program: nobody caught what is no std::exception\n");
+    }
     std::array<void*, 40> all;
     ::backtrace_symbols_fd(all.data(), ::backtrace(all.data(), all.size()), STDERR_FILENO);
     std::abort();

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <fstream>
 #include <sstream>
 
@@ -50,6 +51,14 @@ std::string labelOf(const std::string& path) {
   return label.substr(0, label.find(' '));
 }
 
+// "socket:[4711]" -> "socket"; another link is its own kind.
+std::string kindOf(const std::string& link) {
+  const size_t number = link.find(":[");
+  const bool numbered = number != std::string::npos &&
+                        std::isdigit(static_cast<unsigned char>(link[number + 2])) != 0;
+  return numbered ? link.substr(0, number) : link;
+}
+
 void addDescriptors(pid_t pid, Holdings& holdings) {
   const std::string folder = procFile(pid, "fd/");
   for (const pid_t number : numbersIn(folder)) {
@@ -59,7 +68,7 @@ void addDescriptors(pid_t pid, Holdings& holdings) {
     const std::string label = labelOf(link.data());
     struct stat status {};
     if (label.empty()) {
-      ++holdings.otherDescriptors;
+      ++holdings.otherDescriptors[kindOf(link.data())];
     } else if (::stat(path.c_str(), &status) == 0) {
       holdings.objects[status.st_ino] = {label, static_cast<uint64_t>(status.st_blocks) * 512};
     }

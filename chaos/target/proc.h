@@ -43,7 +43,9 @@ struct MemoryObject {
 };
 /// What a process holds, by descriptors and mappings.
 struct Holdings {
-  size_t otherDescriptors = 0;               ///< that are no memory objects
+  /// How many descriptors of each kind ("socket", "anon_inode:[eventfd]", a path) it has that are
+  /// no memory objects.
+  std::map<std::string, size_t> otherDescriptors;
   std::map<uint64_t, MemoryObject> objects;  ///< by inode
 };
 Holdings holdingsOf(pid_t pid);

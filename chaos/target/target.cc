@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <sstream>
 
 namespace chaos {
@@ -55,6 +57,39 @@ std::string lastLine(const std::string& log) {
   std::string last;
   for (std::string line; std::getline(file, line);) last = line;
   return last;
+}
+
+// What a death has to say for itself: the end of its program's log.
+std::string endOf(const std::string& log) {
+  constexpr size_t kLines = 30;
+  std::ifstream file(log);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    lines.push_back(line);
+    if (lines.size() > kLines) lines.pop_front();
+  }
+  std::string text;
+  for (const std::string& line : lines) text.append("\n    ").append(line);
+  return text;
+}
+
+size_t sumOf(const std::map<std::string, size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), size_t{0},
+                         [](size_t sum, const auto& count) { return sum + count.second; });
+}
+
+// "2 socket, 1 anon_inode:[eventfd]": what there is more of than there was.
+std::string growth(const std::map<std::string, size_t>& before,
+                   const std::map<std::string, size_t>& now) {
+  std::string text;
+  for (const auto& [kind, count] : now) {
+    const auto found = before.find(kind);
+    const size_t had = found == before.end() ? 0 : found->second;
+    if (count <= had) continue;
+    text.append(text.empty() ? "" : ", ").append(std::to_string(count - had)).append(" ");
+    text.append(kind);
+  }
+  return text;
 }
 
 bool isOfChannel(const std::string& label) {
@@ -206,17 +241,19 @@ std::vector<pid_t> Target::marked() const { return mark_.processes(); }
 
 // ---- the dead --------------------------------------------------------------------------------
 
-void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> status) {
+void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> status,
+                      const char* log) {
   if (attacks_.attacked(pid)) return;
-  findings_.add(Fault::kSurvivorCrashed, who + " (pid " + std::to_string(pid) + ") " +
-                                             (status ? describeEnd(*status) : "ended") +
-                                             " though nobody had attacked it");
+  findings_.add(Fault::kSurvivorCrashed,
+                who + " (pid " + std::to_string(pid) + ") " +
+                    (status ? describeEnd(*status) : "ended") +
+                    " though nobody had attacked it; the log ends:" + endOf(folder_ + "/" + log));
 }
 
 void Target::revive() {
   if (supervisor_ && !supervisor_->alive()) {
     checkEnd(plan_.name + " supervisor", supervisor_->pid(),
-             supervisor_->waitForEnd(milliseconds(1000)));
+             supervisor_->waitForEnd(milliseconds(1000)), "supervisor.log");
     // The old one may serve its socket until the kernel has killed it with its guardian.
     waitUntil(
         [this] {
@@ -234,7 +271,7 @@ void Target::revive() {
       continue;
     }
     checkEnd(programs_[i].name, programs_[i].process->pid(),
-             programs_[i].process->waitForEnd(milliseconds(1000)));
+             programs_[i].process->waitForEnd(milliseconds(1000)), "programs.log");
     dead_.push_back(std::move(programs_[i]));
     programs_.erase(programs_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -317,16 +354,20 @@ void Target::checkBooks(Program& program) {
   }
 }
 
-// Each program has the board of each of its workers.
-bool Target::allAreAttached(const std::vector<Member>& members) const {
-  return std::all_of(members.begin(), members.end(), [this](const Member& member) {
-    if (member.role != Role::kProgram) return true;
+// Each program has the board of each of its workers and of no other. Says of one that has not.
+std::string Target::notAttached(const std::vector<Member>& members) const {
+  for (const Member& member : members) {
+    if (member.role != Role::kProgram) continue;
     const Holdings holdings = holdingsOf(member.id.pid);
     const auto boards =
         std::count_if(holdings.objects.begin(), holdings.objects.end(),
                       [](const auto& entry) { return entry.second.label == "isopool:board"; });
-    return boards == plan_.workers + 1;
-  });
+    if (boards != plan_.workers + 1) {
+      return "program " + std::to_string(member.id.pid) + " maps the boards of " +
+             std::to_string(boards) + " workers and not of " + std::to_string(plan_.workers + 1);
+    }
+  }
+  return {};
 }
 
 // Every worker and spare is there, and nobody else.
@@ -336,6 +377,7 @@ bool Target::waitUntilComplete() {
   size_t expected = 0;
   size_t there = 0;
   size_t serving = 0;
+  std::string attachment;
   const bool complete = waitUntil(
       [&] {
         const std::vector<Member> all = members();
@@ -348,7 +390,8 @@ bool Target::waitUntilComplete() {
         expected = static_cast<size_t>(plan_.programs) + supervisors * 2 + count(Role::kGuardian) +
                    workers;
         there = marked().size();
-        return there == expected && serving == workers && allAreAttached(all);
+        attachment = notAttached(all);
+        return there == expected && serving == workers && attachment.empty();
       },
       kPatience);
   if (complete) return true;
@@ -363,9 +406,12 @@ bool Target::waitUntilComplete() {
                   there - expected);
     return false;
   }
-  findings_.add(Fault::kHung, plan_.name + " has " + std::to_string(serving) + " workers and not " +
-                                  std::to_string(workers) +
-                                  ", half a minute after the last attack");
+  const std::string what = serving == workers && !attachment.empty()
+                               ? attachment
+                               : "there are " + std::to_string(serving) + " workers and not " +
+                                     std::to_string(workers) + ", and " + std::to_string(there) +
+                                     " processes and not " + std::to_string(expected);
+  findings_.add(Fault::kHung, plan_.name + ": " + what + ", half a minute after the last attack");
   return false;
 }
 
@@ -432,12 +478,14 @@ void Target::checkHoldings() {
       }
       const auto baseline = baselines_.find(id);
       if (baseline == baselines_.end()) continue;
-      if (own.descriptors > baseline->second.descriptors) {
+      const std::map<std::string, size_t>& before = baseline->second.descriptors;
+      if (sumOf(own.descriptors) > sumOf(before)) {
         fault = Fault::kLeakedDescriptors;
-        amount = own.descriptors - baseline->second.descriptors;
+        amount = sumOf(own.descriptors) - sumOf(before);
         leak = plan_.name + ": process " + std::to_string(id.pid) + " (" +
-               chaos::statusOf(id.pid).name + ") has " + std::to_string(own.descriptors) +
-               " descriptors and had " + std::to_string(baseline->second.descriptors);
+               chaos::statusOf(id.pid).name + ") has " + std::to_string(sumOf(own.descriptors)) +
+               " descriptors and had " + std::to_string(sumOf(before)) +
+               "; more are: " + growth(before, own.descriptors);
         return false;
       }
     }
@@ -455,7 +503,7 @@ void Target::end() {
     if (!status) {
       findings_.add(Fault::kHung, program.name + " does not end");
     } else if (*status != 0) {
-      checkEnd(program.name, program.process->pid(), status);
+      checkEnd(program.name, program.process->pid(), status, "programs.log");
     }
     program.outcomes->read(milliseconds(0));
     const bool killed = attacks_.attacked(program.process->pid());

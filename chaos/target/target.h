@@ -92,8 +92,8 @@ class Target {
   void startSupervisor();
   void startProgram();
   void checkBooks(Program& program);
-  void checkEnd(const std::string& who, pid_t pid, std::optional<int> status);
-  bool allAreAttached(const std::vector<Member>& members) const;
+  void checkEnd(const std::string& who, pid_t pid, std::optional<int> status, const char* log);
+  std::string notAttached(const std::vector<Member>& members) const;
   bool waitUntilComplete();
   uint64_t stockBytes() const;
   void checkHoldings();
@@ -111,7 +111,7 @@ class Target {
   int lives_ = 0;
   std::chrono::milliseconds excused_{0};
   struct Baseline {
-    size_t descriptors;
+    std::map<std::string, size_t> descriptors;  ///< of each kind
     uint64_t ownBytes;
   };
   std::map<ProcessId, Baseline> baselines_;

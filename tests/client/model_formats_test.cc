@@ -371,7 +371,7 @@ TEST_P(ModelWeights, AreInMemoryOnceForAllWorkers) {
   const uint64_t before = privateBytes(pool.processOf(1));
   const ReplicatedObj model = use(GetParam());
   const uint64_t after = privateBytes(pool.processOf(1));
-  EXPECT_LT(after - before, kWeightBytes / 2) << GetParam();
+  EXPECT_LT(after, before + kWeightBytes / 2) << GetParam();
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelWeights,
