@@ -26,6 +26,9 @@ using Clock = std::chrono::steady_clock;
 
 // For what needs no more than milliseconds on a free machine.
 constexpr milliseconds kPatience(30'000);
+// Attaching, and a call without a deadline, wait for a new zygote: its import of torch takes half a
+// minute on processors that much else uses. More than what outcomes.cc allows such a call.
+constexpr milliseconds kPatienceForRest(75'000);
 // What the last calls of each channel had borrowed comes back with the next call.
 constexpr uint64_t kInputsNotYetBack = 16 << 20;
 
@@ -291,7 +294,7 @@ void Target::takeStock() {
   std::vector<Standing> standings;
   for (Program& program : programs_) program.process->say("rest");
   for (Program& program : programs_) {
-    const bool rests = program.process->hear(kPatience) == "resting";
+    const bool rests = program.process->hear(kPatienceForRest) == "resting";
     if (!rests && program.process->alive()) {
       standings.push_back(Standing::kStuck);
     } else {
