@@ -74,9 +74,9 @@ int mountAndReport(void* argument) {
   ::_exit(0);
 }
 
-}  // namespace
-
-ipc::Fd makeAnonymousFolder() {
+// `killed`: a signal ended the process that was to mount it, which tells nothing about what this
+// system allows.
+ipc::Fd mountInProcess(bool& killed) {
   char users[64];
   char groups[64];
   std::snprintf(users, sizeof users, "0 %u 1", ::geteuid());
@@ -94,6 +94,7 @@ ipc::Fd makeAnonymousFolder() {
   int status = 0;
   while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
   }
+  killed = WIFSIGNALED(status);
   // Killed before it could say so, it may have left one open; the pipe would be empty for ever.
   int folder = -1;
   if (::fcntl(input.get(), F_SETFL, O_NONBLOCK) != 0 ||
@@ -101,6 +102,18 @@ ipc::Fd makeAnonymousFolder() {
     return {};
   }
   return ipc::Fd(folder);
+}
+
+}  // namespace
+
+ipc::Fd makeAnonymousFolder() {
+  constexpr int kMostAttempts = 5;
+  for (int i = 0; i < kMostAttempts; ++i) {
+    bool killed = false;
+    ipc::Fd folder = mountInProcess(killed);
+    if (!killed) return folder;
+  }
+  return {};
 }
 
 int keepAnonymousFolder() {

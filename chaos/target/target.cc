@@ -439,6 +439,10 @@ void Target::checkHoldings() {
     for (const Member& member : all) {
       const Holdings holdings = holdingsOf(member.id.pid);
       Baseline own{holdings.otherDescriptors, 0};
+      // A supervisor makes its folder for workers, and locks it, once a zygote says that it has to.
+      std::erase_if(own.descriptors, [](const auto& kind) {
+        return kind.first.find("/isopool-workers-") != std::string::npos && kind.second == 1;
+      });
       for (const auto& [inode, object] : holdings.objects) {
         holders[inode].insert(member.role);
         objects[inode] = object;
