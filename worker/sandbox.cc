@@ -45,10 +45,8 @@ void requirePath(const char* variable, const std::string& path) {
                            ", which is not there: workers could not be let in once it is");
 }
 
-/// What a function of the zygote's module lists.
-std::vector<std::string> pathsFromPython(const char* name) {
-  const PyRef function = workerFunction("zygote", name);
-  const PyRef list = function ? PyRef::steal(PyObject_CallNoArgs(function.get())) : PyRef();
+/// What a function of ours in Python lists; null is one that failed.
+std::vector<std::string> pathsFrom(const PyRef& list) {
   if (!list || !PyList_Check(list.get())) throw std::runtime_error(takePythonError().traceback);
   std::vector<std::string> paths;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list.get()); ++i) {
@@ -59,20 +57,37 @@ std::vector<std::string> pathsFromPython(const char* name) {
   return paths;
 }
 
+std::vector<std::string> foldersOfPython() {
+  const PyRef function = workerFunction("zygote", "folders");
+  return pathsFrom(function ? PyRef::steal(PyObject_CallNoArgs(function.get())) : PyRef());
+}
+
+std::vector<std::string> placesOfCode() {
+  const PyRef libraries = PyRef::steal(PyList_New(0));
+  for (const char* variable : {"ISOPOOL_PRELOAD_LIBS", kWorkerLibraries}) {
+    for (const std::string& library : namesIn(variable)) {
+      const PyRef name = PyRef::steal(
+          PyBytes_FromStringAndSize(library.data(), static_cast<Py_ssize_t>(library.size())));
+      if (!libraries || !name || PyList_Append(libraries.get(), name.get()) != 0) {
+        throw std::runtime_error(takePythonError().traceback);
+      }
+    }
+  }
+  const PyRef function = workerFunction("code_paths", "places");
+  return pathsFrom(function ? PyRef::steal(PyObject_CallOneArg(function.get(), libraries.get()))
+                            : PyRef());
+}
+
 /// True if the path is the folder or lies in it.
 bool isWithin(const std::string& path, const std::string& folder) {
   return path == folder || path.starts_with(folder.ends_with('/') ? folder : folder + '/');
 }
 
 // The next zygote would run what a worker left there, without a sandbox.
-void requireNoneOnThePath(const std::string& writable) {
+void requireNoCodeIn(const std::string& writable, const std::vector<std::string>& code) {
   std::error_code error;
   const std::string folder = std::filesystem::weakly_canonical(writable, error).string();
-  std::vector<std::string> path = pathsFromPython("path");
-  for (const char* variable : {"ISOPOOL_PRELOAD_LIBS", kWorkerLibraries}) {
-    for (const std::string& library : namesIn(variable)) path.push_back(library);
-  }
-  for (const std::string& each : path) {
+  for (const std::string& each : code) {
     if (!isWithin(each, folder) && !isWithin(folder, each)) continue;
     throw std::runtime_error("ISOPOOL_SANDBOX_WRITE names " + writable +
                              ", where a worker could leave code for the next zygote, which runs it "
@@ -144,15 +159,17 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   plan.kernel.temporaryFolders = makeAnonymousFolder().valid();
   if (settings.level != SandboxLevel::kStrict) return plan;
   plan.files = FileAccess::ofTheSystem(settings.network);
-  for (const std::string& folder : pathsFromPython("folders")) plan.files.allowPrograms(folder);
+  for (const std::string& folder : foldersOfPython()) plan.files.allowPrograms(folder);
   allowLibrariesOfWorkers(plan.files);
   for (const std::string& path : settings.readable) {
     requirePath("ISOPOOL_SANDBOX_READ", path);
     plan.files.allowReading(path);
   }
+  const std::vector<std::string> code =
+      settings.writable.empty() ? std::vector<std::string>() : placesOfCode();
   for (const std::string& path : settings.writable) {
     requirePath("ISOPOOL_SANDBOX_WRITE", path);
-    requireNoneOnThePath(path);
+    requireNoCodeIn(path, code);
     plan.files.allowWriting(path);
   }
   return plan;

@@ -591,8 +591,8 @@ TEST(StrictSandbox, HasAFolderOfItsOwnBelowItsSupervisorsWithoutUserNamespaces) 
   ASSERT_TRUE(fs::exists(others));
   std::ofstream(others / "file") << "text";
   for (const std::string& act : {"open('" + (others / "file").string() + "')",
-                                "open('" + (others / "new").string() + "', 'w')",
-                                "os.listdir('" + folders.string() + "')"}) {
+                                 "open('" + (others / "new").string() + "', 'w')",
+                                 "os.listdir('" + folders.string() + "')"}) {
     EXPECT_EQ(client.probe("run", {"import os; " + act}).status, Status::kPythonError) << act;
   }
 }
@@ -621,6 +621,46 @@ TEST(SandboxLevel, StrictIsRefusedWithWhatAZygoteTakesCodeFrom) {
         << failed.text;
     EXPECT_TRUE(has(failed.text, "takes code from " + modules.string())) << failed.text;
   }
+}
+
+TEST(SandboxLevel, StrictIsRefusedWithALinkToWhatAZygoteTakesCodeFrom) {
+  const fs::path writable = folder("writable");
+  const fs::path modules = folder("modules");
+  const fs::path second = folder("readable") / "second_link";
+  fs::create_directories(modules);
+  // sys.path names a link in a folder that nobody writes, which leads to one in a folder of models.
+  const fs::path first = writable / "first_link";
+  for (const auto& [link, target] : {std::pair{first, modules}, std::pair{second, first}}) {
+    fs::remove(link);
+    fs::create_symlink(target, link);
+  }
+  for (const fs::path& named : {first, second}) {
+    ZygoteProcess zygote({"PYTHONPATH=" + named.string(), "ISOPOOL_SANDBOX=strict",
+                          "ISOPOOL_SANDBOX_WRITE=" + writable.string()});
+    const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+    EXPECT_TRUE(has(failed.text, "takes code from " + first.string())) << failed.text;
+  }
+  fs::remove(first);
+  fs::remove(second);
+}
+
+TEST(SandboxLevel, StrictIsRefusedWithAModuleThatAZygoteHasLoaded) {
+  const fs::path modules = folder("modules");
+  const fs::path writable = folder("writable");
+  fs::create_directories(modules);
+  const fs::path elsewhere = writable / "elsewhere.py";
+  std::ofstream(elsewhere) << "x = 1\n";
+  std::ofstream(modules / "finds_elsewhere.py")
+      << "import importlib.util, sys\n"
+         "spec = importlib.util.spec_from_file_location('elsewhere', '"
+      << elsewhere.string()
+      << "')\nsys.modules['elsewhere'] = importlib.util.module_from_spec(spec)\n"
+         "spec.loader.exec_module(sys.modules['elsewhere'])\n";
+  ZygoteProcess zygote({"PYTHONPATH=" + modules.string(), "ISOPOOL_PRELOAD_MODULES=finds_elsewhere",
+                        "ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_WRITE=" + writable.string()});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_TRUE(has(failed.text, "takes code from " + elsewhere.string())) << failed.text;
+  fs::remove(elsewhere);
 }
 
 // The home folder may lie where models write. A virtual environment has no packages of the user, so

@@ -78,13 +78,6 @@ def folders() -> list[bytes]:
     return [os.fsencode(name) for name in dict.fromkeys(names) if name != "/"]
 
 
-def path() -> list[bytes]:
-    """Where this Python finds modules, links followed, and what configures it."""
-    names = [name for name in sys.path if name.startswith("/")]
-    names += [os.path.join(sys.prefix, "pyvenv.cfg"), sys.executable]
-    return [os.fsencode(os.path.realpath(name)) for name in dict.fromkeys(names) if name]
-
-
 def _warm_up(torch) -> None:  # type: ignore[no-untyped-def]
     """Has the usual operations build their tables here and not once in every worker."""
     with torch.no_grad():

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the zygote takes the code from that it runs, without a sandbox."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+_MOST_LINKS = 40  # as the kernel has it
+
+
+def places(libraries: list[bytes]) -> list[bytes]:
+    """Each place where a change changes what the next zygote runs: folders of modules, the modules and
+    libraries that are loaded, `libraries`, what starts and configures Python, and the links on the
+    way to those. Absolute paths without a link in them, but for the last name of a link's own.
+    """
+    found: dict[bytes, None] = {}
+    for name in _names():
+        found.update(dict.fromkeys(_on_the_way_to(os.fsencode(os.path.abspath(name)))))
+    for library in libraries:
+        found.update(dict.fromkeys(_on_the_way_to(library)))
+    return list(found)
+
+
+def _names() -> Iterator[str]:
+    yield from (name for name in sys.path if name)
+    yield os.path.join(sys.prefix, "pyvenv.cfg")
+    yield from (name for name in (sys.executable, sys.pycache_prefix) if name)
+    for variable in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
+        words = os.environ.get(variable, "").replace(" ", ":").split(":")
+        yield from (word for word in words if word.startswith("/"))
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.startswith("/"):
+            yield file
+    yield from _loaded_libraries()
+
+
+def _loaded_libraries() -> set[str]:
+    found = set()
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            fields = line.rstrip("\n").split(maxsplit=5)
+            if len(fields) == 6 and "x" in fields[1] and fields[5].startswith("/"):
+                found.add(fields[5])
+    return found
+
+
+def _on_the_way_to(name: bytes) -> Iterator[bytes]:
+    """Where the file lies, and where each link lies that leads there: who writes a link decides too."""
+    place = b"/"
+    rest = name.split(b"/")[::-1]
+    links = 0
+    while rest:
+        part = rest.pop()
+        if part in (b"", b"."):
+            continue
+        if part == b"..":
+            place = os.path.dirname(place)
+            continue
+        below = os.path.join(place, part)
+        if links < _MOST_LINKS and os.path.islink(below):
+            links += 1
+            yield below
+            target = os.readlink(below)
+            place = b"/" if target.startswith(b"/") else place
+            rest += target.split(b"/")[::-1]
+        else:
+            place = below
+    yield place
