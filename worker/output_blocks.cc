@@ -29,11 +29,7 @@ constexpr int64_t kRefusalLasts = 100'000'000;  // ns
 
 OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns,
                            SegmentRequester& requester)
-    : client_(client),
-      requester_(requester),
-      roomForBooks_(ipc::PageArena::bookBytes(reservedBytes())),
-      arena_(reservedBytes()),
-      leases_(peerReturns) {}
+    : client_(client), requester_(requester), arena_(reservedBytes()), leases_(peerReturns) {}
 
 OutputBlocks::~OutputBlocks() = default;
 
@@ -41,6 +37,7 @@ bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t byt
   requestedBytes_ = 0;
   refusal_ = {};
   ipc::Fd forWindows = object.duplicate();
+  roomForBooks_.emplace_back(ipc::PageArena::bookBytes(bytes));
   if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) return false;
   objects_.emplace_back(segment, std::move(forWindows));
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentAdded);

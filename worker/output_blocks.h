@@ -112,7 +112,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
   const uint64_t client_;
   SegmentRequester& requester_;
-  const MemoryRoom roomForBooks_;
+  std::deque<MemoryRoom> roomForBooks_;  // of each segment
   ipc::PageArena arena_;
   ipc::LeaseTable leases_;
   std::vector<std::pair<ipc::SegmentId, ipc::Fd>> objects_;

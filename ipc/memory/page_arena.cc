@@ -11,21 +11,9 @@
 
 namespace isopool::ipc {
 
-namespace {
-
-// The books of a large reservation are sparse: pages of them exist only where segments do.
-Mapping mapSparseBooks(size_t bytes) {
-  void* data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) throw SystemCallError("mmap", "arena books", errno);
-  return Mapping(data, bytes);
-}
-
-}  // namespace
-
 PageArena::PageArena(size_t capacityBytes)
     : reservation_(reserveAddressSpace(roundUpToPages(capacityBytes) + kPageBytes)),
-      entriesMemory_(mapSparseBooks(bookBytes(capacityBytes))),
+      entriesMemory_(reserveAddressSpace(bookBytes(capacityBytes))),
       entries_(reinterpret_cast<PageEntry*>(entriesMemory_.data())) {}
 
 PageArena::~PageArena() = default;
@@ -41,6 +29,19 @@ uint32_t PageArena::binOf(uint32_t pages) noexcept {
   return std::min(kBins - 1, kExactBins + magnitude - 6);
 }
 
+// Entries are memory only where segments are: writable memory counts towards limits and overcommitment
+// whether it is touched or not, and mlockall(MCL_FUTURE) touches all of it.
+void PageArena::openBooksFor(uint32_t pages) {
+  const size_t bytes =
+      std::min(roundUpToPages((pages + size_t{1}) * sizeof(PageEntry)), entriesMemory_.bytes());
+  if (bytes <= openBookBytes_) return;
+  if (::mprotect(entriesMemory_.data() + openBookBytes_, bytes - openBookBytes_,
+                 PROT_READ | PROT_WRITE) != 0) {
+    throw SystemCallError("mprotect", "arena books", errno);
+  }
+  openBookBytes_ = bytes;
+}
+
 bool PageArena::addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefault) {
   const auto pages = static_cast<uint32_t>(bytes / kPageBytes);
   uint32_t firstPage = 0;
@@ -48,6 +49,7 @@ bool PageArena::addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefa
     std::lock_guard lock(mutex_);
     if ((static_cast<size_t>(usedPages_) + pages) * kPageBytes > reservation_.bytes()) return false;
     firstPage = usedPages_;
+    openBooksFor(firstPage + pages);
   }
   // Only one thread adds segments, so the place stays ours while the lock is not held: mapping a
   // large segment takes milliseconds.

@@ -33,8 +33,8 @@ class PageArena {
  public:
   /// Reserves address space for segments of `capacityBytes` in all. Throws SystemCallError.
   explicit PageArena(size_t capacityBytes);
-  /// The private memory that such an arena has for its books: most of it is never touched, but
-  /// RLIMIT_DATA counts it.
+  /// The private memory that an arena with segments of so many bytes has for its books, at most:
+  /// RLIMIT_DATA and overcommitment count it.
   static size_t bookBytes(size_t capacityBytes) noexcept;
   ~PageArena();
   PageArena(const PageArena&) = delete;
@@ -116,11 +116,13 @@ class PageArena {
   void removeFreeRun(uint32_t firstPage) noexcept;
   uint32_t takeRun(uint32_t pages) noexcept;
   uint32_t pageOf(const void* address) const noexcept;
+  void openBooksFor(uint32_t pages);
   const Segment* segmentOfPage(uint32_t page) const noexcept;
   std::optional<BlockLocation> locateLocked(const void* address) const noexcept;
 
   Mapping reservation_;
   Mapping entriesMemory_;
+  size_t openBookBytes_ = 0;  // of that; the rest is address space only
   PageEntry* entries_ = nullptr;
 
   mutable std::mutex mutex_;

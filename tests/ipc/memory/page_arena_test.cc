@@ -2,12 +2,18 @@
 #include "ipc/memory/page_arena.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,8 +29,49 @@ void addSegment(PageArena& arena, uint32_t id, size_t bytes) {
       arena.addSegment(SegmentId(id), createMemoryObject("test", bytes), bytes, Prefault::kNo));
 }
 
+/// A field of this process's /proc/self/status that counts memory.
+size_t statusBytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    size_t kibibytes = 0;
+    if (word == field && status >> kibibytes) return kibibytes << 10;
+  }
+  return 0;
+}
+
+/// What `run` returns in a forked child, whose memory is to be counted or locked.
+bool holdsInChild(const std::function<bool()>& run) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run() ? 0 : 1);
+  int status = -1;
+  return ::waitpid(child, &status, 0) == child && status == 0;
+}
+
 bool isWholePages(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kPageBytes == 0;
+}
+
+// 64 GiB of pages have books of 320 MiB. Writable memory counts under vm.overcommit_memory=2.
+TEST(PageArena, HasMemoryForTheBooksOfItsSegmentsOnly) {
+  EXPECT_TRUE(holdsInChild([] {
+    const size_t before = statusBytes("VmData:");
+    PageArena arena(size_t{64} << 30);
+    addSegment(arena, 1, kMegabyte);
+    return arena.allocate(kMegabyte) != nullptr && statusBytes("VmData:") < before + 16 * kMegabyte;
+  }));
+}
+
+TEST(PageArena, HasNoMoreResidentInAProgramThatLocksAllItsMemory) {
+  if (!holdsInChild([] { return ::mlockall(MCL_FUTURE) == 0; })) {
+    GTEST_SKIP() << "this user may not lock memory";
+  }
+  EXPECT_TRUE(holdsInChild([] {
+    ::mlockall(MCL_FUTURE);
+    const size_t before = statusBytes("VmRSS:");
+    PageArena arena(size_t{64} << 30);
+    addSegment(arena, 1, kMegabyte);
+    return arena.allocate(kMegabyte) != nullptr && statusBytes("VmRSS:") < before + 16 * kMegabyte;
+  }));
 }
 
 /// The plainest books that an arena could keep: which pages of which segment are in use.
