@@ -38,7 +38,10 @@ bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t byt
   refusal_ = {};
   ipc::Fd forWindows = object.duplicate();
   roomForBooks_.emplace_back(ipc::PageArena::bookBytes(bytes));
-  if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) return false;
+  if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) {
+    addressSpaceIsFull_ = true;
+    return false;
+  }
   objects_.emplace_back(segment, std::move(forWindows));
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentAdded);
   return true;
@@ -70,6 +73,9 @@ void* OutputBlocks::allocateUnnoted(size_t bytes) noexcept { return arena_.alloc
 
 void OutputBlocks::wantRoom(size_t bytes) noexcept {
   if (requestedBytes_ != 0) return;
+  // What the supervisor made for it would be of no use, and would stay until the channel ends.
+  lacksAddressSpace_ = addressSpaceIsFull_ || !arena_.hasRoomFor(ipc::roundUpToPages(bytes));
+  if (lacksAddressSpace_) return;
   if (askAgainAt_ != 0 && ipc::monotonicNow() < askAgainAt_) return;
   requestedBytes_ = ipc::roundUpToPages(bytes);
   requester_.requestOutputSegment(client_, requestedBytes_);

@@ -42,12 +42,16 @@ class OutputBlocks final : public ipc::BlockSource {
   OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns, SegmentRequester& requester);
   ~OutputBlocks() override;
 
-  /// False if the address space reserved for the arena is full. Throws SystemCallError.
+  /// False if the address space reserved for the arena has no room for it; then it asks for no more.
+  /// Throws SystemCallError.
   bool addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes);
   /// For this reason; `clientLimit`: the operator lets the client have no more.
   void segmentRefused(const std::string& reason, bool clientLimit);
   /// Why there is no more room, or empty; true beside it if the operator lets the client have no more.
   const std::pair<std::string, bool>& refusal() const { return refusal_; }
+  /// True if what was last wanted has no place in the address space, which no setting changes.
+  bool lacksAddressSpace() const { return lacksAddressSpace_; }
+  size_t addressSpaceBytes() const { return arena_.addressSpace().size(); }
 
   bool contains(const void* address) const noexcept { return arena_.contains(address); }
   const ipc::PageArena& arena() const { return arena_; }
@@ -127,6 +131,8 @@ class OutputBlocks final : public ipc::BlockSource {
 
   size_t requestedBytes_ = 0;  // of the request that is on its way; 0: none is
   int64_t askAgainAt_ = 0;
+  bool addressSpaceIsFull_ = false;  // a segment had no place: no more are asked for
+  bool lacksAddressSpace_ = false;
   std::pair<std::string, bool> refusal_;  // of the last request
 
   mutable std::mutex mutex_;  // guards what follows and the decision to privatise

@@ -48,15 +48,21 @@ void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control) {
                                                    " bytes: " + reason +
                                                    "; let go of earlier results or of inputs");
   }
-  // The supervisor's words name the limit and what counts towards it.
-  throw Refusal(ipc::RefusalKind::kArenaFull,
-                "no shared memory for " + std::to_string(bytes) + " bytes of a result: of the " +
-                    std::to_string(output.arena().capacityBytes()) +
-                    " bytes that the worker has for this program's results " +
-                    std::to_string(output.arena().bytesInUse()) +
-                    " are in use, and it got no more: " +
-                    (reason.empty() ? "the supervisor has not answered within 2 seconds" : reason) +
-                    ". Let go of earlier results, or raise ISOPOOL_OUTPUT_ARENA_LIMIT");
+  std::string full = "no shared memory for " + std::to_string(bytes) +
+                     " bytes of a result: of the " +
+                     std::to_string(output.arena().capacityBytes()) +
+                     " bytes that the worker has for this program's results " +
+                     std::to_string(output.arena().bytesInUse()) + " are in use, and ";
+  if (output.lacksAddressSpace()) {
+    full += "the " + std::to_string(output.addressSpaceBytes()) +
+            " bytes of its address space for them have no room for more. Let go of earlier results";
+  } else {
+    // The supervisor's words name the limit and what counts towards it.
+    full += "it got no more: " +
+            (reason.empty() ? "the supervisor has not answered within 2 seconds" : reason) +
+            ". Let go of earlier results, or raise ISOPOOL_OUTPUT_ARENA_LIMIT";
+  }
+  throw Refusal(ipc::RefusalKind::kArenaFull, full);
 }
 
 void ResultExport::describe(const ipc::PayloadWriter& writer, Channel& channel,

@@ -29,6 +29,15 @@ uint32_t PageArena::binOf(uint32_t pages) noexcept {
   return std::min(kBins - 1, kExactBins + magnitude - 6);
 }
 
+bool PageArena::hasRoomFor(size_t bytes) const noexcept {
+  std::lock_guard lock(mutex_);
+  return hasRoomForLocked(bytes);
+}
+
+bool PageArena::hasRoomForLocked(size_t bytes) const noexcept {
+  return bytes <= reservation_.bytes() - static_cast<size_t>(usedPages_) * kPageBytes;
+}
+
 // Entries are memory only where segments are: writable memory counts towards limits and overcommitment
 // whether it is touched or not, and mlockall(MCL_FUTURE) touches all of it.
 void PageArena::openBooksFor(uint32_t pages) {
@@ -47,7 +56,7 @@ bool PageArena::addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefa
   uint32_t firstPage = 0;
   {
     std::lock_guard lock(mutex_);
-    if ((static_cast<size_t>(usedPages_) + pages) * kPageBytes > reservation_.bytes()) return false;
+    if (!hasRoomForLocked(bytes)) return false;
     firstPage = usedPages_;
     openBooksFor(firstPage + pages);
   }

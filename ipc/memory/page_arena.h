@@ -40,6 +40,8 @@ class PageArena {
   PageArena(const PageArena&) = delete;
   PageArena& operator=(const PageArena&) = delete;
 
+  /// True if the reservation has room for a segment of that size.
+  bool hasRoomFor(size_t bytes) const noexcept;
   /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and takes the descriptor.
   /// Returns false if the reservation has no room left. Throws SystemCallError.
   bool addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefault);
@@ -116,6 +118,7 @@ class PageArena {
   void removeFreeRun(uint32_t firstPage) noexcept;
   uint32_t takeRun(uint32_t pages) noexcept;
   uint32_t pageOf(const void* address) const noexcept;
+  bool hasRoomForLocked(size_t bytes) const noexcept;
   void openBooksFor(uint32_t pages);
   const Segment* segmentOfPage(uint32_t page) const noexcept;
   std::optional<BlockLocation> locateLocked(const void* address) const noexcept;

@@ -340,6 +340,30 @@ TEST_F(Call, AFullArenaIsRefusedWithTheNameOfTheKnob) {
   EXPECT_TRUE(client.probeValue("nothing").isNone());
 }
 
+// As results of 64 GiB and more do. What is granted then would be kept and never used.
+TEST(OutputArena, AsksForNoMoreOnceItsAddressSpaceIsUsedUp) {
+  if (kUnderAddressSanitizer) GTEST_SKIP() << "the address sanitizer takes all address space";
+  constexpr const char* kLimit = "ulimit -v 12000000; exec \"$@\"";
+  ZygoteProcess zygote({}, {"/bin/sh", "-c", kLimit, "sh"});
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
+  ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
+  // More than the quarter of the address space that such a worker reserves. It takes no memory.
+  constexpr uint64_t kTooMuch = uint64_t{4} << 30;
+  const ipc::Fd object = ipc::createMemoryObject("output", kTooMuch);
+  worker->send(ipc::AddOutputSegment{1, 2, kTooMuch}, {object.get()});
+  for (const Answer& answer : {client.receive(sequence), client.probe("zeros", {4'000'000})}) {
+    ASSERT_EQ(answer.status, Status::kRefused);
+    EXPECT_EQ(answer.refusal, ipc::RefusalKind::kArenaFull);
+    EXPECT_NE(answer.reason.find("its address space for them"), std::string::npos) << answer.reason;
+    EXPECT_EQ(answer.reason.find("ISOPOOL_OUTPUT_ARENA_LIMIT"), std::string::npos);
+  }
+  EXPECT_FALSE(worker->hasMessage(milliseconds(0)));
+  EXPECT_EQ(client.probe("zeros", {100'000}).copied(), 0u);
+}
+
 TEST_F(Call, AnErrorOfAnyLengthIsAnsweredThoughTheArenaIsFull) {
   TestClient other(*worker, 64 << 10);
   other.defineProbe();
