@@ -333,7 +333,7 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
   const Epoch epoch = worker.epoch();
   const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
-  removeWorkerFolderSoon(services_.options.workerFolders, epoch);
+  removeLeftoversSoon(services_.options.workerFolders, epoch);
   const auto lost = lost_.find(epoch);
   if (lost == lost_.end()) {
     if (status) log(LogLevel::kInfo, describe(worker) + " has ended: " + how.name());

@@ -38,7 +38,7 @@ void killAllDescendants() {
 
 void cleanUp(const std::string& folders) {
   killAllDescendants();
-  if (!folders.empty()) removeTree(folders);
+  removeLeftovers(folders);
 }
 
 sigset_t setOf(std::initializer_list<int> signals) {

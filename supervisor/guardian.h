@@ -9,7 +9,8 @@ namespace isopool::supervisor {
 /// its guardian. When that child is dead, however it died, everything that descends from it becomes
 /// the guardian's, who kills it until nothing is left, and then ends.
 ///
-/// Then it removes `folders`, unless that is empty.
+/// Then it removes what workers have left in `folders` and by name (worker_folders.h), unless that is
+/// empty.
 ///
 /// Lifelines already kill the process groups of workers and zygote. The guardian is for what user
 /// code started in sessions of its own, which no signal to a group reaches.

@@ -16,7 +16,9 @@
 #include <string_view>
 #include <thread>
 
+#include "ipc/named_objects.h"
 #include "ipc/system_call.h"
+#include "supervisor/named_objects.h"
 
 namespace isopool::supervisor {
 
@@ -100,16 +102,25 @@ WorkerFolders::WorkerFolders(const std::string& path) {
   checkSystemCall(::stat(path.c_str(), &status), "stat", path);
 }
 
-void removeWorkerFolderSoon(const std::string& folders, ipc::Epoch worker) noexcept {
+void removeLeftoversSoon(const std::string& folders, ipc::Epoch worker) noexcept {
   if (folders.empty()) return;
   try {
     std::string path = folders + "/" + std::to_string(worker.value);
-    if (::access(path.c_str(), F_OK) != 0) return;
-    // It may be large, and the supervisor has others to serve.
-    std::thread([path = std::move(path)] { removeTree(path); }).detach();
+    std::string objects = ipc::namedObjectsOf(folders, worker);
+    // They may be large, and the supervisor has others to serve.
+    std::thread([path = std::move(path), objects = std::move(objects)] {
+      removeTree(path);
+      removeNamedObjects(objects);
+    }).detach();
   } catch (const std::exception&) {
     // The guardian will.
   }
+}
+
+void removeLeftovers(const std::string& folders) noexcept {
+  if (folders.empty()) return;
+  removeTree(folders);
+  removeNamedObjects(ipc::namedObjectsOf(folders));
 }
 
 void removeTree(const std::string& path) noexcept { removeEntry(AT_FDCWD, path.c_str(), 0); }

@@ -28,8 +28,11 @@ class WorkerFolders {
   ipc::Fd lock_;  ///< held as long as we, or a process that was forked from us, may use the folder
 };
 
-/// Removes the folder of a worker that was reaped, if it has one, without waiting for it.
-void removeWorkerFolderSoon(const std::string& folders, ipc::Epoch worker) noexcept;
+/// Removes what a worker that was reaped has left, without waiting for it: its folder, if it has one,
+/// and the named objects of its Python code (ipc/named_objects.h). `folders` empty: nothing.
+void removeLeftoversSoon(const std::string& folders, ipc::Epoch worker) noexcept;
+/// The same for all workers of a supervisor; returns when it is done.
+void removeLeftovers(const std::string& folders) noexcept;
 
 /// Removes the folder and what is in it, whatever user code made of it; follows no links. What can't
 /// be removed stays.

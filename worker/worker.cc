@@ -10,6 +10,7 @@
 #include <string>
 
 #include "ipc/crash_point.h"
+#include "ipc/named_objects.h"
 #include "worker/call_loop.h"
 #include "worker/forked_child.h"
 #include "worker/interpreter.h"
@@ -21,10 +22,13 @@ namespace isopool::worker {
 
 namespace {
 
-void beginInPython(uint64_t seed, int lastWords) {
+// `folders` empty: nobody would find the named objects.
+void beginInPython(const ipc::ForkWorker& order, int lastWords, const std::string& folders) {
+  const std::string names =
+      folders.empty() ? "" : ipc::namedObjectsOf(folders, ipc::Epoch(order.epoch));
   const PyRef begin = workerFunction("startup", "begin");
-  if (begin &&
-      PyRef::steal(PyObject_CallFunction(begin.get(), "Kii", seed, lastWords, debugged() ? 1 : 0)))
+  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Kiis", order.seed, lastWords,
+                                                  debugged() ? 1 : 0, names.c_str())))
     return;
   throw std::runtime_error(takePythonError().traceback);
 }
@@ -49,7 +53,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, Rout
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSandboxed);
     watchForForks(
         std::array{descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get()});
-    beginInPython(order.seed, descriptors.lastWords.get());
+    beginInPython(order, descriptors.lastWords.get(), plan.settings.folders);
     loadLibraries(namesIn(kWorkerLibraries));
     if (!ipc::memoryObjectHas(descriptors.bell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the bell is not a memory object of one page");

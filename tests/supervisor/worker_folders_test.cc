@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -14,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/named_objects.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
@@ -61,6 +64,32 @@ class WorkerFolder : public testing::Test {
 
   fs::path temporary_;
   std::optional<std::string> before_;
+};
+
+/// Named semaphores and shared memory, as the kernel has them.
+class NamedObjects : public WorkerFolder {
+ protected:
+  ~NamedObjects() override {
+    for (const fs::path& each : made_) fs::remove(each);
+  }
+
+  /// Of a worker of the only supervisor: a semaphore and shared memory.
+  std::vector<fs::path> objectsOf(uint64_t worker) {
+    const std::string name = ipc::namedObjectsOf(folders().front(), ipc::Epoch(worker)) + "12ab";
+    return {make("sem." + name), make(name)};
+  }
+  fs::path make(const std::string& name) {
+    made_.push_back(fs::path("/dev/shm") / name);
+    std::ofstream(made_.back()) << "content";
+    return made_.back();
+  }
+  static size_t left(const std::vector<fs::path>& objects) {
+    return static_cast<size_t>(std::count_if(objects.begin(), objects.end(),
+                                             [](const fs::path& each) { return fs::exists(each); }));
+  }
+
+ private:
+  std::vector<fs::path> made_;
 };
 
 TEST_F(WorkerFolder, IsRemovedWhenItsWorkerIsDeadAndNoOthersIs) {
@@ -121,6 +150,40 @@ TEST_F(WorkerFolder, OfASupervisorThatIsGoneWithItsGuardianIsRemovedByTheNextOne
   const auto another = next.attachWithPool(1);
   EXPECT_EQ(folders().size(), 2u) << "the abandoned one went, its own came";
   EXPECT_TRUE(fs::exists(kept));
+}
+
+TEST_F(NamedObjects, AreRemovedWhenTheirWorkerIsKilledAndNoOthersAre) {
+  const SharedSupervisor supervisor({"--workers", "2"});
+  const auto client = supervisor.attachWithPool(2);
+  ASSERT_EQ(folders().size(), 1u);
+  const uint64_t killed = client->serving(1, 0);
+  const auto gone = objectsOf(killed);
+  std::vector<fs::path> kept = objectsOf(client->serving(1, 1));
+  for (const auto& each : objectsOf(killed * 10)) kept.push_back(each);
+  const std::string own = ipc::namedObjectsOf(folders().front(), ipc::Epoch(killed));
+  for (const std::string& name : {"prefix-" + own + "1", "sem.prefix-" + own + "1"}) {
+    kept.push_back(make(name));
+  }
+
+  client->killAndReport(killed);
+  EXPECT_TRUE(waitUntil([&] { return left(gone) == 0; })) << left(gone) << " are left";
+  EXPECT_EQ(left(kept), kept.size());
+}
+
+TEST_F(NamedObjects, AreRemovedWithTheirSupervisorHoweverThatEnds) {
+  for (const int signal : {SIGTERM, SIGKILL}) {
+    SharedSupervisor supervisor({"--workers", "1"});
+    auto client = supervisor.attachWithPool(1);
+    ASSERT_EQ(folders().size(), 1u);
+    const auto objects = objectsOf(client->serving(1, 0));
+    const fs::path others = make("isopool-workers-test-" + std::to_string(::getpid()));
+    const pid_t process = supervisor.supervisorPid();
+    client.reset();
+    ASSERT_EQ(::kill(process, signal), 0);
+    ASSERT_TRUE(supervisor.waitForEnd());
+    EXPECT_EQ(left(objects), 0u) << signal;
+    EXPECT_TRUE(fs::exists(others));
+  }
 }
 
 }  // namespace

@@ -3,14 +3,16 @@
 
 import faulthandler
 import gc
+import multiprocessing.process
 import os
 import sys
 import tempfile
+from multiprocessing import shared_memory
 
 import torch
 
 
-def begin(seed: int, last_words: int, debugged: bool) -> None:
+def begin(seed: int, last_words: int, debugged: bool, named_objects: str) -> None:
     # Forks have equal generators. `random` is reseeded by Python itself.
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
@@ -18,10 +20,23 @@ def begin(seed: int, last_words: int, debugged: bool) -> None:
         numpy.random.seed(seed & 0xFFFFFFFF)
     faulthandler.enable(last_words, all_threads=True)
     gc.enable()
+    if named_objects:
+        _name_objects(named_objects)
     if debugged:
         from isopool_worker import breakpoints
 
         breakpoints.install()
+
+
+def _name_objects(prefix: str) -> None:
+    """Semaphores and shared memory that Python names, here and in processes that are forked from us:
+    the process that would remove those that are left is killed with us, and the supervisor, which
+    removes them then, finds them by this name.
+    """
+    # multiprocessing has no interface for either.
+    multiprocessing.process.current_process()._config["semprefix"] = "/" + prefix.removesuffix("-")
+    shared_memory._SHM_NAME_PREFIX = "/" + prefix  # type: ignore[attr-defined]
+    shared_memory._SHM_SAFE_NAME_LENGTH = 1 + len(prefix) + 8  # type: ignore[attr-defined]
 
 
 def use_temporary_folder(path: str) -> None:

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ipc/named_objects.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/worker/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kFolders = "/tmp/isopool-workers-of-named-objects-test";
+
+/// Named semaphores and shared memory of this supervisor's workers, or of one of them.
+std::vector<fs::path> objectsNamed(const std::string& prefix) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(prefix) || name.starts_with("sem." + prefix)) found.push_back(entry);
+  }
+  return found;
+}
+
+// What is left when the worker is killed is its supervisor's to find by the name.
+TEST(NamedObjects, OfPythonCodeNameTheirWorkerAtEachLevel) {
+  for (const std::string level : {"none", "default", "strict"}) {
+    ZygoteProcess zygote({"ISOPOOL_SANDBOX=" + level, "ISOPOOL_SANDBOX_WRITE=/dev/shm",
+                          "ISOPOOL_WORKER_FOLDERS=" + kFolders});
+    const auto first = zygote.fork(1);
+    const auto second = zygote.fork(2);
+    for (WorkerProcess* worker : {first.get(), second.get()}) {
+      TestClient client(*worker);
+      client.defineProbe();
+      client.probeValue("run", {R"(
+import builtins, multiprocessing
+from multiprocessing import shared_memory
+context = multiprocessing.get_context('spawn')
+kept = builtins.kept = []
+for make in context.Lock, context.Semaphore, lambda: shared_memory.SharedMemory(create=True, size=9):
+    try:
+        kept.append(make())
+    except PermissionError:
+        pass  # the process that would remove it in the end; strict lets no call start one
+result = None
+)"});
+      const std::string own = ipc::namedObjectsOf(kFolders, ipc::Epoch(worker->epoch));
+      EXPECT_EQ(objectsNamed(own).size(), 3u) << level;
+      ASSERT_EQ(::kill(-worker->pid, SIGKILL), 0);  // with the process that would remove them
+      worker->waitForEnd();
+      EXPECT_EQ(objectsNamed(own).size(), 3u) << "nobody removes them but the supervisor";
+      for (const fs::path& each : objectsNamed(own)) fs::remove(each);
+    }
+  }
+}
+
+TEST(NamedObjects, OfProcessesThatAModelStartsNameItsWorkerToo) {
+  ZygoteProcess zygote({"ISOPOOL_WORKER_FOLDERS=" + kFolders});
+  const auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  client.defineProbe();
+  client.probeValue("run", {R"(
+import builtins, multiprocessing, os
+from multiprocessing import shared_memory
+def make():
+    builtins.kept = shared_memory.SharedMemory(create=True, size=100)
+    os._exit(0)
+child = multiprocessing.get_context('fork').Process(target=make)
+child.start()
+child.join()
+result = None
+)"});
+  const std::string own = ipc::namedObjectsOf(kFolders, ipc::Epoch(worker->epoch));
+  EXPECT_EQ(objectsNamed(own).size(), 1u);
+  worker->kill();
+  worker->waitForEnd();
+  for (const fs::path& each : objectsNamed(own)) fs::remove(each);
+}
+
+}  // namespace
+}  // namespace isopool::tests
