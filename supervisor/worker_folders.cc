@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <random>
 #include <string_view>
 #include <thread>
@@ -27,8 +29,6 @@ using ipc::checkSystemCall;
 namespace {
 
 constexpr std::string_view kPrefix = "isopool-workers-";
-// Of folders in folders, each of which holds a descriptor open while it is emptied.
-constexpr int kDeepest = 200;
 
 std::string systemsFolder() {
   const char* chosen = std::getenv("TMPDIR");
@@ -50,21 +50,76 @@ bool isDots(const char* name) {
   return std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
 }
 
-void removeEntry(int parent, const char* name, int depth) {
-  if (::unlinkat(parent, name, 0) == 0 || (errno != EISDIR && errno != EPERM)) return;
-  const int folder = depth < kDeepest ? openFolder(parent, name) : -1;
-  if (folder == -1) return;
-  ::fchmod(folder, S_IRWXU);
-  if (DIR* entries = ::fdopendir(folder)) {
-    while (const dirent* entry = ::readdir(entries)) {
-      if (!isDots(entry->d_name)) removeEntry(folder, entry->d_name, depth + 1);
-    }
-    ::closedir(entries);
-  } else {
-    ::close(folder);
-  }
-  ::unlinkat(parent, name, AT_REMOVEDIR);
+struct CloseFolder {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+using Folder = std::unique_ptr<DIR, CloseFolder>;
+
+/// Open, and the user's to change. Null: it is no folder, or not ours.
+Folder takeFolder(int parent, const char* name) {
+  ipc::Fd opened(openFolder(parent, name));
+  if (!opened.valid()) return nullptr;
+  ::fchmod(opened.get(), S_IRWXU);
+  Folder folder(::fdopendir(opened.get()));
+  if (folder) opened.release();
+  return folder;
 }
+
+/// Empties a folder, however deep it is, with three descriptors: what lies deeper is moved up.
+class Emptying {
+ public:
+  explicit Emptying(DIR* top) : top_(top) {}
+
+  void run() {
+    // Each round removes something, so they end.
+    do {
+      removed_ = 0;
+      ::rewinddir(top_);
+      forEach(top_, [this](const char* name) { removeFromTop(name); });
+    } while (removed_ > 0);
+  }
+
+ private:
+  template <typename Act>
+  static void forEach(DIR* folder, Act act) {
+    while (const dirent* entry = ::readdir(folder)) {
+      if (!isDots(entry->d_name)) act(entry->d_name);
+    }
+  }
+
+  void removeFromTop(const char* name) {
+    if (isNoFolder(::dirfd(top_), name)) return;
+    if (const Folder folder = takeFolder(::dirfd(top_), name)) {
+      forEach(folder.get(), [&](const char* inner) {
+        if (!isNoFolder(::dirfd(folder.get()), inner)) moveUp(folder.get(), inner);
+      });
+    }
+    if (::unlinkat(::dirfd(top_), name, AT_REMOVEDIR) == 0) ++removed_;
+  }
+
+  // Then there is nothing more to do about it: it is removed, or can't be.
+  bool isNoFolder(int parent, const char* name) {
+    if (::unlinkat(parent, name, 0) != 0) return errno != EISDIR && errno != EPERM;
+    ++removed_;
+    return true;
+  }
+
+  void moveUp(DIR* from, const char* name) {
+    // Who moves a folder elsewhere must be allowed to write in it.
+    takeFolder(::dirfd(from), name);
+    for (;;) {
+      char place[32];
+      std::snprintf(place, sizeof place, "%llu", static_cast<unsigned long long>(++moved_));
+      if (::renameat(::dirfd(from), name, ::dirfd(top_), place) == 0) return;
+      // Taken, by a file or a folder.
+      if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) return;
+    }
+  }
+
+  DIR* const top_;
+  uint64_t removed_ = 0;  ///< in this round
+  uint64_t moved_ = 0;
+};
 
 // Whoever uses one holds its lock. Others' folders we can't open.
 void removeAbandoned(const std::string& where) {
@@ -123,6 +178,10 @@ void removeLeftovers(const std::string& folders) noexcept {
   removeNamedObjects(ipc::namedObjectsOf(folders));
 }
 
-void removeTree(const std::string& path) noexcept { removeEntry(AT_FDCWD, path.c_str(), 0); }
+void removeTree(const std::string& path) noexcept {
+  if (::unlink(path.c_str()) == 0) return;  // user code put something else there
+  if (const Folder folder = takeFolder(AT_FDCWD, path.c_str())) Emptying(folder.get()).run();
+  ::unlinkat(AT_FDCWD, path.c_str(), AT_REMOVEDIR);
+}
 
 }  // namespace isopool::supervisor

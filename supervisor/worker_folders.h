@@ -28,8 +28,8 @@ class WorkerFolders {
   ipc::Fd lock_;  ///< held as long as we, or a process that was forked from us, may use the folder
 };
 
-/// Removes what a worker that was reaped has left, without waiting for it: its folder, if it has one,
-/// and the named objects of its Python code (ipc/named_objects.h). `folders` empty: nothing.
+/// Removes what a worker that was reaped has left, without waiting for it: its folder, if it has
+/// one, and the named objects of its Python code (ipc/named_objects.h). `folders` empty: nothing.
 void removeLeftoversSoon(const std::string& folders, ipc::Epoch worker) noexcept;
 /// The same for all workers of a supervisor; returns when it is done.
 void removeLeftovers(const std::string& folders) noexcept;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/worker_folders.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,8 +15,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ipc/fd.h"
 #include "ipc/named_objects.h"
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -66,6 +69,20 @@ class WorkerFolder : public testing::Test {
   std::optional<std::string> before_;
 };
 
+// In `folder`, each in the one before. The path is longer than any that the kernel takes.
+void makeFolders(const fs::path& folder, int depth) {
+  ipc::Fd last(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int i = 0; i < depth && last.valid(); ++i) {
+    ASSERT_EQ(::mkdirat(last.get(), "folder", 0700), 0);
+    ipc::Fd next(::openat(last.get(), "folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    // Files beside it, one of which has a name that a folder may need on its way up.
+    for (const char* name : {"file", "1"}) ::mknodat(last.get(), name, S_IFREG | 0600, 0);
+    // Nobody but root may now look or write there.
+    if (i % 7 == 0) ::fchmod(last.get(), 0);
+    last = std::move(next);
+  }
+}
+
 /// Named semaphores and shared memory, as the kernel has them.
 class NamedObjects : public WorkerFolder {
  protected:
@@ -84,8 +101,8 @@ class NamedObjects : public WorkerFolder {
     return made_.back();
   }
   static size_t left(const std::vector<fs::path>& objects) {
-    return static_cast<size_t>(std::count_if(objects.begin(), objects.end(),
-                                             [](const fs::path& each) { return fs::exists(each); }));
+    const auto exists = [](const fs::path& each) { return fs::exists(each); };
+    return static_cast<size_t>(std::count_if(objects.begin(), objects.end(), exists));
   }
 
  private:
@@ -150,6 +167,21 @@ TEST_F(WorkerFolder, OfASupervisorThatIsGoneWithItsGuardianIsRemovedByTheNextOne
   const auto another = next.attachWithPool(1);
   EXPECT_EQ(folders().size(), 2u) << "the abandoned one went, its own came";
   EXPECT_TRUE(fs::exists(kept));
+}
+
+TEST_F(WorkerFolder, IsRemovedHoweverDeepUserCodeMadeIt) {
+  const fs::path folder = temporary_ / "folder";
+  const fs::path others = temporary_ / "others";
+  fs::create_directories(folder / "wide");
+  for (int i = 0; i < 300; ++i) fs::create_directory(folder / "wide" / std::to_string(i));
+  fs::create_directory(others);
+  std::ofstream(others / "file") << "text";
+  fs::create_directory_symlink(others, folder / "wide" / "link");
+  makeFolders(folder, 1000);
+
+  supervisor::removeTree(folder);
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_TRUE(fs::exists(others / "file")) << "a link was followed";
 }
 
 TEST_F(NamedObjects, AreRemovedWhenTheirWorkerIsKilledAndNoOthersAre) {

@@ -42,7 +42,8 @@ import builtins, multiprocessing
 from multiprocessing import shared_memory
 context = multiprocessing.get_context('spawn')
 kept = builtins.kept = []
-for make in context.Lock, context.Semaphore, lambda: shared_memory.SharedMemory(create=True, size=9):
+memory = lambda: shared_memory.SharedMemory(create=True, size=9)
+for make in context.Lock, context.Semaphore, memory:
     try:
         kept.append(make())
     except PermissionError:

@@ -29,9 +29,9 @@ def begin(seed: int, last_words: int, debugged: bool, named_objects: str) -> Non
 
 
 def _name_objects(prefix: str) -> None:
-    """Semaphores and shared memory that Python names, here and in processes that are forked from us:
-    the process that would remove those that are left is killed with us, and the supervisor, which
-    removes them then, finds them by this name.
+    """Semaphores and shared memory that Python names, here and in processes forked from us: the
+    process that would remove those that are left is killed with us, and the supervisor, which does
+    it then, finds them by this name.
     """
     # multiprocessing has no interface for either.
     multiprocessing.process.current_process()._config["semprefix"] = "/" + prefix.removesuffix("-")
