@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/kernel_processes.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -90,15 +91,28 @@ void KernelProcesses::reapOrphan(pid_t pid) {
 
 Peer KernelProcesses::peer(const ipc::Fd& socket) { return peerOf(socket); }
 
-// Whose parent has died is a child of ours: we are the subreaper of all that descend from us.
+// Whose parent has died is a child of ours: we are the subreaper of all that descend from us. User
+// code chooses how many processes lie between, and when they end.
 bool KernelProcesses::isDescendant(pid_t pid) {
-  constexpr int kDeepest = 1000;
+  constexpr int kMostLookUps = 1000;
   const pid_t self = ::getpid();
-  for (int depth = 0; depth < kDeepest && pid > 1; ++depth) {
-    pid = statusOf(pid).parent;
-    if (pid == self) return true;
+  pid_t ancestor = pid;
+  for (int i = 0; i < kMostLookUps; ++i) {
+    if (ancestor <= 1) return false;
+    const ProcessStatus status = statusOf(ancestor);
+    if (status.state != 0) {
+      if (status.parent == self) return true;
+      ancestor = status.parent;
+      continue;
+    }
+    const int error = ::kill(ancestor, 0) == 0 ? 0 : errno;
+    // Another user's, which /proc hides (hidepid=): no process of a strict worker can become one.
+    if (error == EPERM) return false;
+    if (error != ESRCH || ancestor == pid) return true;
+    // It ended after it was found, so its child has another parent by now.
+    ancestor = pid;
   }
-  return false;
+  return true;
 }
 
 bool KernelProcesses::isPidfdOf(const ipc::Fd& pidfd, pid_t pid) {

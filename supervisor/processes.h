@@ -61,7 +61,8 @@ class Processes {
   /// As peerOf().
   virtual Peer peer(const ipc::Fd& socket) = 0;
   virtual bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) = 0;
-  /// True if this process started it, however many processes lie between.
+  /// True if this process started it, however many processes lie between, or if nobody can tell: it
+  /// has ended, /proc hides it, or too many lie between.
   virtual bool isDescendant(pid_t pid) = 0;
   virtual std::string programOf(pid_t pid) = 0;
   virtual uint64_t residentAnonymousBytes(pid_t pid) = 0;

@@ -119,7 +119,9 @@ void Supervisor::accept(ipc::Fd socket) {
     // As a program it could ask for what workers may not have.
     if (refusal.empty() && options_.sandbox == "strict" &&
         processes_.isDescendant(peer.processId)) {
-      refusal = "it was started by a worker, which the sandbox (strict) keeps from its supervisor";
+      refusal =
+          "it was started by a worker, or nobody can tell whether it was: the sandbox (strict) "
+          "keeps workers from their supervisor";
     }
     if (refusal.empty() && clients_.size() >= options_.maxClients + kOperators) {
       refusal = std::to_string(clients_.size()) + " connections are all that there may be";
