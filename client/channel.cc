@@ -245,7 +245,7 @@ void Channel::readDeath() {
   death_.worker = name_;
   death_.processId = processId_;
   // Not processId_: the supervisor's number may be another process's here, in a PID namespace.
-  const pid_t number = ipc::processOf(pidfd_);
+  const pid_t number = ipc::processOf(pidfd_).value_or(0);
   if (!death_.causeKnown && number != 0) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/stat", number);
@@ -769,7 +769,13 @@ bool Channel::hangsInPreparation(Clock::time_point now) const {
   });
 }
 
-// Work that no thread waits for may not keep those that wait from an answer for ever.
+bool Channel::lookAtUnawaitedWork() {
+  if (dead() || !unawaited_.any()) return false;
+  killIfBlocked();
+  return true;
+}
+
+// Work that no thread waits for may not take a worker from those that call.
 void Channel::killIfBlocked() {
   if (unawaited_.cleanupLimit().count() == 0) return;
   std::optional<UnawaitedWork::Blocked> blocked;
@@ -781,19 +787,30 @@ void Channel::killIfBlocked() {
     taken = unawaited_.taken(published);
   }
   if (!blocked) return;
-  const auto limit = std::chrono::duration_cast<milliseconds>(unawaited_.cleanupLimit()).count();
-  const std::string reason =
-      "requests waited for " + std::to_string(limit) + " ms while it " +
-      (*blocked == UnawaitedWork::Blocked::kByCleanup
-           ? "ran clean-up code: the release of an Obj, the close of a stream, an unload"
-           : "ran none and took none") +
-      " (ISOPOOL_CLEANUP_TIMEOUT)";
+  using Blocked = UnawaitedWork::Blocked;
+  const auto limit =
+      std::chrono::duration_cast<milliseconds>(unawaited_.limitOf(*blocked)).count();
+  const std::string time = std::to_string(limit) + " ms";
+  std::string reason;
+  switch (*blocked) {
+    case Blocked::kByCleanup:
+      reason = "it ran clean-up code for " + time +
+               ": the release of an Obj, the close of a stream, an unload";
+      break;
+    case Blocked::kByPreparation:
+      reason = "it took more than " + time + " to make an object ahead of the calls that need it";
+      break;
+    case Blocked::kByNothing:
+      reason = "requests waited for " + time + " while it ran none and took none";
+      break;
+  }
+  reason += " (ISOPOOL_CLEANUP_TIMEOUT)";
   if (!sharedWorker_) {
     killBecause(reason);
-  } else if (*blocked == UnawaitedWork::Blocked::kByCleanup) {
-    sharedWorker_->overdue(taken);  // its supervisor sees for itself that it runs on
-  } else {
+  } else if (*blocked == Blocked::kByNothing) {
     kill(reason);
+  } else {
+    sharedWorker_->overdue(taken);  // its supervisor sees for itself that it runs on
   }
 }
 

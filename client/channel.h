@@ -137,9 +137,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool shared() const { return sharedWorker_.has_value(); }
   /// How much other programs ask of the worker just now; 0 if it is free, and in a private pool.
   uint32_t othersCalls() const;
-  /// How long the worker may run clean-up work while requests wait behind it; then it is killed.
-  /// Call once, before the pool has the channel.
-  void limitCleanup(std::chrono::nanoseconds limit) { unawaited_.limitCleanup(limit); }
+  /// How long the worker may run clean-up work, which no thread waits for; then it is killed. `watch`
+  /// begins when there is some. Call once, before the pool has the channel.
+  void limitCleanup(std::chrono::nanoseconds limit, std::shared_ptr<UnawaitedWatch> watch) {
+    unawaited_.limitCleanup(limit, std::move(watch));
+  }
   /// Requests of this process that the worker has not ended. Work that no thread waits for counts as
   /// one. Costs a look at the worker's memory only if there is such work.
   uint32_t load() const;
@@ -147,9 +149,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   uint32_t awaited() const;
   /// True if a request was found waiting behind the one that runs, and nothing was answered since.
   bool held() const { return held_.load(std::memory_order_relaxed); }
-  /// Kills the worker if it has kept requests waiting for longer than limitCleanup(). To be called
-  /// about ten times a second by threads that wait for it.
+  /// Kills the worker if it has run clean-up work, or kept requests waiting for nothing, for longer
+  /// than limitCleanup() allows. To be called about ten times a second by threads that wait for it.
   void killIfBlocked();
+  /// The same for a thread that looks after work that no thread waits for. False if there is none.
+  bool lookAtUnawaitedWork();
   /// 0 unless the worker has run one request for a while, whosever it is, or has work that no thread
   /// waits for; then the more, the longer it has run what it runs: time so far is the best guess of the
   /// time to come, and only a factor of ten tells two workers apart. Looks at the worker's memory.

@@ -23,6 +23,16 @@ void ControlWriter::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int>
   } else if (waited) {
     return;
   }
+  wakeLocked();
+}
+
+void ControlWriter::wake() {
+  if (generation_ != forkGeneration()) return;
+  std::lock_guard lock(mutex_);
+  if (socket_ != nullptr) wakeLocked();
+}
+
+void ControlWriter::wakeLocked() {
   const uint64_t one = 1;
   (void)!::write(wake_, &one, sizeof one);
 }

@@ -35,6 +35,8 @@ class ControlWriter {
     enqueue(ipc::encodeMessage(message, 1), {object},
             ipc::SendQueue::Subject(kOnlyClient, package.value));
   }
+  /// Has the connection's own thread look around. Any thread.
+  void wake();
   /// True if the package's message has not left: it never will.
   bool revoke(ipc::PackageId package);
 
@@ -49,6 +51,7 @@ class ControlWriter {
 
   void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
                std::optional<ipc::SendQueue::Subject> package);
+  void wakeLocked();
 
   const uint32_t generation_ = forkGeneration();
   std::mutex mutex_;

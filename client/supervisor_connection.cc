@@ -48,6 +48,8 @@ constexpr milliseconds kEndPatience(1000);
 
 // Of clean-up work while requests wait behind it. Long enough to write a large file.
 constexpr std::chrono::seconds kCleanupLimit(30);
+// Of work that no thread waits for.
+constexpr milliseconds kBetweenLooks(100);
 
 constexpr const char* kUnread =
     "the supervisor reads none of its messages, and more of them wait than may: make a new manager";
@@ -168,6 +170,7 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       wake_(ipc::awayFromStandardStreams(
           ipc::Fd(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")))),
       writer_(std::make_shared<ControlWriter>(socket_, wake_.get())),
+      watch_(std::make_shared<UnawaitedWatch>(writer_)),
       packages_(writer_) {}
 
 void SupervisorConnection::End::operator()(SupervisorConnection* connection) const {
@@ -275,15 +278,27 @@ void SupervisorConnection::greet() {
 void SupervisorConnection::run() {
   std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
   State queue = State::kEmpty;
+  std::optional<Clock::time_point> look;  // when it looks after work that no thread waits for
   for (;;) {
-    const int timeout =
-        queue == State::kCrowded ? static_cast<int>(ipc::SendQueue::kCrowdedRetry.count()) : -1;
+    // Not at once: most of this work takes microseconds.
+    if (!look && watch_->on()) look = Clock::now() + kBetweenLooks;
+    int timeout = -1;
+    if (queue == State::kCrowded) {
+      timeout = static_cast<int>(ipc::SendQueue::kCrowdedRetry.count());
+    } else if (look) {
+      const auto left = std::chrono::ceil<milliseconds>(*look - Clock::now());
+      timeout = static_cast<int>(std::max(left, milliseconds(0)).count());
+    }
     watched[0].events = POLLIN;
     if (queue == State::kFull) watched[0].events |= POLLOUT;
     if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) return;
     uint64_t woken = 0;
     if ((watched[1].revents & POLLIN) != 0) (void)!::read(wake_.get(), &woken, sizeof woken);
     if (stopping_.load(std::memory_order_acquire)) return;
+    if (look && Clock::now() >= *look) {
+      look.reset();
+      lookAtUnawaitedWork();
+    }
     queue = writer_->flush();
     if (queue == State::kOverflow) return loseOnceThereIsMemory(kUnread, "");
     if (queue == State::kOutOfFiles) return loseOnceThereIsMemory(kOutOfFiles, "");
@@ -303,6 +318,21 @@ void SupervisorConnection::run() {
                                    error.what());
     }
   }
+}
+
+void SupervisorConnection::lookAtUnawaitedWork() {
+  watch_->run([this] {
+    std::lock_guard lock(mutex_);
+    bool left = false;
+    for (const auto& [epoch, channel] : channels_) {
+      try {
+        if (channel->lookAtUnawaitedWork()) left = true;
+      } catch (const std::bad_alloc&) {
+        left = true;  // looks again
+      }
+    }
+    return left;
+  });
 }
 
 // Whoever is short of memory has it back some time, or ends this connection.
@@ -403,7 +433,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
     writer->send(ipc::ReportDeath{epoch, reason});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
   });
-  channel->limitCleanup(cleanupLimit_);
+  if (cleanupLimit_.count() != 0) channel->limitCleanup(cleanupLimit_, watch_);
   if (shared()) {
     channel->share({[writer = writer_, epoch = message.epoch](const std::string& reason) {
                       writer->send(ipc::ReportDeath{epoch, reason});

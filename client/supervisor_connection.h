@@ -19,6 +19,7 @@
 #include "client/loaded_packages.h"
 #include "client/object_definition.h"
 #include "client/supervisor_process.h"
+#include "client/unawaited_watch.h"
 #include "ipc/control/frame.h"
 
 namespace isopool::client {
@@ -128,6 +129,7 @@ class SupervisorConnection final : public SegmentAudience {
   void closed(uint64_t epoch);
   void retire(uint64_t epoch);
   void drain(const std::string& text);
+  void lookAtUnawaitedWork();
   void awaitLoansBack();
   void lose(const std::string& reason);
   std::shared_ptr<Channel> channelOf(uint64_t epoch);
@@ -145,6 +147,7 @@ class SupervisorConnection final : public SegmentAudience {
   ipc::ControlSocket socket_;  // read by the control thread
   ipc::Fd wake_;               // an eventfd: the control thread is to end, or to send what waits
   const std::shared_ptr<ControlWriter> writer_;
+  const std::shared_ptr<UnawaitedWatch> watch_;
   std::atomic<bool> stopping_{false};
   LoadedPackages packages_;
   ipc::Welcome welcome_;

@@ -10,7 +10,7 @@ namespace isopool::client {
 
 namespace {
 
-// Threads that wait look ten times a second.
+// Looks are 100 ms apart.
 constexpr std::chrono::milliseconds kLongestBetweenLooks(200);
 
 }  // namespace
@@ -19,6 +19,7 @@ void UnawaitedWork::add(uint64_t sequence) {
   uint64_t last = last_.load(std::memory_order_relaxed);
   while (last < sequence && !last_.compare_exchange_weak(last, sequence)) {
   }
+  if (watch_) watch_->begin();
 }
 
 // Unless more has come meanwhile.
@@ -49,21 +50,24 @@ uint64_t UnawaitedWork::taken(uint64_t published) const {
 }
 
 bool UnawaitedWork::cleansUp(uint64_t published) const {
-  return (cleanups_ >> (taken(published) % 64) & 1) != 0 && runsOurs();
+  return marked(cleanups_, taken(published)) && runsOurs();
+}
+
+std::optional<UnawaitedWork::Blocked> UnawaitedWork::blockedNow(uint64_t published,
+                                                                uint64_t taken) const {
+  if (memory_.board()->runningClient.load(std::memory_order_relaxed) == 0) {
+    if (taken != published) return Blocked::kByNothing;
+  } else if (runsOurs()) {
+    if (marked(cleanups_, taken)) return Blocked::kByCleanup;
+    if (marked(preparations_, taken)) return Blocked::kByPreparation;
+  }
+  return std::nullopt;
 }
 
 std::optional<UnawaitedWork::Blocked> UnawaitedWork::overLimit(uint64_t published) {
-  const ipc::WorkerBoard* board = memory_.board();
-  if (limit_.count() == 0 || board == nullptr) return std::nullopt;
+  if (limit_.count() == 0 || memory_.board() == nullptr) return std::nullopt;
   const uint64_t takenNow = taken(published);
-  std::optional<Blocked> blocked;
-  if (takenNow != published) {
-    if (board->runningClient.load(std::memory_order_relaxed) == 0) {
-      blocked = Blocked::kByNothing;
-    } else if (cleansUp(published)) {
-      blocked = Blocked::kByCleanup;
-    }
-  }
+  const std::optional<Blocked> blocked = blockedNow(published, takenNow);
   const int64_t now = ipc::monotonicNow();
   const std::chrono::nanoseconds sinceLook(now - std::exchange(lastLook_, now));
   if (std::exchange(seenTaken_, takenNow) != takenNow || !blocked) {
@@ -71,7 +75,7 @@ std::optional<UnawaitedWork::Blocked> UnawaitedWork::overLimit(uint64_t publishe
     return std::nullopt;
   }
   blockedFor_ += std::min<std::chrono::nanoseconds>(sinceLook, kLongestBetweenLooks);
-  if (blockedFor_ < limit_) return std::nullopt;
+  if (blockedFor_ < limitOf(*blocked)) return std::nullopt;
   blockedFor_ = std::chrono::nanoseconds(0);
   return blocked;
 }

@@ -4,10 +4,14 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "client/unawaited_watch.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/operation.h"
+#include "ipc/channel/preparation.h"
 
 namespace isopool::client {
 
@@ -20,9 +24,12 @@ class UnawaitedWork {
  public:
   explicit UnawaitedWork(WorkerMemory& memory) : memory_(memory) {}
 
-  /// How long a worker may run clean-up work while requests wait behind it; 0: without limit. Call
-  /// once, before the pool has the channel.
-  void limitCleanup(std::chrono::nanoseconds limit) { limit_ = limit; }
+  /// How long a worker may run clean-up work; 0: without limit. `watch`: begins when there is such
+  /// work. Call once, before the pool has the channel.
+  void limitCleanup(std::chrono::nanoseconds limit, std::shared_ptr<UnawaitedWatch> watch) {
+    limit_ = limit;
+    watch_ = std::move(watch);
+  }
   /// The worker serves other programs, too, and calls this one `client`. Call once, as above.
   void share(uint64_t client) { client_ = client; }
 
@@ -39,23 +46,26 @@ class UnawaitedWork {
   // The rest needs the lock under which requests are published.
 
   void published(uint64_t sequence, ipc::Operation operation, bool notification) {
-    const uint64_t bit = uint64_t{1} << (sequence % 64);
-    const bool cleanup = notification && isCleanup(operation);
-    // Only if it changes: other threads read what lies beside it.
-    if (cleanup != ((cleanups_ & bit) != 0)) cleanups_ ^= bit;
+    mark(cleanups_, sequence, notification && isCleanup(operation));
+    mark(preparations_, sequence, notification && ipc::isPreparation(operation));
   }
   /// True if clean-up work runs now. `published` is the number of the last request.
   bool cleansUp(uint64_t published) const;
 
-  /// How the worker keeps requests waiting.
+  /// Why the worker takes no requests.
   enum class Blocked {
-    kByCleanup,  ///< it runs clean-up work for longer than the limit
-    kByNothing   ///< it runs no request, and for as long has taken none
+    kByCleanup,      ///< it runs clean-up work
+    kByPreparation,  ///< it makes an object ahead of the calls that will need it
+    kByNothing       ///< it runs no request, and takes none of those that wait
   };
-  /// Looks whether it does. To be asked again and again by threads that wait for an answer; what
+  /// Why, if that goes on for longer than limitOf() says. To be asked about ten times a second; what
   /// passes between two looks that are far apart does not count, for then this process stood still.
   /// Tells each limit's time once.
   std::optional<Blocked> overLimit(uint64_t published);
+  /// Loading a large object takes longer than to let go of one.
+  std::chrono::nanoseconds limitOf(Blocked blocked) const {
+    return blocked == Blocked::kByPreparation ? 10 * limit_ : limit_;
+  }
   /// The number of the last request that the worker has taken; `published` if it claims nonsense.
   uint64_t taken(uint64_t published) const;
   std::chrono::nanoseconds cleanupLimit() const { return limit_; }
@@ -65,14 +75,23 @@ class UnawaitedWork {
     return operation == ipc::Operation::kReleaseHandles ||
            operation == ipc::Operation::kForgetObject || operation == ipc::Operation::kNext;
   }
+  static void mark(uint64_t& bits, uint64_t sequence, bool value) {
+    const uint64_t bit = uint64_t{1} << (sequence % 64);
+    // Only if it changes: other threads read what lies beside it.
+    if (value != ((bits & bit) != 0)) bits ^= bit;
+  }
+  static bool marked(uint64_t bits, uint64_t sequence) { return (bits >> (sequence % 64) & 1) != 0; }
   void done(uint64_t last) const;
   bool runsOurs() const;
+  std::optional<Blocked> blockedNow(uint64_t published, uint64_t taken) const;
 
   WorkerMemory& memory_;
   std::chrono::nanoseconds limit_{0};
+  std::shared_ptr<UnawaitedWatch> watch_;  // null: nothing is ended for being slow
   uint64_t client_ = 0;                    // 0: the worker serves this process only
   mutable std::atomic<uint64_t> last_{0};  // the last of it; 0: all is done
   uint64_t cleanups_ = 0;                  // bit n % 64: request n is clean-up work
+  uint64_t preparations_ = 0;              // the same of preparations that no call waits for
   uint64_t seenTaken_ = 0;                 // at the last look
   int64_t lastLook_ = 0;
   std::chrono::nanoseconds blockedFor_{0};

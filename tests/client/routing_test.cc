@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which worker gets a call while others run something: steps, and work that no thread waits for.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
 #include <future>
 
 #include "tests/client/attached_managers.h"
@@ -192,6 +196,59 @@ TEST_F(Routing, ACallThatHasNotStartedMovesToTheWorkerWhoseStepEnds) { expectMov
 
 TEST_F(Routing, ACallThatHasNotStartedMovesToTheWorkerWhoseCallEnds) { expectMoved(false); }
 
+/// A pool whose calls go to its first worker until useBoth(), and an object that no worker has made.
+class RoutingOfAColdObject : public ::testing::Test {
+ protected:
+  RoutingOfAColdObject() {
+    sharedManager();
+    manager_.emplace(2);
+    subject_.emplace(*manager_);
+    cold_.emplace(*manager_);
+    manager_->debugLimitInterpreters(1);
+    // Calls that are known to be short are sent to a busy worker.
+    for (int i = 0; i < 50; ++i) subject_->ask("pid");
+    ReplicatedObj(cold_->object()).unload();
+  }
+  pid_t process(size_t slot) { return manager_->allInstances()[slot].processId().value_or(-1); }
+  PendingCall callCold() {
+    PendingCall call = cold_->object().callAsync({"pid"}, {}, within(kLimit));
+    EXPECT_TRUE(waitUntil([&] { return manager_->statistics().asyncCallsQueued == 0; }));
+    return call;
+  }
+  void useBoth() { manager_->debugLimitInterpreters(2); }
+
+  std::optional<InterpreterManager> manager_;
+  std::optional<Subject> subject_;
+  std::optional<Subject> cold_;
+};
+
+TEST_F(RoutingOfAColdObject, ACallMovesAwayFromAWorkerThatRunsAStep) {
+  const OpenedGate gate;
+  RunningStep step(*subject_, gate);
+  ASSERT_EQ(gate.arrival(), process(0));
+  PendingCall call = callCold();
+  useBoth();
+  EXPECT_EQ(call.get().toInt(), process(1));
+  EXPECT_EQ(manager_->callsRerun(), 0);
+}
+
+TEST_F(RoutingOfAColdObject, ACallMovesAwayFromAWorkerThatLoadsAnObjectForAnotherThread) {
+  std::future<void> loading;
+  const OpenedGate gate;
+  const auto names = gate.arguments();
+  manager_->registerModuleSource(
+      "loading", "log = '" + (testFolder() / "cold-loads").string() + "'\narrived = '" +
+                     names[0].toStringRef() + "'\ngate = '" + names[1].toStringRef() + "'\n");
+  loading = std::async(std::launch::async, [this] {
+    manager_->loadPackage(packagePath()).loadPickle("model", "slow_to_load.pkl");
+  });
+  ASSERT_EQ(gate.arrival(), process(0));
+  PendingCall call = callCold();
+  useBoth();
+  EXPECT_EQ(call.get().toInt(), process(1));
+  EXPECT_EQ(manager_->callsRerun(), 0);
+}
+
 TEST_F(Routing, ACallThatCanMoveIsStillCancelledAndKeepsItsDeadline) {
   const OpenedGate gates[2];
   RunningStep first(subject(), gates[0]);
@@ -263,7 +320,45 @@ TEST(CleanupTimeout, ReplacesAWorkerThatKeepsACallOnAllWorkersFromEnding) {
   }
 }
 
+TEST(CleanupTimeout, ReplacesAWorkerThatNothingWaitsFor) {
+  OwnPool pool(2, {"ISOPOOL_CLEANUP_TIMEOUT=300ms"});
+  const OpenedGate gate;
+  const pid_t occupied = closeStreamThatWaits(pool.subject(), gate);
+  EXPECT_TRUE(waitUntil([&] { return pool.manager().workersReplaced() == 1; }));
+  EXPECT_NE(pool.processOf(0), occupied);
+  EXPECT_NE(pool.processOf(1), occupied);
+}
+
+TEST(CleanupTimeout, ReplacesASpareThatHangsInMakingAnObject) {
+  const std::filesystem::path folder = testFolder() / "hanging-spare";
+  std::filesystem::create_directory(folder);
+  const OpenedGate gate;
+  const auto names = gate.arguments();
+  std::ofstream(folder / "loading.py") << "log = '" << (folder / "log").string()
+                                       << "'\narrived = '" << names[0].toStringRef()
+                                       << "'\ngate = '" << names[1].toStringRef() << "'\n";
+  gate.open();
+  OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=100ms", "PYTHONPATH=" + folder.string()});
+  const ReplicatedObj object =
+      pool.manager().loadPackage(packagePath()).loadPickle("model", "slow_to_load.pkl");
+  for (const at::IValue& name : names) std::filesystem::remove(name.toStringRef());
+  // What takes its place needs another spare, which then waits at the gate.
+  ASSERT_EQ(::kill(pool.processOf(0), SIGKILL), 0);
+  const pid_t spare = gate.arrival();
+  EXPECT_TRUE(waitUntil([&] { return ::kill(spare, 0) != 0; })) << "it hangs on";
+}
+
 class SharedCleanupTimeout : public AttachedManagers {};
+
+TEST_F(SharedCleanupTimeout, HasTheSupervisorReplaceAWorkerThatItsProgramDoesNotWaitFor) {
+  serve({});
+  const ScopedVariable limit("ISOPOOL_CLEANUP_TIMEOUT=300ms");
+  const auto manager = attach();
+  const Subject subject(*manager);
+  const OpenedGate gate;
+  closeStreamThatWaits(subject, gate);
+  EXPECT_TRUE(waitUntil([&] { return manager->workersReplaced() > 0; }));
+}
 
 TEST_F(SharedCleanupTimeout, HasTheSupervisorReplaceAWorkerThatKeepsACallOnAllWorkersFromEnding) {
   serve({});

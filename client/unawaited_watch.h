@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "client/control_writer.h"
+
+namespace isopool::client {
+
+/// Whether a connection's own thread looks ten times a second for work that hangs and that no thread
+/// waits for. It does so only while there is such work: a program at rest has no wake-ups.
+class UnawaitedWatch {
+ public:
+  explicit UnawaitedWatch(std::shared_ptr<ControlWriter> writer) : writer_(std::move(writer)) {}
+
+  /// Call after work was added. Any thread. Costs one load while the watch is on.
+  void begin() {
+    if (!on_.load() && !on_.exchange(true)) writer_->wake();
+  }
+
+  // For the connection's thread.
+
+  bool on() const { return on_.load(std::memory_order_relaxed); }
+  /// Looks by `look`, which returns true while work is left; ends the watch when none is.
+  template <typename Look>
+  void run(Look&& look) {
+    // Off before the look: work that is added behind the look switches it on again.
+    on_.store(false);
+    if (look()) on_.store(true);
+  }
+
+ private:
+  const std::shared_ptr<ControlWriter> writer_;
+  std::atomic<bool> on_{false};
+};
+
+}  // namespace isopool::client
