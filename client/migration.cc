@@ -39,10 +39,16 @@ bool Migration::findPlace(Channel& channel, Exchange& exchange) {
   return pool_.reservePlace(*this);
 }
 
+bool Migration::findPlace() {
+  nextLook_ = Clock::now() + kBetweenLooks;
+  if (!std::exchange(asked_, true)) channel_ = nullptr;
+  return pool_.reservePlace(*this);
+}
+
 void Migration::give(std::shared_ptr<WorkerSlot> slot) {
   to_ = std::move(slot);
   found_.store(true, std::memory_order_release);
-  channel_->wakeWaiter(*exchange_);
+  if (channel_ != nullptr) channel_->wakeWaiter(*exchange_);
 }
 
 void Migration::stay() {

@@ -30,6 +30,8 @@ class Migration {
   void begin(Clock::time_point now) {
     if (possible_) nextLook_ = now + patience_;
   }
+  /// False if there is no other worker.
+  bool possible() const { return possible_; }
   /// True if it was taken back and has a place elsewhere.
   bool left() const { return left_; }
 
@@ -40,6 +42,8 @@ class Migration {
   }
   bool due() const { return nextLook_ != kNever && Clock::now() >= nextLook(); }
   bool findPlace(Channel& channel, Exchange& exchange);
+  /// The same for a call that waits until another thread has prepared its worker.
+  bool findPlace();
   void leave() { left_ = true; }
   void stay();
   void requestEnded() {
@@ -65,7 +69,7 @@ class Migration {
   // Guarded by the pool's mutex.
   const WorkerSlot* from_ = nullptr;
   std::shared_ptr<WorkerSlot> to_;  // where a place is reserved
-  Channel* channel_ = nullptr;
+  Channel* channel_ = nullptr;  // that is to wake the call's thread; null: it looks by itself
   Exchange* exchange_ = nullptr;
   std::atomic<bool> found_{false};  // changes with to_
 };

@@ -34,15 +34,35 @@ thread_local uint32_t lastSlot = 0;
 // A worker whose environment this thread is applying: the environment's own calls don't wait for it.
 thread_local const Channel* configuring = nullptr;
 
-// The right to prepare the worker, or the knowledge that others have. Throws DeadlineExceeded.
+// The right to prepare the worker, or the knowledge that others have. Not locked if `migration` has
+// found another worker. Throws DeadlineExceeded.
 std::unique_lock<std::recursive_timed_mutex> lockPreparation(Channel& channel,
-                                                             const Deadline& deadline) {
-  if (!deadline) return std::unique_lock(channel.preparation());
-  std::unique_lock lock(channel.preparation(), *deadline);
+                                                             const Deadline& deadline,
+                                                             Migration* migration = nullptr) {
+  std::unique_lock lock(channel.preparation(), std::try_to_lock);
   if (lock.owns_lock()) return lock;
-  throw DeadlineExceeded("the deadline passed while another thread made " + channel.name() +
-                             " ready for calls; this one will not run",
-                         /*started=*/false);
+  if (migration != nullptr) migration->begin(Clock::now());
+  while (!lock.owns_lock()) {
+    if (migration != nullptr && migration->possible()) {
+      if (migration->due() && migration->findPlace()) {
+        migration->leave();
+        return lock;
+      }
+      const auto look = migration->nextLook();
+      (void)lock.try_lock_until(deadline ? std::min(*deadline, look) : look);
+    } else if (deadline) {
+      (void)lock.try_lock_until(*deadline);
+    } else {
+      lock.lock();
+    }
+    if (!lock.owns_lock() && isPast(deadline)) {
+      throw DeadlineExceeded("the deadline passed while another thread made " + channel.name() +
+                                 " ready for calls; this one will not run",
+                             /*started=*/false);
+    }
+  }
+  if (migration != nullptr) migration->stay();
+  return lock;
 }
 
 bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
@@ -449,19 +469,23 @@ void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
   }
 }
 
-void Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
-                  ReplicaLives* lives) {
+bool Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
+                  ReplicaLives* lives, Migration* migration) {
   if (channel.configured.load(std::memory_order_acquire) &&
       channel.definedObjects.has(definition.object)) {
-    return teachModules(channel, deadline);
+    teachModules(channel, deadline);
+    return true;
   }
-  const auto lock = lockPreparation(channel, deadline);
+  const auto lock = lockPreparation(channel, deadline, migration);
+  if (!lock.owns_lock()) return false;
   if (!channel.configured) configure(channel);
   teachModules(channel, deadline);
-  if (channel.definedObjects.has(definition.object)) return;
+  if (channel.definedObjects.has(definition.object)) return true;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);
-  Answer answer = channel.exchange(definition.operation, draft, deadline);
+  if (migration != nullptr) migration->begin(Clock::now());
+  Answer answer = channel.exchange(definition.operation, draft, deadline, nullptr, migration);
+  if (migration != nullptr && migration->left()) return false;
   if (answer.fate() == Fate::kWithdrawn || answer.fate() == Fate::kOverdue) {
     throw DeadlineExceeded(
         "the deadline passed before " + channel.name() +
@@ -470,11 +494,12 @@ void Pool::define(Channel& channel, const ObjectDefinition& definition, const De
         /*started=*/false);
   }
   // A death here is found again by the call that follows.
-  if (answer.fate() != Fate::kAnswered) return;
+  if (answer.fate() != Fate::kAnswered) return true;
   answer.take();
   // Before any other thread can find the object here.
   if (lives != nullptr) lives->begun(channel);
   channel.definedObjects.add(definition.object);
+  return true;
 }
 
 void Pool::forget(Channel& channel, uint64_t object) { channel.definedObjects.remove(object); }

@@ -129,9 +129,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     }
   }
   /// Makes the worker unpickle the object if it has not, and says so to `lives`, if there is one.
-  /// Throws RemoteError.
-  void define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
-              ReplicaLives* lives);
+  /// Throws RemoteError, DeadlineExceeded. False if `migration` has found a worker that is free first,
+  /// where the call is to go on.
+  bool define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
+              ReplicaLives* lives, Migration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
   void forget(Channel& channel, uint64_t object);
   /// Has the worker let the object go. Objs that refer to it keep it there.

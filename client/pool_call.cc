@@ -45,8 +45,8 @@ class Attempts {
 };
 
 std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration) {
-  if (!preparation_.on(channel)) {
-    pool_.countRerun();
+  if (!preparation_.on(channel, migration)) {
+    if (migration == nullptr || !migration->left()) pool_.countRerun();
     return std::nullopt;
   }
   RequestDraft& draft = requestDraft();
@@ -141,10 +141,12 @@ void throwOverdue(Channel& channel, const char* what) {
       /*started=*/true);
 }
 
-bool Preparation::on(Channel& channel) {
+bool Preparation::on(Channel& channel, Migration* migration) {
   Pool& pool = *object_.pool;
   try {
-    pool.define(channel, object_.definition, deadline_, &object_.lives);
+    if (!pool.define(channel, object_.definition, deadline_, &object_.lives, migration)) {
+      return false;
+    }
     object_.lives.restore(channel, deadline_);
     return true;
   } catch (const WorkerLost&) {

@@ -13,6 +13,8 @@
 
 namespace isopool::client {
 
+class Migration;
+
 /// When a call with these options is to be given up, if it begins now.
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
@@ -62,9 +64,9 @@ class Preparation {
  public:
   Preparation(const ReplicatedObjImpl& object, const Deadline& deadline)
       : object_(object), deadline_(deadline) {}
-  /// False if the worker died of it and another one is to be tried. Throws what define() throws, and
-  /// WorkerLost after several deaths.
-  bool on(Channel& channel);
+  /// False if another worker is to be tried: this one died of it, or `migration` has found one that
+  /// is free first. Throws what define() throws, and WorkerLost after several deaths.
+  bool on(Channel& channel, Migration* migration = nullptr);
 
  private:
   const ReplicatedObjImpl& object_;

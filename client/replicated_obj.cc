@@ -7,6 +7,7 @@
 #include "client/broadcast.h"
 #include "client/completion_queue.h"
 #include "client/interpreter_access.h"
+#include "client/migration.h"
 #include "client/pool_call.h"
 #include "client/process_fork.h"
 #include "client/replicated_object.h"
@@ -73,16 +74,20 @@ ReplicatedObjImpl::~ReplicatedObjImpl() {
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
                                              std::shared_ptr<const void> source) {
-  const client::Pool::Turn turn = pool->acquireTurn(std::nullopt);
-  pool->define(turn.channel(), definition, std::nullopt, nullptr);
-  if (turn.channel().dead()) {
-    pool->checkAfterDeath(/*started=*/true);
-    throw WorkerLost(turn.channel().death(), /*started=*/true);
+  client::Migration migration(*pool);
+  for (;;) {
+    const client::Pool::Turn turn = migration.nextTurn(std::nullopt);
+    client::Channel& channel = turn.channel();
+    if (!pool->define(channel, definition, std::nullopt, nullptr, &migration)) continue;
+    if (channel.dead()) {
+      pool->checkAfterDeath(/*started=*/true);
+      throw WorkerLost(channel.death(), /*started=*/true);
+    }
+    auto object = client::makeForThisProcess<ReplicatedObjImpl>(pool, std::move(definition),
+                                                                std::move(source));
+    object->lives.begun(channel);
+    return object;
   }
-  auto object =
-      client::makeForThisProcess<ReplicatedObjImpl>(pool, std::move(definition), std::move(source));
-  object->lives.begun(turn.channel());
-  return object;
 }
 
 ReplicatedObj::ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl) : impl_(std::move(impl)) {}
