@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <climits>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 #include "ipc/control/unix_address.h"
@@ -170,6 +172,16 @@ std::string Settings::sourceOf(const Setting& setting, const Held& held) const {
   return "default";
 }
 
+// For worker/python/code_paths.py: a worker that writes there decides what we run.
+std::string Settings::filesOf(const Options& options) const {
+  std::error_code error;
+  std::string files = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  for (const std::string& file : {options.worker, commandLine_.file}) {
+    if (!file.empty()) files += ":" + std::filesystem::absolute(file, error).string();
+  }
+  return files;
+}
+
 Options Settings::makeOptions() const {
   Options options;
   options.privatePool = commandLine_.privatePool;
@@ -191,6 +203,9 @@ Options Settings::makeOptions() const {
     }
   }
   for (const SettingsFile::Class& each : classes_) options.classes.push_back(each.clientClass);
+  if (options.sandbox == "strict") {
+    options.workerEnvironment.push_back("ISOPOOL_SUPERVISOR_FILES=" + filesOf(options));
+  }
   if (options.noKill) {
     constexpr std::chrono::hours kForEver(24 * 365);
     options.zygoteTimeout = options.forkTimeout = options.workerTimeout = kForEver;

@@ -59,6 +59,7 @@ class Settings {
   void takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes);
   void takeEnvironment(const std::vector<SettingsFile::Variable>& environment, Changes& changes);
   Options makeOptions() const;
+  std::string filesOf(const Options& options) const;
   void check(const Options& options) const;
 
   CommandLine commandLine_;

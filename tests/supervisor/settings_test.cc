@@ -221,6 +221,8 @@ TEST_F(SettingsTest, NameFileAndLineAndWhatWouldBeRight) {
             "raises it there");
   EXPECT_EQ(refusedFile("[environment]\nISOPOOL_SPARES = 4\n"),
             ":2: environment.ISOPOOL_SPARES: is the setting spares of this file");
+  EXPECT_EQ(refusedFile("[environment]\nISOPOOL_WORKRES = \"2\"\n"),
+            ":2: environment.ISOPOOL_WORKRES: is no setting; the nearest is ISOPOOL_WORKERS");
 }
 
 TEST_F(SettingsTest, NameTheNearestKeyToAnUnknownOne) {
@@ -272,11 +274,22 @@ TEST_F(SettingsTest, OfWorkersAreHandedOnUnlessTheEnvironmentSaysThem) {
       "[sandbox]\nlevel = \"none\"\nread = [\"/a\", \"/b\"]\n"
       "[environment]\nHOME = \"/srv\"\nNUMBER = 7\n");
   const Options options = accepted({"--config", path_.c_str(), "--worker-memory", "2GiB"});
-  EXPECT_EQ(options.workerEnvironment,
-            (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX_READ=/a:/b",
-                                      "ISOPOOL_WORKER_MEMORY=2147483648",
-                                      "ISOPOOL_PRELOAD_MODULES=json,csv", "ISOPOOL_NO_KILL=1"}));
+  std::vector<std::string> ours = options.workerEnvironment;
+  ASSERT_FALSE(ours.empty());
+  ours.pop_back();  // what a strict supervisor adds, see below
+  EXPECT_EQ(ours, (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX_READ=/a:/b",
+                                            "ISOPOOL_WORKER_MEMORY=2147483648",
+                                            "ISOPOOL_PRELOAD_MODULES=json,csv",
+                                            "ISOPOOL_NO_KILL=1"}));
   EXPECT_EQ(options.sandbox, "strict") << "the environment wins over the file";
+}
+
+TEST_F(SettingsTest, TellAStrictZygoteWhichFilesTheSupervisorRunsAndReads) {
+  writeFile("worker_program = \"/opt/worker\"\n[sandbox]\nlevel = \"strict\"\n");
+  const Options options = accepted({"--config", path_.c_str()});
+  const std::string own = std::filesystem::read_symlink("/proc/self/exe").string();
+  EXPECT_EQ(options.workerEnvironment.back(),
+            "ISOPOOL_SUPERVISOR_FILES=" + own + ":/opt/worker:" + path_);
 }
 
 TEST_F(SettingsTest, OfSharedSupervisorsAreNotForPrivatePools) {

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where the zygote takes the code from that it runs, without a sandbox."""
 
+import glob
 import os
+import site
 import sys
 from collections.abc import Iterator
 
 _MOST_LINKS = 40  # as the kernel has it
+_SUPERVISORS_FILES = "ISOPOOL_SUPERVISOR_FILES"
 
 
 def places(libraries: list[bytes]) -> list[bytes]:
-    """Each place where a change changes what the next zygote runs: folders of modules, the modules and
-    libraries that are loaded, `libraries`, what starts and configures Python, and the links on the
-    way to those. Absolute paths without a link in them, but for the last name of a link's own.
+    """Each place where a change changes what the next zygote runs: folders of modules, the modules
+    and libraries that are loaded, `libraries`, what starts and configures Python and the
+    supervisor, and the links on the way to those. Absolute paths without a link in them, but for
+    the last name of a link's own.
     """
     found: dict[bytes, None] = {}
     for name in _names():
@@ -23,6 +27,8 @@ def places(libraries: list[bytes]) -> list[bytes]:
 
 def _names() -> Iterator[str]:
     yield from (name for name in sys.path if name)
+    yield from _later_folders()
+    yield from filter(None, os.environ.get(_SUPERVISORS_FILES, "").split(":"))
     yield os.path.join(sys.prefix, "pyvenv.cfg")
     yield from (name for name in (sys.executable, sys.pycache_prefix) if name)
     for variable in ("LD_LIBRARY_PATH", "LD_PRELOAD"):
@@ -33,6 +39,17 @@ def _names() -> Iterator[str]:
         if isinstance(file, str) and file.startswith("/"):
             yield file
     yield from _loaded_libraries()
+
+
+def _later_folders() -> Iterator[str]:
+    """What the next zygote has on sys.path if it is there by then."""
+    for folder in site.getsitepackages():
+        yield folder
+        for name in glob.glob(os.path.join(glob.escape(folder), "*.pth")):
+            with open(name, encoding="utf-8", errors="surrogateescape") as file:
+                for line in file:
+                    if line.strip() and not line.startswith(("#", "import ", "import\t")):
+                        yield os.path.join(folder, line.strip())
 
 
 def _loaded_libraries() -> set[str]:
