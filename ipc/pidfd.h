@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <optional>
+
 #include "ipc/fd.h"
 
 namespace isopool::ipc {
@@ -10,6 +12,8 @@ namespace isopool::ipc {
 /// The number of a pidfd's process in this process's /proc. 0 if it is reaped, is in a PID namespace
 /// that this /proc does not show, or if this is no pidfd: a number that another process has told may
 /// be that of somebody else here.
-pid_t processOf(const Fd& pidfd);
+/// Nothing, and errno, if it can't be looked at: that takes a descriptor, of which this process may have
+/// too many.
+std::optional<pid_t> processOf(const Fd& pidfd);
 
 }  // namespace isopool::ipc

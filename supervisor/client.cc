@@ -178,8 +178,14 @@ void Client::hello(ipc::Frame& frame) {
     throw ProtocolError("Hello of an unknown role");
   }
   ipc::Fd pidfd = onlyDescriptor(frame);
-  if (isShared() && !services_.processes.isPidfdOf(pidfd, peer_->processId)) {
-    throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
+  if (isShared()) {
+    try {
+      if (!services_.processes.isPidfdOf(pidfd, peer_->processId)) {
+        throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
+      }
+    } catch (const ipc::SystemCallError& error) {
+      return refuse(std::string("isopoold can't look at the client's pidfd: ") + error.what());
+    }
   }
   if (isProgram && isShared()) {
     const std::string refusal = events_.whyNoMorePrograms();

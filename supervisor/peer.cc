@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <optional>
 #include <vector>
 
 #include "ipc/pidfd.h"
@@ -61,7 +63,9 @@ std::string whyRefused(const ipc::Fd& socket, const Peer& peer, const std::strin
 }
 
 bool isPidfdOf(const ipc::Fd& pidfd, pid_t processId) {
-  return ipc::processOf(pidfd) == processId;
+  const std::optional<pid_t> its = ipc::processOf(pidfd);
+  if (!its) throw ipc::SystemCallError("open", "/proc/self/fdinfo", errno);
+  return *its == processId;
 }
 
 }  // namespace isopool::supervisor

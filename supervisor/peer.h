@@ -23,7 +23,7 @@ Peer peerOf(const ipc::Fd& socket);
 /// group (none if empty). Else why not.
 std::string whyRefused(const ipc::Fd& socket, const Peer& peer, const std::string& group);
 
-/// True if `pidfd` is one, and of that process.
+/// True if `pidfd` is one, and of that process. Throws ipc::SystemCallError if it can't be looked at.
 bool isPidfdOf(const ipc::Fd& pidfd, pid_t processId);
 
 }  // namespace isopool::supervisor

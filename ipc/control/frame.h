@@ -107,8 +107,8 @@ class ControlSocket {
   /// the frame was encoded for) are looked at until the frame has begun().
   SendResult trySend(OutgoingFrame& frame, const int* descriptors, size_t descriptorCount);
 
-  /// False if the next descriptors would find no room among this process's open files: receive()
-  /// would then lose them. Nothing is taken.
+  /// False if the next descriptors and one more, with which they can be looked at, would find no room
+  /// among this process's open files: receive() would lose what finds none. Nothing is taken.
   bool descriptorsFit() const;
   /// Reads what is there without waiting; complete frames are then given by next(). Throws
   /// ProtocolError on garbage.

@@ -5,9 +5,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 namespace isopool::ipc {
 namespace {
@@ -31,6 +34,19 @@ TEST(Pidfd, NamesItsProcessUntilThatIsReaped) {
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(processOf(pidfd), 0);
   EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "no pidfd";
+}
+
+TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {
+  const Fd pidfd = pidfdOf(::getpid());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::optional<pid_t> process = processOf(pidfd);
+  const int error = errno;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(process) << *process;
+  EXPECT_EQ(error, EMFILE);
 }
 
 TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {

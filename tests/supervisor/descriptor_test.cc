@@ -2,8 +2,12 @@
 // A shared supervisor that may open no more files: whose loss that is.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
@@ -88,6 +92,51 @@ TEST(Descriptors, ThatFindNoRoomInTheSupervisorWaitAndNobodyIsDropped) {
   limitFilesOf(process, 1024);
   EXPECT_TRUE(client->waitFor([&] { return client->call(worker, "!known") == "#1"; }));
   EXPECT_FALSE(client->controlEnded());
+}
+
+std::set<rlim_t> numbersIn(pid_t process) {
+  std::set<rlim_t> numbers;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd")) {
+    numbers.insert(std::stoul(entry.path().filename()));
+  }
+  return numbers;
+}
+
+// A Hello whose pidfd takes the only free number, more than one message's descriptors below the limit:
+// to look at the pidfd needs another number.
+TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
+  constexpr size_t kConnections = 280;
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto first = supervisor.attachWithPool(1, "first");
+  ASSERT_NE(first->waitForSpare(), 0u);
+  const pid_t process = supervisor.supervisorPid();
+  ControlClient client(supervisor.connect());
+  std::vector<ipc::ControlSocket> waiting;
+  // They fill all gaps.
+  ASSERT_TRUE(client.waitFor([&] {
+    const std::set<rlim_t> numbers = numbersIn(process);
+    if (numbers.size() >= kConnections && numbers.size() == *numbers.rbegin() + 1) return true;
+    const size_t more = numbers.size() < kConnections ? kConnections - numbers.size() : 1;
+    for (size_t i = 0; i < more; ++i) waiting.push_back(supervisor.connect());
+    return false;
+  }));
+  const size_t files = numbersIn(process).size();
+  limitFilesOf(process, files);
+  waiting.front().close();
+  ASSERT_TRUE(client.waitFor([&] { return numbersIn(process).size() == files - 1; }));
+
+  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  hello.processId = ::getpid();
+  client.send(hello, {pidfd.get()});
+  ASSERT_TRUE(client.waitFor([&] {
+    return supervisor.log().find("as many open files as it may have") != std::string::npos;
+  })) << client.failure().value_or("");
+  EXPECT_FALSE(client.failure());
+  limitFilesOf(process, 1024);
+  ASSERT_TRUE(client.waitFor([&] { return client.isWelcome(); })) << client.failure().value_or("");
 }
 
 TEST(Descriptors, ThatLackForANewProgramsChannelCostNoWorkerOfTheOthers) {
