@@ -166,8 +166,9 @@ std::string Supervisor::whyNoMorePrograms() const {
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
   const auto found = clients_.find(id);
   if (options_.privatePool) {
-    if (!reason.empty()) log(LogLevel::kError, found->second->describe() + ": " + reason);
-    return stop(reason.empty() ? 0 : 1);
+    const bool failed = !reason.empty() && !ending_;
+    if (failed) log(LogLevel::kError, found->second->describe() + ": " + reason);
+    return stop(failed ? 1 : 0);
   }
   if (ending_) {
     log(LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
@@ -272,6 +273,7 @@ void Supervisor::reload() {
 // Calls in flight end, new ones are refused by their clients; asked twice, nothing is waited for.
 void Supervisor::drain() {
   if (options_.privatePool || draining_) {
+    ending_ = true;
     refuseAll("the supervisor was told to end");
     return stop(0);
   }

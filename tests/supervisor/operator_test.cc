@@ -14,6 +14,7 @@
 #include <fstream>
 #include <regex>
 
+#include "tests/supervisor/private_pool.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
@@ -88,6 +89,31 @@ TEST(Log, OfAnOrderlyStopCallsNoClientRefused) {
   const std::string log = supervisor.log();
   EXPECT_EQ(log.find("refused"), std::string::npos) << log;
   EXPECT_NE(log.find("is disconnected"), std::string::npos) << log;
+}
+
+TEST(Log, OfASecondSignalToEndCallsNoClientRefused) {
+  SharedSupervisor supervisor({"--workers", "1", "--drain-timeout", "60s"});
+  const auto client = supervisor.attachWithPool(1, "visitor");
+  supervisor.signal(SIGTERM);
+  // It does not acknowledge, so that the supervisor goes on draining.
+  ASSERT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
+  supervisor.signal(SIGTERM);
+  ASSERT_EQ(supervisor.waitForEnd(), 0);
+  const std::string log = supervisor.log();
+  EXPECT_EQ(log.find("refused"), std::string::npos) << log;
+  EXPECT_NE(log.find("is disconnected: the supervisor was told to end"), std::string::npos) << log;
+}
+
+TEST(Log, OfAPrivateSupervisorThatIsAskedToEndHasNoError) {
+  testing::internal::CaptureStderr();
+  {
+    PrivatePool pool;
+    pool.begin();
+    ::kill(pool.welcome().processId, SIGTERM);
+    EXPECT_TRUE(pool.waitForEnd());
+    EXPECT_NE(pool.failure().value_or("").find("told to end"), std::string::npos);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
 // ---- settings and this system ----------------------------------------------------------------
