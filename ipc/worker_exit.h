@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+/// Exit codes of a worker that says why it ended in the last line of its last words.
 namespace isopool::ipc {
 
-/// A worker's exit code when what user code left in it would make other programs' calls fail. The last
-/// line of its last words says what.
+/// It can't do what the supervisor told it.
+inline constexpr int kGivenUpWorkerExit = 70;
+/// What user code left in it would make other programs' calls fail.
 inline constexpr int kUnfitWorkerExit = 71;
 
 }  // namespace isopool::ipc

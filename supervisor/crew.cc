@@ -293,11 +293,16 @@ void Crew::workerLost(Worker& worker) {
   const Epoch epoch = worker.epoch();
   const Death death = worker.deathNow();
   const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
-  if (seat) {
-    lost_[epoch] = {describe(worker), seat->slot, worker.wasIntroduced() && death == Death::kBarren,
-                    worker.pid()};
+  const bool retiring = retires(epoch);
+  if (seat || retiring) {
+    Lost& lost = lost_[epoch];
+    lost.name = describe(worker);
+    if (seat) lost.slot = seat->slot;
+    lost.barren = worker.wasIntroduced() && death == Death::kBarren;
+    lost.replaced = retiring;
+    lost.processId = worker.pid();
   }
-  if (!retires(epoch)) ++restarts_;
+  if (!retiring) ++restarts_;
   if (seat && seat->slot) {
     Obituary& obituary = obituaries_[keyOf(*seat->slot)];
     ++obituary.restarts;
@@ -306,7 +311,9 @@ void Crew::workerLost(Worker& worker) {
     obituary.at = services_.loop.now();
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
-  roster_.workerLost(epoch, death, services_.loop.now());  // first of all, callers wait
+  // First of all: callers wait.
+  const Milliseconds vacancy = roster_.workerLost(epoch, death, services_.loop.now());
+  if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
   scheduleTick();
   if (services_.zygote.struggling()) zygoteStruggles();
@@ -316,14 +323,25 @@ void Crew::logDeath(const Lost& lost, const std::string& death, const std::strin
   std::string text = lost.name + " died: " + death + " (" + cause + ")";
   if (lost.barren) text += ", before it completed a call";
   pid_t replacement = 0;
-  if (!lost.slot) {
+  const std::string vacancy = std::to_string(lost.vacancy.count()) + " ms";
+  if (over_) {
+    // Nothing is started any more.
+  } else if (lost.replaced) {
+    text += "; another had taken its place before";
+  } else if (!lost.slot) {
     text += "; another spare is started";
+    if (lost.vacancy.count() != 0) text += " in " + vacancy;
   } else if (roster_.hasPool(lost.slot->pool)) {
     const auto serving = serving_.find(keyOf(*lost.slot));
     const auto next = serving != serving_.end() ? workers_.find(serving->second) : workers_.end();
     if (next != workers_.end()) replacement = next->second->pid();
-    text += replacement != 0 ? "; replaced by pid " + std::to_string(replacement)
-                             : std::string("; a replacement is to start");
+    if (replacement != 0) {
+      text += "; replaced by pid " + std::to_string(replacement);
+    } else if (lost.vacancy.count() != 0) {
+      text += "; its slot stays empty for " + vacancy;
+    } else {
+      text += "; a replacement is to start";
+    }
   }
   log(LogLevel::kWarning, text,
       {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
@@ -339,8 +357,9 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
     if (status) log(LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
   } else {
     const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
-    unfit_ += unfit ? 1 : 0;
-    if (unfit) worker.blame(lastLineOf(worker.lastWords()));
+    const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
+    unfit_ += unfit && !lost->second.replaced ? 1 : 0;
+    if (unfit || gaveUp) worker.blame(lastLineOf(worker.lastWords()));
     // Not now: what a client reports of it may be the next thing that we read.
     services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
                          death = status ? status->name() : "it was not started",

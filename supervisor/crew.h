@@ -124,7 +124,9 @@ class Crew : private RosterEffects {
     std::string name;
     std::optional<Slot> slot;  ///< none: a spare
     bool barren = false;       ///< it was introduced, and completed no call
+    bool replaced = false;     ///< it was to retire
     pid_t processId = 0;
+    Milliseconds vacancy{0};  ///< for how long nothing is started in its place
   };
   struct Retirement {
     TimePoint since;

@@ -76,22 +76,26 @@ void Roster::workerUsable(Epoch epoch) {
   if (!place->worker) fill(*place);
 }
 
-void Roster::workerLost(Epoch epoch, Death death, TimePoint now) {
+Milliseconds Roster::workerLost(Epoch epoch, Death death, TimePoint now) {
   Place* place = find(epoch);
-  if (place == nullptr) return;
+  if (place == nullptr) return Milliseconds(0);
   place->worker.reset();
   place->usable = false;
   const RestartPolicy::Decision decision = place->policy.died(death, now);
-  if (decision.delay == Milliseconds(0)) return fill(*place);
+  if (decision.delay == Milliseconds(0)) {
+    fill(*place);
+    return decision.delay;
+  }
   place->retryAt = now + decision.delay;
   place->quarantined = decision.quarantined;
-  if (!decision.quarantined) return;
+  if (!decision.quarantined) return decision.delay;
   const uint32_t deaths = place->policy.barrenDeathsInARow();
   if (place->slot) {
     effects_.slotQuarantined({*place->slot, deaths, decision.delay});
   } else {
     effects_.spareQuarantined(deaths, decision.delay);
   }
+  return decision.delay;
 }
 
 void Roster::workerNotMade(Epoch epoch) {

@@ -57,8 +57,9 @@ class Roster {
   bool hasPool(ipc::PoolId pool) const;
 
   void workerUsable(ipc::Epoch epoch);
-  /// The worker is dead or as good as dead. Unknown epochs (retired, lost before) are ignored.
-  void workerLost(ipc::Epoch epoch, Death death, TimePoint now);
+  /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown epochs
+  /// (retired, lost before) are ignored.
+  Milliseconds workerLost(ipc::Epoch epoch, Death death, TimePoint now);
   /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
   /// for at once.
   void workerNotMade(ipc::Epoch epoch);

@@ -39,7 +39,7 @@ class ReleasedGil {
 // without what it brought, and a fresh one may do better.
 [[noreturn]] void giveUp(const std::string& why) {
   complain("isopool worker: " + why + "\n");
-  ::_exit(70);
+  ::_exit(ipc::kGivenUpWorkerExit);
 }
 
 // The supervisor reads the last line.

@@ -70,6 +70,55 @@ TEST(DeathLog, OfACrashTellsItFromAKill) {
       logHas(supervisor, "died: SIGSEGV \\(a crash in native code\\), before it completed"));
 }
 
+TEST(DeathLog, OfAWorkerWhoseSlotIsQuarantinedPromisesNoReplacementBeforeItsEnd) {
+  SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--restart-limit", "1",
+                               "--quarantine", "60s"});
+  const auto client = supervisor.attachWithPool(1);
+  ASSERT_EQ(::kill(client->worker(client->serving(1, 0)).introduction.processId, SIGKILL), 0);
+  EXPECT_TRUE(logHas(supervisor, "died: SIGKILL \\(killed from outside: [^)]*\\), before it "
+                                 "completed a call; its slot stays empty for 60000 ms"));
+}
+
+TEST(DeathLog, OfASpareInQuarantinePromisesNoneBeforeItsEnd) {
+  SharedSupervisor supervisor({"--workers", "1", "--spares", "1", "--restart-limit", "1",
+                               "--quarantine", "60s"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t spare = client->waitForSpare();
+  ASSERT_NE(spare, 0u);
+  ASSERT_EQ(::kill(client->worker(spare).introduction.processId, SIGKILL), 0);
+  EXPECT_TRUE(logHas(supervisor, "spare worker \\(pid [0-9]+\\) died: SIGKILL \\(killed from "
+                                 "outside: [^)]*\\), before it completed a call; another spare is "
+                                 "started in 60000 ms"));
+}
+
+TEST(DeathLog, OfAReplacedWorkerThatCrashesNamesSignalAndCause) {
+  SharedSupervisor supervisor(
+      {"--workers", "1", "--recycle-calls", "1", "--recycle-jitter", "0", "--log-level", "warning"});
+  const auto client = supervisor.attachWithPool(1);
+  ASSERT_NE(client->waitForSpare(), 0u);
+  const uint64_t worker = client->serving(1, 0);
+  ASSERT_EQ(client->call(worker, "served"), "served");
+  // It is not released, so that it stays.
+  ASSERT_TRUE(client->waitFor([&] { return !client->retired().empty(); }));
+  const pid_t process = client->worker(worker).introduction.processId;
+  ASSERT_EQ(::kill(process, SIGSEGV), 0);
+  EXPECT_TRUE(logHas(supervisor, "worker \\(pid " + std::to_string(process) +
+                                     "\\) died: SIGSEGV \\(a crash in native code\\); another "
+                                     "had taken its place before"));
+}
+
+TEST(DeathLog, OfAWorkerThatGivesUpHasItsLastWords) {
+  SharedSupervisor supervisor({"--workers", "1"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  const std::string words = "isopool worker: serves as many clients as one worker can\n";
+  ASSERT_EQ(::write(client->worker(worker).lastWords.get(), words.data(), words.size()),
+            static_cast<ssize_t>(words.size()));
+  client->post(worker, "!exit 70");
+  EXPECT_TRUE(logHas(supervisor, "died: exit code 70 \\(isopool worker: serves as many clients as "
+                                 "one worker can\\)"));
+}
+
 TEST(Log, OfClientsSaysWhenTheyComeAndGoWithTheirNumbers) {
   SharedSupervisor supervisor({"--workers", "1"});
   supervisor.attachWithPool(1, "visitor");
