@@ -4,8 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ipc/fd.h"
 #include "ipc/system_call.h"
 
 namespace isopool::worker {
@@ -19,6 +22,18 @@ void armLifeline(int pipe) {
   // Closed before it was armed: no signal will come.
   pollfd end{pipe, POLLIN, 0};
   if (::poll(&end, 1, 0) > 0) ::kill(-::getpgrp(), SIGKILL);
+}
+
+void endWithSupervisor(pid_t forker) {
+  constexpr int kMostMilliseconds = 1;  // where there is no pidfd
+  while (::getppid() == forker) {
+    const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, forker, 0)));
+    pollfd end{pidfd.get(), POLLIN, 0};
+    // If it has ended, its number may be another's by now.
+    if (::getppid() == forker) ::poll(&end, 1, kMostMilliseconds);
+  }
+  // The lifeline ends a worker whose supervisor died before: no user code has run yet.
+  ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)");
 }
 
 }  // namespace isopool::worker

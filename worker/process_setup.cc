@@ -93,7 +93,7 @@ size_t threadCount() {
   return count;
 }
 
-void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
+void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   registerRestartableSequences();
   ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
@@ -112,6 +112,7 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors) {
     ::setrlimit(RLIMIT_CORE, &none);
   }
   offerToTheOomKiller();
+  endWithSupervisor(forker);
   if (debugged()) {
     // Fails where Yama is not there, and is not needed there.
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);

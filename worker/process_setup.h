@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 
 #include "ipc/control/frame.h"
@@ -24,7 +26,8 @@ size_t threadCount();
 bool debugged();
 
 /// The first acts of a forked worker, before it runs anything of Python: a group of its own, default
-/// signals, no descriptor of the zygote's, an armed lifeline, no core dumps unless asked for. Throws SystemCallError.
-void setUpWorkerProcess(const WorkerDescriptors& descriptors);
+/// signals, no descriptor of the zygote's, an armed lifeline, no core dumps unless asked for; it
+/// ends with the supervisor. `forker` forked it and ends. Throws SystemCallError.
+void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker);
 
 }  // namespace isopool::worker

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -197,6 +198,7 @@ constexpr Call kSometimesForbidden[] = {
     {SYS_personality, "personality"},
     {SYS_ioctl, "ioctl"},
     {SYS_fcntl, "fcntl"},
+    {SYS_prctl, "prctl"},
     {SYS_setpgid, "setpgid"},
     {SYS_execve, "execve"},
     {SYS_execveat, "execveat"},
@@ -359,6 +361,11 @@ Verdict controls() {
   return verdict.otherwise(kAllow);
 }
 
+// A worker ends with its supervisor.
+Verdict deathSignals(uint32_t action) {
+  return Verdict().load(0).ifEqual(PR_SET_PDEATHSIG, action).otherwise(kAllow);
+}
+
 // The process itself or the calling thread, or a thread of the process if whoever calls has the key.
 Verdict onlyOwn(const FilterOptions& options, size_t argument, Verdict verdict = {}) {
   return verdict.load(argument)
@@ -403,6 +410,8 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       .ifEqual(F_SETSIG, kTrap)
       .otherwise(kAllow);
   verdicts[SYS_ioctl] = controls();
+  // Without a signal: a program that runs while a model is loaded would die of it.
+  verdicts[SYS_prctl] = deathSignals(refusal(EPERM));
   verdicts[SYS_prlimit64]
       .ifNull(2, kAllow)
       .load(0)
@@ -441,6 +450,7 @@ FilterProgram forbiddenDuringCalls() {
   for (const Call& call : kForbiddenOnFiles) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
   }
+  verdicts[SYS_prctl] = deathSignals(kTrap);
   verdicts[SYS_clone].load(0).unlessAny(CLONE_THREAD, refusal(EPERM)).otherwise(kAllow);
   return programOf(verdicts);
 }

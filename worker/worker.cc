@@ -35,15 +35,15 @@ void beginInPython(const ipc::ForkWorker& order, int lastWords, const std::strin
 
 }  // namespace
 
-void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, RoutedBlocks& blocks,
-               const SandboxPlan& plan) {
+void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_t forker,
+               RoutedBlocks& blocks, const SandboxPlan& plan) {
   try {
     if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
       complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
     // The descriptors first: what dies from here on is told in the last words.
-    setUpWorkerProcess(descriptors);
+    setUpWorkerProcess(descriptors, forker);
     keepLastWords(descriptors.lastWords.get());
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);
     Sandbox sandbox(plan, ipc::Epoch(order.epoch));

@@ -9,8 +9,8 @@
 namespace isopool::worker {
 
 /// Lives a worker's life in a freshly forked process, between fork() and PyOS_AfterFork_Child().
-/// Never returns.
+/// `forker` forked it and ends. Never returns.
 [[noreturn]] void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors,
-                            RoutedBlocks& blocks, const SandboxPlan& plan);
+                            pid_t forker, RoutedBlocks& blocks, const SandboxPlan& plan);
 
 }  // namespace isopool::worker

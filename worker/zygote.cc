@@ -211,8 +211,9 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   const pid_t middle = ::vfork();
   if (middle == 0) {
     // Nothing but a fork happens here, so that Python need not know of this process.
+    const pid_t forker = ::getpid();
     const pid_t worker = ::fork();
-    if (worker == 0) runWorker(order, std::move(descriptors), blocks_, sandbox_);
+    if (worker == 0) runWorker(order, std::move(descriptors), forker, blocks_, sandbox_);
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForkedBetween);
     workerPid->store(worker == -1 ? -errno : worker);
     ::_exit(0);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What user code may not do in a worker, by level: each act is really tried.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -180,6 +184,7 @@ constexpr Forbidden kForbidden[] = {
      "os.setxattr('FOLDER/hidden/file.txt', 'user.isopool', b'x')"},
     {"RemovingAttributes", "system call removexattr",
      "os.removexattr('FOLDER/hidden/file.txt', 'user.isopool')"},
+    {"DeathOfItsSupervisor", "system call prctl", "native(libc.prctl, 1, 0, 0, 0, 0)"},
     {"AnothersProcessors", "system call sched_setaffinity",
      "os.sched_setaffinity(os.getppid(), {0})"},
     {"AnothersScheduling", "system call sched_setscheduler",
@@ -523,6 +528,70 @@ TEST(StrictSandbox, LetsTheLifelineKillTheWorker) {
   ::kill(worker->pid, SIGSTOP);
   worker->lifeline.close();
   EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
+}
+
+// The supervisor is a child of this test, which the workers fall to when it is killed.
+TEST(StrictSandbox, EndsWithItsSupervisorWhateverUserCodeDidToItsLifeline) {
+  constexpr const char* kDisarms[] = {"os.close(pipe)",
+                                      "fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_NONBLOCK)",
+                                      "fcntl.ioctl(pipe, 0x5452, bytes(4))"};  // FIOASYNC
+  const fs::path ready = folder("writable") / "ready";
+  fs::remove(ready);
+  ASSERT_EQ(::mkfifo(ready.c_str(), 0600), 0);
+  const ipc::Fd disarmed(::open(ready.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(disarmed.valid());
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  const pid_t supervisor = ::fork();
+  if (supervisor == 0) {
+    try {
+      auto& zygote = *new ZygoteProcess(
+          {"ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_WRITE=" + folder("writable").string()});
+      for (const char* disarm : kDisarms) {
+        auto& client = *new TestClient(*zygote.fork(1).release());
+        client.defineProbe();
+        client.publishProbe("run", {R"(
+import ctypes, fcntl, os, stat, threading
+for name in os.listdir('/proc/self/fd'):
+    pipe = int(name)
+    try: mode = os.fstat(pipe).st_mode
+    except OSError: continue
+    if pipe > 2 and stat.S_ISFIFO(mode): )" + std::string(disarm) + R"(
+ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+os.write(os.open(')" + ready.string() + R"(', os.O_WRONLY), b'%d\n' % os.getpid())
+threading.Event().wait()
+)"});
+      }
+      for (;;) ::pause();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    ::_exit(1);
+  }
+  std::string text;
+  std::vector<std::pair<pid_t, ipc::Fd>> workers;
+  while (workers.size() < std::size(kDisarms)) {
+    pollfd readable{disarmed.get(), POLLIN, 0};
+    char letter = 0;
+    if (::poll(&readable, 1, static_cast<int>(kPatience.count())) != 1 ||
+        ::read(disarmed.get(), &letter, 1) != 1) {
+      ADD_FAILURE() << "only " << workers.size() << " workers have disarmed their lifeline";
+      break;
+    }
+    if (letter != '\n') {
+      text.push_back(letter);
+      continue;
+    }
+    const pid_t pid = std::stoi(std::exchange(text, {}));
+    workers.emplace_back(pid, static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  }
+  ::kill(supervisor, SIGKILL);
+  ::waitpid(supervisor, nullptr, 0);
+  for (const auto& [pid, pidfd] : workers) {
+    pollfd end{pidfd.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&end, 1, 10'000), 1) << "worker " << pid << " outlives its supervisor";
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
 }
 
 TEST(StrictSandbox, OpensTheNetworkWhenAsked) {
