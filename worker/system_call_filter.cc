@@ -6,6 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <linux/btrfs.h>
+#include <linux/fs.h>
+#include <linux/fscrypt.h>
+#include <linux/fsverity.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
@@ -169,6 +173,24 @@ constexpr Call kForbiddenOnFiles[] = {
     {SYS_fremovexattr, "fremovexattr"},
     {kRemovexattrat, "removexattrat"},
     {kFileSetattr, "file_setattr"},
+};
+
+// The same by ioctl() on a file or folder that is open for reading.
+constexpr uint32_t kControlsOfFiles[] = {
+    FS_IOC_SETFLAGS,
+    FS_IOC_FSSETXATTR,
+    FS_IOC_SETVERSION,
+    FS_IOC_ENABLE_VERITY,
+    FS_IOC_SET_ENCRYPTION_POLICY,
+    FS_IOC_ADD_ENCRYPTION_KEY,
+    FS_IOC_REMOVE_ENCRYPTION_KEY,
+    BTRFS_IOC_SUBVOL_CREATE,
+    BTRFS_IOC_SUBVOL_CREATE_V2,
+    BTRFS_IOC_SNAP_CREATE,
+    BTRFS_IOC_SNAP_CREATE_V2,
+    BTRFS_IOC_SNAP_DESTROY,
+    BTRFS_IOC_SNAP_DESTROY_V2,
+    BTRFS_IOC_SUBVOL_SETFLAGS,
 };
 
 // That may be told of the calling thread, of the worker, and of its other threads: countForbiddenCalls()
@@ -345,9 +367,15 @@ Verdict sockets(bool network) {
       .otherwise(kTrap);
 }
 
-Verdict controls() {
+Verdict controlsOfFiles(uint32_t action) {
   Verdict verdict;
   verdict.load(1);
+  for (const uint32_t request : kControlsOfFiles) verdict.ifEqual(request, action);
+  return verdict;
+}
+
+Verdict controls() {
+  Verdict verdict = controlsOfFiles(refusal(EPERM));
   // Signals, and words put into the mouth of whoever sits at the terminal.
   for (const uint32_t request : {FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX}) {
     verdict.ifEqual(request, kTrap);
@@ -450,6 +478,7 @@ FilterProgram forbiddenDuringCalls() {
   for (const Call& call : kForbiddenOnFiles) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
   }
+  verdicts[SYS_ioctl] = controlsOfFiles(kTrap).otherwise(kAllow);
   verdicts[SYS_prctl] = deathSignals(kTrap);
   verdicts[SYS_clone].load(0).unlessAny(CLONE_THREAD, refusal(EPERM)).otherwise(kAllow);
   return programOf(verdicts);

@@ -184,6 +184,15 @@ constexpr Forbidden kForbidden[] = {
      "os.setxattr('FOLDER/hidden/file.txt', 'user.isopool', b'x')"},
     {"RemovingAttributes", "system call removexattr",
      "os.removexattr('FOLDER/hidden/file.txt', 'user.isopool')"},
+    {"Flags", "system call ioctl",
+     "import fcntl; fcntl.ioctl(open('FOLDER/readable/file.txt'), 0x40086602, bytes(8))"},
+    {"ExtendedFlags", "system call ioctl",
+     "import fcntl; fcntl.ioctl(open('FOLDER/readable/file.txt'), 0x401C5820, bytes(28))"},
+    {"Sealing", "system call ioctl",
+     "import fcntl; fcntl.ioctl(open('FOLDER/readable/file.txt'), 0x40806685, bytes(128))"},
+    {"Encryption", "system call ioctl",
+     "import fcntl; fcntl.ioctl(os.open('FOLDER/readable', 0), 0x800C6613, bytes(24))"},
+    {"Subvolumes", "system call ioctl", "call(16, os.open('FOLDER/readable', 0), 0x5000940E, 0)"},
     {"DeathOfItsSupervisor", "system call prctl", "native(libc.prctl, 1, 0, 0, 0, 0)"},
     {"AnothersProcessors", "system call sched_setaffinity",
      "os.sched_setaffinity(os.getppid(), {0})"},
@@ -478,6 +487,41 @@ TEST(StrictSandbox, LetsModelsStartProcessesWhileTheyAreLoaded) {
   EXPECT_EQ(answer.status, Status::kValue) << (answer.error.empty() ? "" : answer.error[2]);
   client.defineProbe();
   EXPECT_EQ(client.probe("run", {"import os; os.system('true')"}).status, Status::kPythonError);
+}
+
+// Without a signal, which would end a program that a model starts.
+TEST(StrictSandbox, RefusesModelsAlsoWhileTheyAreLoadedToChangeWhatFilesAre) {
+  const fs::path modules = folder("modules");
+  std::ofstream(modules / "changes_files.py") << R"(
+import subprocess, sys
+SOURCE = '''
+import ctypes, fcntl, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def flags(): fcntl.ioctl(open(FILE), 0x40086602, bytes(8))
+def mode(): os.chmod(FILE, 0o600)
+refused = 0
+for act in flags, mode:
+    try: act()
+    except PermissionError: refused += 1
+if libc.prctl(1, 0, 0, 0, 0) == -1: refused += 1
+'''.replace('FILE', repr(__file__))
+program = subprocess.run([sys.executable, '-c', SOURCE + 'sys.exit(refused)']).returncode
+own = {}
+exec(SOURCE, own)
+answer = own['refused'], program
+)";
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict", "PYTHONPATH=" + modules.string()});
+  auto worker = zygote.fork(1);
+  TestClient client(*worker);
+  const Answer answer = client.ask(ipc::Operation::kGlobal, [&](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(3).pack(std::string("changes_files"));
+    writer.packer().pack(std::string("answer")).pack(1);
+  });
+  ASSERT_EQ(answer.status, Status::kValue) << (answer.error.empty() ? "" : answer.error[2]);
+  client.defineProbe();
+  const at::IValue refused =
+      client.probeValue("run", {"import changes_files; result = changes_files.answer"});
+  for (const at::IValue& times : refused.toTupleRef().elements()) EXPECT_EQ(times.toInt(), 3);
 }
 
 TEST(StrictSandbox, LetsModelsBeCompiledWhileTheyAreLoaded) {
