@@ -204,6 +204,11 @@ void Sandbox::enter() {
 void Sandbox::makeFolder() {
   if (plan_.kernel.temporaryFolders) {
     folder_ = keepAnonymousFolder();
+    if (folder_ == -1) {
+      throw std::runtime_error(
+          "there is no folder for temporary files: the zygote could make one in memory, this "
+          "worker could not (user.max_user_namespaces may be used up)");
+    }
     folderPath_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(folder_);
   } else if (!plan_.settings.folders.empty()) {
     folderPath_ = ownFolder();

@@ -187,7 +187,12 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   }
   worker->pid = ipc::decodeMessage<ipc::WorkerForked>(answer).processId;
   worker->pidfd = ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, worker->pid, 0)));
-  const ipc::Frame ready = worker->receive();
+  ipc::Frame ready;
+  try {
+    ready = worker->receive();
+  } catch (const std::exception& error) {
+    throw std::runtime_error(error.what() + ("\n" + worker->readLastWords()));
+  }
   if (ipc::decodeMessage<ipc::WorkerReady>(ready).epoch != worker->epoch) giveUp("its own epoch");
   worker->forkToReady = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
   return worker;

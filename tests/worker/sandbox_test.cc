@@ -710,6 +710,24 @@ TEST(StrictSandbox, HasAFolderOfItsOwnBelowItsSupervisorsWithoutUserNamespaces) 
   }
 }
 
+TEST(StrictSandbox, HasNoWorkerWithoutATemporaryFolderWhereTheZygoteCouldMakeOne) {
+  // Each folder takes a user namespace.
+  ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict"},
+                       {PYTHON, TEST_SOURCE_DIR "/few_user_namespaces.py", "2"});
+  const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(zygote.greeting());
+  if (ready.needsFolders) GTEST_SKIP() << "no user namespaces here";
+  std::vector<std::unique_ptr<WorkerProcess>> workers;
+  std::string reason = "no worker failed";
+  try {
+    while (workers.size() < 3) workers.push_back(zygote.fork(1));
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  EXPECT_TRUE(has(reason, "no folder for temporary files")) << reason;
+  EXPECT_TRUE(has(reason, "user.max_user_namespaces")) << reason;
+  EXPECT_GE(workers.size(), 1u);
+}
+
 TEST(SandboxLevel, ThatDoesNotExistIsRefusedByTheZygoteInOneLine) {
   ZygoteProcess zygote({"ISOPOOL_SANDBOX=paranoid"});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
