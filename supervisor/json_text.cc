@@ -30,7 +30,8 @@ bool between(unsigned char byte, unsigned char low, unsigned char high) {
   return byte >= low && byte <= high;
 }
 
-// Bytes of the character at the front of a text that is not empty; 0 if it is no UTF-8.
+}  // namespace
+
 size_t characterLength(std::string_view text) {
   const auto at = [&](size_t index) { return static_cast<unsigned char>(text[index]); };
   if (at(0) < 0x80) return 1;
@@ -44,6 +45,14 @@ size_t characterLength(std::string_view text) {
   }
   return 0;
 }
+
+bool isControlCharacter(std::string_view character) {
+  const auto last = static_cast<unsigned char>(character.back());
+  if (character.size() == 1) return last < 0x20 || last == 0x7F;
+  return character.size() == 2 && character[0] == '\xC2' && last <= 0x9F;
+}
+
+namespace {
 
 std::string escaped(std::string_view character) {
   switch (character[0]) {
@@ -60,8 +69,9 @@ std::string escaped(std::string_view character) {
     default:
       break;
   }
-  const auto byte = static_cast<unsigned char>(character[0]);
-  if (byte >= 0x20 && byte != 0x7F) return std::string(character);
+  if (!isControlCharacter(character)) return std::string(character);
+  // Of U+0080 to U+009F the second byte is the number.
+  const auto byte = static_cast<unsigned char>(character.back());
   constexpr char kDigits[] = "0123456789abcdef";
   return std::string("\\u00") + kDigits[byte >> 4] + kDigits[byte & 15];
 }

@@ -72,7 +72,7 @@ spdlog::level::level_enum toSpdlog(LogLevel level) {
 bool needsQuotes(std::string_view text) {
   return text.empty() || std::any_of(text.begin(), text.end(), [](char each) {
            const auto byte = static_cast<unsigned char>(each);
-           return byte <= ' ' || byte == 0x7F || byte == '"' || byte == '=' || byte == '\\';
+           return byte <= ' ' || byte >= 0x7F || byte == '"' || byte == '=' || byte == '\\';
          });
 }
 
@@ -113,24 +113,26 @@ std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
   return out;
 }
 
-// Text of others reaches a terminal: no control character does, and a line that follows a line break
-// begins with spaces, as no line of ours does.
-std::string harmless(std::string_view text) {
+// Text of others reaches a terminal: no control character does, and no byte that is no UTF-8, which
+// could be one for a terminal that reads eight bits. A line that follows a line break begins with
+// spaces, as no line of ours does. Cut between characters if it would take more than `most` bytes.
+std::string harmless(std::string_view text, size_t most) {
+  constexpr std::string_view kMore = "...";
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool isC1 =
-        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (byte == '\n') {
+  size_t cut = 0;
+  while (!text.empty()) {
+    const size_t length = characterLength(text);
+    const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+    if (character == "\n") {
       out += "\n    ";
-    } else if (byte < ' ' || byte == 0x7F) {
+    } else if (length == 0 || isControlCharacter(character)) {
       out += '?';
-    } else if (isC1) {
-      out += '?';
-      ++i;
     } else {
-      out += text[i];
+      out += character;
     }
+    text.remove_prefix(character.size());
+    if (out.size() + kMore.size() <= most) cut = out.size();
+    if (out.size() > most) return out.substr(0, cut).append(kMore);
   }
   return out;
 }
@@ -143,8 +145,7 @@ std::string payload(std::string_view text, std::initializer_list<LogField> field
   if (format == LogFormat::kJson) {
     appendJsonString(out, text, most);
   } else {
-    out = harmless(text);
-    if (out.size() > most) out = out.substr(0, most - 3) + "...";
+    out = harmless(text, most);
   }
   return out + behind;
 }
