@@ -211,4 +211,15 @@ std::string nearestOf(std::string_view word, const std::vector<std::string>& wor
                            });
 }
 
+std::string whyNoVariable(std::string_view name) {
+  if (!name.starts_with("ISOPOOL_")) return {};
+  std::vector<std::string> known{"ISOPOOL_CONFIG", "ISOPOOL_CLIENT_CRASH_POINT",
+                                 "ISOPOOL_SUPERVISOR_CRASH_POINT", "ISOPOOL_ZYGOTE_CRASH_POINT"};
+  for (const Setting& setting : settingTable()) {
+    if (!setting.variable.empty()) known.emplace_back(setting.variable);
+  }
+  if (std::find(known.begin(), known.end(), name) != known.end()) return {};
+  return "is no setting; the nearest is " + nearestOf(name, known);
+}
+
 }  // namespace isopool::supervisor

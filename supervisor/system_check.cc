@@ -14,20 +14,29 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 #include <string_view>
 
 #include "ipc/fd.h"
+#include "ipc/system_call.h"
+#include "supervisor/exit_status.h"
 #include "supervisor/setting_text.h"
 
 namespace isopool::supervisor {
 
 namespace {
 
-constexpr int kInterpreterMayTake = 30'000;  // ms, from a cold disk
+constexpr int kProgramMayTake = 30'000;  // ms, from a cold disk
 constexpr int kNoTorch = 3;
-// Finds torch without importing it, which takes a second.
-constexpr const char* kLookForTorch =
-    "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('torch') else 3)";
+// Finds torch without importing it, which takes a second. A torch that is no installed package has no
+// version to be found so.
+constexpr const char* kAskForVersions =
+    "import sys\n"
+    "print('%d.%d' % sys.version_info[:2])\n"
+    "from importlib import metadata, util\n"
+    "if util.find_spec('torch') is None: sys.exit(3)\n"
+    "try: print(metadata.version('torch'))\n"
+    "except metadata.PackageNotFoundError: pass\n";
 
 std::string whyNoFolder(const std::string& path) {
   struct stat status {};
@@ -48,10 +57,43 @@ std::string folderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// The exit status as waitpid() has it; -1 if it can't be started or does not end in time.
-// What it prints goes to `output`, if there is one. `variables` win over our environment.
-int statusOf(const std::string& program, std::vector<std::string> words, int output = -1,
-             std::vector<std::string> variables = {}) {
+/// How a program ended, and what it printed.
+struct Ran {
+  bool inTime = false;
+  int status = 0;  ///< as waitpid() has it
+  std::vector<std::string> lines;
+
+  bool succeeded() const { return exitedWith(0); }
+  bool exitedWith(int code) const {
+    return inTime && WIFEXITED(status) && WEXITSTATUS(status) == code;
+  }
+};
+
+/// Has the end of our children told to us while it lives: whoever started us may ignore it, and then
+/// there is no status to be had.
+class ChildrenAwaited {
+ public:
+  ChildrenAwaited() : before_(::signal(SIGCHLD, SIG_DFL)) {}
+  ~ChildrenAwaited() { ::signal(SIGCHLD, before_); }
+  ChildrenAwaited(const ChildrenAwaited&) = delete;
+  ChildrenAwaited& operator=(const ChildrenAwaited&) = delete;
+
+ private:
+  sighandler_t before_;
+};
+
+std::vector<std::string> linesIn(const ipc::Fd& output) {
+  char text[4096];
+  const ssize_t bytes = ::pread(output.get(), text, sizeof text, 0);
+  std::istringstream stream(std::string(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0))));
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(std::move(line));
+  return lines;
+}
+
+// `variables` win over our environment. Throws ipc::SystemCallError if it can't be started.
+Ran run(const std::string& program, std::vector<std::string> words,
+        std::vector<std::string> variables = {}) {
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
@@ -59,47 +101,77 @@ int statusOf(const std::string& program, std::vector<std::string> words, int out
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  const ChildrenAwaited awaited;
+  const ipc::Fd output(
+      ipc::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create"));
   posix_spawn_file_actions_t actions;
-  if (::posix_spawn_file_actions_init(&actions) != 0) return -1;
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+  if (const int error = ::posix_spawn_file_actions_init(&actions); error != 0) {
+    throw ipc::SystemCallError("posix_spawn_file_actions_init", "", error);
+  }
+  for (const int stream : {STDIN_FILENO, STDERR_FILENO}) {
     ::posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
   }
-  if (output != -1) ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
   pid_t pid = -1;
   const int error =
       ::posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return -1;
+  if (error != 0) throw ipc::SystemCallError("posix_spawn", program, error);
   const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd ended{pidfd.get(), POLLIN, 0};
-  const bool inTime = ::poll(&ended, 1, kInterpreterMayTake) == 1;
-  if (!inTime) ::kill(pid, SIGKILL);
-  int status = -1;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  Ran ran;
+  ran.inTime = ::poll(&ended, 1, kProgramMayTake) == 1;
+  if (!ran.inTime) ::kill(pid, SIGKILL);
+  while (::waitpid(pid, &ran.status, 0) < 0 && errno == EINTR) {
   }
-  return inTime ? status : -1;
+  ran.lines = linesIn(output);
+  return ran;
+}
+
+std::string howItEnded(const Ran& ran) {
+  if (!ran.inTime) return "did not end within " + std::to_string(kProgramMayTake) + " ms";
+  return ExitStatus{WIFSIGNALED(ran.status) ? WTERMSIG(ran.status) : 0,
+                    WIFEXITED(ran.status) ? WEXITSTATUS(ran.status) : 0}
+      .describe();
 }
 
 std::string whyNoInterpreter(const std::string& path) {
   const std::string problem = whyNoProgram(path);
   if (!problem.empty()) return problem;
-  const int status = statusOf(path, {path, "-c", kLookForTorch});
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
-  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoTorch) return path + " has no torch";
-  return path + " is not a Python that runs";
+  Ran ran;
+  try {
+    ran = run(path, {path, "-c", kAskForVersions});
+  } catch (const ipc::SystemCallError& error) {
+    return error.what();
+  }
+  if (ran.exitedWith(kNoTorch)) return path + " has no torch";
+  // A worker has code of one Python and one torch in it.
+  if (!ran.lines.empty() && ran.lines[0] != ISOPOOL_PYTHON_VERSION) {
+    return path + " is Python " + ran.lines[0] +
+           ", but isopool was built for " ISOPOOL_PYTHON_VERSION;
+  }
+  if (!ran.succeeded() || ran.lines.empty()) {
+    return path + " is not a Python that runs (it " + howItEnded(ran) + ")";
+  }
+  if (ran.lines.size() > 1 && !ran.lines[1].starts_with(ISOPOOL_TORCH_VERSION)) {
+    return path + " has torch " + ran.lines[1] +
+           ", but isopool was built for " ISOPOOL_TORCH_VERSION;
+  }
+  return {};
 }
 
 // The worker program knows where its Python has code.
 std::string whyNoSandbox(const Options& options) {
   if (options.sandbox != "strict") return {};
-  const ipc::Fd output(::memfd_create("output", MFD_CLOEXEC));
-  const int status = statusOf(options.worker, {options.worker, "--check-sandbox"}, output.get(),
-                              options.workerEnvironment);
-  if (!WIFEXITED(status) || WEXITSTATUS(status) == 0) return {};
-  char text[4096];
-  const ssize_t bytes = ::pread(output.get(), text, sizeof text, 0);
-  const std::string_view said(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0)));
-  return std::string(said.substr(0, said.find('\n')));
+  try {
+    const Ran ran =
+        run(options.worker, {options.worker, "--check-sandbox"}, options.workerEnvironment);
+    if (ran.succeeded()) return {};
+    if (!ran.lines.empty()) return ran.lines[0];
+    return options.worker + " --check-sandbox " + howItEnded(ran);
+  } catch (const ipc::SystemCallError& error) {
+    return error.what();
+  }
 }
 
 std::string problemWith(const Settings::Shown& shown) {
@@ -138,19 +210,12 @@ std::string problemOnThisSystem(const Settings& settings) {
 }
 
 std::vector<std::string> unknownVariables() {
-  std::vector<std::string> known{"ISOPOOL_CONFIG", "ISOPOOL_CLIENT_CRASH_POINT",
-                                 "ISOPOOL_SUPERVISOR_CRASH_POINT", "ISOPOOL_ZYGOTE_CRASH_POINT"};
-  for (const Setting& setting : settingTable()) {
-    if (!setting.variable.empty()) known.emplace_back(setting.variable);
-  }
   std::vector<std::string> unknown;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
     const std::string name(variable.substr(0, variable.find('=')));
-    if (!name.starts_with("ISOPOOL_")) continue;
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    unknown.push_back("the variable " + name + " is no setting; the nearest is " +
-                      nearestOf(name, known));
+    const std::string problem = whyNoVariable(name);
+    if (!problem.empty()) unknown.push_back("the variable " + name + " " + problem);
   }
   return unknown;
 }

@@ -42,6 +42,12 @@ const char* pythonExecutable() {
   return chosen != nullptr && *chosen != '\0' ? chosen : ISOPOOL_PYTHON_EXECUTABLE;
 }
 
+// For what only another interpreter, or its environment, would change.
+std::runtime_error wrongPython(const std::string& what) {
+  return std::runtime_error("workers can't use the Python " + std::string(pythonExecutable()) +
+                            " (python, ISOPOOL_PYTHON_EXECUTABLE): " + what);
+}
+
 void useOneThread() {
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}) {
     ::setenv(name, "1", 1);
@@ -50,9 +56,13 @@ void useOneThread() {
 
 void startPython(const SandboxSettings& sandbox) {
   // They lie where a worker may be allowed to write, and the zygote has no sandbox.
-  startInterpreter(pythonExecutable(), sandbox.level == SandboxLevel::kStrict
-                                           ? UserPackages::kNot
-                                           : UserPackages::kAsUsual);
+  try {
+    startInterpreter(pythonExecutable(), sandbox.level == SandboxLevel::kStrict
+                                             ? UserPackages::kNot
+                                             : UserPackages::kAsUsual);
+  } catch (const std::exception& error) {
+    throw wrongPython(error.what());
+  }
 }
 
 PyRef preloadList() {
@@ -73,7 +83,7 @@ struct Versions {
 void importTorch() {
   const PyRef begin = workerFunction("zygote", "begin");
   if (begin && PyRef::steal(PyObject_CallNoArgs(begin.get()))) return;
-  throw std::runtime_error(takePythonError().traceback);
+  throw wrongPython("torch can't be imported\n" + takePythonError().traceback);
 }
 
 // The modules that follow may use what the libraries register.
@@ -161,9 +171,8 @@ void Zygote::prepare() {
   preloadLibraries();
   const Versions versions = prepareInPython();
   if (versions.torch.rfind(ISOPOOL_TORCH_VERSION, 0) != 0) {
-    throw std::runtime_error("the Python environment of " + std::string(pythonExecutable()) +
-                             " has torch " + versions.torch +
-                             ", but isopool was built for " ISOPOOL_TORCH_VERSION);
+    throw wrongPython("it has torch " + versions.torch +
+                      ", but isopool was built for " ISOPOOL_TORCH_VERSION);
   }
   sandbox_ = planSandbox(sandbox);
   requireOneThread();

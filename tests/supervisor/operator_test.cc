@@ -185,6 +185,29 @@ Checked isopoold(const std::string& arguments) {
   return checked;
 }
 
+/// A folder that goes with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = std::filesystem::temp_directory_path() / "isopool-check-XXXXXX";
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  /// A program of the shell's commands; its path.
+  std::string program(const std::string& name, const std::string& commands) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path) << "#!/bin/sh\n" << commands << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+
+ private:
+  std::string path_;
+};
+
 const std::string kCheck = std::string(ISOPOOLD) + " --check --worker " + PLAIN_WORKER + " ";
 
 void expectRefused(const std::string& arguments, const std::string& text) {
@@ -225,6 +248,52 @@ TEST(Check, RefusesAWorkerProgramThatIsNotThere) {
 TEST(Check, RefusesAVariableThatIsNoSetting) {
   expectRefused("ISOPOOL_WORKRES=2 " + kCheck,
                 "the variable ISOPOOL_WORKRES is no setting; the nearest is ISOPOOL_WORKERS");
+}
+
+TEST(Check, RefusesAWorkerProgramThatAnswersNothingAboutTheSandbox) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& commands) {
+    const std::string program = folder.program("worker", commands);
+    const Checked checked = isopoold(std::string(ISOPOOLD) + " --check --sandbox strict --worker " +
+                                     program);
+    EXPECT_EQ(checked.exitCode, 2) << checked.text;
+    return checked.text;
+  };
+  EXPECT_NE(refusal("kill -SEGV $$").find("/worker --check-sandbox was killed by signal 11"),
+            std::string::npos);
+  EXPECT_NE(refusal("exit 1").find("/worker --check-sandbox exited with code 1"),
+            std::string::npos);
+}
+
+TEST(Check, PassesAWorkerProgramAlsoWhereItsStarterIgnoresTheEndOfChildren) {
+  expectRefused("env --ignore-signal=CHLD PLAIN_WORKER_CHECK='one line' " + kCheck +
+                    "--sandbox strict",
+                "isopoold: one line");
+  EXPECT_EQ(isopoold("env --ignore-signal=CHLD " + kCheck + "--sandbox strict").exitCode, 0);
+}
+
+TEST(Check, RefusesAPythonOfAnotherVersionAndOneWithAnotherTorch) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& versions) {
+    return isopoold(kCheck + "--python " + folder.program("python", "printf '" + versions + "'"));
+  };
+  const Checked otherPython = refusal("2.7\\n2.0.0\\n");
+  EXPECT_EQ(otherPython.exitCode, 2);
+  std::smatch built;
+  ASSERT_TRUE(std::regex_search(
+      otherPython.text, built,
+      std::regex("python \\(flag --python\\): [^ ]*/python is Python 2.7, but isopool was built "
+                 "for ([0-9]+[.][0-9]+)\n")))
+      << otherPython.text;
+  const Checked otherTorch = refusal(built[1].str() + "\\n0.1.0\\n");
+  EXPECT_EQ(otherTorch.exitCode, 2);
+  std::smatch torch;
+  ASSERT_TRUE(std::regex_search(
+      otherTorch.text, torch,
+      std::regex("/python has torch 0.1.0, but isopool was built for ([0-9.]+)\n")))
+      << otherTorch.text;
+  const Checked right = refusal(built[1].str() + "\\n" + torch[1].str() + "+cpu\\n");
+  EXPECT_EQ(right.exitCode, 0) << right.text;
 }
 
 class PythonSetting : public testing::TestWithParam<std::pair<const char*, const char*>> {};

@@ -65,6 +65,19 @@ TEST(Zygote, TellsThePythonErrorOfAPreloadedModule) {
       << failed.text;
 }
 
+TEST(Zygote, ThatFindsNoTorchNamesTheInterpreterAndItsSetting) {
+  // One that is installed nowhere: Python finds neither its own packages nor torch beside it.
+  const auto folder = std::filesystem::path(probePackage()).parent_path() / "other-python";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "python") << "no program";
+  const std::string python = folder / "python";
+  ZygoteProcess zygote({"ISOPOOL_PYTHON_EXECUTABLE=" + python});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_NE(failed.text.find(python + " (python, ISOPOOL_PYTHON_EXECUTABLE): "), std::string::npos)
+      << failed.text;
+  EXPECT_NE(failed.text.find("No module named 'torch'"), std::string::npos) << failed.text;
+}
+
 TEST(Zygote, LeavesWhenItsSupervisorClosesTheSocket) {
   ZygoteProcess zygote;
   zygote.control().close();
