@@ -43,6 +43,7 @@ Zygote::Zygote(EventLoop& loop, Processes& processes, const Options& options,
 
 void Zygote::start() {
   condemnation_.clear();
+  stopped_ = false;
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     ipc::Fd lifelineEnd;
@@ -70,6 +71,7 @@ void Zygote::start() {
     condemn("the zygote was not ready within " + std::to_string(options_.zygoteTimeout.count()) +
             " ms (ISOPOOL_ZYGOTE_TIMEOUT)");
   });
+  lookWhetherStoppedSoon();
 }
 
 void Zygote::fork(ForkRequest request) {
@@ -106,6 +108,7 @@ void Zygote::handle(ipc::Frame& frame) {
       readiness_ = ipc::decodeMessage<ipc::ZygoteReady>(frame);
       policy_.ready();
       deadline_.cancel();
+      look_.cancel();
       ipc::reachCrashPoint(ipc::CrashPoint::kZygoteSeenReady);
       events_.ready(*readiness_);
       return sendWaiting();
@@ -162,21 +165,27 @@ void Zygote::awaitAnswer() {
     look_.cancel();
     return deadline_.cancel();
   }
-  // Where nothing is to be killed a debugger may have stopped it.
-  if (!options_.noKill) look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
+  lookWhetherStoppedSoon();
   deadline_.setAfter(options_.forkTimeout, [this] {
     condemn("the zygote forked no worker within " + std::to_string(options_.forkTimeout.count()) +
             " ms (ISOPOOL_FORK_TIMEOUT)");
   });
 }
 
-// One that a signal has stopped would answer no sooner at the end of the time: callers wait for it.
+void Zygote::lookWhetherStoppedSoon() {
+  // Where nothing is to be killed a debugger may have stopped it.
+  if (!options_.noKill) look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
+}
+
+// One that a signal has stopped would be ready, or answer, no sooner at the end of the time: callers
+// wait for it.
 void Zygote::lookWhetherStopped() {
-  if (process_ == nullptr || outstanding_.empty()) return;
+  if (process_ == nullptr || (readiness_ && outstanding_.empty())) return;
   if (processes_.conditionOf(process_->pid()) == Processes::Condition::kStopped) {
+    stopped_ = true;
     return condemn("the zygote was stopped by a signal");
   }
-  look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
+  lookWhetherStoppedSoon();
 }
 
 void Zygote::condemn(const std::string& reason) {
@@ -192,7 +201,8 @@ void Zygote::lost(const std::string& text) {
   connection_.reset();
   process_.reset();
   readiness_.reset();
-  const ZygotePolicy::Decision decision = policy_.lost(loop_.now());
+  const ZygotePolicy::Decision decision = policy_.lost(
+      loop_.now(), stopped_ ? ZygotePolicy::Loss::kStopped : ZygotePolicy::Loss::kByItself);
   if (decision.verdict == ZygotePolicy::Verdict::kGiveUp) {
     log(LogLevel::kError, text);
     return events_.givenUp(text);

@@ -91,6 +91,7 @@ class Zygote {
   void sendWaiting();
   void settle(ipc::Epoch epoch, const ForkOutcome& outcome);
   void awaitAnswer();
+  void lookWhetherStoppedSoon();
   void lookWhetherStopped();
   void condemn(const std::string& reason);
   void lost(const std::string& text);
@@ -108,6 +109,7 @@ class Zygote {
   std::unique_ptr<ChildProcess> process_;
   std::optional<ipc::ZygoteReady> readiness_;
   std::string condemnation_;  ///< why we are killing it
+  bool stopped_ = false;      ///< that is why
 
   std::deque<ForkRequest> patient_;
   std::deque<ForkRequest> waiting_;

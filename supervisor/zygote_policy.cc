@@ -17,8 +17,8 @@ constexpr RestartLimits kNoQuarantine{std::numeric_limits<uint32_t>::max(), Mill
 
 ZygotePolicy::ZygotePolicy() : restarts_(kNoQuarantine) {}
 
-ZygotePolicy::Decision ZygotePolicy::lost(TimePoint now) {
-  if (!everReady_) return {Verdict::kGiveUp, Milliseconds(0)};
+ZygotePolicy::Decision ZygotePolicy::lost(TimePoint now, Loss loss) {
+  if (!everReady_ && loss != Loss::kStopped) return {Verdict::kGiveUp, Milliseconds(0)};
   const bool served = std::exchange(forked_, false);
   const auto decision = restarts_.died(served ? Death::kAfterService : Death::kBarren, now);
   struggling_ = restarts_.barrenDeathsInARow() >= kPatience;

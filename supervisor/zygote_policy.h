@@ -13,6 +13,10 @@ class ZygotePolicy {
     kRetry,          ///< start another after the delay
     kRetryAndReport  ///< the same, but several in a row came to nothing: workers can't be had now
   };
+  enum class Loss {
+    kByItself,  ///< it died, failed, or was too slow
+    kStopped    ///< we killed it because another process had stopped it: no fault of the environment
+  };
   struct Decision {
     Verdict verdict;
     Milliseconds delay{0};
@@ -22,7 +26,7 @@ class ZygotePolicy {
 
   void ready() { everReady_ = true; }
   void forked() { forked_ = true; }
-  Decision lost(TimePoint now);
+  Decision lost(TimePoint now, Loss loss = Loss::kByItself);
 
   /// True from the third barren zygote in a row until one forks a worker.
   bool struggling() const { return struggling_ && !forked_; }

@@ -6,10 +6,17 @@
 namespace isopool::supervisor {
 namespace {
 
+using Loss = ZygotePolicy::Loss;
 using Verdict = ZygotePolicy::Verdict;
 
 TEST(ZygotePolicy, GivesUpIfNoneWasEverReady) {
   ZygotePolicy policy;
+  EXPECT_EQ(policy.lost({}).verdict, Verdict::kGiveUp);
+}
+
+TEST(ZygotePolicy, ReplacesTheFirstOneThatASignalStopped) {
+  ZygotePolicy policy;
+  EXPECT_EQ(policy.lost({}, Loss::kStopped).verdict, Verdict::kRetry);
   EXPECT_EQ(policy.lost({}).verdict, Verdict::kGiveUp);
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -127,6 +128,34 @@ TEST(Zygote, StoppedBySignalIsReplacedLongBeforeTheTimeForAForkIsOver) {
   ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != victim; }));
   EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
   EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
+}
+
+/// The zygote of a pool that has not been welcome yet, which does not know its number; 0 if it has not
+/// executed the worker program in time.
+pid_t zygoteOf(PrivatePool& pool) {
+  pid_t zygote = 0;
+  pool.waitFor([&] {
+    for (const pid_t process : pool.mark().processes()) {
+      std::error_code gone;
+      const auto program =
+          std::filesystem::read_symlink("/proc/" + std::to_string(process) + "/exe", gone);
+      if (!gone && std::filesystem::equivalent(program, PLAIN_WORKER, gone)) zygote = process;
+    }
+    return zygote != 0;
+  });
+  return zygote;
+}
+
+TEST(Zygote, StoppedBeforeItIsReadyIsReplacedLongBeforeTheTimeForItsStartIsOver) {
+  PrivatePool pool({"--zygote-timeout", "60s"}, "zygote-silent");
+  const pid_t stopped = zygoteOf(pool);
+  ASSERT_NE(stopped, 0);
+  pool.setMode("");
+  ASSERT_EQ(::kill(stopped, SIGSTOP), 0);
+  pool.begin();
+  EXPECT_NE(pool.welcome().zygoteProcessId, stopped);
+  pool.openPool(1, 1);
+  EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
 }
 
 TEST(Zygote, ThatRefusesToForkHoldsTheSlotBackAndSaysSo) {
