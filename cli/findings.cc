@@ -92,6 +92,10 @@ std::vector<std::string> findings(const ipc::Report& report) {
   if (report.zygoteProcessId == 0 && report.state == "serving") {
     found.push_back("the zygote is down: workers that die are not replaced until it is back");
   }
+  if (const size_t missing = report.missingProtections.size(); missing != 0) {
+    found.push_back("the sandbox is weaker than " + terminalText(report.sandbox) + ": " +
+                    counted(missing, "protection") + (missing == 1 ? " is" : " are") + " missing");
+  }
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (workerOf(report, slot) != nullptr) continue;
     std::string text = "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.crew);

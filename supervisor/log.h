@@ -49,7 +49,7 @@ void setLogLevel(LogLevel level);
 
 /// Writes one line to the error stream. Never blocks: while nobody reads the stream, lines are
 /// dropped. A line has at most 4 KiB, so that those of several processes do not mix in a pipe: a
-/// longer message is cut, and what is no UTF-8 is replaced in JSON.
+/// longer message is cut, and what is no UTF-8, or a control character, is replaced or escaped.
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
 
 }  // namespace isopool::supervisor

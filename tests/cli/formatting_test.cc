@@ -146,6 +146,15 @@ TEST(Findings, NameWhatIsWrong) {
   report.workers.push_back(workerNamed(1, "serving", 0));
   EXPECT_TRUE(findings(report).empty());
 
+  report.sandbox = "strict";
+  report.missingProtections = {"temporary folders in memory: user namespaces are forbidden here"};
+  EXPECT_EQ(findings(report),
+            std::vector<std::string>{"the sandbox is weaker than strict: 1 protection is missing"});
+  report.missingProtections.push_back("network");
+  EXPECT_EQ(findings(report), std::vector<std::string>{
+                                  "the sandbox is weaker than strict: 2 protections are missing"});
+  report.missingProtections.clear();
+
   report.slots.push_back({"shared", 1, 3, "killed by SIGSEGV", 3200});
   report.workers[0].runningClient = 5;
   report.workers[0].runningMilliseconds = 45'000;
