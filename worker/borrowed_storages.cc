@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <new>
+#include <vector>
 
 #include "ipc/crash_point.h"
 #include "worker/channel_memory.h"
@@ -26,7 +28,8 @@ struct BorrowedRange {
   InputSegment* segment = nullptr;  ///< of an input; null: a block that came home
   void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
   ipc::Lease lease;                 ///< generation 0: none, or given back
-  ipc::Mapping window;              ///< the pages, if the pages at the proper address are private
+  ipc::Mapping window;              ///< the pages, if those at the proper address are another call's
+  BorrowedPages* shared = nullptr;  ///< those at the proper address; null: its call goes on
   bool privatised = false;
 };
 
@@ -51,9 +54,7 @@ c10::Storage BorrowedStorages::lent(const std::shared_ptr<ChannelMemory>& memory
   range->bytes = bytes;
   range->pages = segment.mapping.data() + firstPage;
   range->mappedBytes = ipc::roundUpToPages(offset + bytes) - firstPage;
-  BorrowedStorages& self = memory->borrowed;
-  if (self.privatisedCount_.load(std::memory_order_relaxed) != 0 &&
-      self.overlapsPrivatised(range->pages, range->mappedBytes)) {
+  if (memory->borrowed.earlierCallHas(range->pages, range->mappedBytes)) {
     range->window = ipc::mapShared(segment.object, firstPage, range->mappedBytes,
                                    ipc::Access::kReadWrite, ipc::Prefault::kNo);
     range->pages = range->window.data();
@@ -70,7 +71,8 @@ c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory
   range->data = static_cast<std::byte*>(block);
   range->bytes = bytes;
   range->mappedBytes = ipc::roundUpToPages(bytes);
-  if (memory->output.isPrivatised(block)) {
+  if (memory->output.isPrivatised(block) ||
+      memory->borrowed.earlierCallHas(range->data, range->mappedBytes)) {
     range->window = memory->output.mapWindow(*memory->output.arena().locate(block));
     range->data = range->window.data();
   }
@@ -97,37 +99,83 @@ void BorrowedStorages::unlink(BorrowedRange& range) {
   if (range.older != nullptr) range.older->newer = range.newer;
 }
 
-bool BorrowedStorages::overlapsPrivatised(const std::byte* data, size_t bytes) const {
-  auto& self = const_cast<BorrowedStorages&>(*this);
-  std::lock_guard lock(self.mutex_);
-  auto after = privatisedInputs_.lower_bound(data + bytes);
-  if (after == privatisedInputs_.begin()) return false;
-  const BorrowedRange& before = *std::prev(after)->second;
-  return before.pages + before.mappedBytes > data;
+// The mutex is held.
+BorrowedPages* BorrowedStorages::pagesAt(const std::byte* begin, size_t bytes) {
+  const auto after = pages_.lower_bound(begin + bytes);
+  if (after == pages_.begin()) return nullptr;
+  BorrowedPages& before = std::prev(after)->second;
+  return before.end() > begin ? &before : nullptr;
 }
 
-bool BorrowedStorages::sharedWithOthers(const BorrowedRange& range) const {
-  for (const BorrowedRange* other = newest_; other != nullptr; other = other->older) {
-    if (other != &range && other->pages < range.pages + range.mappedBytes &&
-        range.pages < other->pages + other->mappedBytes) {
-      return true;
+bool BorrowedStorages::earlierCallHas(const std::byte* begin, size_t bytes) {
+  if (groupedCall_ + 1 < call_) {
+    std::lock_guard lock(mutex_);
+    groupPages();
+    groupedCall_ = call_ - 1;
+  }
+  if (pagesCount_.load(std::memory_order_relaxed) == 0) return false;
+  std::lock_guard lock(mutex_);
+  return pagesAt(begin, bytes) != nullptr;
+}
+
+// The mutex is held. Storages that share a page are of one call, as earlierCallHas() sees to it.
+void BorrowedStorages::groupPages() {
+  std::vector<BorrowedRange*> ranges;
+  for (BorrowedRange* range = newest_; range != nullptr && range->call > groupedCall_;
+       range = range->older) {
+    if (range->shared == nullptr && !range->window.valid() && range->bytes > 0) {
+      ranges.push_back(range);
     }
   }
-  return false;
+  std::sort(ranges.begin(), ranges.end(),
+            [](const auto* one, const auto* two) { return one->pages < two->pages; });
+  for (BorrowedRange* range : ranges) {
+    range->shared = pagesAt(range->pages, range->mappedBytes);
+    if (range->shared == nullptr) {
+      range->shared = &pages_[range->pages];
+      range->shared->begin = range->pages;
+      pagesCount_.store(pages_.size(), std::memory_order_relaxed);
+    }
+    BorrowedPages& shared = *range->shared;
+    shared.bytes = static_cast<size_t>(
+        std::max(shared.end(), range->pages + range->mappedBytes) - shared.begin);
+    ++shared.ranges;
+  }
+}
+
+// The mutex is held. True if the storage was the last one of its pages.
+bool BorrowedStorages::leavePages(BorrowedRange& range) {
+  if (range.shared == nullptr || --range.shared->ranges > 0) return false;
+  const BorrowedPages left = *range.shared;
+  pages_.erase(left.begin);
+  pagesCount_.store(pages_.size(), std::memory_order_relaxed);
+  // A block's pages are restored by its arena.
+  if (!left.privatised || range.segment == nullptr) return true;
+  if (detached_) {
+    forgetPrivatisedRange();
+    return true;
+  }
+  endPrivatisedRange(left.begin, left.bytes);
+  ipc::mapSharedAt(left.begin, range.segment->object,
+                   static_cast<size_t>(left.begin - range.segment->mapping.data()), left.bytes,
+                   ipc::Access::kReadWrite, ipc::Prefault::kNo);
+  ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
+  return true;
 }
 
 bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
   if (range.privatised || range.bytes == 0) return false;
   if (range.window.valid()) {
     if (!privatiseRange(range.pages, range.mappedBytes)) return false;
-  } else if (sharedWithOthers(range)) {
-    return false;
-  } else if (range.block != nullptr) {
-    if (!memory.output.privatise(range.block, range.mappedBytes)) return false;
   } else {
-    if (!privatiseRange(range.pages, range.mappedBytes)) return false;
-    privatisedInputs_.emplace(range.pages, &range);
-    privatisedCount_.store(privatisedInputs_.size(), std::memory_order_relaxed);
+    if (range.shared == nullptr) return false;
+    BorrowedPages& shared = *range.shared;
+    if (!shared.privatised) {
+      shared.privatised = range.block != nullptr
+                              ? memory.output.privatise(range.block, shared.bytes)
+                              : privatiseRange(shared.begin, shared.bytes);
+    }
+    if (!shared.privatised) return false;
   }
   range.privatised = true;
   if (range.lease.generation != 0) {
@@ -141,6 +189,12 @@ bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
 
 void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) {
   std::lock_guard lock(mutex_);
+  try {
+    groupPages();
+    groupedCall_ = call_;
+  } catch (const std::bad_alloc&) {
+    // As if there were no memory for the pages: what is in no group stays shared.
+  }
   for (BorrowedRange* range = newest_; range != nullptr && range->call == call_;
        range = range->older) {
     if (privatise(memory, *range)) copies.count(ipc::CopyReason::kKeptByModel, range->bytes);
@@ -153,22 +207,11 @@ void BorrowedStorages::release(void* context) {
   std::unique_ptr<BorrowedRange> range(static_cast<BorrowedRange*>(context));
   ChannelMemory& memory = *range->memory;
   BorrowedStorages& self = memory.borrowed;
+  bool lastOfPages = false;
   {
     std::lock_guard lock(self.mutex_);
     self.unlink(*range);
-    if (range->privatised && !range->window.valid() && range->segment != nullptr) {
-      self.privatisedInputs_.erase(range->pages);
-      self.privatisedCount_.store(self.privatisedInputs_.size(), std::memory_order_relaxed);
-      if (self.detached_) {
-        forgetPrivatisedRange();
-      } else {
-        endPrivatisedRange(range->pages, range->mappedBytes);
-        ipc::mapSharedAt(range->pages, range->segment->object,
-                         static_cast<size_t>(range->pages - range->segment->mapping.data()),
-                         range->mappedBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
-        ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
-      }
-    }
+    lastOfPages = self.leavePages(*range);
   }
   if (range->privatised && range->window.valid()) {
     endPrivatisedRange(range->pages, range->mappedBytes);
@@ -177,7 +220,7 @@ void BorrowedStorages::release(void* context) {
     ipc::returnLease(memory.end.returns(), range->lease);
   }
   if (range->block != nullptr) {
-    if (range->privatised) {
+    if (lastOfPages) {
       memory.output.free(range->block);
     } else {
       memory.output.dropReference(range->block);

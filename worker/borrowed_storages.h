@@ -20,13 +20,26 @@ namespace isopool::worker {
 struct ChannelMemory;
 struct BorrowedRange;
 
+/// Whole pages at their proper address that one or more storages of one call lie in: views of a buffer
+/// may share a page, and pages become private only as a whole. Storages of other calls have no part in
+/// them, so that each call's pages are privatised or shared on their own.
+struct BorrowedPages {
+  std::byte* begin = nullptr;
+  size_t bytes = 0;
+  size_t ranges = 0;  ///< that are alive
+  bool privatised = false;
+
+  std::byte* end() const { return begin + bytes; }
+};
+
 /// The storages that a channel's calls brought: their memory is the client's (an input segment) or
 /// was lent to the client before (a block of our own output arena that came home). Each has one
 /// record here until it dies, on whatever thread; then the lease goes back, or the reference.
 ///
 /// What the model keeps of a pool call is privatised in place: pointers stay, the lease goes back at
-/// once. Until the storage dies a new input on the same pages is seen through a window, a second
-/// mapping of them.
+/// once. While a storage of an earlier call lives, private or not, a new one on the same pages is seen
+/// through a window, a second mapping of them: so what one call kept is privatised without any other
+/// call's, and what a handle has stays the client's.
 class BorrowedStorages {
  public:
   /// `memory` owns this object. Offset and length were checked against the segment. Throws
@@ -51,15 +64,18 @@ class BorrowedStorages {
 
   void link(BorrowedRange& range);
   void unlink(BorrowedRange& range);
-  bool overlapsPrivatised(const std::byte* data, size_t bytes) const;
-  bool sharedWithOthers(const BorrowedRange& range) const;
+  BorrowedPages* pagesAt(const std::byte* begin, size_t bytes);
+  bool earlierCallHas(const std::byte* begin, size_t bytes);
+  void groupPages();
+  bool leavePages(BorrowedRange& range);
   bool privatise(ChannelMemory& memory, BorrowedRange& range);
 
   std::mutex mutex_;  // guards the list and the map
   BorrowedRange* newest_ = nullptr;
-  std::map<const std::byte*, BorrowedRange*> privatisedInputs_;
-  std::atomic<size_t> privatisedCount_{0};
+  std::map<const std::byte*, BorrowedPages> pages_;  // of calls that are over, by their beginning
+  std::atomic<size_t> pagesCount_{0};
   uint64_t call_ = 0;
+  uint64_t groupedCall_ = 0;  // what it and earlier calls brought is in the map
   bool detached_ = false;
 };
 

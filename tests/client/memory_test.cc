@@ -172,6 +172,75 @@ TEST(Copies, OneOfAViewInsideASharedBufferThatTheModelKeeps) {
   EXPECT_EQ(pool.subject().ask("kept_sum").toDoubleVector().at(0), 6000);
 }
 
+/// What the model of a pool of one worker has kept, and what the caller sees, are two tensors each.
+class KeptOfOneWorker : public ::testing::Test {
+ protected:
+  void expectKept(std::vector<double> sums) {
+    EXPECT_EQ(pool_.subject().ask("kept_sum").toDoubleVector(), sums);
+  }
+
+  OwnPool pool_{1};
+  const Subject& subject_ = pool_.subject();
+};
+
+TEST_F(KeptOfOneWorker, ViewsThatShareAPageAreTheModelsAlone) {
+  const at::Tensor shared = empty({100'000}).fill_(3);
+  const at::Tensor one = viewAt(shared, 64, 4096);
+  const at::Tensor two = viewAt(shared, 16448, 4096);
+  const Copied copied;
+  subject_.ask("keep_both", {one, two});
+  EXPECT_EQ(copied.since().keptByModel, 2 * 16384u);
+  EXPECT_EQ(copied.total(), 2 * 16384u);
+  shared.fill_(5);
+  expectKept({3 * 4096, 3 * 4096});
+  subject_.ask("write_kept", {4});
+  EXPECT_TRUE(isAll(shared, 5));
+  // The same pages once more, kept too, while the model has those of the first call.
+  subject_.ask("keep_both", {two, one});
+  shared.fill_(6);
+  expectKept({4 * 4096, 4 * 4096, 5 * 4096, 5 * 4096});
+  // And they are shared ones again when the model lets go.
+  subject_.ask("forget");
+  subject_.ask("fill", {one, 7});
+  EXPECT_EQ(subject_.ask("sums", {shared}).toDouble(), 6 * 100'000 + 4096);
+  EXPECT_EQ(shared.sum().item<double>(), 6 * 100'000 + 4096);
+}
+
+TEST_F(KeptOfOneWorker, ViewsThatOverlapAreTheModelsAlone) {
+  const at::Tensor shared = empty({100'000}).fill_(3);
+  subject_.ask("keep_both", {viewAt(shared, 64, 4096), viewAt(shared, 8192, 4096)});
+  shared.fill_(5);
+  expectKept({3 * 4096, 3 * 4096});
+}
+
+TEST_F(KeptOfOneWorker, AViewBesideAnObjsIsTheModelsAlone) {
+  const at::Tensor shared = empty({100'000}).fill_(3);
+  InterpreterSession session = subject_.object().acquireSession();
+  for (const int64_t offset : {int64_t{64}, int64_t{16448}}) {
+    const Obj held = session.fromIValue(viewAt(shared, offset, 4096));
+    subject_.ask("keep", {viewAt(shared, 16448, 4096)});
+    shared.fill_(5);
+    expectKept({3 * 4096});
+    subject_.ask("write_kept", {4});
+    EXPECT_TRUE(isAll(shared, 5));
+    // What an Obj has is the caller's memory as long as it is held.
+    EXPECT_EQ(held.attr("sum")(at::ArrayRef<Obj>()).toIValue().toTensor().item<float>(), 5 * 4096);
+    subject_.ask("forget");
+    shared.fill_(3);
+  }
+}
+
+TEST_F(KeptOfOneWorker, AResultThatAnObjHasTooIsTheModelsAlone) {
+  warmUp(subject_, 100'000);
+  const at::Tensor result = subject_.tensor("add_one", {empty({100'000}).fill_(2)});
+  InterpreterSession session = subject_.object().acquireSession();
+  const Obj held = session.fromIValue(result);
+  subject_.ask("keep", {result});
+  result.fill_(5);
+  expectKept({300'000});
+  EXPECT_EQ(held.attr("sum")(at::ArrayRef<Obj>()).toIValue().toTensor().item<float>(), 500'000);
+}
+
 TEST(Copies, OneOfAResultThatGoesToAnotherWorker) {
   const auto workers = sharedManager().allInstances();
   InterpreterSession one = sharedSubject().object().acquireSession(&workers[0]);

@@ -83,6 +83,9 @@ class Probe(torch.nn.Module):
         self.kept.append(x)
         return None
 
+    def keep_both(self, x, y):
+        self.kept += [x, y]
+
     def keep_and_return(self, x):
         self.kept.append(x)
         return x
