@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
+#include <optional>
 #include <vector>
+
+#include "client/process_fork.h"
 
 namespace isopool {
 
@@ -19,20 +21,19 @@ namespace {
 using Sinks = std::vector<std::shared_ptr<CallSink>>;
 
 // Never destroyed: calls end until the process is gone.
-struct SinkHolder {
-  std::mutex mutex;
-  std::shared_ptr<const Sinks> sinks = std::make_shared<Sinks>();
+constinit InheritedSetting<Sinks> currentSinks;
 
-  static SinkHolder& instance() {
-    static auto* const one = new SinkHolder;
-    return *one;
-  }
-  // Needs mutex.
-  void set(Sinks fresh) {
-    callsAreObserved.store(!fresh.empty(), std::memory_order_relaxed);
-    sinks = std::make_shared<const Sinks>(std::move(fresh));
-  }
-};
+// Without those that `isOld` says are to go, and with `fresh` unless it is null.
+template <typename IsOld>
+void changeSinks(IsOld&& isOld, std::shared_ptr<CallSink> fresh) {
+  currentSinks.change([&](const auto& current) {
+    Sinks sinks = current ? *current : Sinks();
+    std::erase_if(sinks, isOld);
+    if (fresh) sinks.push_back(std::move(fresh));
+    callsAreObserved.store(!sinks.empty(), std::memory_order_relaxed);
+    return std::make_shared<const Sinks>(std::move(sinks));
+  });
+}
 
 int64_t realTime() {
   timespec now{};
@@ -61,7 +62,8 @@ CallKind kindOf(ipc::Operation operation) {
   }
 }
 
-CallOutcome outcomeOf(const std::exception_ptr& error) {
+// Nothing if the call belongs to no pool of this process.
+std::optional<CallOutcome> outcomeOf(const std::exception_ptr& error) {
   if (!error) return CallOutcome::kReturned;
   try {
     std::rethrow_exception(error);
@@ -73,6 +75,8 @@ CallOutcome outcomeOf(const std::exception_ptr& error) {
     return CallOutcome::kDeadlineExceeded;
   } catch (const Cancelled&) {
     return CallOutcome::kCancelled;
+  } catch (const ForkedError&) {
+    return std::nullopt;
   } catch (...) {
     return CallOutcome::kRefused;
   }
@@ -97,21 +101,11 @@ class ObserverSink final : public CallSink {
 }  // namespace
 
 void addCallSink(std::shared_ptr<CallSink> sink) {
-  SinkHolder& holder = SinkHolder::instance();
-  std::lock_guard lock(holder.mutex);
-  Sinks fresh = *holder.sinks;
-  fresh.push_back(std::move(sink));
-  holder.set(std::move(fresh));
+  changeSinks([](const auto&) { return false; }, std::move(sink));
 }
 
 void removeCallSink(const CallSink* sink) {
-  SinkHolder& holder = SinkHolder::instance();
-  std::shared_ptr<const Sinks> old;  // ends outside the lock: what it holds is a user's function
-  std::lock_guard lock(holder.mutex);
-  old = holder.sinks;
-  Sinks fresh = *old;
-  std::erase_if(fresh, [&](const auto& each) { return each.get() == sink; });
-  holder.set(std::move(fresh));
+  changeSinks([&](const auto& each) { return each.get() == sink; }, nullptr);
 }
 
 void ObservedCall::sentTo(Channel& channel) {
@@ -137,27 +131,22 @@ void endObservation(ObservedCall& call, std::exception_ptr error) noexcept {
   const bool wasSent = call.sent != std::chrono::steady_clock::time_point();
   call.record.waited = (wasSent ? call.sent : now) - call.start;
   if (wasSent) call.record.inWorker = now - call.sent;
-  call.record.outcome = outcomeOf(error);
+  const auto outcome = outcomeOf(error);
+  if (!outcome) return;
+  call.record.outcome = *outcome;
   call.ended = realTime();
   call.thread = ::gettid();
-  std::shared_ptr<const Sinks> sinks;
-  {
-    std::lock_guard lock(SinkHolder::instance().mutex);
-    sinks = SinkHolder::instance().sinks;
-  }
+  const auto sinks = currentSinks.get();
+  if (!sinks) return;
   for (const auto& sink : *sinks) sink->called(call);
 }
 
 }  // namespace client
 
 void setCallObserver(std::function<void(const CallRecord&)> observer) {
-  static std::mutex mutex;
-  static std::shared_ptr<client::CallSink> current;
-  auto fresh = observer ? std::make_shared<client::ObserverSink>(std::move(observer)) : nullptr;
-  std::lock_guard lock(mutex);
-  if (current) client::removeCallSink(current.get());
-  current = fresh;
-  if (fresh) client::addCallSink(std::move(fresh));
+  client::changeSinks(
+      [](const auto& each) { return dynamic_cast<client::ObserverSink*>(each.get()) != nullptr; },
+      observer ? std::make_shared<client::ObserverSink>(std::move(observer)) : nullptr);
 }
 
 }  // namespace isopool

@@ -30,7 +30,8 @@ struct ObservedCall {
   std::chrono::steady_clock::time_point sent;
 };
 
-/// Who is told of every call. Any thread; must not throw.
+/// Is given a record of every call of this process's pools; a forked process inherits it. Any thread;
+/// must not throw.
 class CallSink {
  public:
   virtual ~CallSink() = default;

@@ -21,6 +21,7 @@ CompletionState::CompletionState()
 }
 
 void CompletionState::push(uint64_t tag, const Outcome& outcome) {
+  checkNotForked();
   std::lock_guard lock(mutex_);
   completed_.push_back({tag, outcome});
   const uint64_t one = 1;
@@ -28,6 +29,7 @@ void CompletionState::push(uint64_t tag, const Outcome& outcome) {
 }
 
 std::vector<Completed> CompletionState::take() {
+  checkNotForked();
   std::vector<Completed> taken;
   std::lock_guard lock(mutex_);
   uint64_t count = 0;
@@ -36,7 +38,12 @@ std::vector<Completed> CompletionState::take() {
   return taken;
 }
 
-CompletionQueue::CompletionQueue() : state_(std::make_shared<CompletionState>()) {}
+int CompletionState::fd() const {
+  checkNotForked();
+  return event_.get();
+}
+
+CompletionQueue::CompletionQueue() : state_(client::makeForThisProcess<CompletionState>()) {}
 CompletionQueue::~CompletionQueue() = default;
 
 int CompletionQueue::fd() const { return state_->fd(); }

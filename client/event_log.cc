@@ -2,8 +2,9 @@
 #include "client/event_log.h"
 
 #include <memory>
-#include <mutex>
 #include <utility>
+
+#include "client/process_fork.h"
 
 namespace isopool {
 
@@ -12,15 +13,7 @@ namespace {
 using Logger = std::function<void(LogLevel, std::string_view)>;
 
 // Never destroyed: threads log until the process is gone.
-struct LoggerHolder {
-  std::mutex mutex;
-  std::shared_ptr<const Logger> logger;
-};
-
-LoggerHolder& holder() {
-  static auto* const one = new LoggerHolder;
-  return *one;
-}
+constinit client::InheritedSetting<Logger> currentLogger;
 
 }  // namespace
 
@@ -29,11 +22,7 @@ namespace client {
 std::atomic<bool> loggerIsSet{false};
 
 void logToProgram(LogLevel level, const std::string& text) noexcept {
-  std::shared_ptr<const Logger> logger;
-  {
-    std::lock_guard lock(holder().mutex);
-    logger = holder().logger;
-  }
+  const auto logger = currentLogger.get();
   if (!logger) return;
   try {
     (*logger)(level, text);
@@ -45,12 +34,10 @@ void logToProgram(LogLevel level, const std::string& text) noexcept {
 }  // namespace client
 
 void setLogger(std::function<void(LogLevel, std::string_view)> logger) {
-  auto fresh = logger ? std::make_shared<const Logger>(std::move(logger)) : nullptr;
-  {
-    std::lock_guard lock(holder().mutex);
-    holder().logger.swap(fresh);
-    client::loggerIsSet.store(holder().logger != nullptr, std::memory_order_relaxed);
-  }
+  currentLogger.change([&](const auto&) {
+    client::loggerIsSet.store(logger != nullptr, std::memory_order_relaxed);
+    return logger ? std::make_shared<const Logger>(std::move(logger)) : nullptr;
+  });
 }
 
 }  // namespace isopool

@@ -12,6 +12,7 @@
 #include "client/manager_impl.h"
 #include "client/movable.h"
 #include "client/package_contents.h"
+#include "client/process_fork.h"
 #include "client/replicated_object.h"
 #include "client/stored_model.h"
 #include "client/worker_steps.h"
@@ -21,6 +22,12 @@ namespace isopool {
 namespace {
 
 constexpr size_t kMostWorkers = 1024;
+
+// The Interpreters of managers that are gone.
+struct KeptInterpreters {
+  std::mutex mutex;
+  std::deque<std::vector<Interpreter>> ofManagers;
+};
 
 std::shared_ptr<client::ModuleSources> firstModules() {
   auto modules = std::make_shared<client::ModuleSources>();
@@ -87,11 +94,11 @@ ManagerImpl::~ManagerImpl() {
   // Programs keep pointers to Interpreters: for a good while they stay Interpreters, which refuse.
   constexpr size_t kMostKept = 64;
   try {
-    static auto* const kept = new std::deque<std::vector<Interpreter>>;
-    static auto* const mutex = new std::mutex;
-    std::lock_guard lock(*mutex);
-    kept->push_back(std::move(interpreters));
-    if (kept->size() > kMostKept) kept->pop_front();
+    static client::PerProcess<KeptInterpreters> perProcess;
+    KeptInterpreters& kept = perProcess.get();
+    std::lock_guard lock(kept.mutex);
+    kept.ofManagers.push_back(std::move(interpreters));
+    if (kept.ofManagers.size() > kMostKept) kept.ofManagers.pop_front();
   } catch (const std::bad_alloc&) {
     // It is a courtesy.
   }

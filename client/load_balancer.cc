@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/load_balancer.h"
 
+#include <mutex>
 #include <string>
 
+#include "client/process_fork.h"
 #include "isopool/errors.h"
 
 namespace isopool {
+
+namespace {
+
+// Of all of them. Not a member: a forked process would inherit it locked if a thread of its parent
+// was using the LoadBalancer. The counts are whole at any time.
+constinit client::PerProcess<std::mutex> mutex;
+
+}  // namespace
 
 LoadBalancer::LoadBalancer(size_t n) : users_(n), limit_(n) {
   if (n == 0) throw Error("a LoadBalancer needs at least one resource");
@@ -16,14 +26,14 @@ void LoadBalancer::setResourceLimit(size_t n) {
     throw Error("setResourceLimit(" + std::to_string(n) + "): the LoadBalancer has 1 to " +
                 std::to_string(users_.size()) + " resources to deal out");
   }
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex.get());
   limit_ = n;
 }
 
 int LoadBalancer::acquire() {
   // One number for all balancers: a wrong guess costs nothing but the wish to stay.
   thread_local size_t last = 0;
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex.get());
   size_t best = last < limit_ ? last : 0;
   for (size_t i = 0; i < limit_ && users_[best] > 0; ++i) {
     const size_t next = (last + i) % limit_;
@@ -35,7 +45,7 @@ int LoadBalancer::acquire() {
 }
 
 void LoadBalancer::free(int where) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex.get());
   if (where < 0 || static_cast<size_t>(where) >= users_.size()) {
     throw Error("free(" + std::to_string(where) + "): the LoadBalancer has resources 0 to " +
                 std::to_string(users_.size() - 1));

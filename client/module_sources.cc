@@ -11,6 +11,7 @@ void ModuleSources::add(std::string name, std::string text) {
     throw Error("registerModuleSource: \"" + name +
                 "\" is no module's name: give one as an import statement has it");
   }
+  checkNotForked(generation_);
   std::lock_guard lock(mutex_);
   names_.insert(name);
   sources_.push_back({std::move(name), std::move(text)});
@@ -18,11 +19,13 @@ void ModuleSources::add(std::string name, std::string text) {
 }
 
 size_t ModuleSources::names() const {
+  checkNotForked(generation_);
   std::lock_guard lock(mutex_);
   return names_.size();
 }
 
 std::vector<ModuleSources::Source> ModuleSources::after(size_t given) const {
+  checkNotForked(generation_);
   std::lock_guard lock(mutex_);
   return {sources_.begin() + static_cast<ptrdiff_t>(given), sources_.end()};
 }

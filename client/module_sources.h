@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "client/process_fork.h"
+
 namespace isopool::client {
 
 /// Python modules that the program gives its workers as text, in the order of their registration. Any
-/// thread.
+/// thread. In a forked process every member but count() throws Error.
 class ModuleSources {
  public:
   struct Source {
@@ -35,6 +37,7 @@ class ModuleSources {
   std::vector<Source> sources_;
   std::set<std::string> names_;
   std::atomic<size_t> count_{0};
+  const uint32_t generation_ = forkGeneration();
 };
 
 /// A module that every manager registers itself, as torch::deploy's managers did.

@@ -4,8 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
-
-#include "isopool/errors.h"
+#include <string>
 
 namespace isopool::client {
 
@@ -15,19 +14,20 @@ std::atomic<uint32_t> generation{0};
 
 void countFork() { generation.fetch_add(1, std::memory_order_relaxed); }
 
+// When the library is loaded: a static variable of a function is initialised under a lock, which a
+// forked process may inherit locked.
+[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, &countFork);
+
 }  // namespace
 
 uint32_t forkGeneration() noexcept {
-  static const int registered = ::pthread_atfork(nullptr, nullptr, &countFork);
-  (void)registered;
   return generation.load(std::memory_order_relaxed);
 }
 
-void checkNotForked(uint32_t created) {
+void checkNotForked(uint32_t created, const char* what) {
   if (created != forkGeneration()) {
-    throw Error(
-        "this process was forked from the one that made the manager, and pools do not "
-        "survive a fork: make a new InterpreterManager in the child");
+    throw ForkedError(std::string("this process was forked from the one that made the ") + what +
+                      ", which works in that one only: make a new " + what + " in the child");
   }
 }
 

@@ -36,6 +36,7 @@ void ReplicaLives::unloaded(uint32_t slot) {
 }
 
 void ReplicaLives::onRebuilt(Callback callback) {
+  checkNotForked(generation_);
   std::lock_guard lock(mutex_);
   callback_ = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "client/channel.h"
+#include "client/process_fork.h"
 
 namespace isopool::client {
 
@@ -33,6 +34,7 @@ class ReplicaLives {
   }
 
   uint64_t rebuilt() const { return rebuilt_.load(std::memory_order_relaxed); }
+  /// Throws Error in a forked process, where nothing of the parent's is rebuilt.
   void onRebuilt(Callback callback);
 
   /// While it lives, what this thread does is part of a callback and waits for none.
@@ -58,6 +60,7 @@ class ReplicaLives {
   void restoreNow(const Channel& channel, const Deadline& deadline);
   void changedLocked();
 
+  const uint32_t generation_ = forkGeneration();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Life> lives_;

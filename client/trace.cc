@@ -14,6 +14,7 @@
 #include "client/call_observation.h"
 #include "client/interpreter_access.h"
 #include "client/pool.h"
+#include "client/process_fork.h"
 #include "isopool/interpreter_manager.h"
 
 namespace isopool {
@@ -167,7 +168,7 @@ class TraceImpl {
       for (size_t i = 0; i < epochs_.size(); ++i) stop(i);
       std::rethrow_exception(failure);
     }
-    recorder_ = std::make_shared<Recorder>(pool_.get());
+    recorder_ = client::makeForThisProcess<Recorder>(pool_.get());
     client::addCallSink(recorder_);
   }
   ~TraceImpl() {
@@ -179,6 +180,7 @@ class TraceImpl {
   TraceImpl& operator=(const TraceImpl&) = delete;
 
   void write(const std::string& path) {
+    client::checkNotForked(generation_);
     if (!recorder_) throw Error("a Trace is written once");
     client::removeCallSink(recorder_.get());
     const auto calls = std::exchange(recorder_, nullptr)->take();
@@ -221,6 +223,7 @@ class TraceImpl {
     }
   }
 
+  const uint32_t generation_ = client::forkGeneration();
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
   std::vector<uint64_t> epochs_;  // of the workers that record
   std::shared_ptr<client::Pool> pool_;

@@ -81,6 +81,9 @@ struct Completed {
 
 /// Where calls' outcomes gather for an event loop: give fd() to poll, epoll or Asio, and take() what
 /// there is when it is readable. Any thread. May end before its calls do: their outcomes are dropped.
+///
+/// In a child that the program forked every member throws Error, and outcomes of the calls of the
+/// child's own managers are dropped: it makes a CompletionQueue of its own.
 class CompletionQueue {
  public:
   /// Throws Error if the process has no descriptor left.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <mutex>
 #include <vector>
 
 namespace isopool {
@@ -26,7 +25,6 @@ struct LoadBalancer {
   void free(int where);
 
  private:
-  std::mutex mutex_;
   std::vector<size_t> users_;
   size_t limit_;
 };

@@ -8,6 +8,10 @@
 
 /// What the runtime tells the program about itself: events for its log, and a record of each call for
 /// its metrics. Unset, either costs one relaxed load.
+///
+/// A child that the program forks inherits both functions for the managers that it makes. If they lock
+/// something, the program sees to it that the child does not inherit it locked. Calls of the parent's
+/// managers, which throw Error in the child, are not recorded.
 namespace isopool {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };

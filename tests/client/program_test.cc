@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs that use isopool, from outside: how they end, and what they have that tests have not.
 #include <ATen/Parallel.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "client/event_log.h"
 #include "tests/client/harness.h"
 #include "tests/sanitizers.h"
 
@@ -173,6 +175,26 @@ bool refusesForFork(const std::function<void()>& use) {
   return false;
 }
 
+bool isReadable(int fd, milliseconds patience = milliseconds(0)) {
+  pollfd watched{fd, POLLIN, 0};
+  return ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
+}
+
+/// No logger and no observer are left when it ends.
+struct ScopedObservation {
+  ScopedObservation(std::function<void(LogLevel, std::string_view)> logger,
+                    std::function<void(const CallRecord&)> observer) {
+    setLogger(std::move(logger));
+    setCallObserver(std::move(observer));
+  }
+  ~ScopedObservation() {
+    setLogger(nullptr);
+    setCallObserver(nullptr);
+  }
+  ScopedObservation(const ScopedObservation&) = delete;
+  ScopedObservation& operator=(const ScopedObservation&) = delete;
+};
+
 TEST(Fork, OfAForkMakesSharedMemoryOfItsOwn) {
   Program program({PROGRAM, "forks_of_forks", packagePath()});
   EXPECT_EQ(program.waitForEnd(milliseconds(30'000)), 0);
@@ -186,6 +208,9 @@ TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
   const Obj value = session.fromIValue(3);
   const at::Tensor result = pool.subject().tensor("add_one", {at::ones({100'000})});
   const std::string package = packagePath();
+  Trace trace(pool.manager());
+  static std::atomic<int> observed{0};
+  const ScopedObservation observation(nullptr, [](const CallRecord&) { ++observed; });
   const int failed = exitStatusOfFork([&] {
     int accepted = 0;
     accepted |= refusesForFork([&] { pool.subject().ask("pid"); }) ? 0 : 1;
@@ -194,9 +219,12 @@ TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
     accepted |= refusesForFork([&] { value.toIValue(); }) ? 0 : 8;
     accepted |= refusesForFork([&] { pool.manager().loadPackage(package); }) ? 0 : 16;
     accepted |= refusesForFork([&] { pool.manager().acquireOne(); }) ? 0 : 32;
-    return accepted;
+    accepted |= refusesForFork([&] { trace.write("/dev/null"); }) ? 0 : 64;
+    // An observer may wait for a lock of its own, which a thread of the parent had.
+    return accepted | (observed == 0 ? 0 : 128);
   });
-  EXPECT_EQ(failed, 0) << "a bit for each use that was not refused";
+  EXPECT_EQ(failed, 0) << "a bit for each use that was not refused, 128: one was observed";
+  trace.write(testFolder() / "trace_beside_a_fork.json");
   EXPECT_EQ(session.self({"pid"}).toIValue().toInt(), worker);
   EXPECT_EQ(value.toIValue().toInt(), 3);
   EXPECT_TRUE(result.eq(2).all().item<bool>());
@@ -230,6 +258,23 @@ TEST(Fork, ThatEndsItsCopiesOfEverythingDoesTheParentNoHarm) {
   }
   EXPECT_TRUE(result.eq(2).all().item<bool>());
   EXPECT_TRUE(input.eq(1).all().item<bool>());
+}
+
+TEST(Fork, TakesNothingFromItsParentsCompletionQueue) {
+  CompletionQueue queue;
+  const PendingCall call = sharedSubject().object().callAsync({"pid"}, queue, 7);
+  ASSERT_TRUE(isReadable(queue.fd(), kPatience));
+  const int failed = exitStatusOfFork([&] {
+    int accepted = 0;
+    accepted |= refusesForFork([&] { queue.take(); }) ? 0 : 1;
+    accepted |= refusesForFork([&] { (void)queue.fd(); }) ? 0 : 2;
+    return accepted;
+  });
+  EXPECT_EQ(failed, 0) << "a bit for each use that was not refused";
+  EXPECT_TRUE(isReadable(queue.fd())) << "the parent's event loop was not woken";
+  const std::vector<Completed> taken = queue.take();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken.front().tag, 7u);
 }
 
 // Threads of the parent hold each lock and wait on each condition variable now and then.
@@ -271,12 +316,44 @@ TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
   threads.push_back(inLoop([&] {
     return subject.object().callAsync({"add_one", at::ones({3})}).get().isTensor();
   }));
+  CompletionQueue queue;
+  threads.push_back(inLoop([&] {
+    const PendingCall call = subject.object().callAsync({"pid"}, queue, 1);
+    return isReadable(queue.fd(), kPatience) && queue.take().size() == 1;
+  }));
+  // These take locks for so short a time that a fork only meets it if they do nothing else.
+  LoadBalancer balancer(4);
+  const ScopedObservation observation(nullptr, nullptr);
+  const std::function<void()> uses[] = {
+      [] {
+        setLogger([](LogLevel, std::string_view) {});
+        client::logToProgram(LogLevel::kInfo, "from a thread");
+      },
+      [] { setCallObserver([](const CallRecord&) {}); },
+      [&] {
+        balancer.free(balancer.acquire());
+        pool.manager().countRegisteredModuleSources();
+        replica->onRebuilt(nullptr);
+      }};
+  for (const auto& use : uses) {
+    threads.emplace_back([&] {
+      while (!stop) use();
+    });
+  }
   EXPECT_TRUE(waitUntil([&] { return right > 50; }));
   for (int i = 0; i < 100 && !HasFailure(); ++i) {
     EXPECT_EQ(exitStatusOfFork([&] {
                 int accepted = 0;
                 accepted |= refusesForFork([&] { subject.ask("pid"); }) ? 0 : 1;
                 accepted |= refusesForFork([&] { object->toIValue(); }) ? 0 : 2;
+                accepted |= refusesForFork([&] { queue.take(); }) ? 0 : 4;
+                accepted |= refusesForFork([&] { replica->onRebuilt(nullptr); }) ? 0 : 8;
+                const auto countModules = [&] { pool.manager().countRegisteredModuleSources(); };
+                accepted |= refusesForFork(countModules) ? 0 : 16;
+                balancer.free(balancer.acquire());
+                client::logToProgram(LogLevel::kInfo, "in the fork");
+                setLogger(nullptr);
+                setCallObserver(nullptr);
                 stream.reset();
                 object.reset();
                 replica.reset();
@@ -287,7 +364,7 @@ TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
                 return accepted;
               }),
               0)
-        << "fork " << i;
+        << "fork " << i << ", a bit for each use that was not refused";
   }
   const int before = right;
   EXPECT_TRUE(waitUntil([&] { return right > before + 50; })) << "the parent's calls hang";
@@ -357,6 +434,29 @@ TEST(Fork, MakesAManagerOfItsOwn) {
             }),
             0);
   EXPECT_GT(sharedSubject().number("pid"), 0);
+}
+
+// A call of the child can't end in a queue of its parent.
+TEST(Fork, HasItsParentsLoggerAndObserverForAManagerOfItsOwn) {
+  packagePath();
+  static std::atomic<int> logged{0};
+  static std::atomic<int> observed{0};
+  const ScopedObservation observation([](LogLevel, std::string_view) { ++logged; },
+                                      [](const CallRecord&) { ++observed; });
+  CompletionQueue queue;
+  EXPECT_EQ(exitStatusOfFork([&] {
+              InterpreterManager manager(1);
+              if (!waitUntil([] { return logged > 0; })) return 1;
+              const Subject subject(manager);
+              const int before = observed;
+              if (subject.number("pid") <= 0) return 2;
+              if (observed != before + 1) return 3;
+              return subject.object().callAsync({"pid"}, queue, 7).get().toInt() > 0 ? 0 : 4;
+            }),
+            0);
+  EXPECT_EQ(observed, 0) << "in the parent";
+  EXPECT_FALSE(isReadable(queue.fd()));
+  EXPECT_TRUE(queue.take().empty());
 }
 
 }  // namespace
