@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/loaded_packages.h"
 
-#include <chrono>
 #include <utility>
 
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
-
-namespace {
-
-// A shared supervisor answers for a package at once.
-constexpr std::chrono::seconds kPatience(30);
-
-}  // namespace
 
 // `send` tells the supervisor of a first use.
 template <typename Send>
@@ -64,8 +56,14 @@ void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
   if (!use.load->refusal.empty()) {
     throw LimitExceeded(package->name() + ": " + use.load->refusal);
   }
-  if (!use.isFirst || !use.load->same.valid()) return;
-  writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(use.load->same))});
+  ipc::Fd same;
+  {
+    // Exactly one use confirms. It need not be the first one, which may have timed out.
+    std::lock_guard lock(mutex_);
+    same = std::move(use.load->same);
+  }
+  if (!same.valid()) return;
+  writer_->send(ipc::ConfirmPackage{id, package->adopt(std::move(same))});
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageConfirmed);
 }
 
@@ -73,7 +71,7 @@ void LoadedPackages::awaitAnswer(ipc::PackageId package, const std::shared_ptr<L
   std::string lost;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, kPatience, [&] { return load->answered || !lostReason_.empty(); });
+    changed_.wait_for(lock, patience_, [&] { return load->answered || !lostReason_.empty(); });
     if (load->answered) return;
     lost = lostReason_.empty() ? "the supervisor does not answer" : lostReason_;
   }

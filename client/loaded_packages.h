@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -20,7 +21,10 @@ namespace isopool::client {
 /// while anybody here uses it. Any thread.
 class LoadedPackages {
  public:
-  explicit LoadedPackages(std::shared_ptr<ControlWriter> writer) : writer_(std::move(writer)) {}
+  /// `patience`: how long loadShared() waits for an answer. A supervisor that runs answers at once.
+  explicit LoadedPackages(std::shared_ptr<ControlWriter> writer,
+                          std::chrono::milliseconds patience = std::chrono::seconds(30))
+      : writer_(std::move(writer)), patience_(patience) {}
 
   /// One more use; the first one sends the package to a supervisor of our own.
   void load(const std::shared_ptr<ArchiveFile>& package);
@@ -43,7 +47,7 @@ class LoadedPackages {
     uint32_t uses = 0;
     bool answered = false;
     std::string refusal;
-    ipc::Fd same;  ///< what may be the same bytes
+    ipc::Fd same;  ///< what may be the same bytes; the use that takes it confirms
   };
   struct Use {
     std::shared_ptr<Load> load;
@@ -58,6 +62,7 @@ class LoadedPackages {
   void awaitAnswer(ipc::PackageId package, const std::shared_ptr<Load>& load);
 
   const std::shared_ptr<ControlWriter> writer_;
+  const std::chrono::milliseconds patience_;
 
   /// Held from the change of a count to the end of the message that tells of it, so that messages are
   /// in the order of the changes: the supervisor refuses a package that is loaded twice. Locked before

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/loaded_packages.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+
+#include <future>
+
+#include "tests/client/harness.h"
+
+namespace isopool::tests {
+namespace {
+
+/// What a process has loaded from a shared supervisor that the test plays.
+class LoadedPackage : public ::testing::Test {
+ protected:
+  /// The next message of the client, as the supervisor gets it.
+  template <typename Message>
+  std::optional<Message> next() {
+    for (;;) {
+      if (auto frame = supervisor_.next()) return ipc::decodeMessage<Message>(*frame);
+      if (!supervisor_.waitReadable(kPatience)) return std::nullopt;
+      if (supervisor_.receive() == ipc::ReceiveResult::kPeerGone) return std::nullopt;
+    }
+  }
+
+  /// The supervisor holds the same bytes already.
+  void answerWithSameBytes() {
+    ipc::Frame frame;
+    frame.descriptors.push_back(file_->object().duplicate());
+    packages_.answered(ipc::PackageHeld{file_->id().value, ""}, frame);
+  }
+
+  std::pair<ipc::Fd, ipc::Fd> pair_ = ipc::ControlSocket::makePair();
+  ipc::ControlSocket client_{std::move(pair_.first)};
+  ipc::ControlSocket supervisor_{std::move(pair_.second)};
+  const ipc::Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  client::LoadedPackages packages_{std::make_shared<client::ControlWriter>(client_, wake_.get()),
+                                   /*patience=*/milliseconds(50)};
+  const std::shared_ptr<client::ArchiveFile> file_ =
+      client::ArchiveFile::copyOf("a package", "its bytes", 9);
+};
+
+TEST_F(LoadedPackage, IsConfirmedByAnyUseThatSeesTheAnswer) {
+  // The first use gives up. Another one is there meanwhile: one that does not wait stands for one
+  // that waits for longer.
+  auto first = std::async(std::launch::async, [&] { packages_.loadShared(file_); });
+  ASSERT_TRUE(next<ipc::LoadPackage>());
+  packages_.load(file_);
+  EXPECT_THROW(first.get(), SupervisorLost);
+  answerWithSameBytes();
+  packages_.loadShared(file_);
+  const auto confirmed = next<ipc::ConfirmPackage>();
+  ASSERT_TRUE(confirmed) << "no use confirms the package, and no worker maps it";
+  EXPECT_EQ(confirmed->package, file_->id().value);
+  EXPECT_TRUE(confirmed->same);
+  // Once: the supervisor takes a second one for a breach of the protocol.
+  packages_.loadShared(file_);
+  for (int i = 0; i < 3; ++i) packages_.unload(file_->id());
+  EXPECT_TRUE(next<ipc::UnloadPackage>());
+}
+
+}  // namespace
+}  // namespace isopool::tests
