@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest-spi.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -15,10 +17,34 @@
 namespace isopool::tests {
 namespace {
 
+/// A thread that fails the test, and not all tests, if it throws.
+std::thread startThread(std::function<void()> work) {
+  return std::thread([work = std::move(work)] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "a thread threw: " << error.what();
+    }
+  });
+}
+
 void inThreads(int count, const std::function<void(int)>& work) {
   std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) threads.emplace_back(work, i);
+  for (int i = 0; i < count; ++i) threads.push_back(startThread([&work, i] { work(i); }));
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Threads, ThatThrowFailTheirTestAndEndNoOther) {
+  std::atomic<int> begun{0};
+  EXPECT_NONFATAL_FAILURE_ON_ALL_THREADS(inThreads(2,
+                                                   [&](int thread) {
+                                                     ++begun;
+                                                     if (thread == 1) {
+                                                       throw std::runtime_error("as was wanted");
+                                                     }
+                                                   }),
+                                         "as was wanted");
+  EXPECT_EQ(begun, 2);
 }
 
 TEST(Threads, SixteenOnOneObjectWithTwoWorkersEachGetTheirOwnAnswers) {
@@ -45,12 +71,12 @@ TEST(Threads, ThatCallOneWorkerWithoutAPauseAllGetTurns) {
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
+    threads.push_back(startThread([&, i] {
       while (!over) {
         pool.subject().ask("pid");
         ++turns[static_cast<size_t>(i)];
       }
-    });
+    }));
   }
   const bool all = waitUntil(
       [&] {
@@ -123,7 +149,7 @@ TEST(Threads, ManagersComeAndGoBesideEachOther) {
 TEST(Threads, PackagesAndObjectsComeAndGoBesideCalls) {
   sharedSubject();
   std::atomic<bool> stop{false};
-  std::thread caller([&] {
+  std::thread caller = startThread([&] {
     while (!stop) EXPECT_GT(sharedSubject().number("pid"), 0);
   });
   const std::string files[] = {packagePath("one.pt"), packagePath("two.pt")};
@@ -166,7 +192,7 @@ TEST(Threads, AManagerThatEndsUnderCallsEndsThemWithAnError) {
   std::atomic<int> ended{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {
-    threads.emplace_back([&] {
+    threads.push_back(startThread([&] {
       try {
         for (;;) {
           subject.ask("add_one", {at::ones({1000})});
@@ -175,7 +201,7 @@ TEST(Threads, AManagerThatEndsUnderCallsEndsThemWithAnError) {
       } catch (const Error&) {
         ++ended;
       }
-    });
+    }));
   }
   EXPECT_TRUE(waitUntil([&] { return answered > 100; }));
   manager.reset();
