@@ -14,7 +14,8 @@
 namespace isopool::client {
 
 std::vector<at::IValue> onEverySlot(
-    const Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work) {
+    Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work) {
+  const Pool::Broadcast taken(pool);
   const auto& slots = pool.slots();
   std::vector<at::IValue> results(slots.size());
   std::vector<std::exception_ptr> errors(slots.size());

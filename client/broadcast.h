@@ -13,8 +13,8 @@ namespace isopool::client {
 
 /// Does `work` for every slot of the pool at the same time, each on a thread of its own under the
 /// caller's modes, and returns when all are done: the results in slot order, or what the first slot's
-/// that failed threw.
+/// that failed threw. Throws what Pool::Broadcast throws before any of it is done.
 std::vector<at::IValue> onEverySlot(
-    const Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
+    Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
 
 }  // namespace isopool::client

@@ -124,7 +124,6 @@ at::ArrayRef<Interpreter> InterpreterManager::allInstances() { return impl_->int
 std::vector<at::IValue> InterpreterManager::callOnAll(
     const std::string& module, const std::string& name, std::vector<at::IValue> args,
     std::unordered_map<std::string, c10::IValue> kwargs) {
-  impl_->pool->check();
   return client::onEverySlot(*impl_->pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
     for (int lost = 0;;) {
       InterpreterSession session(client::openSession(impl_->pool, slot));

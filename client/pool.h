@@ -113,6 +113,18 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     Pool& pool_;
     WorkerSlot& slot_;
   };
+  /// A call on every worker, from before it begins until it has ended: a supervisor that is told to end
+  /// waits for it. Throws what check() throws, and SupervisorLost if the supervisor is about to end.
+  class Broadcast {
+   public:
+    explicit Broadcast(Pool& pool);
+    ~Broadcast();
+    Broadcast(const Broadcast&) = delete;
+    Broadcast& operator=(const Broadcast&) = delete;
+
+   private:
+    Pool& pool_;
+  };
   /// The slot's living worker; waits for its replacement.
   std::shared_ptr<Channel> liveChannel(WorkerSlot& slot, const Deadline& deadline);
   /// The same without waiting; may be null.
@@ -220,6 +232,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::string refusal_;
   bool draining_ = false;
   bool executorDrained_ = false;
+  uint32_t broadcasts_ = 0;  // calls on every worker that have not ended
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
   size_t usedSlots_ = 0;  // the balancer gives work to the first ones only
 

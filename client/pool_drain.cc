@@ -5,6 +5,7 @@
 
 #include "client/async_executor.h"
 #include "client/pool.h"
+#include "client/process_fork.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -34,9 +35,22 @@ bool Pool::drain(const std::string& text) {
 
 // Every call has ended that was made before the supervisor was told to end.
 bool Pool::drainedLocked() const {
-  return executorDrained_ && waiters_.empty() &&
+  return executorDrained_ && waiters_.empty() && broadcasts_ == 0 &&
          std::all_of(slots_.begin(), slots_.end(),
                      [](const auto& slot) { return slot->inFlight == 0; });
+}
+
+Pool::Broadcast::Broadcast(Pool& pool) : pool_(pool) {
+  const auto lock = pool_.lockUsable();
+  pool_.admitLocked();
+  ++pool_.broadcasts_;
+}
+
+Pool::Broadcast::~Broadcast() {
+  if (pool_.generation_ != forkGeneration()) return;
+  std::unique_lock lock(pool_.mutex_);
+  --pool_.broadcasts_;
+  pool_.endDrain(lock);
 }
 
 // Unlocks if that has come.

@@ -164,7 +164,6 @@ std::vector<at::IValue> ReplicatedObj::callOnAll(
     const CallOptions& options) const {
   const ReplicatedObjImpl& object = impl();
   client::Pool& pool = *object.pool;
-  pool.check();
   const client::PoolCall call(pool, options);
   return client::onEverySlot(pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
     const client::Pool::User user(pool, *slot);

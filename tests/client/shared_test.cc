@@ -539,6 +539,37 @@ TEST_F(Shared, ADrainedSupervisorAnswersCallsThatWaitForAWorker) {
   EXPECT_EQ(supervisor().waitForEnd(), 0);
 }
 
+TEST_F(Shared, ADrainedSupervisorAnswersACallOnEveryWorkerThatHasBegun) {
+  serve({"--workers", "1"});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  auto step = std::async(std::launch::async, [&] {
+    InterpreterSession session = subject.object().acquireSession();
+    const auto arguments = gate.arguments();
+    return session.self({at::IValue("wait_at"), arguments[0], arguments[1]}).toIValue().toInt();
+  });
+  const pid_t worker = gate.arrival();
+  // Its first step waits behind that one, and others follow.
+  auto broadcast =
+      std::async(std::launch::async, [&] { return manager->callOnAll("os", "getpid").at(0); });
+  EXPECT_TRUE(waitUntil([&] { return manager->statistics().workers.at(0).stepsInFlight == 2; }));
+  supervisor().signal(SIGTERM);
+  EXPECT_TRUE(waitUntil([&] {
+    try {
+      subject.object().callAsync({"pid"});
+    } catch (const SupervisorLost&) {
+      return true;
+    }
+    return false;
+  }));
+  EXPECT_THROW(subject.object().callOnAll({"pid"}), SupervisorLost);
+  gate.open();
+  EXPECT_EQ(broadcast.get().toInt(), worker);
+  EXPECT_EQ(step.get(), worker);
+  EXPECT_EQ(supervisor().waitForEnd(), 0);
+}
+
 TEST_F(Shared, ACallThatDrainingDoesNotWaitForSaysWhetherItStarted) {
   serve({"--workers", "1", "--drain-timeout", "300ms"});
   const auto manager = attach(1);
