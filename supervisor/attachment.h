@@ -2,13 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
+#include "ipc/control/messages.h"
 #include "supervisor/memory_stock.h"
+#include "supervisor/package_library.h"
 #include "supervisor/timer.h"
 
 namespace isopool::supervisor {
+
+/// What a client declared for its inputs.
+struct InputSegment {
+  ipc::Fd object;
+  uint64_t bytes = 0;
+  std::string refusal;  ///< not empty: no worker maps it
+};
 
 /// One worker's channel to one client, as far as the supervisor goes: its memory, and how far both
 /// sides are with it. Reads the counters in it by pread, so that nobody can make it fault.
@@ -16,6 +29,7 @@ class Attachment {
  public:
   enum class Stage {
     kIntroduced,  ///< the client was told
+    kMapped,      ///< the client has mapped it; the worker is to be told when there is room
     kAttaching,   ///< the worker was told
     kUsable,
     kDetaching  ///< the worker was told to forget the client, and has not said that it has
@@ -24,7 +38,11 @@ class Attachment {
   Attachment(EventLoop& loop, ChannelMemory memory);
 
   /// True while the worker has to hear of packages and segments.
-  bool listening() const { return stage == Stage::kAttaching || stage == Stage::kUsable; }
+  bool listening() const {
+    return stage == Stage::kMapped || stage == Stage::kAttaching || stage == Stage::kUsable;
+  }
+  /// False until the worker was told of the channel.
+  bool knownToWorker() const { return stage != Stage::kIntroduced && stage != Stage::kMapped; }
   bool usable() const { return stage == Stage::kUsable; }
 
   /// Room for another output segment: its number, or none if `limit` would be passed.
@@ -49,9 +67,22 @@ class Attachment {
   Timer deadline;  ///< of attaching, or of detaching
   Timer overdue;   ///< the grace of a call past its deadline
   uint64_t overdueSequence = 0;
-  /// Packages that the client has dropped and the worker has not been told of yet; true for those that
-  /// it has mapped. They are told when nothing else waits for the worker.
-  std::map<uint32_t, bool> droppedPackages;
+
+  /// What the worker has not been told of the client yet: bounded by what there is, however often that
+  /// changes, and sent as there is room for it (Worker::tellMore()).
+  struct Untold {
+    bool empty() const {
+      return packages.empty() && segments.empty() && outputs.empty() && droppedPackages.empty();
+    }
+
+    ipc::AttachChannel channel;  ///< in Stage::kMapped
+    std::map<uint32_t, std::pair<ipc::MapPackage, std::shared_ptr<PackageMemory>>> packages;
+    std::deque<std::pair<uint32_t, std::shared_ptr<InputSegment>>> segments;
+    std::deque<std::pair<ipc::AddOutputSegment, ipc::Fd>> outputs;
+    /// Packages that the client has dropped; true for those that the worker has mapped.
+    std::map<uint32_t, bool> droppedPackages;
+  } untold;
+  bool inLine = false;  ///< to be told of it
 
  private:
   uint64_t outputBytes_;

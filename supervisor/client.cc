@@ -281,7 +281,7 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
   for (const auto& [number, package] : packages_) {
     if (package.mapped) tell(*worker, number, package);
   }
-  for (const auto& [number, segment] : inputSegments_) tell(*worker, number, segment);
+  for (const auto& [number, segment] : inputSegments_) worker->mapSegment(id_, number, segment);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientMemoryTold);
 }
 

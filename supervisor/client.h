@@ -76,11 +76,6 @@ class Client final : public CrewMember {
     std::shared_ptr<PackageMemory> candidate;
     bool mapped = false;  ///< workers may have it
   };
-  struct InputSegment {
-    ipc::Fd object;
-    uint64_t bytes = 0;
-    std::string refusal;  ///< not empty: no worker maps it
-  };
 
   Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Peer> peer, Events events);
 
@@ -119,7 +114,6 @@ class Client final : public CrewMember {
                     const std::string& failure);
   void countCallsOf(ipc::Epoch epoch);
   void mapPackage(uint32_t number, Package& package);
-  void tell(Worker& worker, uint32_t number, const InputSegment& segment);
   void tell(Worker& worker, uint32_t number, const Package& package);
   template <typename Visit>
   void visitListeningWorkers(Visit&& visit) const;
@@ -151,7 +145,7 @@ class Client final : public CrewMember {
   bool draining_ = false;
   bool drainAcknowledged_ = false;
   std::map<uint32_t, Package> packages_;
-  std::map<uint32_t, InputSegment> inputSegments_;
+  std::map<uint32_t, std::shared_ptr<InputSegment>> inputSegments_;
   size_t segmentsHeld_ = 0;  ///< segments that are not refused
   uint64_t inputBytes_ = 0;  ///< of those
   /// Of a shared crew, by our own slots: whose workers serve them.

@@ -19,6 +19,8 @@ namespace {
 
 constexpr uint64_t kSmallestSegment = 8u << 20;
 constexpr size_t kLongestReportedName = 256;
+// Each of a program's own is 8 MiB or more. What is refused is kept: its workers answer calls by it.
+constexpr size_t kMostRefusedSegments = 4096;
 
 // Classes a quarter of a power of two apart: at most a quarter is given in vain.
 uint64_t sizeClass(uint64_t bytes) {
@@ -75,29 +77,30 @@ std::string Client::refusalOfDescriptor() const {
 
 void Client::declareInputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::DeclareInputSegment>(frame);
-  InputSegment segment{onlyDescriptor(frame), message.bytes, {}};
-  if (!ipc::memoryObjectHas(segment.object, segment.bytes, ipc::Seal::kFixedSize)) {
+  const auto segment = std::make_shared<InputSegment>();
+  segment->object = onlyDescriptor(frame);
+  segment->bytes = message.bytes;
+  if (!ipc::memoryObjectHas(segment->object, segment->bytes, ipc::Seal::kFixedSize)) {
     throw ProtocolError("an input segment is not of its size or not sealed");
   }
-  segment.refusal = refusalOfMemory(segment.bytes, "a segment for inputs");
-  if (segment.refusal.empty()) segment.refusal = refusalOfDescriptor();
-  if (segment.refusal.empty()) {
+  if (!inputSegments_.try_emplace(message.segment, segment).second) {
+    throw ProtocolError("an input segment was declared twice");
+  }
+  segment->refusal = refusalOfMemory(segment->bytes, "a segment for inputs");
+  if (segment->refusal.empty()) segment->refusal = refusalOfDescriptor();
+  if (segment->refusal.empty()) {
     ++segmentsHeld_;
-    inputBytes_ += segment.bytes;
+    inputBytes_ += segment->bytes;
   } else {
-    segment.object.close();
+    segment->object.close();
     ++refusals_;
+    if (inputSegments_.size() - segmentsHeld_ > kMostRefusedSegments) {
+      return refuse("the program declares segments for inputs, though " +
+                    std::to_string(kMostRefusedSegments) +
+                    " were refused, the last one because " + segment->refusal);
+    }
   }
-  const auto [declared, isNew] = inputSegments_.try_emplace(message.segment, std::move(segment));
-  if (!isNew) throw ProtocolError("an input segment was declared twice");
-  visitListeningWorkers([&](Worker& worker) { tell(worker, message.segment, declared->second); });
-}
-
-void Client::tell(Worker& worker, uint32_t number, const InputSegment& segment) {
-  if (!segment.refusal.empty()) {
-    return worker.send(ipc::RefuseInputSegment{id_.value, number, segment.refusal});
-  }
-  worker.send(ipc::MapInputSegment{id_.value, number, segment.bytes}, {segment.object.get()});
+  visitListeningWorkers([&](Worker& worker) { worker.mapSegment(id_, message.segment, segment); });
 }
 
 template <typename Visit>
@@ -173,7 +176,7 @@ void Client::mapPackage(uint32_t number, Package& package) {
 
 void Client::tell(Worker& worker, uint32_t number, const Package& package) {
   worker.mapPackage({id_.value, number, package.memory->digest.bytes, package.name, package.shared},
-                    package.memory->object);
+                    package.memory);
 }
 
 void Client::unloadPackage(const ipc::UnloadPackage& message) {
@@ -229,8 +232,7 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd 
   // The client first: it must know the segment before a result lies in it.
   connection_.send(ipc::GrantOutputSegment{epoch.value, number, bytes}, {segment.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentGranted);
-  worker->send(ipc::AddOutputSegment{id_.value, number, bytes}, {segment.get()});
-  ipc::reachCrashPoint(ipc::CrashPoint::kAddOutputSegmentSent);
+  worker->grantOutput({id_.value, number, bytes}, std::move(segment));
 }
 
 }  // namespace isopool::supervisor

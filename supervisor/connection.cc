@@ -14,6 +14,12 @@ namespace {
 
 constexpr Milliseconds kOutOfDescriptors(100);
 
+void sayThatDescriptorsLack() {
+  log(LogLevel::kError,
+      "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
+      "LimitNOFILE)");
+}
+
 }  // namespace
 
 Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
@@ -23,6 +29,7 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
       watch_(std::in_place, loop, socket_.fd()),
       retry_(loop),
       readRetry_(loop),
+      offerRetry_(loop),
       queue_([this] {
         if (events_.sent) events_.sent();
       }),
@@ -32,17 +39,31 @@ Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
 
 Connection::~Connection() = default;
 
-void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
-                         std::optional<ipc::SendQueue::Subject> subject) {
-  if (over_ || peerGone_) return;
-  const bool waited = !queue_.empty();
-  const State state = queue_.send(socket_, std::move(frame), descriptors, subject);
-  // Else it is watched already.
-  if (!waited || state == State::kOverflow || state == State::kOutOfFiles) handle(state);
+void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (queue(std::move(frame), descriptors) == State::kOutOfFiles) giveUp("too many open files");
 }
 
-bool Connection::revoke(ipc::PackageId subject, uint64_t client) {
-  return queue_.revoke({client, subject.value});
+bool Connection::tryEnqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (queue(std::move(frame), descriptors) != State::kOutOfFiles) {
+    lacksCopies_ = false;
+    offerRetry_.cancel();
+    return true;
+  }
+  if (!std::exchange(lacksCopies_, true)) sayThatDescriptorsLack();
+  offerRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
+    const auto alive = self.lock();
+    if (alive != nullptr && (*alive)->events_.sent) (*alive)->events_.sent();
+  });
+  return false;
+}
+
+State Connection::queue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (over_ || peerGone_) return State::kPeerGone;
+  const bool waited = !queue_.empty();
+  const State state = queue_.send(socket_, std::move(frame), descriptors);
+  // Else it is watched already.
+  if (!waited || state == State::kOverflow) handle(state);
+  return state;
 }
 
 void Connection::flush() {
@@ -58,7 +79,13 @@ void Connection::handle(State state) {
       crowded_ = false;
       return;
     case State::kFull:
-      return watch_->onceWritable(retry);
+      if (std::exchange(awaitsRoom_, true)) return;
+      return watch_->onceWritable([self = std::weak_ptr(self_)] {
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        (*alive)->awaitsRoom_ = false;
+        (*alive)->flush();
+      });
     case State::kCrowded:
       if (!std::exchange(crowded_, true)) {
         log(LogLevel::kWarning,
@@ -72,17 +99,13 @@ void Connection::handle(State state) {
     case State::kOverflow:
       return giveUp("it reads none of its control messages");
     case State::kOutOfFiles:
-      return giveUp("too many open files");
+      return;  // who sends it says what is to be done
   }
 }
 
 // The shortage is ours: the peer's message waits for its end.
 void Connection::readWhenDescriptorsFit() {
-  if (!std::exchange(lacksDescriptors_, true)) {
-    log(LogLevel::kError,
-        "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
-        "LimitNOFILE)");
-  }
+  if (!std::exchange(lacksDescriptors_, true)) sayThatDescriptorsLack();
   watch_->pause();
   readRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
     const auto alive = self.lock();

@@ -16,9 +16,9 @@
 namespace isopool::supervisor {
 
 /// A control connection on the event loop. Sending never waits: what the socket does not take is
-/// queued with its own descriptors and leaves when there is room. A peer may read nothing for as long as
-/// it runs user code, so what is queued must be bounded by what there is, and not by how often it
-/// changed: a message that came to nothing is revoked. Past a limit of bytes the peer is given up. Not thread-safe. Its callbacks must not destroy it.
+/// queued with its own descriptors and leaves when there is room. Past the limits of ipc::SendQueue the
+/// peer is given up: where it may read nothing for long and others decide how much there is to tell it,
+/// they see to it that little waits(). Not thread-safe. Its callbacks must not destroy it.
 class Connection {
  public:
   struct Events {
@@ -27,7 +27,7 @@ class Connection {
     /// The connection is over, told once: `reason` is empty if the peer closed it. Never called
     /// from within send().
     std::function<void(const std::string& reason)> over;
-    /// A message has gone out whole (optional).
+    /// A message has gone out whole, or one that was not taken may be offered again (optional).
     std::function<void()> sent;
   };
 
@@ -40,23 +40,23 @@ class Connection {
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
   }
-  /// The same for a message about something that may end before the message has left: revoke().
+  /// The same, but false if the message has to wait and no descriptor is left for copies of its own: it is
+  /// not taken then, and `sent` says when it may be again. The shortage is ours.
   template <typename Message>
-  void sendAbout(ipc::PackageId subject, uint64_t client, const Message& message,
-                 std::initializer_list<int> descriptors) {
-    enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors,
-            ipc::SendQueue::Subject{client, subject.value});
+  bool offer(const Message& message, std::initializer_list<int> descriptors) {
+    return tryEnqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
   }
-  /// Takes such a message back. False if the peer has got it, or a part of it.
-  bool revoke(ipc::PackageId subject, uint64_t client);
-  /// Nothing is queued.
-  bool idle() const { return queue_.empty(); }
+  /// Messages that are queued.
+  size_t waiting() const { return queue_.size(); }
+  /// Something waits for descriptors that we or the kernel lack, whether the peer reads or not.
+  bool heldUp() const { return retry_.isSet() || offerRetry_.isSet(); }
   /// Handles what has come so far, now.
   void readNow();
 
  private:
-  void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
-               std::optional<ipc::SendQueue::Subject> subject = std::nullopt);
+  void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);
+  bool tryEnqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);
+  ipc::SendQueue::State queue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);
   void flush();
   void handle(ipc::SendQueue::State state);
   void endOnceRead();
@@ -69,8 +69,11 @@ class Connection {
   std::optional<ReadinessWatch> watch_;
   Timer retry_;
   Timer readRetry_;
+  Timer offerRetry_;
   ipc::SendQueue queue_;
   bool lacksDescriptors_ = false;
+  bool lacksCopies_ = false;
+  bool awaitsRoom_ = false;
   bool crowded_ = false;
   bool peerGone_ = false;
   bool over_ = false;

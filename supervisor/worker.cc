@@ -20,6 +20,9 @@ namespace {
 constexpr size_t kMostForbiddenActs = 64;
 // From the end of its control socket to its death, if it dies by itself.
 constexpr Milliseconds kTimeToEnd(100);
+// So many messages wait for it at most, with descriptors of their own. What else there is to tell it
+// of its clients waits without.
+constexpr size_t kMostWaiting = 16;
 
 }  // namespace
 
@@ -41,7 +44,7 @@ Worker::Worker(Services& services, ipc::Epoch epoch, bool spare, Events events)
                          [this](const std::string& reason) { controlOver(reason); },
                          [this] {
                            bell_.ring();
-                           sendDroppedPackages();
+                           tellMore();
                          }});
   requestFork(std::move(theirs), std::move(lifelineEnd), spare);
   if (services_.options.privatePool) services_.stock.expectWorker();
@@ -80,7 +83,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
     }
     if (stage_ == Stage::kDying) return process_->kill();
     stage_ = Stage::kStarting;
-    expectWithinTimeout(deadline_, "to start");
+    deadline_.setAfter(services_.options.workerTimeout, [this] { loseLate("to start"); });
     if (saidReady_) becomeReady();
     if (controlOver_) controlOver(*controlOver_);
     return;
@@ -122,25 +125,27 @@ Attachment& Worker::introduce(ClientId client, ChannelMemory memory) {
 
 void Worker::attach(ClientId client, uint32_t share, const ClientLimits& limits) {
   Attachment& attachment = attachments_.at(client);
-  ChannelMemory& memory = attachment.memory;
-  attachment.stage = Attachment::Stage::kAttaching;
-  send(ipc::AttachChannel{epoch_.value, client.value, memory.outputBytes, share, limits.leases,
-                          limits.memory},
-       {memory.clientControl.get(), memory.workerControl.get(), memory.output.get()});
-  memory.output.close();
-  ipc::reachCrashPoint(ipc::CrashPoint::kAttachChannelSent);
-  expectWithinTimeout(attachment.deadline, "to attach a channel");
+  attachment.stage = Attachment::Stage::kMapped;
+  attachment.untold.channel = {epoch_.value, client.value,  attachment.memory.outputBytes,
+                               share,        limits.leases, limits.memory};
+  tell(client);
+  awaitAnswer(client);
 }
 
 void Worker::detach(ClientId client) {
   Attachment* attachment = this->attachment(client);
   if (attachment == nullptr || stage_ == Stage::kDying) return;
-  if (attachment->stage == Attachment::Stage::kIntroduced) {
+  if (attachment->stage == Attachment::Stage::kDetaching) return;
+  const bool known = attachment->knownToWorker();
+  attachment->stage = Attachment::Stage::kDetaching;
+  // But for memory that a call of it may wait for.
+  attachment->untold.packages.clear();
+  attachment->untold.segments.clear();
+  attachment->untold.droppedPackages.clear();
+  if (!known) {
     events_.detached(client);
     return forget(client);
   }
-  if (attachment->stage == Attachment::Stage::kDetaching) return;
-  attachment->stage = Attachment::Stage::kDetaching;
   attachment->overdue.cancel();
   send(ipc::DetachChannel{client.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kDetachChannelSent);
@@ -158,11 +163,24 @@ void Worker::awaitDetached(ClientId client) {
   });
 }
 
-// It ran no call when it was looked at, so that it reads its messages next: one that does not is
-// stopped, or stuck in what it cleans up.
+// It reads its messages between two calls, and calls of others may take their time. One that runs none
+// at two looks and has not answered is stopped, or stuck in what it cleans up.
 void Worker::awaitAnswer(ClientId client) {
-  expectWithinTimeout(attachments_.at(client).deadline, "to let go of a channel");
+  const bool hadTime = hasTimeToAnswer();
+  const auto look = [this, client, hadTime] {
+    const bool attaching = attachments_.at(client).stage != Attachment::Stage::kDetaching;
+    if (hadTime && hasTimeToAnswer()) {
+      loseLate(attaching ? "to attach a channel" : "to let go of a channel");
+    } else if (attaching) {
+      awaitAnswer(client);
+    } else {
+      awaitDetached(client);
+    }
+  };
+  attachments_.at(client).deadline.setAfter(services_.options.workerTimeout, look);
 }
+
+bool Worker::hasTimeToAnswer() const { return runningClient() == 0 && !connection_->heldUp(); }
 
 bool Worker::overdue(ClientId client, uint64_t sequence, const std::string& reason) {
   Attachment* attachment = this->attachment(client);
@@ -188,6 +206,7 @@ void Worker::forget(ClientId client) {
   const auto found = attachments_.find(client);
   if (found == attachments_.end()) return;
   callsOfForgotten_ += found->second.completedCalls();
+  if (found->second.inLine) std::erase(line_, client);
   attachments_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentClosed);
 }
@@ -207,43 +226,106 @@ Attachment* Worker::attachment(ClientId client) {
   return found != attachments_.end() ? &found->second : nullptr;
 }
 
-// ---- packages --------------------------------------------------------------------------------
+// ---- what it is told of its clients ----------------------------------------------------------
 
-void Worker::mapPackage(const ipc::MapPackage& message, const ipc::Fd& object) {
+void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory) {
   const ClientId client(message.client);
-  Attachment& attachment = attachments_.at(client);
-  const auto dropped = attachment.droppedPackages.find(message.package);
-  if (dropped != attachment.droppedPackages.end()) {
+  Attachment::Untold& untold = attachments_.at(client).untold;
+  const auto dropped = untold.droppedPackages.find(message.package);
+  if (dropped != untold.droppedPackages.end()) {
     const bool isMapped = dropped->second;
-    attachment.droppedPackages.erase(dropped);
+    untold.droppedPackages.erase(dropped);
     if (isMapped) return;
   }
-  connection_->sendAbout(ipc::PackageId(message.package), client.value, message, {object.get()});
-}
-
-void Worker::unmapPackage(ClientId client, uint32_t package) {
-  const bool isMapped = !connection_->revoke(ipc::PackageId(package), client.value);
-  attachments_.at(client).droppedPackages.insert_or_assign(package, isMapped);
-  packagesDropped_ = true;
-  sendDroppedPackages();
+  untold.packages[message.package] = {message, std::move(memory)};
+  tell(client);
 }
 
 // The worker is told of all: a notification in its ring may name a package that it was never told of.
-void Worker::sendDroppedPackages() {
-  constexpr size_t kMostInMessage = 1000;
-  if (!packagesDropped_ || !connection_->idle()) return;
-  packagesDropped_ = false;
-  for (auto& [client, attachment] : attachments_) {
-    const auto dropped = std::exchange(attachment.droppedPackages, {});
-    ipc::UnmapPackage message{client.value, {}};
-    for (const auto& [package, isMapped] : dropped) {
-      message.packages.push_back(package);
-      if (message.packages.size() < kMostInMessage) continue;
-      send(message);
-      message.packages.clear();
-    }
-    if (!message.packages.empty()) send(message);
+void Worker::unmapPackage(ClientId client, uint32_t package) {
+  Attachment::Untold& untold = attachments_.at(client).untold;
+  const bool isMapped = untold.packages.erase(package) == 0;
+  untold.droppedPackages.insert_or_assign(package, isMapped);
+  tell(client);
+}
+
+void Worker::mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment) {
+  attachments_.at(client).untold.segments.emplace_back(number, std::move(segment));
+  tell(client);
+}
+
+void Worker::grantOutput(const ipc::AddOutputSegment& message, ipc::Fd segment) {
+  const ClientId client(message.client);
+  attachments_.at(client).untold.outputs.emplace_back(message, std::move(segment));
+  tell(client);
+}
+
+void Worker::tell(ClientId client) {
+  if (!std::exchange(attachments_.at(client).inLine, true)) line_.push_back(client);
+  tellMore();
+}
+
+// One message of each client in turn: one that has much to tell delays no other.
+void Worker::tellMore() {
+  // A message that leaves at once says so from within.
+  if (std::exchange(telling_, true)) return;
+  while (!line_.empty() && connection_->waiting() < kMostWaiting) {
+    const ClientId client = line_.front();
+    Attachment& attachment = attachments_.at(client);
+    if (!tellNext(client, attachment)) break;
+    line_.pop_front();
+    attachment.inLine = !attachment.untold.empty();
+    if (attachment.inLine) line_.push_back(client);
   }
+  telling_ = false;
+}
+
+// False if no descriptor is left for the message: the connection says when there may be one.
+bool Worker::tellNext(ClientId client, Attachment& attachment) {
+  Attachment::Untold& untold = attachment.untold;
+  if (attachment.stage == Attachment::Stage::kMapped) {
+    ChannelMemory& memory = attachment.memory;
+    if (!connection_->offer(untold.channel, {memory.clientControl.get(),
+                                             memory.workerControl.get(), memory.output.get()})) {
+      return false;
+    }
+    attachment.stage = Attachment::Stage::kAttaching;
+    memory.output.close();
+    ipc::reachCrashPoint(ipc::CrashPoint::kAttachChannelSent);
+  } else if (!untold.outputs.empty()) {
+    const auto& [message, segment] = untold.outputs.front();
+    if (!connection_->offer(message, {segment.get()})) return false;
+    untold.outputs.pop_front();
+    ipc::reachCrashPoint(ipc::CrashPoint::kAddOutputSegmentSent);
+  } else if (!untold.packages.empty()) {
+    const auto first = untold.packages.begin();
+    const auto& [message, memory] = first->second;
+    if (!connection_->offer(message, {memory->object.get()})) return false;
+    untold.packages.erase(first);
+  } else if (!untold.segments.empty()) {
+    const auto& [number, segment] = untold.segments.front();
+    if (!segment->refusal.empty()) {
+      send(ipc::RefuseInputSegment{client.value, number, segment->refusal});
+    } else if (!connection_->offer(ipc::MapInputSegment{client.value, number, segment->bytes},
+                                   {segment->object.get()})) {
+      return false;
+    }
+    untold.segments.pop_front();
+  } else {
+    tellOfDropped(client, untold.droppedPackages);
+  }
+  return true;
+}
+
+void Worker::tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped) {
+  constexpr size_t kMostInMessage = 1000;
+  if (dropped.empty()) return;
+  ipc::UnmapPackage message{client.value, {}};
+  while (!dropped.empty() && message.packages.size() < kMostInMessage) {
+    message.packages.push_back(dropped.begin()->first);
+    dropped.erase(dropped.begin());
+  }
+  send(message);
 }
 
 // ---- what it tells of itself -----------------------------------------------------------------
@@ -311,7 +393,7 @@ void Worker::handle(ipc::Frame& frame) {
     case ipc::MessageType::kChannelDetached: {
       const ClientId client(ipc::decodeMessage<ipc::ChannelDetached>(frame).client);
       const Attachment* attachment = this->attachment(client);
-      if (attachment == nullptr || attachment->stage == Attachment::Stage::kIntroduced) {
+      if (attachment == nullptr || !attachment->knownToWorker()) {
         throw ipc::ProtocolError("ChannelDetached for no such channel");
       }
       events_.detached(client);
@@ -320,7 +402,7 @@ void Worker::handle(ipc::Frame& frame) {
     case ipc::MessageType::kRequestOutputSegment: {
       const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(frame);
       const Attachment* attachment = this->attachment(ClientId(request.client));
-      if (attachment == nullptr || attachment->stage == Attachment::Stage::kIntroduced) {
+      if (attachment == nullptr || !attachment->knownToWorker()) {
         throw ipc::ProtocolError("RequestOutputSegment for no such channel");
       }
       if (attachment->listening()) events_.segmentWanted(ClientId(request.client), request.bytes);
@@ -383,11 +465,9 @@ void Worker::goneSoon() {
   });
 }
 
-void Worker::expectWithinTimeout(Timer& timer, const char* what) {
-  timer.setAfter(services_.options.workerTimeout, [this, what] {
-    lose("it took longer than " + std::to_string(services_.options.workerTimeout.count()) + " ms " +
-         what + " (ISOPOOL_WORKER_TIMEOUT)");
-  });
+void Worker::loseLate(const char* what) {
+  lose("it took longer than " + std::to_string(services_.options.workerTimeout.count()) + " ms " +
+       what + " (ISOPOOL_WORKER_TIMEOUT)");
 }
 
 }  // namespace isopool::supervisor

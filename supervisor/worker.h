@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -64,10 +65,16 @@ class Worker {
     connection_->send(message, descriptors);
   }
 
-  /// Tells it of a package of the client, and that the client has dropped it. However often that
-  /// happens while the worker reads no messages, what waits for it is bounded by the packages there are.
-  void mapPackage(const ipc::MapPackage& message, const ipc::Fd& object);
+  // What follows reaches it when there is room for it: it reads no messages for as long as it runs a
+  // call, and what clients do meanwhile stands in their attachments.
+
+  /// Tells it of a package of the client, and that the client has dropped it.
+  void mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory);
   void unmapPackage(ClientId client, uint32_t package);
+  /// Tells it of memory for the client's inputs, or that this was refused.
+  void mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment);
+  /// Gives it memory for results to the client.
+  void grantOutput(const ipc::AddOutputSegment& message, ipc::Fd segment);
 
   /// A channel to a client that is about to be told of it. From here on it is the client's turn, who
   /// may be stopped: there is no deadline.
@@ -123,11 +130,15 @@ class Worker {
   void stop();
   void controlOver(const std::string& reason);
   void goneSoon();
-  void expectWithinTimeout(Timer& timer, const char* what);
+  void loseLate(const char* what);
   void awaitDetached(ClientId client);
   void awaitAnswer(ClientId client);
+  bool hasTimeToAnswer() const;
   void forget(ClientId client);
-  void sendDroppedPackages();
+  void tell(ClientId client);
+  void tellMore();
+  bool tellNext(ClientId client, Attachment& attachment);
+  void tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped);
 
   Services& services_;
   const ipc::Epoch epoch_;
@@ -147,7 +158,8 @@ class Worker {
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;
   std::map<ClientId, uint32_t> reports_;
-  bool packagesDropped_ = false;   ///< an attachment has dropped packages
+  std::deque<ClientId> line_;  ///< of whom it is to be told more, in turn
+  bool telling_ = false;
   uint64_t callsOfForgotten_ = 0;  ///< completed for clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
   Timer deadline_;

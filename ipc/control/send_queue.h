@@ -31,7 +31,7 @@ class SendQueue {
     kCrowded,     ///< too many descriptors of this user are on their way: flush() in kCrowdedRetry
     kPeerGone,    ///< what waited is lost
     kOverflow,    ///< more waits than may: the peer gets no more frames and is to be given up
-    kOutOfFiles,  ///< there is no descriptor left for a copy: as kOverflow
+    kOutOfFiles,  ///< no descriptor is left for copies: the frame was not taken, those before it wait on
   };
   /// A socket is writable all the while that the kernel takes no more descriptors (ETOOMANYREFS).
   static constexpr std::chrono::milliseconds kCrowdedRetry{5};

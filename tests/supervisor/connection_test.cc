@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -78,32 +79,38 @@ TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescr
   }
 }
 
-TEST_F(ConnectionTest, AMessageAboutWhatHasEndedIsTakenBackUnlessAPartOfItHasLeft) {
+TEST_F(ConnectionTest, AMessageForWhichDescriptorsLackIsOfferedAgainAndThePeerKept) {
   const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
   const std::string padding(3000, 'x');
   uint32_t last = 0;
-  while (connection_->idle()) {
-    const ipc::PackageId package(++last);
-    connection_->sendAbout(package, 1, ipc::LoadPackage{last, 0, padding}, {object.get()});
-  }
-  for (uint32_t number = last + 1; number <= last + 3; ++number) {
-    connection_->sendAbout(ipc::PackageId(number), 1, ipc::LoadPackage{number, 0, padding},
-                           {object.get()});
-  }
-  EXPECT_FALSE(connection_->revoke(ipc::PackageId(1), 1)) << "it has left";
-  EXPECT_TRUE(connection_->revoke(ipc::PackageId(last + 2), 1));
-  EXPECT_FALSE(connection_->revoke(ipc::PackageId(last + 2), 1)) << "it was taken back before";
-  EXPECT_FALSE(connection_->revoke(ipc::PackageId(last + 3), 2)) << "another client's";
-  std::vector<uint32_t> came;
-  for (const ipc::Frame& frame : readAll()) {
-    came.push_back(ipc::decodeMessage<ipc::LoadPackage>(frame).package);
-  }
-  std::vector<uint32_t> expected;
-  for (uint32_t number = 1; number <= last + 3; ++number) {
-    if (number != last + 2) expected.push_back(number);
-  }
-  EXPECT_EQ(came, expected);
-  EXPECT_TRUE(connection_->idle());
+  const auto offer = [&] {
+    const bool taken =
+        connection_->offer(ipc::LoadPackage{last + 1, 0, padding}, {object.get()});
+    if (taken) ++last;
+    return taken;
+  };
+  while (connection_->waiting() == 0) ASSERT_TRUE(offer());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{3, before.rlim_max};
+  testing::internal::CaptureStderr();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool taken = offer() || offer();
+  const bool heldUp = connection_->heldUp();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(taken);
+  EXPECT_TRUE(heldUp);
+  const std::string why = "isopoold has as many open files as it may have";
+  const size_t first = said.find(why);
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find(why, first + 1), std::string::npos) << said;
+  EXPECT_TRUE(offer());
+  EXPECT_FALSE(connection_->heldUp());
+  const std::vector<ipc::Frame> frames = readAll();
+  ASSERT_EQ(frames.size(), last);
+  EXPECT_EQ(ipc::decodeMessage<ipc::LoadPackage>(frames.back()).package, last);
+  EXPECT_FALSE(over_);
 }
 
 TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
@@ -152,7 +159,8 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
     connection.send(ipc::ClosePool{pool}, {theirs.get()});
   }
   for (int round = 0; round < 10; ++round) loop.poll();
-  ::_exit(connection.idle() ? 2 : 0);
+  if (!connection.heldUp()) ::_exit(3);
+  ::_exit(connection.waiting() == 0 ? 2 : 0);
 }
 
 TEST(CrowdedConnection, SaysOnceWhyAMessageWaits) {

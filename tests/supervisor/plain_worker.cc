@@ -132,9 +132,12 @@ class PlainWorker {
           segments_ += std::to_string(added.segment) + ":" + std::to_string(added.bytes) + ";";
           break;
         }
-        case MessageType::kRefuseInputSegment:
-          known_ += "!" + decodeMessage<RefuseInputSegment>(*frame).text;
+        case MessageType::kRefuseInputSegment: {
+          const auto refused = decodeMessage<RefuseInputSegment>(*frame);
+          known_ += "!" + refused.text;
+          ++inputs_[refused.client].refused;
           break;
+        }
         case MessageType::kRefuseOutputSegment:
           segments_ += decodeMessage<RefuseOutputSegment>(*frame).text + ";";
           break;
@@ -167,6 +170,7 @@ class PlainWorker {
   void mapInput(const Frame& frame) {
     const auto message = decodeMessage<MapInputSegment>(frame);
     requireChannel(message.client);
+    ++inputs_[message.client].mapped;
     known_ += '#';
     known_ += std::to_string(message.segment);
     calls_.at(message.client)
@@ -242,8 +246,13 @@ class PlainWorker {
     if (command == "!exit") ::_exit(std::atoi(argument.c_str()));
     if (command == "!hang") pauseForEver();
     if (command == "!spin") spinFor(std::chrono::milliseconds(std::stoi(argument)));
+    if (command == "!await") awaitFile(argument);
     if (command == "!known") return known_;
     if (command == "!segments") return segments_;
+    if (command == "!inputs") {
+      const Inputs& own = inputs_[client_];
+      return std::to_string(own.mapped) + " mapped, " + std::to_string(own.refused) + " refused";
+    }
     if (command == "!garbage") sendGarbage(control_.fd());
     if (command == "!lie") control_.send(WorkerReady{epoch_ + 1});
     if (command == "!want") control_.send(RequestOutputSegment{client_, std::stoull(argument)});
@@ -260,6 +269,10 @@ class PlainWorker {
     const auto end = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < end) {
     }
+  }
+
+  static void awaitFile(const std::string& path) {
+    while (::access(path.c_str(), F_OK) != 0) ::usleep(1000);
   }
 
   static pid_t startChild() {
@@ -299,6 +312,11 @@ class PlainWorker {
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
   std::map<uint64_t, std::unique_ptr<PlainCalls>> calls_;  // of the same clients
   uint64_t client_ = 0;                                    ///< whose call runs
+  struct Inputs {
+    size_t mapped = 0;
+    size_t refused = 0;
+  };
+  std::map<uint64_t, Inputs> inputs_;  // by clients
   std::string known_;
   std::string segments_;
 };
