@@ -29,7 +29,7 @@ struct BorrowedRange {
   void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
   ipc::Lease lease;                 ///< generation 0: none, or given back
   ipc::Mapping window;              ///< the pages, if those at the proper address are another call's
-  BorrowedPages* shared = nullptr;  ///< those at the proper address; null: its call goes on
+  BorrowedPages* shared = nullptr;  ///< those at the proper address; null: in no group yet
   bool privatised = false;
 };
 
@@ -145,7 +145,9 @@ void BorrowedStorages::groupPages() {
 
 // The mutex is held. True if the storage was the last one of its pages.
 bool BorrowedStorages::leavePages(BorrowedRange& range) {
-  if (range.shared == nullptr || --range.shared->ranges > 0) return false;
+  // Of no group yet: nothing has come since that could lie in its pages.
+  if (range.shared == nullptr) return !range.window.valid();
+  if (--range.shared->ranges > 0) return false;
   const BorrowedPages left = *range.shared;
   pages_.erase(left.begin);
   pagesCount_.store(pages_.size(), std::memory_order_relaxed);

@@ -194,6 +194,32 @@ TEST_F(Kept, AKeptResultThatComesHomeIsSeenThroughAWindow) {
   EXPECT_EQ(client.probe("sums", {y}).value.toDouble(), 500'000);
 }
 
+TEST_F(Kept, AHandlesResultThatIsLentAgainLeavesItsBlockWhole) {
+  // 5 of the arena's 8 MB, so there is no room for a copy: the handle has private pages from then on.
+  at::Tensor y = client.probeValue("zeros", {1'250'000}).toTensor();
+  const Answer made = client.ask(ipc::Operation::kFromValue, [&](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(2);
+    writer.addValue(y);
+    writer.packer().pack(1);
+  });
+  ASSERT_EQ(made.status, Status::kValue) << made.reason;
+  {
+    const Answer again = client.ask(ipc::Operation::kToValue, [](ipc::PayloadWriter& writer) {
+      writer.packer().pack_array(1).pack(1);
+    });
+    ASSERT_EQ(again.status, Status::kValue) << again.reason;
+    ASSERT_EQ(again.storages.at(0).kind, Kind::kLent);
+    EXPECT_GE(again.copies.at(Reason::kKeptByModel), 5'000'000u);
+  }
+  y = at::Tensor();
+  client.ask(ipc::Operation::kReleaseHandles,
+             [](ipc::PayloadWriter& writer) { writer.packer().pack_array(1).pack(1); });
+  const Answer next = client.probe("add_one", {client.tensor({1'250'000}).fill_(1)});
+  ASSERT_EQ(next.status, Status::kValue) << next.reason;
+  ASSERT_EQ(next.storages.at(0).kind, Kind::kLent);
+  EXPECT_TRUE(isAll(next.value.toTensor(), 2));
+}
+
 TEST_F(Kept, ARoundTripOfManyKeptBlocksLeavesNothing) {
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 50; ++i) {
