@@ -333,7 +333,7 @@ void CallLoop::obey(ipc::Frame& frame) {
         for (const uint32_t package : message.packages) {
           if (!channel->packages.remove(ipc::PackageId(package))) continue;
           collection_.request();
-          if (!channel->handles.empty()) channel->handlesOfDropped = true;
+          channel->newestOfDropped = channel->handles.newest();
         }
         ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnmapped);
       }

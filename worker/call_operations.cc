@@ -150,13 +150,16 @@ void CallRunner::perform(Channel& channel) {
       return fillMovable(channel);
     case ipc::Operation::kDefineMovable:
       return defineMovable(channel);
-    case ipc::Operation::kReleaseHandles:
+    case ipc::Operation::kReleaseHandles: {
+      bool mayBeLast = false;
       for (size_t i = 0; i < reader_->elements(); ++i) {
-        channel.handles.forget(ipc::HandleId(reader_->integer(i)));
+        const ipc::HandleId id(reader_->integer(i));
+        mayBeLast = mayBeLast || !(channel.newestOfDropped < id);
+        channel.handles.forget(id);
       }
-      if (channel.handlesOfDropped) control_.requestCollection();
-      if (channel.handles.empty()) channel.handlesOfDropped = false;
+      if (mayBeLast) control_.requestCollection();
       return answerNothing(channel);
+    }
   }
   badRequest("the call asks for an unknown operation");
 }

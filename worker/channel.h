@@ -26,8 +26,8 @@ struct Channel {
   PackageStore packages;
   ObjectTable<ipc::ObjectId> objects;
   HandleTable handles;
-  /// There were handles when a package was dropped, which may keep what is in it.
-  bool handlesOfDropped = false;
+  /// The newest handle when a package was dropped: it and older ones may keep what is in the package.
+  ipc::HandleId newestOfDropped{0};
 
   /// Answers too long for their slot, each in a block until the client has consumed it.
   struct Blob {

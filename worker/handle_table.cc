@@ -66,6 +66,8 @@ void HandleTable::set(ipc::HandleId id, PyRef object) {
             std::to_string(limit_) + " (limits.memory, ISOPOOL_CLIENT_MEMORY)");
   }
   objects_.set(id, std::move(object));
+  // Clients count handles upwards.
+  newest_ = std::max(newest_, id);
   tell();
 }
 

@@ -24,7 +24,8 @@ class HandleTable {
   void set(ipc::HandleId id, PyRef object);
   void forget(ipc::HandleId id);
   void clear();
-  bool empty() const noexcept { return objects_.empty(); }
+  /// The handle that was made last, alive or not; 0: none was.
+  ipc::HandleId newest() const noexcept { return newest_; }
 
   /// Throws Refusal if the client keeps as much as it may.
   void requireRoom() const;
@@ -45,6 +46,7 @@ class HandleTable {
   ObjectTable<ipc::HandleId> objects_;
   std::unordered_map<ipc::HandleId, std::vector<const void*>> handles_;  // and the storages of each
   std::unordered_map<const void*, Storage> storages_;
+  ipc::HandleId newest_{0};
   uint64_t bytes_ = 0;
   uint64_t limit_ = 0;
 };

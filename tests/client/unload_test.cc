@@ -137,5 +137,23 @@ TEST(Unload, LeavesAnObjThatIsHeldAlive) {
   expectSoonBackAt(worker, atFirst, 16 * kMiB);
 }
 
+// A full collection is a pause for the calls that come meanwhile.
+TEST(Unload, LetsObjsThatCameLaterGoWithoutACollection) {
+  OwnPool pool(1);
+  const auto collections = [&](const std::string& first = "") {
+    return pool.subject().number(
+        "run", {"import gc\n" + first + "\nresult = gc.get_stats()[2]['collections']"});
+  };
+  InterpreterSession session = pool.subject().object().acquireSession();
+  const Obj held = session.fromIValue(1);
+  int64_t before = collections("gc.disable()");
+  useLargePackage(pool.manager());
+  ASSERT_TRUE(waitUntil([&] { return collections() > before; }));
+  before = collections();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(session.fromIValue(i).toIValue().toInt(), i);
+  EXPECT_FALSE(waitUntil([&] { return collections() > before; }, milliseconds(1500)));
+  EXPECT_EQ(held.toIValue().toInt(), 1);
+}
+
 }  // namespace
 }  // namespace isopool::tests
