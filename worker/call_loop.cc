@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 #include <string>
 
 #include "ipc/crash_point.h"
+#include "ipc/system_call.h"
 #include "ipc/worker_exit.h"
 #include "worker/isopool_module.h"
 #include "worker/last_words.h"
@@ -361,6 +363,22 @@ void CallLoop::obey(ipc::Frame& frame) {
   }
 }
 
+bool CallLoop::hasRoomFor(const char* what, const std::function<void()>& step) {
+  std::string shortage = "malloc";
+  try {
+    step();
+    return true;
+  } catch (const ipc::SystemCallError& error) {
+    if (error.errorNumber() != ENOMEM) throw;
+    shortage = error.what();
+  } catch (const std::bad_alloc&) {
+  }
+  const std::string failure = fitness_.failure();
+  if (!failure.empty()) leaveUnfit(failure);
+  complain(std::string("isopool worker: no room for ") + what + ": " + shortage + "\n");
+  return false;
+}
+
 void CallLoop::attachChannel(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::AttachChannel>(frame);
   if (!hasObject(frame, 0, ipc::kClientControlBytes, ipc::Seal::kSingleWriter,
@@ -370,25 +388,12 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
       !hasObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment")) {
     return refuseChannel(message.client);
   }
-  const ipc::Fd& ownControl = frame.descriptors[1];
-  ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
-                                    ipc::Access::kReadWrite, ipc::Prefault::kYes);
-  ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
-  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSegmentSealed);
-  ipc::Mapping client = ipc::mapShared(frame.descriptors[0], 0, ipc::kClientControlBytes,
-                                       ipc::Access::kReadOnly, ipc::Prefault::kYes);
-  auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
-      message.client, epoch_, std::move(own), std::move(client), *this));
-  ChannelMemory& memory = *channel->memory;
-  if (!memory.end.headerValid()) {
-    complain("isopool worker: a client's control segment has another layout or epoch\n");
+  std::unique_ptr<Channel> channel;
+  if (!hasRoomFor("another client", [&] { channel = makeChannel(message, frame); }) ||
+      channel == nullptr) {
     return refuseChannel(message.client);
   }
-  memory.output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]), message.outputBytes);
-  const auto space = memory.output.arena().addressSpace();
-  if (!blocks_.add(memory.output, space.data(), space.data() + space.size())) {
-    giveUp("serves as many clients as one worker can");
-  }
+  ChannelMemory& memory = *channel->memory;
   for (const auto& other : channels_) {
     other->alone = false;
     other->memory->output.privatiseKept(copies_);
@@ -403,6 +408,33 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelAttachedSent);
 }
 
+std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message,
+                                               ipc::Frame& frame) {
+  const ipc::Fd& ownControl = frame.descriptors[1];
+  ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
+                                    ipc::Access::kReadWrite, ipc::Prefault::kYes);
+  ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSegmentSealed);
+  ipc::Mapping client = ipc::mapShared(frame.descriptors[0], 0, ipc::kClientControlBytes,
+                                       ipc::Access::kReadOnly, ipc::Prefault::kYes);
+  auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
+      message.client, epoch_, std::move(own), std::move(client), *this));
+  OutputBlocks& output = channel->memory->output;
+  if (!channel->memory->end.headerValid()) {
+    complain("isopool worker: a client's control segment has another layout or epoch\n");
+    return nullptr;
+  }
+  if (!output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]), message.outputBytes)) {
+    throw ipc::SystemCallError("mmap", "an output segment", ENOMEM);
+  }
+  const auto space = output.arena().addressSpace();
+  if (!blocks_.add(output, space.data(), space.data() + space.size())) {
+    complain("isopool worker: serves as many clients as one worker can\n");
+    return nullptr;
+  }
+  return channel;
+}
+
 // The supervisor waits for an answer, and would hold silence against this worker.
 void CallLoop::refuseChannel(uint64_t client) { control_.send(ipc::ChannelDetached{client}); }
 
@@ -415,8 +447,13 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
     channel->detached = true;
     return;
   }
-  channel->memory->inputs.add(ipc::SegmentId(message.segment), std::move(frame.descriptors[0]),
-                              message.bytes);
+  const ipc::SegmentId id(message.segment);
+  InputSegments& inputs = channel->memory->inputs;
+  if (!hasRoomFor("an input segment", [&] {
+        inputs.add(id, std::move(frame.descriptors[0]), message.bytes);
+      })) {
+    return inputs.refuse(id, "the worker has no address space left for memory shared with it");
+  }
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);
 }
 
@@ -430,9 +467,14 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
     return;
   }
   const auto sharing = message.shared ? Package::Sharing::kShared : Package::Sharing::kCopyOnWrite;
-  channel->packages.add(std::make_unique<Package>(ipc::PackageId(message.package), message.name,
-                                                  std::move(frame.descriptors[0]), message.bytes,
-                                                  sharing));
+  const ipc::PackageId id(message.package);
+  if (!hasRoomFor("a package", [&] {
+        channel->packages.add(std::make_unique<Package>(
+            id, message.name, std::move(frame.descriptors[0]), message.bytes, sharing));
+      })) {
+    channel->detached = true;
+    return;
+  }
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageMapped);
 }
 
@@ -441,8 +483,13 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
   Channel* channel = find(message.client);
   if (channel == nullptr) return;
   if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment")) return;
-  channel->memory->output.addSegment(ipc::SegmentId(message.segment),
-                                     std::move(frame.descriptors[0]), message.bytes);
+  OutputBlocks& output = channel->memory->output;
+  if (!hasRoomFor("an output segment", [&] {
+        output.addSegment(ipc::SegmentId(message.segment), std::move(frame.descriptors[0]),
+                          message.bytes);
+      })) {
+    output.segmentRefused("the worker has no memory left to map it", /*clientLimit=*/false);
+  }
 }
 
 }  // namespace isopool::worker

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -46,7 +47,12 @@ class CallLoop final : public ControlPlane {
   bool anythingToDo() const noexcept;
   bool readMessages();
   void obey(ipc::Frame& frame);
+  /// Does a step for one client. False if no memory or address space is left for it, which is that
+  /// client's loss alone; says so in the last words.
+  bool hasRoomFor(const char* what, const std::function<void()>& step);
   void attachChannel(ipc::Frame& frame);
+  /// Null if the client can't be served. Throws SystemCallError.
+  std::unique_ptr<Channel> makeChannel(const ipc::AttachChannel& message, ipc::Frame& frame);
   void refuseChannel(uint64_t client);
   void mapInputSegment(ipc::Frame& frame);
   void mapPackage(ipc::Frame& frame);

@@ -14,13 +14,9 @@ namespace isopool::worker {
 
 namespace {
 
-// Address space only; memory comes with the segments.
+// Address space only; memory comes with the segments. Where address space is limited each client's
+// arena takes a share of what the others have left.
 constexpr size_t kReservedBytes = size_t{64} << 30;
-// The same for all clients: RoutedBlocks needs arenas of one size.
-size_t reservedBytes() {
-  static const size_t bytes = ipc::reservableBytes(kReservedBytes);
-  return bytes;
-}
 
 // After the supervisor refused, a miss asks again only after this long.
 constexpr int64_t kRefusalLasts = 100'000'000;  // ns
@@ -29,7 +25,10 @@ constexpr int64_t kRefusalLasts = 100'000'000;  // ns
 
 OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns,
                            SegmentRequester& requester)
-    : client_(client), requester_(requester), arena_(reservedBytes()), leases_(peerReturns) {}
+    : client_(client),
+      requester_(requester),
+      arena_(ipc::reservableBytes(kReservedBytes)),
+      leases_(peerReturns) {}
 
 OutputBlocks::~OutputBlocks() = default;
 

@@ -4,8 +4,9 @@
 namespace isopool::worker {
 
 // Entries are used again, so that a reader may meet one half old and half new. `end` is written last
-// and cleared first: whoever finds it unchanged after `begin` has read one arena's range. Arenas are
-// all of one size, so the same end belongs to the same range.
+// and cleared first, and `begin` is only ever an arena's: a reader that finds `end` unchanged has read
+// one arena's range, or the beginning of one and the end of another that ends at the same address. Both
+// arenas were there while `data` lived, so it lies in neither unless it is that arena's.
 const RoutedBlocks::Entry* RoutedBlocks::find(const void* data) const noexcept {
   const size_t count = count_.load(std::memory_order_acquire);
   for (size_t i = 0; i < count; ++i) {
@@ -41,7 +42,6 @@ void RoutedBlocks::remove(OutputBlocks& blocks) {
   for (size_t i = 0; i < count; ++i) {
     if (entries_[i].blocks.load() != &blocks) continue;
     entries_[i].end.store(nullptr);
-    entries_[i].begin.store(nullptr);
     entries_[i].blocks.store(nullptr);
   }
 }

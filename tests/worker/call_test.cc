@@ -313,6 +313,51 @@ TEST_F(Call, WhoseInputFindsNoAddressSpaceIsAMemoryErrorAndTheNextOneIsWell) {
   EXPECT_EQ(client.probe("add_in_place", {x}).status, Status::kValue);
 }
 
+TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
+  if (kUnderAddressSanitizer) {
+    GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
+  }
+  // `ulimit -v`, which a worker has from its zygote.
+  ZygoteProcess zygote;
+  std::ifstream statm("/proc/" + std::to_string(zygote.pid()) + "/statm");
+  rlim_t pages = 0;
+  ASSERT_TRUE(statm >> pages);
+  rlimit low{};
+  ASSERT_EQ(::prlimit(zygote.pid(), RLIMIT_AS, nullptr, &low), 0);
+  low.rlim_cur = pages * ipc::kPageBytes + (size_t{1} << 30);
+  ASSERT_EQ(::prlimit(zygote.pid(), RLIMIT_AS, &low, nullptr), 0);
+  const auto fresh = zygote.fork(1);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  const auto allAreServed = [&] {
+    for (const auto& each : clients) {
+      const auto nothing = [](auto& writer) { writer.packer().pack_array(0); };
+      EXPECT_EQ(each->ask(ipc::Operation::kPing, nothing).status, Status::kValue);
+    }
+  };
+  // The worker says that it has no channel for the client.
+  bool refused = false;
+  while (!refused && clients.size() < 1000) {
+    try {
+      clients.push_back(std::make_unique<TestClient>(*fresh));
+    } catch (const ipc::ProtocolError&) {
+      refused = true;
+    }
+  }
+  EXPECT_TRUE(refused);
+  EXPECT_GE(clients.size(), 8u);
+  EXPECT_TRUE(fresh->alive()) << fresh->readLastWords();
+  allAreServed();
+  EXPECT_NE(fresh->readLastWords().find("no room for another client"), std::string::npos)
+      << fresh->readLastWords();
+  constexpr uint64_t kLarge = uint64_t{2} << 30;
+  const ipc::Fd large = ipc::createMemoryObject("input", kLarge);
+  fresh->send(ipc::MapInputSegment{/*client=*/1, /*segment=*/2, kLarge}, {large.get()});
+  allAreServed();
+  EXPECT_TRUE(fresh->alive()) << fresh->readLastWords();
+  EXPECT_NE(fresh->readLastWords().find("no room for an input segment"), std::string::npos)
+      << fresh->readLastWords();
+}
+
 // ---- the arena ----------------------------------------------------------------------------------
 
 TEST_F(Call, AMissUsesTheHeapAndAsksForRoom) {
