@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 #include "ipc/channel/futex.h"
 #include "ipc/fd.h"
 #include "worker/last_words.h"
+#include "worker/memory_limit.h"
 #include "worker/process_setup.h"
 
 namespace isopool::worker {
@@ -27,6 +29,8 @@ namespace {
 constexpr int64_t kPeriod = 100'000'000;  // ns
 // A call with its package, its segments and its model's files needs some.
 constexpr size_t kDescriptors = 16;
+// What Python asks the system for at once.
+constexpr size_t kMemoryBytes = size_t{1} << 20;
 // When no thread can be started: with fewer tasks of its own, others of its user take them all.
 constexpr size_t kOwnTasks = 16;
 
@@ -34,10 +38,11 @@ struct NamedLimit {
   __rlimit_resource resource;
   const char* name;
 };
-constexpr std::array<NamedLimit, 4> kLimits{{{RLIMIT_NOFILE, "RLIMIT_NOFILE"},
+constexpr std::array<NamedLimit, 5> kLimits{{{RLIMIT_NOFILE, "RLIMIT_NOFILE"},
                                              {RLIMIT_NPROC, "RLIMIT_NPROC"},
                                              {RLIMIT_FSIZE, "RLIMIT_FSIZE"},
-                                             {RLIMIT_AS, "RLIMIT_AS"}}};
+                                             {RLIMIT_AS, "RLIMIT_AS"},
+                                             {RLIMIT_DATA, "RLIMIT_DATA"}}};
 
 std::string contentsOf(const std::string& path) {
   std::string text;
@@ -56,6 +61,24 @@ std::optional<uint64_t> filtersIn(const std::string& status) {
   const size_t at = status.find(kField);
   if (at == std::string::npos) return std::nullopt;
   return std::strtoull(status.c_str() + at + kField.size(), nullptr, 10);
+}
+
+// Before the others, which need some: a thread's stack, for one.
+std::string failureOfMemory() {
+  void* const memory = ::mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory != MAP_FAILED) {
+    ::munmap(memory, kMemoryBytes);
+    return {};
+  }
+  for (const auto& [resource, name] : kLimits) {
+    rlimit now{};
+    if (resource != RLIMIT_AS && resource != RLIMIT_DATA) continue;
+    if (::getrlimit(resource, &now) != 0 || now.rlim_cur == RLIM_INFINITY) continue;
+    return "it has no memory left (" + std::string(name) + " is " + std::to_string(now.rlim_cur) +
+           ")";
+  }
+  return {};  // the system has none for any process
 }
 
 std::string failureOfDescriptors() {
@@ -127,12 +150,14 @@ std::string FitnessCheck::failure() const {
   for (size_t i = 0; i < kLimits.size(); ++i) {
     rlimit now{};
     ::getrlimit(kLimits[i].resource, &now);
+    // A cap on memory is moved by its owner alone, and is out of user code's reach.
+    if (kLimits[i].resource == RLIMIT_DATA && !memoryLimitInWords().empty()) continue;
     if (now.rlim_cur < limits_[i].rlim_cur) {
       return std::string("user code lowered ") + kLimits[i].name + " to " +
              std::to_string(now.rlim_cur);
     }
   }
-  for (const auto& check : {&failureOfDescriptors, &failureOfThreads}) {
+  for (const auto& check : {&failureOfMemory, &failureOfDescriptors, &failureOfThreads}) {
     if (std::string found = check(); !found.empty()) return found;
   }
   return failureOfFilters();

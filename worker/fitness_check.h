@@ -13,7 +13,7 @@
 namespace isopool::worker {
 
 /// Whether this process can still do for one client what it could before it ran another one's code:
-/// open descriptors, start threads, make system calls. The call loop's thread.
+/// take memory, open descriptors, start threads, make system calls. The call loop's thread.
 class FitnessCheck {
  public:
   /// Notes what holds before any user code ran.
@@ -30,7 +30,7 @@ class FitnessCheck {
 
   const Sandbox& sandbox_;
   std::optional<uint64_t> filters_;  ///< of system calls, on the main thread
-  std::array<rlimit, 4> limits_{};
+  std::array<rlimit, 5> limits_{};
   uint64_t lastClient_ = 0;
   int64_t checkedAt_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/client/attached_managers.h"
+#include "tests/sanitizers.h"
 
 namespace isopool::tests {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 // `act` of each takes what the next caller needs, with the calls that a model has for it.
 constexpr const char* kPoison = R"(
 import ctypes
+import mmap
 import os
 import resource
 import struct
@@ -33,6 +35,28 @@ def descriptors():
 
 def limit():
     resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
+def memory_limit():
+    for line in open("/proc/self/status"):
+        if line.startswith("VmData:"):
+            data = int(line.split()[1]) << 10
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (data + (64 << 20), hard))
+
+
+leaked = []
+
+
+def memory():
+    size = 64 << 20
+    while size >= 1 << 16:
+        try:
+            leaked.append(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        except OSError:
+            size //= 2
+    # What the answer of this very call takes.
+    leaked.pop().close()
 
 
 def threads():
@@ -185,6 +209,20 @@ TEST_F(SharedFitness, AWorkerWithALoweredLimitIsReplacedBeforeAnotherProgramsCal
   serve({"--workers", "1"});
   poisonBy("limit");
   expectReplaced("user code lowered RLIMIT_NOFILE to 20");
+}
+
+TEST_F(SharedFitness, AWorkerWithALoweredLimitOfMemoryIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("memory_limit");
+  expectReplaced("user code lowered RLIMIT_DATA to ");
+}
+
+TEST_F(SharedFitness, AWorkerWithoutMemoryIsReplacedBeforeAnotherProgramsCall) {
+  if (kUnderAddressSanitizer) GTEST_SKIP() << "the sanitizer's memory is not limited";
+  const ScopedVariable memory("ISOPOOL_WORKER_MEMORY=512MiB");
+  serve({"--workers", "1"});
+  poisonBy("memory");
+  expectReplaced("it has no memory left (RLIMIT_DATA is ");
 }
 
 TEST_F(SharedFitness, AWorkerWithAFilterOfSystemCallsIsReplacedBeforeAnotherProgramsCall) {
