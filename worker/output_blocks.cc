@@ -121,8 +121,15 @@ uint32_t OutputBlocks::leasesOfThisCall(const void* block) const noexcept {
 }
 
 bool OutputBlocks::privatiseLocked(void* block, size_t bytes) noexcept {
-  if (privatised_.count(block) != 0 || !privatiseRange(block, bytes)) return false;
-  privatised_.insert(block);
+  try {
+    if (!privatised_.insert(block).second) return false;
+  } catch (const std::bad_alloc&) {
+    return false;  // as if there were no memory for the pages
+  }
+  if (!privatiseRange(block, bytes)) {
+    privatised_.erase(block);
+    return false;
+  }
   privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
   return true;
 }
