@@ -71,6 +71,9 @@ CampaignResult sumUp(const std::vector<Front>& fronts, const AttackCounts& count
   for (const Front& front : fronts) {
     result.calls += front.target->calls();
     result.selfInflictedDeaths += front.target->selfInflictedDeaths();
+    for (const RecordFlag act : {kConstructor, kLoad, kClose}) {
+      result.managers[act] += front.target->managers(act);
+    }
     result.latest = std::max(result.latest, front.target->latest());
     for (size_t i = 0; i < result.outcomes.size(); ++i) {
       result.outcomes[i] += front.target->outcomes(static_cast<Outcome>(i));

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "chaos/nemesis/nemesis.h"
@@ -30,6 +31,7 @@ struct CampaignResult {
   std::chrono::milliseconds latest{0};
   std::array<uint64_t, static_cast<size_t>(Outcome::kOutcomes)> outcomes{};
   std::array<uint64_t, static_cast<size_t>(Family::kFamilies)> attacks{};
+  std::map<RecordFlag, ManagerCounts> managers;  ///< kConstructor, kLoad, kClose
   bool systemMemoryCompared = false;
 };
 

@@ -5,6 +5,14 @@
 
 namespace chaos {
 
+namespace {
+
+const char* nameOf(RecordFlag act) {
+  return act == kConstructor ? "constructors" : act == kLoad ? "loads" : "closes";
+}
+
+}  // namespace
+
 void writeJson(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,
                const Findings& findings) {
   out << "{\"seed\": " << settings.seed << ", \"kills\": " << result.kills
@@ -28,6 +36,12 @@ void writeJson(std::ostream& out, const CampaignSettings& settings, const Campai
     out << (i == 1 ? "" : ", ") << '"' << nameOf(static_cast<Outcome>(i))
         << "\": " << result.outcomes[i];
   }
+  out << "}, \"managers\": {";
+  for (const auto& [act, counts] : result.managers) {
+    out << (act == kConstructor ? "" : ", ") << '"' << nameOf(act)
+        << "\": {\"ended\": " << counts.ended << ", \"interrupted\": " << counts.interrupted
+        << ", \"interrupted_only\": " << counts.interruptedOnly << '}';
+  }
   out << "}}\n";
 }
 
@@ -43,6 +57,11 @@ void writeText(std::ostream& out, const CampaignSettings& settings, const Campai
   out << "\n  outcomes";
   for (size_t i = 1; i < result.outcomes.size(); ++i) {
     out << (i == 1 ? " " : ", ") << nameOf(static_cast<Outcome>(i)) << ' ' << result.outcomes[i];
+  }
+  out << "\n  managers";
+  for (const auto& [act, counts] : result.managers) {
+    out << (act == kConstructor ? " " : ", ") << nameOf(act) << ' ' << counts.ended << " ("
+        << counts.interrupted << " interrupted, " << counts.interruptedOnly << " by nothing else)";
   }
   out << "\n  found   ";
   for (size_t i = 0; i < static_cast<size_t>(Fault::kFaults); ++i) {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// What a client program writes down of each of its calls, so that it is there whatever becomes of the
-/// program: one record before the call, one after it.
+/// What a client program writes down of each of its calls, and of each manager that it makes, loads
+/// with and closes, so that it is there whatever becomes of the program: one record before, one after.
 namespace chaos {
 
 enum class Event : uint32_t {
@@ -24,17 +24,21 @@ enum class Outcome : uint32_t {
   kOverdue,
   kRefused,         ///< ArenaFull, LimitExceeded
   kUnavailable,     ///< PoolUnavailable
-  kSupervisorLost,  ///< of a call, or of the making of a manager
+  kSupervisorLost,
   kCancelled,
   kOutcomes,
 };
 const char* nameOf(Outcome outcome);
 
 enum RecordFlag : uint32_t {
-  kIdempotent = 1u << 0,  ///< may run twice
-  kDeadly = 1u << 1,      ///< its worker is to die of it, or may be killed for its slowness
-  kAttaching = 1u << 2,   ///< no call, but the making of a manager
+  kIdempotent = 1u << 0,   ///< may run twice
+  kDeadly = 1u << 1,       ///< its worker is to die of it, or may be killed for its slowness
+  kConstructor = 1u << 2,  ///< no call, but a manager is made
+  kLoad = 1u << 3,         ///< no call, but a manager loads the package
+  kClose = 1u << 4,        ///< no call, but a manager is destroyed
+  kInterrupted = 1u << 5,  ///< a signal's handler ran meanwhile
 };
+constexpr uint32_t kOfManager = kConstructor | kLoad | kClose;
 
 /// Written in one write() to a file that is only appended to.
 struct Record {

@@ -43,6 +43,15 @@ std::string describe(const Attack& attack) {
 AttackPlan::AttackPlan(uint64_t seed, bool plain, bool shared)
     : random_(seed * 4 + (plain ? 2 : 0) + (shared ? 1 : 0)), plain_(plain) {}
 
+Attack AttackPlan::first() {
+  Attack attack;
+  attack.family = Family::kInterruption;
+  attack.victim = Role::kProgram;
+  attack.choice = episodes_++;
+  attack.length = milliseconds(500);
+  return attack;
+}
+
 // In thousandths. What starts slowly is killed seldom: Python and torch take a second or two.
 Attack AttackPlan::next() {
   Attack attack;

@@ -37,6 +37,9 @@ std::string describe(const Attack& attack);
 class AttackPlan {
  public:
   AttackPlan(uint64_t seed, bool plain, bool shared);
+  /// What an episode begins with, while nothing else is disturbed: an interruption, of another program
+  /// each time, long enough to make, load with and close several managers. Takes nothing from the seed.
+  Attack first();
   Attack next();
 
  private:
@@ -44,6 +47,7 @@ class AttackPlan {
   std::chrono::milliseconds between(double shortest, double longest);
 
   std::mt19937_64 random_;
+  uint64_t episodes_ = 0;
   const bool plain_;
 };
 

@@ -21,6 +21,10 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
   if (!before.alive()) return;
   // Before the blow: whoever sees the death finds it here. A supervisor ends with its first zygote.
   target_.attacks().note(victim);
+  if (attack.victim != Role::kWorker && attack.victim != Role::kProgram) {
+    const auto now = std::chrono::steady_clock::now();
+    noteDisturbance(now, now);
+  }
   const bool withAll = attack.victim == Role::kSupervisor || attack.victim == Role::kGuardian ||
                        (attack.victim == Role::kProgram && !target_.plan().shared) ||
                        (attack.victim == Role::kZygote && target_.living(Role::kWorker).empty());

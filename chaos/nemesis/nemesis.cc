@@ -11,10 +11,17 @@ namespace chaos {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
+namespace {
+// A supervisor that loses its first zygote ends a moment later, one without memory after two seconds;
+// programs notice a loss after that.
+constexpr milliseconds kAftermath(3000);
+}  // namespace
+
 Nemesis::Nemesis(Target& target, AttackPlan plan, AttackCounts& counts, Findings& findings)
     : target_(target), plan_(std::move(plan)), counts_(counts), findings_(findings) {}
 
 void Nemesis::attackUntil(Time end, const std::function<bool()>& enough) {
+  carryOut(plan_.first());
   while (Clock::now() < end && !enough()) {
     const Attack attack = plan_.next();
     std::this_thread::sleep_for(attack.before);
@@ -61,6 +68,10 @@ void Nemesis::takeBack(Time until) {
     restorations_.erase(restorations_.begin());
     act();
   }
+}
+
+void Nemesis::noteDisturbance(Time from, Time until) {
+  target_.attacks().noteDisturbance(from, until + kAftermath);
 }
 
 void Nemesis::later(milliseconds length, std::function<void()> act) {

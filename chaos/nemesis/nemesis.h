@@ -39,7 +39,8 @@ class Nemesis {
   using Time = std::chrono::steady_clock::time_point;
 
   void carryOut(const Attack& attack);
-  void noteVictim(pid_t victim, const Attack& attack);
+  /// Of managers, from `from` until what the attack brings about is over as well.
+  void noteDisturbance(Time from, Time until);
   void takeBack(Time until);
   void later(std::chrono::milliseconds length, std::function<void()> act);
 

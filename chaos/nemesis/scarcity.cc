@@ -36,13 +36,15 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
     target_.attacks().note(victim);
   }
   const uint64_t began = statusOf(victim).startTime;
+  const auto from = std::chrono::steady_clock::now();
   ::prlimit(victim, which, &low, nullptr);
-  later(attack.length, [this, victim, resource, which, before, low, began] {
+  later(attack.length, [this, victim, resource, which, before, low, began, from] {
     limited_.erase({victim, resource});
     if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
     // The shortage is over for whom the victim started meanwhile, too: a zygote that kept the limit
     // would give it to all of its workers.
     if (which == RLIMIT_AS) restoreHeirs(low, before);
+    noteDisturbance(from, std::chrono::steady_clock::now());
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
 }

@@ -20,11 +20,15 @@ void Nemesis::stop(const Attack& attack, pid_t victim) {
     target_.attacks().note(victim);
   }
   if (::syscall(SYS_pidfd_send_signal, pidfd->get(), SIGSTOP, nullptr, 0) != 0) return;
-  stopped_[victim] = std::chrono::steady_clock::now() + attack.length;
+  const auto from = std::chrono::steady_clock::now();
+  stopped_[victim] = from + attack.length;
   target_.excuse(attack.length);
-  later(attack.length, [this, pidfd, victim] {
+  const bool worker = attack.victim == Role::kWorker;
+  later(attack.length, [this, pidfd, victim, worker, from] {
     stopped_.erase(victim);
     ::syscall(SYS_pidfd_send_signal, pidfd->get(), SIGCONT, nullptr, 0);
+    // It finds out only now what happened to the others.
+    if (!worker) noteDisturbance(from, std::chrono::steady_clock::now());
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
 }

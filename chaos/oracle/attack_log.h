@@ -3,17 +3,27 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace chaos {
 
 /// Who was attacked: a death of anybody else is a fault. An attack excuses a death until it is
 /// forgotten, for some time later the process's number may be another's. Any thread.
+///
+/// And when managers were disturbed: a constructor, load or close may fail in a time in which a
+/// supervisor, its zygote or its guardian was killed and not yet replaced, one of them or the program
+/// was stopped, or memory or descriptors of a process that takes part were short. At any other time it
+/// may not.
 class AttackLog {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   void note(pid_t pid) {
     const std::lock_guard lock(mutex_);
     attacked_[pid] = round_;
@@ -22,6 +32,16 @@ class AttackLog {
     const std::lock_guard lock(mutex_);
     return attacked_.count(pid) != 0;
   }
+  void noteDisturbance(Time from, Time until) {
+    const std::lock_guard lock(mutex_);
+    disturbances_.push_back({from, until, round_});
+  }
+  bool disturbed(Time from, Time until) const {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(disturbances_.begin(), disturbances_.end(), [&](const Disturbance& each) {
+      return each.from <= until && from <= each.until;
+    });
+  }
   /// The deaths so far have been judged, however long that took. Forgets what was noted before the
   /// last time: who dies while others are judged is judged the next time.
   void endRound() {
@@ -29,12 +49,21 @@ class AttackLog {
     for (auto it = attacked_.begin(); it != attacked_.end();) {
       it = it->second < round_ ? attacked_.erase(it) : std::next(it);
     }
+    std::erase_if(disturbances_,
+                  [this](const Disturbance& each) { return each.round < round_; });
     ++round_;
   }
 
  private:
+  struct Disturbance {
+    Time from;
+    Time until;
+    uint64_t round;
+  };
+
   mutable std::mutex mutex_;
   std::map<pid_t, uint64_t> attacked_;  // by its number: the round of the last attack
+  std::vector<Disturbance> disturbances_;
   uint64_t round_ = 0;
 };
 

@@ -14,6 +14,17 @@ constexpr milliseconds kSlack(5000);
 // What a call without a deadline may take: it may wait for a new zygote.
 constexpr milliseconds kWithoutDeadline(60'000);
 
+AttackLog::Time timeOf(const Record& record) {
+  return AttackLog::Time(std::chrono::nanoseconds(record.when));
+}
+
+const char* kindOf(uint32_t flags) {
+  if ((flags & kConstructor) != 0) return "a manager's constructor ";
+  if ((flags & kLoad) != 0) return "a manager's load ";
+  if ((flags & kClose) != 0) return "a manager's close ";
+  return "call ";
+}
+
 bool neverRan(Outcome outcome) {
   return outcome == Outcome::kNeverRan || outcome == Outcome::kCancelled;
 }
@@ -57,6 +68,8 @@ void Outcomes::judge(Standing standing) {
     if (call.ended.outcome == Outcome::kValue) ended_.erase(nonce);
   }
   judgeable_.clear();
+  for (const Call& call : ofManagers_) judgeManager(call);
+  ofManagers_.clear();
   for (auto& [nonce, call] : open_) judgeOpen(call, standing);
   open_.clear();
 }
@@ -65,7 +78,7 @@ void Outcomes::readHistory(milliseconds excused) {
   for (const Record& record : history_.readNew()) {
     if (record.event == Event::kInvoked) {
       open_[record.nonce].invoked = record;
-      if ((record.flags & kAttaching) == 0) ++calls_;
+      if ((record.flags & kOfManager) == 0) ++calls_;
       continue;
     }
     const auto found = open_.find(record.nonce);
@@ -79,7 +92,10 @@ void Outcomes::readHistory(milliseconds excused) {
     call.ended = record;
     checkTime(call, excused);
     if (record.outcome == Outcome::kWrong) findings_.add(Fault::kWrong, describe(call));
-    if ((record.flags & kAttaching) != 0) continue;
+    if ((record.flags & kOfManager) != 0) {
+      ofManagers_.push_back(call);
+      continue;
+    }
     ++outcomes_[static_cast<size_t>(record.outcome)];
     ended_[record.nonce] = call;
     judgeable_.push_back(record.nonce);
@@ -141,6 +157,22 @@ void Outcomes::judgeDeath(const Call& call) {
   findings_.add(Fault::kSurvivorCrashed, describe(call) + ": nobody had attacked that worker");
 }
 
+// A load may lose the worker that it asks, as a call may.
+void Outcomes::judgeManager(const Call& call) {
+  const bool disturbed = attacks_.disturbed(timeOf(call.invoked), timeOf(call.ended));
+  ManagerCounts& counts = managers_.at(call.invoked.flags & kOfManager);
+  ++counts.ended;
+  if ((call.ended.flags & kInterrupted) != 0) {
+    ++counts.interrupted;
+    if (!disturbed) ++counts.interruptedOnly;
+  }
+  // A wrong failure is a finding already.
+  if (call.ended.outcome == Outcome::kValue || call.ended.outcome == Outcome::kWrong) return;
+  const bool workerAttacked = call.ended.worker != 0 && attacks_.attacked(call.ended.worker);
+  if (disturbed || workerAttacked) return;
+  findings_.add(Fault::kWrong, describe(call) + ": nothing of what it needs had been attacked");
+}
+
 void Outcomes::checkTime(const Call& call, milliseconds excused) {
   const milliseconds took((call.ended.when - call.invoked.when) / 1'000'000);
   milliseconds allowed = kWithoutDeadline;
@@ -154,9 +186,8 @@ void Outcomes::checkTime(const Call& call, milliseconds excused) {
 }
 
 std::string Outcomes::describe(const Call& call) const {
-  const bool attaching = (call.invoked.flags & kAttaching) != 0;
   std::string text =
-      program_ + ": " + (attaching ? "attaching " : "call ") + std::to_string(call.invoked.nonce);
+      program_ + ": " + kindOf(call.invoked.flags) + std::to_string(call.invoked.nonce);
   if (call.invoked.deadline != 0) {
     text += " with a deadline of " + std::to_string(call.invoked.deadline) + " ms";
   }

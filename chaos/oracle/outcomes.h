@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,9 +22,23 @@ enum class Standing {
   kDead,     ///< it was killed: its open calls have nobody to have an outcome
 };
 
+/// Of the constructors, loads or closes of managers.
+struct ManagerCounts {
+  uint64_t ended = 0;
+  uint64_t interrupted = 0;      ///< of them: by signals
+  uint64_t interruptedOnly = 0;  ///< of these: that nothing else disturbed, so that none may fail
+  ManagerCounts& operator+=(const ManagerCounts& others) {
+    ended += others.ended;
+    interrupted += others.interrupted;
+    interruptedOnly += others.interruptedOnly;
+    return *this;
+  }
+};
+
 /// Reads the history of one life of one client program and its models' effects, and judges both:
 /// exactly one outcome for each call, in time; an effect at most once, exactly once if there is a
-/// value, and none of a call that never ran.
+/// value, and none of a call that never ran; no manager whose constructor, load or close fails
+/// although its supervisor was not attacked.
 class Outcomes {
  public:
   Outcomes(std::string program, const std::string& history, const std::string& effects,
@@ -41,6 +56,7 @@ class Outcomes {
   const std::array<uint64_t, static_cast<size_t>(Outcome::kOutcomes)>& outcomes() const {
     return outcomes_;
   }
+  const ManagerCounts& managers(RecordFlag act) const { return managers_.at(act); }
   /// The longest time from a call's deadline to its outcome.
   std::chrono::milliseconds latest() const { return latest_; }
 
@@ -57,6 +73,7 @@ class Outcomes {
   void judgeOpen(Call& call, Standing standing);
   void judgeEffects(const Call& call);
   void judgeDeath(const Call& call);
+  void judgeManager(const Call& call);
   void checkTime(const Call& call, std::chrono::milliseconds excused);
   std::string describe(const Call& call) const;
 
@@ -68,6 +85,8 @@ class Outcomes {
   std::unordered_map<uint64_t, Call> open_;
   std::unordered_map<uint64_t, Call> ended_;  // and not yet known to be whole
   std::vector<uint64_t> judgeable_;
+  std::vector<Call> ofManagers_;  // ended, and not yet judged
+  std::map<uint32_t, ManagerCounts> managers_{{kConstructor, {}}, {kLoad, {}}, {kClose, {}}};
   uint64_t calls_ = 0;
   uint64_t selfInflicted_ = 0;
   std::array<uint64_t, static_cast<size_t>(Outcome::kOutcomes)> outcomes_{};

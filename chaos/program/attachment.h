@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "chaos/history/history.h"
@@ -22,26 +23,57 @@ class Nonces {
   std::atomic<uint64_t> next_;
 };
 
-/// A manager and the object that its workers have.
-struct Pool {
-  Pool(size_t workers, const std::string& package)
-      : manager(workers), step(manager.loadPackage(package).loadPickle("model", "step.pkl")) {}
-  isopool::InterpreterManager manager;
-  isopool::ReplicatedObj step;
+struct PoolSettings {
+  size_t workers = 1;
+  std::string package;
+  std::string environmentFolder;  ///< of a PathEnvironment; empty: none
+  std::string address;            ///< of a shared supervisor; empty: as ISOPOOL_SOCKET says
+  std::string faultAtClose;       ///< see planted_fault.h; mostly none
 };
 
-/// The program's manager: a new one each time that its supervisor was lost. Each making is in the
-/// history, too. Any thread.
+/// A manager and the object that its workers have. The history gets a record before and after its
+/// constructor, its load and its close.
+class Pool {
+ public:
+  /// One attempt: null if the manager can't be made, or can't load.
+  static std::shared_ptr<Pool> open(PoolSettings settings, const HistoryWriter& history,
+                                    Nonces& nonces);
+  Pool(PoolSettings settings, const HistoryWriter& history, Nonces& nonces);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  isopool::InterpreterManager& manager() { return *manager_; }
+  isopool::ReplicatedObj& step() { return *step_; }
+
+ private:
+  template <typename Act>
+  bool recorded(RecordFlag flag, const Act& act);
+  void makeManager();
+
+  const PoolSettings settings_;
+  const HistoryWriter& history_;
+  Nonces& nonces_;
+  std::optional<isopool::InterpreterManager> manager_;
+  std::optional<isopool::ReplicatedObj> step_;
+};
+
+/// The program's managers: one for all calls, a new one each time that its supervisor was lost, and
+/// others that live for one call. Any thread.
 class Attachment {
  public:
   Attachment(size_t workers, std::string package, const HistoryWriter& history, Nonces& nonces)
       : workers_(workers), package_(std::move(package)), history_(history), nonces_(nonces) {}
 
-  /// The manager, or one attempt to make one: null if that failed.
+  /// The manager for all calls, or one attempt to make one: null if that failed.
   std::shared_ptr<Pool> pool();
   /// The supervisor of that one is gone.
   void lost(const std::shared_ptr<Pool>& pool);
   void end();
+
+  /// One more manager with a single worker, or null. A program that has a private supervisor starts
+  /// another one for it if `otherEnvironment`. `fault` is one of a manager, see planted_fault.h.
+  std::shared_ptr<Pool> another(bool otherEnvironment, const std::string& fault) const;
 
  private:
   const size_t workers_;

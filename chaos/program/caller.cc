@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "chaos/program/failure.h"
+#include "chaos/program/interruption.h"
 #include "chaos/program/payload.h"
 #include "chaos/program/planted_fault.h"
 
@@ -43,22 +44,44 @@ void Caller::run() {
   }
 }
 
-void Caller::callOnce() {
-  const std::shared_ptr<Pool> pool = attachment_.pool();
-  if (!pool) {
-    rest_.pause(milliseconds(20));
-    return;
+bool Caller::managerIsDue() {
+  if (faultIsDue_) return isFaultOfManager(settings_.plantedFault);
+  if (!settings_.moreManagers) return false;
+  // The first one before the program's first rest: what the library then keeps is no leak.
+  return !madeManager_ || interruptions() != interruptionsSeen_ || oneIn(2000);
+}
+
+void Caller::callByAnotherManager() {
+  madeManager_ = true;
+  const std::string fault = faultIsDue_ ? settings_.plantedFault : std::string();
+  {
+    const std::shared_ptr<Pool> pool = attachment_.another(oneIn(2), fault);
+    if (pool && fault.empty()) callOnceAsSuch(pool);
   }
+  // Signals that still come make the next one due.
+  interruptionsSeen_ = interruptions();
+  if (fault.empty()) return;
+  faultIsDue_ = false;
+  faultCommitted_ = true;
+}
+
+void Caller::callOnce() {
   try {
+    const std::shared_ptr<Pool> pool = attachment_.pool();
+    if (!pool) {
+      rest_.pause(milliseconds(20));
+      return;
+    }
+    if (managerIsDue()) callByAnotherManager();
     // The callers that call at the same time must not notice.
-    if (oneIn(200)) pool->step.unload();
+    if (oneIn(200)) pool->step().unload();
     if (!faultIsDue_ && oneIn(6)) {
       callSeveralAtOnce(pool);
     } else {
       callOnceAsSuch(pool);
     }
   } catch (const std::exception&) {
-    // There is no memory for a call's tensors: none was made.
+    // There is no memory for a call's tensors, or for a manager: none was made.
     rest_.pause(milliseconds(5));
   }
 }
@@ -129,7 +152,7 @@ void Caller::callOnceAsSuch(const std::shared_ptr<Pool>& pool) {
   if (faultIsDue_) commitFault(settings_.plantedFault);
   Record record = call.record;
   try {
-    const at::IValue value = pool->step.call(call.arguments(settings_.effects), {}, call.options);
+    const at::IValue value = pool->step().call(call.arguments(settings_.effects), {}, call.options);
     judge(record, call, value);
     ended(record);
     if (record.outcome == Outcome::kValue) keep(value.toTensor());
@@ -164,8 +187,8 @@ void Caller::callSeveralAtOnce(const std::shared_ptr<Pool>& pool) {
       ended(record);
     };
     try {
-      pending.push_back(
-          pool->step.callAsync(call.arguments(settings_.effects), judgeAndWrite, {}, call.options));
+      pending.push_back(pool->step().callAsync(call.arguments(settings_.effects), judgeAndWrite, {},
+                                               call.options));
     } catch (...) {
       Record record = call.record;
       describeFailure(record, std::current_exception());

@@ -12,15 +12,17 @@
 namespace chaos {
 
 struct CallerSettings {
-  std::string effects;       ///< the file that models append to
-  bool plain = false;        ///< the workers are without torch
-  std::string plantedFault;  ///< committed by this caller, see planted_fault.h; mostly none
+  std::string effects;        ///< the file that models append to
+  bool plain = false;         ///< the workers are without torch
+  bool moreManagers = false;  ///< make managers of its own, too
+  std::string plantedFault;   ///< committed by this caller, see planted_fault.h; mostly none
   uint64_t seed = 0;
 };
 
 /// A thread that calls without end, in every way that there is: synchronously and not, with tensors
 /// inside and outside of shared memory, with and without a deadline, and with calls that kill their
-/// worker. Writes down each call and what became of it.
+/// worker. Writes down each call and what became of it. With `moreManagers` it makes a manager for a
+/// single call and closes it, now and then and as long as the program is interrupted.
 class Caller {
  public:
   Caller(CallerSettings settings, Attachment& attachment, const HistoryWriter& history,
@@ -41,6 +43,8 @@ class Caller {
   Call draw();
   void drawDeed(Call& call);
   void callOnce();
+  bool managerIsDue();
+  void callByAnotherManager();
   void callOnceAsSuch(const std::shared_ptr<Pool>& pool);
   void callSeveralAtOnce(const std::shared_ptr<Pool>& pool);
   void keep(const at::Tensor& result);
@@ -56,6 +60,8 @@ class Caller {
   Nonces& nonces_;
   Rest& rest_;
   std::mt19937_64 random_;
+  bool madeManager_ = false;
+  uint64_t interruptionsSeen_ = 0;
   bool faultIsDue_ = false;
   bool faultCommitted_ = false;
   std::vector<at::Tensor> kept_;

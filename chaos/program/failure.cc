@@ -75,8 +75,8 @@ void describe(Record& record, const std::exception_ptr& failure) {
     record.outcome = noThread ? Outcome::kRefused : Outcome::kWrong;
     setText(record, (nameOf(typeid(error)) + ": " + error.what()).c_str());
   } catch (const c10::Error& error) {
-    const bool attaching = (record.flags & kAttaching) != 0;
-    record.outcome = attaching ? Outcome::kRefused : Outcome::kWrong;
+    const bool readsFile = (record.flags & kOfManager) != 0;
+    record.outcome = readsFile ? Outcome::kRefused : Outcome::kWrong;
     setText(record, ("c10::Error: " + std::string(error.what_without_backtrace())).c_str());
   } catch (const std::exception& error) {
     record.outcome = Outcome::kWrong;

@@ -7,7 +7,6 @@
 //   go      they go on
 //   end     it ends in order, as at the end of its input
 #include <execinfo.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -24,6 +23,7 @@
 
 #include "chaos/program/attachment.h"
 #include "chaos/program/caller.h"
+#include "chaos/program/interruption.h"
 #include "chaos/program/rest.h"
 
 namespace {
@@ -38,6 +38,7 @@ struct Options {
   std::string effects;
   std::string fault;
   bool plain = false;
+  bool moreManagers = false;
 };
 
 /// The next line of the standard input, whatever signals come; nothing at its end.
@@ -61,6 +62,7 @@ class Program {
         rest_(options.callers) {
     for (int i = 0; i < options.callers; ++i) {
       chaos::CallerSettings settings{options.effects, options.plain,
+                                     i == 0 && options.moreManagers,
                                      i == 0 ? options.fault : std::string(),
                                      options.seed * 64 + static_cast<uint64_t>(i)};
       callers_.push_back(
@@ -99,7 +101,7 @@ class Program {
   void sayBooks() {
     const std::shared_ptr<chaos::Pool> pool = attachment_.pool();
     if (!pool) return say("books 0 0 0 0 0");
-    const isopool::PoolStatistics statistics = pool->manager.statistics();
+    const isopool::PoolStatistics statistics = pool->manager().statistics();
     uint64_t serving = 0;
     uint64_t lent = 0;
     for (const isopool::WorkerStatistics& worker : statistics.workers) {
@@ -137,14 +139,6 @@ void explainTermination() {
   });
 }
 
-// A signal that interrupts whatever system call a thread is in. That it is handled tells the nemesis
-// that this program has begun, and is fair game.
-void interruptible() {
-  struct sigaction action {};
-  action.sa_handler = [](int) {};
-  ::sigaction(SIGUSR1, &action, nullptr);
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,11 +153,13 @@ int main(int argc, char** argv) {
   app.add_option("--effects", options.effects, "file for the models' effects")->required();
   app.add_option("--fault", options.fault, "commit this fault");
   app.add_flag("--plain", options.plain, "the workers are without torch");
+  app.add_flag("--more-managers", options.moreManagers,
+               "make managers besides the one for all calls, and close them");
   CLI11_PARSE(app, argc, argv);
   explainTermination();
   try {
     Program program(options);
-    interruptible();
+    chaos::handleInterruptions();
     program.serve();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "isopool_chaos_program: %s\n", error.what());

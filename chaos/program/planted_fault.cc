@@ -41,6 +41,8 @@ const std::vector<PlantedFault>& plantedFaults() {
       {"silent", "a call has no outcome", nullptr},
       {"two-outcomes", "a call has two outcomes", nullptr},
       {"hang", "a caller never comes back", nullptr},
+      {"no-manager", "a manager can't be made though nobody attacks its supervisor", nullptr},
+      {"endless-close", "a manager's close never comes back", nullptr},
       {"crash", "a client program aborts", nullptr},
       {"leak-memory", "a client program keeps a mapping of 8 MiB", nullptr},
       {"leak-descriptors", "a client program keeps 10 descriptors", nullptr},
@@ -56,6 +58,10 @@ const char* deedOfFault(const std::string& fault) {
   return found == faults.end() ? nullptr : found->deed;
 }
 
+bool isFaultOfManager(const std::string& fault) {
+  return fault == "no-manager" || fault == "endless-close";
+}
+
 void commitFault(const std::string& fault) {
   if (fault == "crash") std::abort();
   if (fault == "leak-memory") leakMemory();
@@ -63,7 +69,7 @@ void commitFault(const std::string& fault) {
   for (int i = 0; fault == "leak-descriptors" && i < 10; ++i) {
     if (::open("/dev/null", O_RDONLY | O_CLOEXEC) < 0) std::abort();
   }
-  while (fault == "hang") ::pause();
+  while (fault == "hang" || fault == "endless-close") ::pause();
 }
 
 }  // namespace chaos

@@ -29,6 +29,8 @@ constexpr milliseconds kPatience(30'000);
 // Attaching, and a call without a deadline, wait for a new zygote: its import of torch takes half a
 // minute on processors that much else uses. More than what outcomes.cc allows such a call.
 constexpr milliseconds kPatienceForRest(75'000);
+// It may have told a program that it ends before that can be seen of it.
+constexpr milliseconds kBeforeItIsSeen(1000);
 // What the last calls of each channel had borrowed comes back with the next call.
 constexpr uint64_t kInputsNotYetBack = 16 << 20;
 
@@ -162,6 +164,7 @@ void Target::startSupervisor() {
                                std::to_string(plan_.workers), "--log-format", "text"},
       variables(), folder_ + "/supervisor.log");
   waitUntil([&] { return listens(address) || !supervisor_->alive(); }, kPatience);
+  lastServed_ = Clock::now();
 }
 
 void Target::startProgram() {
@@ -183,6 +186,8 @@ void Target::startProgram() {
                                  "--effects",
                                  life + ".effects"};
   if (plan_.plain) words.emplace_back("--plain");
+  // Python and torch would have to start for each one.
+  if (plan_.plain || plan_.shared) words.emplace_back("--more-managers");
   if (!plan_.fault.empty() && lives_ == 1) words.insert(words.end(), {"--fault", plan_.fault});
   std::vector<std::string> environment = variables();
   if (plan_.shared) environment.push_back("ISOPOOL_SOCKET=" + folder_ + "/socket");
@@ -253,7 +258,19 @@ void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> stat
                     " though nobody had attacked it; the log ends:" + endOf(folder_ + "/" + log));
 }
 
+// One that ends removes its socket first, and may take a while, or be stopped just then.
+void Target::noteWhetherItServes() {
+  if (!supervisor_) return;
+  const auto now = Clock::now();
+  if (supervisor_->alive() && std::filesystem::exists(folder_ + "/socket")) {
+    lastServed_ = now;
+  } else {
+    attacks_.noteDisturbance(lastServed_ - kBeforeItIsSeen, now);
+  }
+}
+
 void Target::revive() {
+  noteWhetherItServes();
   if (supervisor_ && !supervisor_->alive()) {
     checkEnd(plan_.name + " supervisor", supervisor_->pid(),
              supervisor_->waitForEnd(milliseconds(1000)), "supervisor.log");
@@ -264,7 +281,9 @@ void Target::revive() {
                  !listens(folder_ + "/socket");
         },
         kPatience);
+    const auto from = lastServed_ - kBeforeItIsSeen;
     startSupervisor();
+    attacks_.noteDisturbance(from, lastServed_);
   }
   int alive = 0;
   for (size_t i = 0; i < programs_.size();) {
@@ -557,6 +576,14 @@ uint64_t Target::outcomes(Outcome outcome) const {
   uint64_t sum = 0;
   for (const Program& program : programs_) sum += program.outcomes->outcomes()[index];
   for (const Program& program : dead_) sum += program.outcomes->outcomes()[index];
+  return sum;
+}
+
+ManagerCounts Target::managers(RecordFlag act) const {
+  ManagerCounts sum;
+  for (const std::vector<Program>* programs : {&programs_, &dead_}) {
+    for (const Program& program : *programs) sum += program.outcomes->managers(act);
+  }
   return sum;
 }
 

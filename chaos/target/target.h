@@ -79,6 +79,7 @@ class Target {
   uint64_t calls() const;
   uint64_t selfInflictedDeaths() const;
   uint64_t outcomes(Outcome outcome) const;
+  ManagerCounts managers(RecordFlag act) const;
   std::chrono::milliseconds latest() const;
 
  private:
@@ -90,6 +91,7 @@ class Target {
 
   std::vector<std::string> variables() const;
   void startSupervisor();
+  void noteWhetherItServes();
   void startProgram();
   void checkBooks(Program& program);
   void checkEnd(const std::string& who, pid_t pid, std::optional<int> status, const char* log);
@@ -106,6 +108,7 @@ class Target {
   isopool::tests::ProcessMark mark_;
   std::string folder_;
   std::unique_ptr<Spawned> supervisor_;
+  AttackLog::Time lastServed_;  ///< when a shared supervisor was last seen to have its socket
   std::vector<Program> programs_;
   std::vector<Program> dead_;  ///< whose histories are judged with the others' and then kept
   int lives_ = 0;
