@@ -27,6 +27,7 @@
 #include "ipc/await_readable.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
+#include "ipc/pidfd.h"
 #include "ipc/standard_streams.h"
 #include "ipc/system_call.h"
 #include "isopool/errors.h"
@@ -103,6 +104,21 @@ void armCrashPointOnce() {
 
 bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
   return pidfd.valid() && ipc::awaitReadable(pidfd.get(), patience);
+}
+
+// By its flags, field 9 of its stat line, the seventh behind the name (proc(5)). False for 0: a process
+// that the own /proc does not show, as one of another PID namespace.
+bool isExiting(pid_t process) {
+  if (process == 0) return false;
+  constexpr unsigned kExiting = 0x4;
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
+  std::string skipped;
+  for (int i = 3; i < 9; ++i) fields >> skipped;
+  unsigned flags = 0;
+  fields >> flags;
+  return fields && (flags & kExiting) != 0;
 }
 
 }  // namespace
@@ -655,18 +671,12 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
 }
 
 void SupervisorConnection::checkSupervisorLives(bool started) const {
-  if (waitUntilGone(supervisor_, milliseconds(0))) throw SupervisorLost(kSupervisorGone, started);
-  // The kernel kills the workers while the supervisor exits, before its pidfd tells. Its flags do
-  // from the beginning: field 9 of its stat line, the seventh behind the name (proc(5)).
-  constexpr unsigned kExiting = 0x4;
-  std::ifstream file("/proc/" + std::to_string(welcome_.processId) + "/stat");
-  const std::string line{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  std::string skipped;
-  for (int i = 3; i < 9; ++i) fields >> skipped;
-  unsigned flags = 0;
-  fields >> flags;
-  if (!fields || (flags & kExiting) != 0) throw SupervisorLost(kSupervisorGone, started);
+  // The kernel kills the workers while the supervisor exits, before its pidfd tells. In this order:
+  // the number may be another process's only once the supervisor is reaped, which the pidfd shows.
+  const bool exiting = isExiting(ipc::processOf(supervisor_).value_or(0));
+  if (exiting || waitUntilGone(supervisor_, milliseconds(0))) {
+    throw SupervisorLost(kSupervisorGone, started);
+  }
 }
 
 std::string SupervisorConnection::lostReason() const {

@@ -228,6 +228,21 @@ int noStreams(const char* package) {
   return y.eq(2).all().item<bool>() ? 0 : 1;
 }
 
+// What becomes of a call whose worker dies, and of the next one.
+int loseAWorker(const char* package) {
+  begin(package);
+  try {
+    pool->object({"die", SIGKILL});
+    say("the call was answered");
+  } catch (const isopool::SupervisorLost& error) {
+    say(std::string("SupervisorLost: ") + error.what());
+  } catch (const isopool::WorkerLost&) {
+    say("WorkerLost");
+  }
+  pool->object({"pid"});
+  return serve();
+}
+
 // In an address space that the input arena alone would have filled.
 int limitedAddressSpace(const char* package) {
   const rlimit limit{size_t{24} << 30, size_t{24} << 30};
@@ -320,6 +335,7 @@ int main(int argc, char** argv) {
       {"reaping", [&] { return reaping(package); }},
       {"children", [&] { return children(package); }},
       {"threads", [&] { return threads(package); }},
+      {"lose_a_worker", [&] { return loseAWorker(package); }},
       {"no_streams", [&] { return noStreams(package); }},
       {"limited_address_space", [&] { return limitedAddressSpace(package); }},
       {"forks_of_forks", [&] { return makesSharedMemoryInForks(8); }},
