@@ -74,15 +74,20 @@ std::string InputArena::limitInWords() const {
 
 void* InputArena::allocateBlock(size_t bytes) noexcept {
   if (generation_ != forkGeneration()) return nullptr;
-  if (void* block = arena_.allocate(bytes)) return block;
-  reclaim();
-  if (void* block = arena_.allocate(bytes)) return block;
-  try {
-    if (!grow(bytes)) return nullptr;
-  } catch (const std::exception&) {
-    return nullptr;  // no memory, or no descriptor left: the heap serves
+  void* block = arena_.allocate(bytes);
+  if (block == nullptr) {
+    reclaim();
+    block = arena_.allocate(bytes);
   }
-  return arena_.allocate(bytes);
+  try {
+    if (block == nullptr && grow(bytes)) block = arena_.allocate(bytes);
+    if (block != nullptr) announceSegmentOf(block);
+    return block;
+  } catch (const std::exception&) {
+    // No memory, or no descriptor left: the heap serves.
+    if (block != nullptr) arena_.dropReference(block);
+    return nullptr;
+  }
 }
 
 void InputArena::freeBlock(void* data) noexcept { dropReference(data); }
@@ -110,15 +115,39 @@ bool InputArena::grow(size_t request) {
   if (bytes > limitBytes_ || capacity > limitBytes_ - bytes) return false;
   const ipc::SegmentId id(static_cast<uint32_t>(segments_.size() + 1));
   ipc::Fd object = ipc::createMemoryObject("isopool:input", bytes);
-  segments_.reserve(segments_.size() + 1);
-  KnownSegment known{id, object.duplicate(), bytes};
-  if (!arena_.addSegment(id, std::move(object), bytes, ipc::Prefault::kYes)) return false;
-  // Another thread may lend a block of it at once: a worker waits for a segment that is still to come.
-  segments_.push_back(std::move(known));
-  for (SegmentAudience* audience : audiences_) {
-    audience->segmentAdded(id, segments_.back().object, bytes);
+  segments_.push_back({id, object.duplicate(), bytes});
+  const uint32_t unannounced = unannounced_.load(std::memory_order_relaxed);
+  // Before another thread can get a block of it.
+  if (unannounced == 0) unannounced_.store(id.value, std::memory_order_relaxed);
+  bool added = false;
+  try {
+    added = arena_.addSegment(id, std::move(object), bytes, ipc::Prefault::kYes);
+  } catch (const std::exception&) {
+    // No memory. What has been announced can't be taken back, so nothing has been.
   }
-  return true;
+  if (!added) {
+    unannounced_.store(unannounced, std::memory_order_relaxed);
+    segments_.pop_back();
+  }
+  return added;
+}
+
+// A worker that is given a block of a segment that its supervisor does not know can't use it. That the
+// audiences are told may fail; then the next block of the segment comes here again.
+void InputArena::announceSegmentOf(const void* block) {
+  const uint32_t first = unannounced_.load(std::memory_order_relaxed);
+  if (first == 0 || arena_.locate(block)->segment.value < first) return;
+  std::lock_guard lock(growMutex_);
+  for (Audience& audience : audiences_) tell(audience);
+  unannounced_.store(0, std::memory_order_relaxed);
+}
+
+// Needs growMutex_.
+void InputArena::tell(Audience& audience) const {
+  for (; audience.told < segments_.size(); ++audience.told) {
+    const KnownSegment& segment = segments_[audience.told];
+    audience.audience->segmentAdded(segment.id, segment.object, segment.bytes);
+  }
 }
 
 void InputArena::reclaim() noexcept {
@@ -130,15 +159,13 @@ void InputArena::reclaim() noexcept {
 
 void InputArena::addAudience(SegmentAudience& audience) {
   std::lock_guard lock(growMutex_);
-  audiences_.push_back(&audience);
-  for (const KnownSegment& segment : segments_) {
-    audience.segmentAdded(segment.id, segment.object, segment.bytes);
-  }
+  audiences_.push_back({&audience, 0});
+  tell(audiences_.back());
 }
 
 void InputArena::removeAudience(SegmentAudience& audience) {
   std::lock_guard lock(growMutex_);
-  std::erase(audiences_, &audience);
+  std::erase_if(audiences_, [&](const Audience& each) { return each.audience == &audience; });
 }
 
 void InputArena::addLoans(ipc::LeaseTable& loans) {

@@ -3,7 +3,9 @@
 
 #include <c10/core/Storage.h>
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <mutex>
 #include <optional>
@@ -17,10 +19,11 @@
 
 namespace isopool::client {
 
-/// Who has to know of every segment: a connection to a supervisor.
+/// Observer that is notified of each new segment: a connection to a supervisor.
 class SegmentAudience {
  public:
   virtual ~SegmentAudience() = default;
+  /// If it throws, it has done nothing, and is called again before a block of the segment is used.
   virtual void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) = 0;
 };
 
@@ -73,8 +76,15 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
     size_t bytes;
   };
 
+  struct Audience {
+    SegmentAudience* audience;
+    size_t told;  // of segments_, the first ones
+  };
+
   InputArena();
   bool grow(size_t bytes);
+  void announceSegmentOf(const void* block);
+  void tell(Audience& audience) const;
   void reclaim() noexcept;
 
   const uint64_t settingBytes_;
@@ -83,7 +93,9 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   const uint64_t limitBytes_;
   std::mutex growMutex_;  // held while segments_ or audiences_ change and audiences are told
   std::vector<KnownSegment> segments_;
-  std::vector<SegmentAudience*> audiences_;
+  std::vector<Audience> audiences_;
+  // The first segment that not all audiences know; 0: they know all. Changed under growMutex_.
+  std::atomic<uint32_t> unannounced_{0};
   std::mutex loansMutex_;
   std::vector<ipc::LeaseTable*> loans_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A pool's life as a program sees it, on plain workers, with each call of libisopool failing in turn
-// until all pass.
+// until all pass; an arena that grows.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -8,9 +8,11 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "client/input_arena.h"
 #include "tests/client/harness.h"
 #include "tests/fault_injection/documented_error.h"
 #include "tests/fault_injection/failing_calls.h"
@@ -128,6 +130,93 @@ TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
   std::printf("%s: %llu failed, of which %llu were survived; the last was before the %llu-th\n",
               std::string(kind).c_str(), static_cast<unsigned long long>(failed),
               static_cast<unsigned long long>(survived), static_cast<unsigned long long>(n - 1));
+}
+
+// ---- The arena for inputs ----------------------------------------------------------------------
+
+// More than half of a segment: each is of a segment of its own.
+constexpr int64_t kNumbersOfASegment = (2 << 20) / 8 + 512;
+
+TEST(EachAllocationOfAGrowingArena, ThatFailsLeavesNoSegmentThatWorkersDoNotKnow) {
+  const ScopedVariable plain("ISOPOOL_WORKER=" PLAIN_WORKER);
+  InterpreterManager manager(1);
+  const ReplicatedObj step = manager.loadPackage(packagePath()).loadPickle("model", "step.pkl");
+  const auto expectAnswer = [&](const at::Tensor& x) {
+    const at::IValue answer = step({11, effectsFile(), "none", 0, x.fill_(2)});
+    EXPECT_TRUE(answer.toTensor().eq(2 * 3 + 11).all().item<bool>());
+  };
+  const auto arena = [] { return isopool::empty({kNumbersOfASegment}, at::kLong); };
+  expectAnswer(arena());
+  std::vector<at::Tensor> held;
+  uint64_t n = 1;
+  for (bool more = true; more; ++n) {
+    at::Tensor x;
+    isopoolFailNthCall(static_cast<uint32_t>(CallKind::kAllocation), n);
+    const std::string error = documentedErrorOf([&] { x = arena(); });
+    more = isopoolCallsCounted() >= n;
+    isopoolFailNthCall(kNoKind, 0);
+    SCOPED_TRACE("allocation " + std::to_string(n) + " failed: " + error);
+    if (x.defined()) held.push_back(x);
+    // If it did not become the program's, the segment is there for the next one.
+    held.push_back(arena());
+    EXPECT_TRUE(isShared(held.back()));
+    EXPECT_EQ(documentedErrorOf([&] { expectAnswer(held.back()); }), "");
+    if (!x.defined()) continue;
+    EXPECT_EQ(documentedErrorOf([&] { expectAnswer(x); }), "");
+  }
+  EXPECT_GT(n, 5u);
+}
+
+/// Is told of segments, or has no memory for that.
+struct Listener final : client::SegmentAudience {
+  void segmentAdded(ipc::SegmentId id, const ipc::Fd&, size_t) override {
+    if (--failures >= 0) throw std::bad_alloc();
+    last = id.value;
+    ++told;
+  }
+  int failures = 0;
+  int told = 0;
+  uint32_t last = 0;
+};
+
+/// Blocks of the program's own arena, each of a new segment.
+class GrowingArena : public testing::Test {
+ protected:
+  // What is free now is used up first.
+  GrowingArena() {
+    const uint64_t before = arena_.capacityBytes();
+    while (arena_.capacityBytes() == before) grow();
+  }
+  ~GrowingArena() override {
+    for (void* block : blocks_) arena_.freeBlock(block);
+  }
+  void* grow() {
+    void* const block = arena_.allocateBlock(kNumbersOfASegment * 8);
+    if (block != nullptr) blocks_.push_back(block);
+    return block;
+  }
+
+  client::InputArena& arena_ = client::InputArena::instance();
+
+ private:
+  std::vector<void*> blocks_;
+};
+
+TEST_F(GrowingArena, GivesOutABlockOnceEveryObserverKnowsItsSegment) {
+  Listener first;
+  Listener second;
+  arena_.addAudience(first);
+  arena_.addAudience(second);
+  const int known = second.told;
+  second.failures = 1;
+  EXPECT_EQ(grow(), nullptr);
+  void* const block = grow();
+  EXPECT_NE(block, nullptr);
+  EXPECT_EQ(second.told, known + 1);
+  EXPECT_EQ(first.told, known + 1) << "once each";
+  EXPECT_EQ(second.last, arena_.locate(block)->segment.value);
+  arena_.removeAudience(first);
+  arena_.removeAudience(second);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachCallOfAPool,
