@@ -159,8 +159,9 @@ void InputArena::reclaim() noexcept {
 
 void InputArena::addAudience(SegmentAudience& audience) {
   std::lock_guard lock(growMutex_);
-  audiences_.push_back({&audience, 0});
-  tell(audiences_.back());
+  Audience added{&audience, 0};
+  tell(added);
+  audiences_.push_back(added);
 }
 
 void InputArena::removeAudience(SegmentAudience& audience) {

@@ -55,7 +55,8 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   }
   void dropReference(const void* block) noexcept;
 
-  /// Tells `audience` of all segments, those that exist now first. Until remove.
+  /// Tells `audience` of all segments, those that exist now first. Until remove. If it throws, the
+  /// audience is none.
   void addAudience(SegmentAudience& audience);
   void removeAudience(SegmentAudience& audience);
 

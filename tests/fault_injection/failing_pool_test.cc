@@ -202,6 +202,16 @@ class GrowingArena : public testing::Test {
   std::vector<void*> blocks_;
 };
 
+TEST_F(GrowingArena, DoesNotNotifyAnObserverWhoseAdditionFailed) {
+  Listener listener;
+  listener.failures = 1;
+  EXPECT_THROW(arena_.addAudience(listener), std::bad_alloc);
+  listener.told = 0;
+  EXPECT_NE(grow(), nullptr);
+  EXPECT_EQ(listener.told, 0);
+  arena_.removeAudience(listener);
+}
+
 TEST_F(GrowingArena, GivesOutABlockOnceEveryObserverKnowsItsSegment) {
   Listener first;
   Listener second;
