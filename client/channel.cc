@@ -401,18 +401,22 @@ bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
   return true;
 }
 
-void Channel::releaseHandle(ipc::HandleId handle) {
+void Channel::releaseHandle(ipc::HandleId handle) noexcept {
   if (generation_ != forkGeneration() || dead()) return;
   {
     std::lock_guard lock(releasesMutex_);
-    releases_.push_back(handle.value);
+    try {
+      releases_.push_back(handle.value);
+    } catch (const std::bad_alloc&) {
+      return;
+    }
     releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
     if (releases_.size() < kReleaseBatch) return;
   }
   tryFlushReleases();
 }
 
-void Channel::releaseObj(ipc::HandleId handle) {
+void Channel::releaseObj(ipc::HandleId handle) noexcept {
   releaseHandle(handle);
   if (objs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (generation_ != forkGeneration() || dead()) return;
@@ -420,19 +424,21 @@ void Channel::releaseObj(ipc::HandleId handle) {
 }
 
 // Who holds the mutex publishes a request, and looks for releases first or has just done so.
-void Channel::tryFlushReleases() {
+void Channel::tryFlushReleases() noexcept {
   std::unique_lock lock(publishMutex_, std::try_to_lock);
   while (lock.owns_lock() && releasesWaiting_.load(std::memory_order_relaxed) > 0 &&
          !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
-    flushReleases();
+    if (!flushReleases()) return;
   }
 }
 
-// Needs publishMutex_ and room in the ring.
-void Channel::flushReleases() {
+// Needs publishMutex_ and room in the ring. False if there is no memory for it now: they wait on.
+bool Channel::flushReleases() noexcept try {
   constexpr size_t kMost = 2 * kReleaseBatch;  // at most 9 bytes each: they fit into a slot
   static_assert(kMost * 7 < ipc::kInlineBytes);
   ipc::PayloadWriter writer;
+  ipc::OutgoingCall call;
+  call.operation = ipc::Operation::kReleaseHandles;
   {
     std::lock_guard lock(releasesMutex_);
     // Handles count up from 1, so five bytes each are the rule; nine never overflow half a batch.
@@ -440,13 +446,14 @@ void Channel::flushReleases() {
         std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
     writer.packer().pack_array(static_cast<uint32_t>(count));
     for (size_t i = 0; i < count; ++i) writer.packer().pack(releases_[releases_.size() - 1 - i]);
+    call.payload.inlineBytes = writer.finish({});
     releases_.resize(releases_.size() - count);
     releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
   }
-  ipc::OutgoingCall call;
-  call.operation = ipc::Operation::kReleaseHandles;
-  call.payload.inlineBytes = writer.finish({});
   publishNotification(call);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 // Needs publishMutex_ and room in the ring.

@@ -108,11 +108,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool notify(ipc::Operation operation, RequestDraft& draft);
 
   /// Lets objects of the worker go: with the next request, or by themselves when many have gathered.
-  void releaseHandle(ipc::HandleId handle);
+  /// If there is no memory to note one, the worker keeps it as long as it lives.
+  void releaseHandle(ipc::HandleId handle) noexcept;
   /// An Obj was made, whose handle releaseObj() lets go. With the last one all are sent at once: its
   /// program may make no further request, and the worker would keep what they refer to.
   void objMade() noexcept { objs_.fetch_add(1, std::memory_order_relaxed); }
-  void releaseObj(ipc::HandleId handle);
+  void releaseObj(ipc::HandleId handle) noexcept;
   ipc::HandleId nextHandle() { return ipc::HandleId(nextHandle_.fetch_add(1)); }
 
   bool dead() const { return dead_.load(std::memory_order_acquire); }
@@ -230,8 +231,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
                     bool workerMaySpin, Recall* recall);
   bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
-  void tryFlushReleases();
-  void flushReleases();
+  void tryFlushReleases() noexcept;
+  bool flushReleases() noexcept;
   void publishNotification(ipc::OutgoingCall& call);
   /// How a wait ended. `abandoned`: the exchange is no longer its thread's.
   struct Waited {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/result_stream.h"
 
+#include <new>
+#include <utility>
+
 #include "client/migration.h"
 #include "client/pool_call.h"
 
@@ -43,12 +46,17 @@ std::optional<at::IValue> StreamImpl::next() {
 void StreamImpl::close() noexcept {
   if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
   if (std::exchange(ended_, true) || channel_->dead()) return;
-  // Not the thread's own draft: in a static object's destructor that is gone already.
-  RequestDraft draft;
-  draft.writer.packer().pack_array(2).pack(handle_.value);
-  draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kClose));
-  // A ring without room: then as every handle, with the next request.
-  if (!channel_->notify(ipc::Operation::kNext, draft)) channel_->releaseHandle(handle_);
+  try {
+    // Not the thread's own draft: in a static object's destructor that is gone already.
+    RequestDraft draft;
+    draft.writer.packer().pack_array(2).pack(handle_.value);
+    draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kClose));
+    if (channel_->notify(ipc::Operation::kNext, draft)) return;
+  } catch (const std::bad_alloc&) {
+    // As where the ring has no room.
+  }
+  // Then as every handle, with the next request.
+  channel_->releaseHandle(handle_);
 }
 
 namespace {

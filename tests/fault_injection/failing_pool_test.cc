@@ -46,6 +46,7 @@ class Life {
     expectAnswer(at::full({10'000}, 6, at::kLong));              // is copied
     expectAnswer(isopool::empty({10'000}, at::kLong).fill_(7));  // lies in shared memory
     expectOneOutcome(at::full({10'000}, 8, at::kLong));
+    letObjsAndAStreamGo(manager);
     loseTheWorker(manager);
     step_ = {};
   }
@@ -74,6 +75,13 @@ class Life {
     }
     pending.wait();
     EXPECT_EQ(outcomes, 1);
+  }
+
+  void letObjsAndAStreamGo(InterpreterManager& manager) {
+    InterpreterSession session = manager.acquireOne();
+    const Obj some[] = {session.global("math", "pi"), session.global("math", "e")};
+    const Obj last = session.global("math", "tau");
+    const ResultStream stream = step_.stream(arguments(at::ones({8}, at::kLong)));
   }
 
   void loseTheWorker(InterpreterManager& manager) {

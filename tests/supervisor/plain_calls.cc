@@ -115,6 +115,11 @@ void PlainCalls::run(const ReceivedCall& call) {
       case Operation::kRegisterModule:
       case Operation::kExtendPath:
       case Operation::kReleaseHandles:
+      // Handles are believed to refer to something.
+      case Operation::kGlobal:
+      case Operation::kObjectHandle:
+      case Operation::kCallHandle:
+      case Operation::kNext:
         return answerNothing(call);
       case Operation::kDefineObject:
         objects_.insert(at(body, 0).as<uint64_t>());
