@@ -18,6 +18,7 @@
 #include <iterator>
 #include <new>
 #include <sstream>
+#include <utility>
 
 #include "client/death_text.h"
 #include "client/environment_setting.h"
@@ -58,6 +59,11 @@ constexpr const char* kOutOfFiles =
     "a message to the supervisor could not wait: this program has as many open files as it may "
     "have "
     "(ulimit -n); make a new manager";
+constexpr const char* kDescriptorsAwaited =
+    "messages of the supervisor wait, and workers that died are not replaced, until this program "
+    "closes files: it has as many open as it may have (ulimit -n)";
+// Between two looks whether there are descriptors again for what the supervisor sends.
+constexpr milliseconds kOutOfDescriptors(100);
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
 
@@ -295,6 +301,7 @@ void SupervisorConnection::run() {
   std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
   State queue = State::kEmpty;
   std::optional<Clock::time_point> look;  // when it looks after work that no thread waits for
+  bool lacksDescriptors = false;
   for (;;) {
     // Not at once: most of this work takes microseconds.
     if (!look && watch_->on()) look = Clock::now() + kBetweenLooks;
@@ -304,8 +311,11 @@ void SupervisorConnection::run() {
     } else if (look) {
       const auto left = std::chrono::ceil<milliseconds>(*look - Clock::now());
       timeout = static_cast<int>(std::max(left, milliseconds(0)).count());
+    } else if (lacksDescriptors) {
+      timeout = static_cast<int>(kOutOfDescriptors.count());
     }
-    watched[0].events = POLLIN;
+    // While descriptors lack only its end is of interest, which is always reported.
+    watched[0].events = lacksDescriptors ? 0 : POLLIN;
     if (queue == State::kFull) watched[0].events |= POLLOUT;
     if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) return;
     uint64_t woken = 0;
@@ -318,8 +328,16 @@ void SupervisorConnection::run() {
     queue = writer_->flush();
     if (queue == State::kOverflow) return loseOnceThereIsMemory(kUnread, "");
     if (queue == State::kOutOfFiles) return loseOnceThereIsMemory(kOutOfFiles, "");
-    if ((watched[0].revents & ~POLLOUT) == 0) continue;
+    if (!lacksDescriptors && (watched[0].revents & ~POLLOUT) == 0) continue;
     try {
+      if (!socket_.descriptorsFit()) {
+        if ((watched[0].revents & (POLLHUP | POLLERR)) != 0) return lose(kSupervisorGone);
+        if (!std::exchange(lacksDescriptors, true)) {
+          logEvent(LogLevel::kWarning, [] { return kDescriptorsAwaited; });
+        }
+        continue;
+      }
+      lacksDescriptors = false;
       const auto received = socket_.receive();
       while (auto frame = socket_.next()) handle(*frame);
       if (received == ipc::ReceiveResult::kPeerGone) {

@@ -17,8 +17,8 @@ namespace isopool {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 /// Gives events to the program's own log from now on; an empty function ends that. Workers that are
-/// assigned to a slot (kDebug), that died and why (kWarning), slots that are quarantined, supervisors
-/// that are lost, callbacks that threw (kError).
+/// assigned to a slot (kDebug), that died and why, replacements that wait for descriptors (kWarning),
+/// slots that are quarantined, supervisors that are lost, callbacks that threw (kError).
 ///
 /// The logger is called without any lock of the library held, but mostly on the library's control
 /// thread, of which nothing moves meanwhile: it returns soon and makes no calls of a pool. Calls of it

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A pool's life as a program sees it, on plain workers, with each call of libisopool failing in turn
-// until all pass; an arena that grows.
+// until all pass; an arena that grows; descriptors that are used up for a while.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -235,6 +236,83 @@ TEST_F(GrowingArena, GivesOutABlockOnceEveryObserverKnowsItsSegment) {
   EXPECT_EQ(second.last, arena_.locate(block)->segment.value);
   arena_.removeAudience(first);
   arena_.removeAudience(second);
+}
+
+// ---- Descriptors -------------------------------------------------------------------------------
+
+/// A pool of a program that has no descriptor left for a while.
+class UsedUpDescriptors : public testing::Test {
+ protected:
+  UsedUpDescriptors() {
+    setLogger([this](LogLevel, std::string_view text) {
+      if (text.find("ulimit -n") != std::string_view::npos) ++warnings_;
+    });
+    ::getrlimit(RLIMIT_NOFILE, &former_);
+    supervisor_ = ProcessTree(mark_).supervisor();
+  }
+  ~UsedUpDescriptors() override {
+    ::setrlimit(RLIMIT_NOFILE, &former_);
+    setLogger({});
+  }
+
+  // Descriptors that are open stay.
+  void useUp() {
+    rlimit none = former_;
+    none.rlim_cur = 3;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  void killTheWorker() { ::kill(manager_.allInstances()[0].processId().value(), SIGKILL); }
+  int warnings() const { return warnings_; }
+  std::string ask() {
+    return documentedErrorOf([&] {
+      const at::Tensor x = at::full({8}, 5, at::kLong);
+      const at::IValue answer = step_({11, effectsFile(), "none", 0, x});
+      EXPECT_TRUE(answer.toTensor().equal(x * 3 + 11));
+    });
+  }
+  // Whether its message waits, or the pool is lost.
+  bool awaitIntroduction() {
+    return waitUntil([&] { return warnings_ > 0; });
+  }
+
+  pid_t supervisor_ = -1;
+  rlimit former_{};
+
+ private:
+  const ProcessMark mark_;
+  const ScopedVariable own_{mark_.variable()};
+  const ScopedVariable plain_{"ISOPOOL_WORKER=" PLAIN_WORKER};
+  std::atomic<int> warnings_{0};
+  InterpreterManager manager_{1};
+  ReplicatedObj step_ = manager_.loadPackage(packagePath()).loadPickle("model", "step.pkl");
+};
+
+TEST_F(UsedUpDescriptors, AReplacementIsTakenOverOnceThereAreSomeAgain) {
+  EXPECT_EQ(ask(), "");
+  useUp();
+  killTheWorker();
+  EXPECT_TRUE(awaitIntroduction());
+  ::setrlimit(RLIMIT_NOFILE, &former_);
+  // More deaths than there are spare workers.
+  for (int i = 0; i < 3; ++i) {
+    std::string outcome;
+    EXPECT_TRUE(waitUntil([&] { return (outcome = ask()).empty(); })) << outcome;
+    if (!outcome.empty()) break;
+    killTheWorker();
+  }
+  EXPECT_EQ(warnings(), 1);
+}
+
+TEST_F(UsedUpDescriptors, TheSupervisorsDeathIsSeen) {
+  useUp();
+  killTheWorker();
+  EXPECT_TRUE(awaitIntroduction());
+  ::kill(supervisor_, SIGKILL);
+  std::string outcome;
+  EXPECT_TRUE(waitUntil([&] {
+    outcome = ask();
+    return outcome.find("the supervisor is gone") != std::string::npos;
+  })) << outcome;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachCallOfAPool,
