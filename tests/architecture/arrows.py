@@ -39,7 +39,7 @@ ALLOWED = {
     # Runs, models or fails the calls of what decides in supervisor/ and client/.
     "tests/simulation": ["ipc", "supervisor", "client", "tests"],
     "tests/model": ["ipc", "supervisor", "tests"],
-    "tests/fault_injection": ["include/isopool", "ipc", "supervisor", "tests"],
+    "tests/fault_injection": ["include/isopool", "ipc", "supervisor", "client", "tests"],
     # Feeds the code that reads what other processes wrote, wherever it is.
     "tests/fuzz": ["include/isopool", "ipc", "ipc/tensor", "client", "tests"],
 }
