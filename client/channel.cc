@@ -795,8 +795,7 @@ void Channel::killIfBlocked() {
   }
   if (!blocked) return;
   using Blocked = UnawaitedWork::Blocked;
-  const auto limit =
-      std::chrono::duration_cast<milliseconds>(unawaited_.limitOf(*blocked)).count();
+  const auto limit = std::chrono::duration_cast<milliseconds>(unawaited_.limitOf(*blocked)).count();
   const std::string time = std::to_string(limit) + " ms";
   std::string reason;
   switch (*blocked) {

@@ -69,7 +69,7 @@ class Migration {
   // Guarded by the pool's mutex.
   const WorkerSlot* from_ = nullptr;
   std::shared_ptr<WorkerSlot> to_;  // where a place is reserved
-  Channel* channel_ = nullptr;  // that is to wake the call's thread; null: it looks by itself
+  Channel* channel_ = nullptr;      // that is to wake the call's thread; null: it looks by itself
   Exchange* exchange_ = nullptr;
   std::atomic<bool> found_{false};  // changes with to_
 };

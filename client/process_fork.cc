@@ -20,9 +20,7 @@ void countFork() { generation.fetch_add(1, std::memory_order_relaxed); }
 
 }  // namespace
 
-uint32_t forkGeneration() noexcept {
-  return generation.load(std::memory_order_relaxed);
-}
+uint32_t forkGeneration() noexcept { return generation.load(std::memory_order_relaxed); }
 
 void checkNotForked(uint32_t created, const char* what) {
   if (created != forkGeneration()) {

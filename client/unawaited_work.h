@@ -80,7 +80,9 @@ class UnawaitedWork {
     // Only if it changes: other threads read what lies beside it.
     if (value != ((bits & bit) != 0)) bits ^= bit;
   }
-  static bool marked(uint64_t bits, uint64_t sequence) { return (bits >> (sequence % 64) & 1) != 0; }
+  static bool marked(uint64_t bits, uint64_t sequence) {
+    return (bits >> (sequence % 64) & 1) != 0;
+  }
   void done(uint64_t last) const;
   bool runsOurs() const;
   std::optional<Blocked> blockedNow(uint64_t published, uint64_t taken) const;

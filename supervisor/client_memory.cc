@@ -96,8 +96,8 @@ void Client::declareInputSegment(ipc::Frame& frame) {
     ++refusals_;
     if (inputSegments_.size() - segmentsHeld_ > kMostRefusedSegments) {
       return refuse("the program declares segments for inputs, though " +
-                    std::to_string(kMostRefusedSegments) +
-                    " were refused, the last one because " + segment->refusal);
+                    std::to_string(kMostRefusedSegments) + " were refused, the last one because " +
+                    segment->refusal);
     }
   }
   visitListeningWorkers([&](Worker& worker) { worker.mapSegment(id_, message.segment, segment); });

@@ -191,11 +191,12 @@ const Setting kTable[] = {
      .group = SettingGroup::kTimeouts,
      .concern = Concern::kVariableOnly,
      .description = "How long a worker may run clean-up code",
-     .more = "The `__del__` of a released `Obj`, the `finally` of a closed stream, an unload: no "
-             "thread waits for these. Then it is killed and replaced; so is a worker that takes no "
-             "request for as long though some wait, and a spare that needs ten times as long to make "
-             "an object. Calls do not wait so long where another worker is free: they avoid such a "
-             "worker from the start. `0`: never."},
+     .more =
+         "The `__del__` of a released `Obj`, the `finally` of a closed stream, an unload: no "
+         "thread waits for these. Then it is killed and replaced; so is a worker that takes no "
+         "request for as long though some wait, and a spare that needs ten times as long to make "
+         "an object. Calls do not wait so long where another worker is free: they avoid such a "
+         "worker from the start. `0`: never."},
     // --- kMemory
     {.key = "output_arena",
      .flag = "--output-arena",

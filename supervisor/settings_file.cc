@@ -165,7 +165,8 @@ class Reader {
         if (setting.variable != variable || setting.key.empty()) continue;
         throw wrong("is the setting " + std::string(setting.key) + " of this file");
       }
-      if (const std::string problem = whyNoVariable(variable); !problem.empty()) throw wrong(problem);
+      if (const std::string problem = whyNoVariable(variable); !problem.empty())
+        throw wrong(problem);
       if (std::find(kOneThread.begin(), kOneThread.end(), variable) != kOneThread.end()) {
         throw wrong("is always 1 in workers; torch.set_num_threads(n) raises it there");
       }

@@ -102,8 +102,7 @@ Ran run(const std::string& program, std::vector<std::string> words,
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   const ChildrenAwaited awaited;
-  const ipc::Fd output(
-      ipc::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create"));
+  const ipc::Fd output(ipc::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create"));
   posix_spawn_file_actions_t actions;
   if (const int error = ::posix_spawn_file_actions_init(&actions); error != 0) {
     throw ipc::SystemCallError("posix_spawn_file_actions_init", "", error);

@@ -285,8 +285,8 @@ bool Worker::tellNext(ClientId client, Attachment& attachment) {
   Attachment::Untold& untold = attachment.untold;
   if (attachment.stage == Attachment::Stage::kMapped) {
     ChannelMemory& memory = attachment.memory;
-    if (!connection_->offer(untold.channel, {memory.clientControl.get(),
-                                             memory.workerControl.get(), memory.output.get()})) {
+    if (!connection_->offer(untold.channel, {memory.clientControl.get(), memory.workerControl.get(),
+                                             memory.output.get()})) {
       return false;
     }
     attachment.stage = Attachment::Stage::kAttaching;

@@ -15,7 +15,7 @@ class ZygotePolicy {
   };
   enum class Loss {
     kByItself,  ///< it died, failed, or was too slow
-    kStopped    ///< we killed it because another process had stopped it: no fault of the environment
+    kStopped  ///< we killed it because another process had stopped it: no fault of the environment
   };
   struct Decision {
     Verdict verdict;

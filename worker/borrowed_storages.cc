@@ -28,7 +28,7 @@ struct BorrowedRange {
   InputSegment* segment = nullptr;  ///< of an input; null: a block that came home
   void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
   ipc::Lease lease;                 ///< generation 0: none, or given back
-  ipc::Mapping window;              ///< the pages, if those at the proper address are another call's
+  ipc::Mapping window;  ///< the pages, if those at the proper address are another call's
   BorrowedPages* shared = nullptr;  ///< those at the proper address; null: in no group yet
   bool privatised = false;
 };
@@ -137,8 +137,8 @@ void BorrowedStorages::groupPages() {
       pagesCount_.store(pages_.size(), std::memory_order_relaxed);
     }
     BorrowedPages& shared = *range->shared;
-    shared.bytes = static_cast<size_t>(
-        std::max(shared.end(), range->pages + range->mappedBytes) - shared.begin);
+    shared.bytes = static_cast<size_t>(std::max(shared.end(), range->pages + range->mappedBytes) -
+                                       shared.begin);
     ++shared.ranges;
   }
 }

@@ -449,9 +449,8 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
   }
   const ipc::SegmentId id(message.segment);
   InputSegments& inputs = channel->memory->inputs;
-  if (!hasRoomFor("an input segment", [&] {
-        inputs.add(id, std::move(frame.descriptors[0]), message.bytes);
-      })) {
+  if (!hasRoomFor("an input segment",
+                  [&] { inputs.add(id, std::move(frame.descriptors[0]), message.bytes); })) {
     return inputs.refuse(id, "the worker has no address space left for memory shared with it");
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);

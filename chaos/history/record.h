@@ -22,8 +22,8 @@ enum class Outcome : uint32_t {
   kWorkerLost,
   kNeverRan,  ///< WorkerLost or DeadlineExceeded that say so
   kOverdue,
-  kRefused,         ///< ArenaFull, LimitExceeded
-  kUnavailable,     ///< PoolUnavailable
+  kRefused,      ///< ArenaFull, LimitExceeded
+  kUnavailable,  ///< PoolUnavailable
   kSupervisorLost,
   kCancelled,
   kOutcomes,

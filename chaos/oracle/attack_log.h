@@ -49,8 +49,7 @@ class AttackLog {
     for (auto it = attacked_.begin(); it != attacked_.end();) {
       it = it->second < round_ ? attacked_.erase(it) : std::next(it);
     }
-    std::erase_if(disturbances_,
-                  [this](const Disturbance& each) { return each.round < round_; });
+    std::erase_if(disturbances_, [this](const Disturbance& each) { return each.round < round_; });
     ++round_;
   }
 

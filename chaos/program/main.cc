@@ -61,8 +61,7 @@ class Program {
         attachment_(options.workers, options.package, history_, nonces_),
         rest_(options.callers) {
     for (int i = 0; i < options.callers; ++i) {
-      chaos::CallerSettings settings{options.effects, options.plain,
-                                     i == 0 && options.moreManagers,
+      chaos::CallerSettings settings{options.effects, options.plain, i == 0 && options.moreManagers,
                                      i == 0 ? options.fault : std::string(),
                                      options.seed * 64 + static_cast<uint64_t>(i)};
       callers_.push_back(

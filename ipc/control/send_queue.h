@@ -26,11 +26,11 @@ class SendQueue {
   using Subject = std::pair<uint64_t, uint32_t>;
 
   enum class State : uint8_t {
-    kEmpty,       ///< all has been sent
-    kFull,        ///< the socket is: flush() once it is writable
-    kCrowded,     ///< too many descriptors of this user are on their way: flush() in kCrowdedRetry
-    kPeerGone,    ///< what waited is lost
-    kOverflow,    ///< more waits than may: the peer gets no more frames and is to be given up
+    kEmpty,     ///< all has been sent
+    kFull,      ///< the socket is: flush() once it is writable
+    kCrowded,   ///< too many descriptors of this user are on their way: flush() in kCrowdedRetry
+    kPeerGone,  ///< what waited is lost
+    kOverflow,  ///< more waits than may: the peer gets no more frames and is to be given up
     kOutOfFiles,  ///< no descriptor is left for copies: the frame was not taken, those before it wait on
   };
   /// A socket is writable all the while that the kernel takes no more descriptors (ETOOMANYREFS).

@@ -324,17 +324,16 @@ TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
   // These take locks for so short a time that a fork only meets it if they do nothing else.
   LoadBalancer balancer(4);
   const ScopedObservation observation(nullptr, nullptr);
-  const std::function<void()> uses[] = {
-      [] {
-        setLogger([](LogLevel, std::string_view) {});
-        client::logToProgram(LogLevel::kInfo, "from a thread");
-      },
-      [] { setCallObserver([](const CallRecord&) {}); },
-      [&] {
-        balancer.free(balancer.acquire());
-        pool.manager().countRegisteredModuleSources();
-        replica->onRebuilt(nullptr);
-      }};
+  const std::function<void()> uses[] = {[] {
+                                          setLogger([](LogLevel, std::string_view) {});
+                                          client::logToProgram(LogLevel::kInfo, "from a thread");
+                                        },
+                                        [] { setCallObserver([](const CallRecord&) {}); },
+                                        [&] {
+                                          balancer.free(balancer.acquire());
+                                          pool.manager().countRegisteredModuleSources();
+                                          replica->onRebuilt(nullptr);
+                                        }};
   for (const auto& use : uses) {
     threads.emplace_back([&] {
       while (!stop) use();

@@ -236,9 +236,9 @@ TEST_F(RoutingOfAColdObject, ACallMovesAwayFromAWorkerThatLoadsAnObjectForAnothe
   std::future<void> loading;
   const OpenedGate gate;
   const auto names = gate.arguments();
-  manager_->registerModuleSource(
-      "loading", "log = '" + (testFolder() / "cold-loads").string() + "'\narrived = '" +
-                     names[0].toStringRef() + "'\ngate = '" + names[1].toStringRef() + "'\n");
+  manager_->registerModuleSource("loading", "log = '" + (testFolder() / "cold-loads").string() +
+                                                "'\narrived = '" + names[0].toStringRef() +
+                                                "'\ngate = '" + names[1].toStringRef() + "'\n");
   loading = std::async(std::launch::async, [this] {
     manager_->loadPackage(packagePath()).loadPickle("model", "slow_to_load.pkl");
   });
@@ -334,9 +334,9 @@ TEST(CleanupTimeout, ReplacesASpareThatHangsInMakingAnObject) {
   std::filesystem::create_directory(folder);
   const OpenedGate gate;
   const auto names = gate.arguments();
-  std::ofstream(folder / "loading.py") << "log = '" << (folder / "log").string()
-                                       << "'\narrived = '" << names[0].toStringRef()
-                                       << "'\ngate = '" << names[1].toStringRef() << "'\n";
+  std::ofstream(folder / "loading.py")
+      << "log = '" << (folder / "log").string() << "'\narrived = '" << names[0].toStringRef()
+      << "'\ngate = '" << names[1].toStringRef() << "'\n";
   gate.open();
   OwnPool pool(1, {"ISOPOOL_CLEANUP_TIMEOUT=100ms", "PYTHONPATH=" + folder.string()});
   const ReplicatedObj object =

@@ -80,9 +80,9 @@ TEST(BusyWorkers, ThatAreNoneAndDoNotAttachAChannelAreReplaced) {
   const uint64_t worker = first->serving(1, 0);
   ASSERT_EQ(::kill(first->worker(worker).introduction.processId, SIGSTOP), 0);
   const auto coming = comeToBusyWorker(supervisor, "coming");
-  ASSERT_TRUE(coming->waitFor(
-      [&] { return coming->serving(1, 0) != 0 && coming->serving(1, 0) != worker; },
-      milliseconds(20'000)));
+  ASSERT_TRUE(
+      coming->waitFor([&] { return coming->serving(1, 0) != 0 && coming->serving(1, 0) != worker; },
+                      milliseconds(20'000)));
   EXPECT_EQ(coming->call(coming->serving(1, 0), "served"), "served");
   EXPECT_TRUE(first->waitFor([&] {
     return supervisor.log().find("to attach a channel (ISOPOOL_WORKER_TIMEOUT)") !=

@@ -84,8 +84,7 @@ TEST_F(ConnectionTest, AMessageForWhichDescriptorsLackIsOfferedAgainAndThePeerKe
   const std::string padding(3000, 'x');
   uint32_t last = 0;
   const auto offer = [&] {
-    const bool taken =
-        connection_->offer(ipc::LoadPackage{last + 1, 0, padding}, {object.get()});
+    const bool taken = connection_->offer(ipc::LoadPackage{last + 1, 0, padding}, {object.get()});
     if (taken) ++last;
     return taken;
   };

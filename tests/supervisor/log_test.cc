@@ -101,9 +101,17 @@ TEST_F(LogTest, LetsNoControlCharacterOfATextReachATerminal) {
 // 0x9b alone is what 0x1b 0x5b is for a terminal that reads eight bits.
 TEST_F(LogTest, LetsNoByteOfATextReachATerminalThatIsNoUtf8) {
   startLog(LogLevel::kInfo, LogFormat::kText);
-  log(LogLevel::kInfo, "act \x9b" "2J \x80\xff caf\xc3\xa9", {{"name", "a\x9b" "2J\xc2\x9b" "b"}});
+  log(LogLevel::kInfo,
+      "act \x9b"
+      "2J \x80\xff caf\xc3\xa9",
+      {{"name",
+        "a\x9b"
+        "2J\xc2\x9b"
+        "b"}});
   const std::string line = written();
-  EXPECT_TRUE(line.ends_with("act ?2J ?? caf\xc3\xa9 name=\"a\xef\xbf\xbd" "2J\\u009bb\"\n"))
+  EXPECT_TRUE(
+      line.ends_with("act ?2J ?? caf\xc3\xa9 name=\"a\xef\xbf\xbd"
+                     "2J\\u009bb\"\n"))
       << line;
 }
 
@@ -184,8 +192,7 @@ TEST(JsonText, ReplacesWhatIsNot) {
 TEST(JsonText, EscapesControlCharacters) {
   EXPECT_EQ(asJson(std::string_view("\0\x1F\x7F\b\n\"\\", 7)),
             R"("\u0000\u001f\u007f\u0008\n\"\\")");
-  EXPECT_EQ(asJson("\xC2\x80 \xC2\x9B \xC2\x9F \xC2\xA0"),
-            "\"\\u0080 \\u009b \\u009f \xC2\xA0\"")
+  EXPECT_EQ(asJson("\xC2\x80 \xC2\x9B \xC2\x9F \xC2\xA0"), "\"\\u0080 \\u009b \\u009f \xC2\xA0\"")
       << "as the command isopool does";
 }
 

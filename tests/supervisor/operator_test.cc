@@ -71,29 +71,31 @@ TEST(DeathLog, OfACrashTellsItFromAKill) {
 }
 
 TEST(DeathLog, OfAWorkerWhoseSlotIsQuarantinedPromisesNoReplacementBeforeItsEnd) {
-  SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--restart-limit", "1",
-                               "--quarantine", "60s"});
+  SharedSupervisor supervisor(
+      {"--workers", "1", "--spares", "0", "--restart-limit", "1", "--quarantine", "60s"});
   const auto client = supervisor.attachWithPool(1);
   ASSERT_EQ(::kill(client->worker(client->serving(1, 0)).introduction.processId, SIGKILL), 0);
-  EXPECT_TRUE(logHas(supervisor, "died: SIGKILL \\(killed from outside: [^)]*\\), before it "
-                                 "completed a call; its slot stays empty for 60000 ms"));
+  EXPECT_TRUE(logHas(supervisor,
+                     "died: SIGKILL \\(killed from outside: [^)]*\\), before it "
+                     "completed a call; its slot stays empty for 60000 ms"));
 }
 
 TEST(DeathLog, OfASpareInQuarantinePromisesNoneBeforeItsEnd) {
-  SharedSupervisor supervisor({"--workers", "1", "--spares", "1", "--restart-limit", "1",
-                               "--quarantine", "60s"});
+  SharedSupervisor supervisor(
+      {"--workers", "1", "--spares", "1", "--restart-limit", "1", "--quarantine", "60s"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t spare = client->waitForSpare();
   ASSERT_NE(spare, 0u);
   ASSERT_EQ(::kill(client->worker(spare).introduction.processId, SIGKILL), 0);
-  EXPECT_TRUE(logHas(supervisor, "spare worker \\(pid [0-9]+\\) died: SIGKILL \\(killed from "
-                                 "outside: [^)]*\\), before it completed a call; another spare is "
-                                 "started in 60000 ms"));
+  EXPECT_TRUE(logHas(supervisor,
+                     "spare worker \\(pid [0-9]+\\) died: SIGKILL \\(killed from "
+                     "outside: [^)]*\\), before it completed a call; another spare is "
+                     "started in 60000 ms"));
 }
 
 TEST(DeathLog, OfAReplacedWorkerThatCrashesNamesSignalAndCause) {
-  SharedSupervisor supervisor(
-      {"--workers", "1", "--recycle-calls", "1", "--recycle-jitter", "0", "--log-level", "warning"});
+  SharedSupervisor supervisor({"--workers", "1", "--recycle-calls", "1", "--recycle-jitter", "0",
+                               "--log-level", "warning"});
   const auto client = supervisor.attachWithPool(1);
   ASSERT_NE(client->waitForSpare(), 0u);
   const uint64_t worker = client->serving(1, 0);
@@ -115,8 +117,9 @@ TEST(DeathLog, OfAWorkerThatGivesUpHasItsLastWords) {
   ASSERT_EQ(::write(client->worker(worker).lastWords.get(), words.data(), words.size()),
             static_cast<ssize_t>(words.size()));
   client->post(worker, "!exit 70");
-  EXPECT_TRUE(logHas(supervisor, "died: exit code 70 \\(isopool worker: serves as many clients as "
-                                 "one worker can\\)"));
+  EXPECT_TRUE(logHas(supervisor,
+                     "died: exit code 70 \\(isopool worker: serves as many clients as "
+                     "one worker can\\)"));
 }
 
 TEST(Log, OfClientsSaysWhenTheyComeAndGoWithTheirNumbers) {
@@ -254,8 +257,8 @@ TEST(Check, RefusesAWorkerProgramThatAnswersNothingAboutTheSandbox) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& commands) {
     const std::string program = folder.program("worker", commands);
-    const Checked checked = isopoold(std::string(ISOPOOLD) + " --check --sandbox strict --worker " +
-                                     program);
+    const Checked checked =
+        isopoold(std::string(ISOPOOLD) + " --check --sandbox strict --worker " + program);
     EXPECT_EQ(checked.exitCode, 2) << checked.text;
     return checked.text;
   };
@@ -266,9 +269,9 @@ TEST(Check, RefusesAWorkerProgramThatAnswersNothingAboutTheSandbox) {
 }
 
 TEST(Check, PassesAWorkerProgramAlsoWhereItsStarterIgnoresTheEndOfChildren) {
-  expectRefused("env --ignore-signal=CHLD PLAIN_WORKER_CHECK='one line' " + kCheck +
-                    "--sandbox strict",
-                "isopoold: one line");
+  expectRefused(
+      "env --ignore-signal=CHLD PLAIN_WORKER_CHECK='one line' " + kCheck + "--sandbox strict",
+      "isopoold: one line");
   EXPECT_EQ(isopoold("env --ignore-signal=CHLD " + kCheck + "--sandbox strict").exitCode, 0);
 }
 

@@ -277,10 +277,10 @@ TEST_F(SettingsTest, OfWorkersAreHandedOnUnlessTheEnvironmentSaysThem) {
   std::vector<std::string> ours = options.workerEnvironment;
   ASSERT_FALSE(ours.empty());
   ours.pop_back();  // what a strict supervisor adds, see below
-  EXPECT_EQ(ours, (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX_READ=/a:/b",
-                                            "ISOPOOL_WORKER_MEMORY=2147483648",
-                                            "ISOPOOL_PRELOAD_MODULES=json,csv",
-                                            "ISOPOOL_NO_KILL=1"}));
+  EXPECT_EQ(ours,
+            (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX_READ=/a:/b",
+                                      "ISOPOOL_WORKER_MEMORY=2147483648",
+                                      "ISOPOOL_PRELOAD_MODULES=json,csv", "ISOPOOL_NO_KILL=1"}));
   EXPECT_EQ(options.sandbox, "strict") << "the environment wins over the file";
 }
 

@@ -599,9 +599,11 @@ for name in os.listdir('/proc/self/fd'):
     pipe = int(name)
     try: mode = os.fstat(pipe).st_mode
     except OSError: continue
-    if pipe > 2 and stat.S_ISFIFO(mode): )" + std::string(disarm) + R"(
+    if pipe > 2 and stat.S_ISFIFO(mode): )" +
+                                    std::string(disarm) + R"(
 ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
-os.write(os.open(')" + ready.string() + R"(', os.O_WRONLY), b'%d\n' % os.getpid())
+os.write(os.open(')" + ready.string() +
+                                    R"(', os.O_WRONLY), b'%d\n' % os.getpid())
 threading.Event().wait()
 )"});
       }
