@@ -48,7 +48,7 @@ constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills what it has and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
 
-// Of clean-up work while requests wait behind it. Long enough to write a large file.
+// Of clean-up work. Long enough to write a large file.
 constexpr std::chrono::seconds kCleanupLimit(30);
 // Of work that no thread waits for.
 constexpr milliseconds kBetweenLooks(100);
