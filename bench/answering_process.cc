@@ -13,12 +13,12 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/system_call.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/ring.h"
 #include "ipc/channel/shared_memory.h"
 #include "ipc/channel/spin.h"
-#include "ipc/system_call.h"
 
 namespace bench {
 
@@ -90,7 +90,7 @@ AnsweringProcess::AnsweringProcess() {
   memory_ = ipc::Mapping(page, ipc::kPageBytes);
   rings_ = new (page) Rings;
   static_assert(sizeof(Rings) <= ipc::kPageBytes);
-  other_ = ipc::checkSystemCall(::fork(), "fork");
+  other_ = base::checkSystemCall(::fork(), "fork");
   if (other_ > 0) {
     end_ = std::make_unique<End>(rings_->questions, rings_->answers);
     return;

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/system_call.h"
+#include "base/unix_address.h"
 #include "cli/wording.h"
-#include "ipc/control/unix_address.h"
-#include "ipc/system_call.h"
 
 namespace isopool::cli {
 
@@ -44,7 +44,8 @@ using std::chrono::milliseconds;
       text += "it takes no connections; it is stopped or hangs";
       break;
     case ENAMETOOLONG:
-      text += "a socket's path has 1 to " + std::to_string(ipc::UnixAddress::kMostBytes) + " bytes";
+      text +=
+          "a socket's path has 1 to " + std::to_string(base::UnixAddress::kMostBytes) + " bytes";
       break;
     default:
       text += std::strerror(error);
@@ -52,10 +53,10 @@ using std::chrono::milliseconds;
   throw SupervisorUnreachable(text);
 }
 
-ipc::Fd connectTo(const std::string& address) {
-  const auto name = ipc::UnixAddress::ofPath(address);
+base::Fd connectTo(const std::string& address) {
+  const auto name = base::UnixAddress::ofPath(address);
   if (!name) failToConnect(address, ENAMETOOLONG);
-  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) failToConnect(address, errno);
   // Who is stopped takes connections until its queue is full, and then they wait.
   timeval patience{};
@@ -70,8 +71,8 @@ ipc::Fd connectTo(const std::string& address) {
 
 SupervisorLink::SupervisorLink(const std::string& address)
     : address_(address), socket_(connectTo(address)) {
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
-  ipc::checkSystemCall(pidfd.get(), "pidfd_open", ::getpid());
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  base::checkSystemCall(pidfd.get(), "pidfd_open", ::getpid());
   ipc::Hello hello;
   hello.processId = ::getpid();
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);

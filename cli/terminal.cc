@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::cli {
 
@@ -40,7 +40,7 @@ bool outputHasColours() {
 }
 
 void writeOut(std::string_view text) {
-  if (!writeAll(text)) throw ipc::SystemCallError("write", "standard output", errno);
+  if (!writeAll(text)) throw base::SystemCallError("write", "standard output", errno);
 }
 
 Screen::Screen() {

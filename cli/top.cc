@@ -12,6 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/fd.h"
+#include "base/system_call.h"
 #include "cli/json_writer.h"
 #include "cli/rates.h"
 #include "cli/report_json.h"
@@ -20,8 +22,6 @@
 #include "cli/styled_text.h"
 #include "cli/supervisor_link.h"
 #include "cli/terminal.h"
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
 
 namespace isopool::cli {
 
@@ -109,8 +109,8 @@ class Signals {
       ::sigaddset(&mask, signal);
     }
     ::sigprocmask(SIG_BLOCK, &mask, &before_);
-    fd_ = ipc::Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-    ipc::checkSystemCall(fd_.get(), "signalfd");
+    fd_ = base::Fd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+    base::checkSystemCall(fd_.get(), "signalfd");
   }
   ~Signals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
   Signals(const Signals&) = delete;
@@ -126,7 +126,7 @@ class Signals {
 
  private:
   sigset_t before_{};
-  ipc::Fd fd_;
+  base::Fd fd_;
 };
 
 /// `top` on a terminal: one loop that waits for keys, signals and the report at once.

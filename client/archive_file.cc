@@ -19,9 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/system_call.h"
 #include "client/archive_directory.h"
 #include "client/process_fork.h"
-#include "ipc/system_call.h"
 
 namespace isopool::client {
 
@@ -36,7 +36,7 @@ template <typename Work>
 auto orCheck(const std::string& name, Work&& work) {
   try {
     return work();
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     TORCH_CHECK(false, name, " can't be held in shared memory: ", error.what());
   }
 }
@@ -72,7 +72,7 @@ class ArchiveFile::Copy {
     ipc::sealMemoryObject(object_, ipc::Seal::kReadOnly);
   }
 
-  ipc::Fd takeObject() { return std::move(object_); }
+  base::Fd takeObject() { return std::move(object_); }
   uint64_t bytes() const { return bytes_; }
   Digest digest() const {
     const XXH128_hash_t digest = XXH3_128bits_digest(hash_.get());
@@ -81,7 +81,7 @@ class ArchiveFile::Copy {
 
  private:
   const std::string name_;
-  ipc::Fd object_;
+  base::Fd object_;
   uint64_t bytes_ = 0;
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
 };
@@ -98,12 +98,12 @@ struct ArchiveFile::Registry {
   }
 };
 
-ipc::PackageId ArchiveFile::newId() {
+base::PackageId ArchiveFile::newId() {
   static std::atomic<uint32_t> next{1};
-  return ipc::PackageId(next.fetch_add(1, std::memory_order_relaxed));
+  return base::PackageId(next.fetch_add(1, std::memory_order_relaxed));
 }
 
-std::shared_ptr<ArchiveFile> ArchiveFile::find(ipc::PackageId id) {
+std::shared_ptr<ArchiveFile> ArchiveFile::find(base::PackageId id) {
   Registry& registry = Registry::instance();
   std::lock_guard lock(registry.mutex);
   const auto entry = registry.byId.find(id.value);
@@ -112,7 +112,7 @@ std::shared_ptr<ArchiveFile> ArchiveFile::find(ipc::PackageId id) {
 
 std::shared_ptr<ArchiveFile> ArchiveFile::open(const std::string& path) {
   return orCheck(path, [&] {
-    const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
                 std::strerror(errno));
     Copy copy(path);
@@ -175,18 +175,18 @@ std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& co
   return file;
 }
 
-ArchiveFile::ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes)
+ArchiveFile::ArchiveFile(std::string name, base::Fd object, uint64_t bytes)
     : name_(std::move(name)),
       object_(std::move(object)),
       mapping_(ipc::mapPrivate(object_, 0, bytes)),
       unusedRanges_(std::make_shared<UnusedRanges>(bytes)) {}
 
-bool ArchiveFile::adopt(ipc::Fd object) {
+bool ArchiveFile::adopt(base::Fd object) {
   if (!ipc::memoryObjectHas(object, bytes(), ipc::Seal::kReadOnly)) return false;
   ipc::Mapping mapping;
   try {
     mapping = ipc::mapPrivate(object, 0, bytes());
-  } catch (const ipc::SystemCallError&) {
+  } catch (const base::SystemCallError&) {
     return false;  // without a place to look at them, nobody knows that they are the same
   }
   if (std::memcmp(mapping.data(), mapping_.data(), bytes()) != 0) return false;

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "base/ids.h"
 #include "client/stored_bytes.h"
-#include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 
 namespace caffe2::serialize {
@@ -31,21 +31,21 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
                                              size_t bytes);
 
   /// A number that no other file or moved object of this process has.
-  static ipc::PackageId newId();
+  static base::PackageId newId();
   /// The file with this number, if it is still open somewhere.
-  static std::shared_ptr<ArchiveFile> find(ipc::PackageId id);
+  static std::shared_ptr<ArchiveFile> find(base::PackageId id);
 
-  ipc::PackageId id() const { return id_; }
+  base::PackageId id() const { return id_; }
   const std::string& name() const { return name_; }  ///< the path as it was given first
   uint64_t bytes() const { return mapping_.bytes(); }
-  const ipc::Fd& object() const { return object_; }
+  const base::Fd& object() const { return object_; }
   /// XXH3-128 of the bytes: low and high half.
   const std::pair<uint64_t, uint64_t>& digest() const { return digest_; }
   /// True if `object`, which another program made, holds the same bytes. They are then held there
   /// from now on and the file's own memory is let go, unless it has another user than the caller.
   /// False too if there is no address space to compare them.
   /// Before it is given to any worker of this connection.
-  bool adopt(ipc::Fd object);
+  bool adopt(base::Fd object);
 
   /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
   std::unique_ptr<caffe2::serialize::PyTorchStreamReader> records() const;
@@ -58,11 +58,11 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   class Copy;
   static std::shared_ptr<ArchiveFile> keep(const std::string& name, Copy& copy);
 
-  ArchiveFile(std::string name, ipc::Fd object, uint64_t bytes);
+  ArchiveFile(std::string name, base::Fd object, uint64_t bytes);
 
-  ipc::PackageId id_;
+  base::PackageId id_;
   std::string name_;
-  ipc::Fd object_;
+  base::Fd object_;
   ipc::Mapping mapping_;
   const std::shared_ptr<UnusedRanges> unusedRanges_;
   std::pair<uint64_t, uint64_t> digest_;

@@ -10,15 +10,15 @@
 #include <cstring>
 #include <new>
 
+#include "base/await_readable.h"
+#include "base/pidfd.h"
 #include "client/exchange.h"
 #include "client/input_arena.h"
 #include "client/migration.h"
-#include "ipc/await_readable.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
 #include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
-#include "ipc/pidfd.h"
 
 namespace isopool::client {
 
@@ -54,8 +54,8 @@ nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
 
 // ---- Life ------------------------------------------------------------------------------------
 
-Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pidfd,
-                 ipc::Fd lastWords, bool lifeWordWorks, uint64_t connection)
+Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
+                 base::Fd lastWords, bool lifeWordWorks, uint64_t connection)
     : memory_(std::move(memory)),
       processId_(processId),
       pidfd_(std::move(pidfd)),
@@ -92,7 +92,7 @@ std::string Channel::name() {
 }
 
 bool Channel::processGone(milliseconds patience) const {
-  return ipc::awaitReadable(pidfd_.get(), patience);
+  return base::awaitReadable(pidfd_.get(), patience);
 }
 
 // What was seen once holds: a hostile worker may write the life word, and write it again.
@@ -245,7 +245,7 @@ void Channel::readDeath() {
   death_.worker = name_;
   death_.processId = processId_;
   // Not processId_: the supervisor's number may be another process's here, in a PID namespace.
-  const pid_t number = ipc::processOf(pidfd_).value_or(0);
+  const pid_t number = base::processOf(pidfd_).value_or(0);
   if (!death_.causeKnown && number != 0) {
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%d/stat", number);
@@ -255,7 +255,7 @@ void Channel::readDeath() {
       std::fclose(file);
       line[length] = '\0';
       // The number is this process's only while it is not reaped.
-      const bool same = ipc::processOf(pidfd_) == number;
+      const bool same = base::processOf(pidfd_) == number;
       const char* lastField = std::strrchr(line, ' ');
       if (same && lastField != nullptr) {
         const int code = std::atoi(lastField + 1);
@@ -401,7 +401,7 @@ bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
   return true;
 }
 
-void Channel::releaseHandle(ipc::HandleId handle) noexcept {
+void Channel::releaseHandle(base::HandleId handle) noexcept {
   if (generation_ != forkGeneration() || dead()) return;
   {
     std::lock_guard lock(releasesMutex_);
@@ -416,7 +416,7 @@ void Channel::releaseHandle(ipc::HandleId handle) noexcept {
   tryFlushReleases();
 }
 
-void Channel::releaseObj(ipc::HandleId handle) noexcept {
+void Channel::releaseObj(base::HandleId handle) noexcept {
   releaseHandle(handle);
   if (objs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (generation_ != forkGeneration() || dead()) return;
@@ -571,7 +571,7 @@ bool Channel::deliver(Exchange& exchange) {
   std::memcpy(completion.bytes, received_.bytes, received_.payload.inlineBytes);
   bool whole = true;
   if (completion.payload.blobBytes != 0) {
-    const auto blob = memory_->find(ipc::SegmentId(completion.payload.blobSegment),
+    const auto blob = memory_->find(base::SegmentId(completion.payload.blobSegment),
                                     completion.payload.blobOffset, completion.payload.blobBytes);
     whole = blob.has_value();
     try {

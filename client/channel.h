@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "client/archive_file.h"
 #include "client/call_fate.h"
 #include "client/deadline.h"
@@ -28,7 +29,6 @@
 #include "ipc/channel/lease_table.h"
 #include "ipc/channel/operation.h"
 #include "ipc/channel/spin.h"
-#include "ipc/ids.h"
 #include "ipc/tensor/value_codec.h"
 #include "isopool/errors.h"
 
@@ -92,7 +92,7 @@ class Answer {
 /// the worker had finished was delivered. A channel never comes back: its successor has another epoch.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  Channel(std::shared_ptr<WorkerMemory> memory, int processId, ipc::Fd pidfd, ipc::Fd lastWords,
+  Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd lastWords,
           bool lifeWordWorks, uint64_t connection);
   ~Channel();
   Channel(const Channel&) = delete;
@@ -109,12 +109,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   /// Lets objects of the worker go: with the next request, or by themselves when many have gathered.
   /// If there is no memory to note one, the worker keeps it as long as it lives.
-  void releaseHandle(ipc::HandleId handle) noexcept;
+  void releaseHandle(base::HandleId handle) noexcept;
   /// An Obj was made, whose handle releaseObj() lets go. With the last one all are sent at once: its
   /// program may make no further request, and the worker would keep what they refer to.
   void objMade() noexcept { objs_.fetch_add(1, std::memory_order_relaxed); }
-  void releaseObj(ipc::HandleId handle) noexcept;
-  ipc::HandleId nextHandle() { return ipc::HandleId(nextHandle_.fetch_add(1)); }
+  void releaseObj(base::HandleId handle) noexcept;
+  base::HandleId nextHandle() { return base::HandleId(nextHandle_.fetch_add(1)); }
 
   bool dead() const { return dead_.load(std::memory_order_acquire); }
   /// True as soon as the worker is dead, whether that was seen and settled or not.
@@ -183,7 +183,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     deathReport_ = std::move(callback);
   }
 
-  ipc::Epoch epoch() const { return memory_->end().epoch(); }
+  base::Epoch epoch() const { return memory_->end().epoch(); }
   int processId() const { return processId_; }
   WorkerMemory& memory() { return *memory_; }
   /// From now on the worker is the one of that slot; said once, before the pool has the channel.
@@ -268,8 +268,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   const uint32_t generation_ = forkGeneration();
   const std::shared_ptr<WorkerMemory> memory_;
   const int processId_;
-  const ipc::Fd pidfd_;
-  const ipc::Fd lastWords_;
+  const base::Fd pidfd_;
+  const base::Fd lastWords_;
   const bool lifeWordWorks_;
   const uint64_t connection_;  // that introduced the worker
   std::optional<SharedWorker> sharedWorker_;

@@ -56,7 +56,7 @@ class PackageResults {
     }
     const auto known = ranges_.find(record.segment);
     if (known != ranges_.end()) return known->second->storage(record.offset, record.bytes);
-    const ipc::PackageId id(record.segment);
+    const base::PackageId id(record.segment);
     c10::Storage storage;
     if (const auto file = ArchiveFile::find(id)) {
       storage = rangeOf(*file)->storage(record.offset, record.bytes);
@@ -325,9 +325,9 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         break;
       case ipc::StorageKind::kLent: {
         const auto block =
-            memory_->find(ipc::SegmentId(record.segment), record.offset, record.bytes);
+            memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
         // This program ended the worker while the answer was on its way, because it lost the supervisor.
-        if (!block && causeKnown() && memory_->neverCame(ipc::SegmentId(record.segment))) {
+        if (!block && causeKnown() && memory_->neverCame(base::SegmentId(record.segment))) {
           throw WorkerLost(death(), /*started=*/true);
         }
         if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
@@ -336,7 +336,7 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         if (record.offset % ipc::kPageBytes != 0) {
           throw ipc::ValueError("a result does not begin where a block does");
         }
-        storages.push_back(memory_->adopt(*block, ipc::SegmentId(record.segment), record.offset,
+        storages.push_back(memory_->adopt(*block, base::SegmentId(record.segment), record.offset,
                                           {record.lease, record.generation}));
         ipc::reachCrashPoint(ipc::CrashPoint::kResultAdopted);
         break;

@@ -8,13 +8,13 @@
 #include <cstring>
 #include <string>
 
-#include "ipc/standard_streams.h"
+#include "base/standard_streams.h"
 #include "isopool/errors.h"
 
 namespace isopool {
 
 CompletionState::CompletionState()
-    : event_(ipc::awayFromStandardStreams(ipc::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))) {
+    : event_(base::awayFromStandardStreams(base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))) {
   if (!event_.valid()) {
     throw Error(std::string("no eventfd for a CompletionQueue: ") + std::strerror(errno));
   }

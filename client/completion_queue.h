@@ -4,8 +4,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fd.h"
 #include "client/process_fork.h"
-#include "ipc/fd.h"
 #include "isopool/async.h"
 
 namespace isopool {
@@ -24,7 +24,7 @@ class CompletionState {
   void checkNotForked() const { client::checkNotForked(generation_, "CompletionQueue"); }
 
   const uint32_t generation_ = client::forkGeneration();
-  ipc::Fd event_;  // an eventfd, not zero while completed_ is not empty
+  base::Fd event_;  // an eventfd, not zero while completed_ is not empty
   std::mutex mutex_;
   std::vector<Completed> completed_;
 };

@@ -37,7 +37,7 @@ void ControlWriter::wakeLocked() {
   (void)!::write(wake_, &one, sizeof one);
 }
 
-bool ControlWriter::revoke(ipc::PackageId package) {
+bool ControlWriter::revoke(base::PackageId package) {
   if (generation_ != forkGeneration()) return false;
   std::lock_guard lock(mutex_);
   return queue_.revoke({kOnlyClient, package.value});

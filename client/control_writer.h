@@ -6,10 +6,10 @@
 #include <mutex>
 #include <optional>
 
+#include "base/ids.h"
 #include "client/process_fork.h"
 #include "ipc/control/frame.h"
 #include "ipc/control/send_queue.h"
-#include "ipc/ids.h"
 
 namespace isopool::client {
 
@@ -30,7 +30,7 @@ class ControlWriter {
   }
   /// The same for a message that makes a package known; revoke() may take it back.
   template <typename Message>
-  void sendPackage(ipc::PackageId package, const Message& message, int object) {
+  void sendPackage(base::PackageId package, const Message& message, int object) {
     if (generation_ != forkGeneration()) return;
     enqueue(ipc::encodeMessage(message, 1), {object},
             ipc::SendQueue::Subject(kOnlyClient, package.value));
@@ -38,7 +38,7 @@ class ControlWriter {
   /// Has the connection's own thread look around. Any thread.
   void wake();
   /// True if the package's message has not left: it never will.
-  bool revoke(ipc::PackageId package);
+  bool revoke(base::PackageId package);
 
   /// Sends what the socket takes. For the connection's own thread. Past kOverflow or kOutOfFiles
   /// messages were dropped, and the connection is of no more use.

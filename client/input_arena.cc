@@ -113,8 +113,8 @@ bool InputArena::grow(size_t request) {
   const size_t bytes = segmentBytesFor(ipc::roundUpToPages(request), capacity);
   // The reservation has room for the limit, so nothing is made that could not be mapped.
   if (bytes > limitBytes_ || capacity > limitBytes_ - bytes) return false;
-  const ipc::SegmentId id(static_cast<uint32_t>(segments_.size() + 1));
-  ipc::Fd object = ipc::createMemoryObject("isopool:input", bytes);
+  const base::SegmentId id(static_cast<uint32_t>(segments_.size() + 1));
+  base::Fd object = ipc::createMemoryObject("isopool:input", bytes);
   segments_.push_back({id, object.duplicate(), bytes});
   const uint32_t unannounced = unannounced_.load(std::memory_order_relaxed);
   // Before another thread can get a block of it.

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "ipc/channel/lease_table.h"
-#include "ipc/ids.h"
 #include "ipc/memory/page_arena.h"
 #include "ipc/tensor/routing_allocator.h"
 
@@ -24,7 +24,7 @@ class SegmentAudience {
  public:
   virtual ~SegmentAudience() = default;
   /// If it throws, it has done nothing, and is called again before a block of the segment is used.
-  virtual void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) = 0;
+  virtual void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) = 0;
 };
 
 /// This process's memory for tensors that go to workers: one arena for all managers, mapped by every
@@ -72,8 +72,8 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
 
  private:
   struct KnownSegment {
-    ipc::SegmentId id;
-    ipc::Fd object;
+    base::SegmentId id;
+    base::Fd object;
     size_t bytes;
   };
 

@@ -25,7 +25,7 @@ InterpreterSession::~InterpreterSession() = default;
 
 Obj InterpreterSession::global(const char* module, const char* name) {
   SessionImpl& session = bodyOf(impl_);
-  const ipc::HandleId handle = session.channel->nextHandle();
+  const base::HandleId handle = session.channel->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(3).pack(std::string(module)).pack(std::string(name));
   draft.writer.packer().pack(handle.value);
@@ -35,7 +35,7 @@ Obj InterpreterSession::global(const char* module, const char* name) {
 
 Obj InterpreterSession::fromIValue(at::IValue ivalue) {
   SessionImpl& session = bodyOf(impl_);
-  const ipc::HandleId handle = session.channel->nextHandle();
+  const base::HandleId handle = session.channel->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2);
   try {

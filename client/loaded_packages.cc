@@ -10,7 +10,7 @@ namespace isopool::client {
 
 // `send` tells the supervisor of a first use.
 template <typename Send>
-LoadedPackages::Use LoadedPackages::addUse(ipc::PackageId package, Answer answer, Send&& send) {
+LoadedPackages::Use LoadedPackages::addUse(base::PackageId package, Answer answer, Send&& send) {
   std::lock_guard order(orderMutex_);
   Use use{};
   {
@@ -56,7 +56,7 @@ void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
   if (!use.load->refusal.empty()) {
     throw LimitExceeded(package->name() + ": " + use.load->refusal);
   }
-  ipc::Fd same;
+  base::Fd same;
   {
     // Exactly one use confirms. It need not be the first one, which may have timed out.
     std::lock_guard lock(mutex_);
@@ -67,7 +67,7 @@ void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
   ipc::reachCrashPoint(ipc::CrashPoint::kPackageConfirmed);
 }
 
-void LoadedPackages::awaitAnswer(ipc::PackageId package, const std::shared_ptr<Load>& load) {
+void LoadedPackages::awaitAnswer(base::PackageId package, const std::shared_ptr<Load>& load) {
   std::string lost;
   {
     std::unique_lock lock(mutex_);
@@ -79,7 +79,7 @@ void LoadedPackages::awaitAnswer(ipc::PackageId package, const std::shared_ptr<L
   throw SupervisorLost(lost);
 }
 
-void LoadedPackages::unload(ipc::PackageId package) {
+void LoadedPackages::unload(base::PackageId package) {
   std::shared_ptr<Load> load;
   {
     std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ void LoadedPackages::unload(ipc::PackageId package) {
   dropUse(package, load);
 }
 
-void LoadedPackages::dropUse(ipc::PackageId package, const std::shared_ptr<Load>& load) {
+void LoadedPackages::dropUse(base::PackageId package, const std::shared_ptr<Load>& load) {
   std::lock_guard order(orderMutex_);
   {
     std::lock_guard lock(mutex_);

@@ -9,11 +9,11 @@
 #include <mutex>
 #include <string>
 
+#include "base/fd.h"
+#include "base/ids.h"
 #include "client/archive_file.h"
 #include "client/control_writer.h"
 #include "ipc/control/messages.h"
-#include "ipc/fd.h"
-#include "ipc/ids.h"
 
 namespace isopool::client {
 
@@ -34,7 +34,7 @@ class LoadedPackages {
   /// is no use more.
   void loadShared(const std::shared_ptr<ArchiveFile>& package);
   /// One use less; with the last one workers unmap the package.
-  void unload(ipc::PackageId package);
+  void unload(base::PackageId package);
 
   /// What a shared supervisor says to loadShared(). The control thread.
   void answered(const ipc::PackageHeld& message, ipc::Frame& frame);
@@ -47,7 +47,7 @@ class LoadedPackages {
     uint32_t uses = 0;
     bool answered = false;
     std::string refusal;
-    ipc::Fd same;  ///< what may be the same bytes; the use that takes it confirms
+    base::Fd same;  ///< what may be the same bytes; the use that takes it confirms
   };
   struct Use {
     std::shared_ptr<Load> load;
@@ -57,9 +57,9 @@ class LoadedPackages {
   enum class Answer : uint8_t { kNone, kExpected };
 
   template <typename Send>
-  Use addUse(ipc::PackageId package, Answer answer, Send&& send);
-  void dropUse(ipc::PackageId package, const std::shared_ptr<Load>& load);
-  void awaitAnswer(ipc::PackageId package, const std::shared_ptr<Load>& load);
+  Use addUse(base::PackageId package, Answer answer, Send&& send);
+  void dropUse(base::PackageId package, const std::shared_ptr<Load>& load);
+  void awaitAnswer(base::PackageId package, const std::shared_ptr<Load>& load);
 
   const std::shared_ptr<ControlWriter> writer_;
   const std::chrono::milliseconds patience_;

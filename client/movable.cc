@@ -39,7 +39,7 @@ MoveSummary readSummary(const at::IValue& value) {
   return summary;
 }
 
-std::shared_ptr<const void> keepPackage(const std::shared_ptr<Pool>& pool, ipc::PackageId id) {
+std::shared_ptr<const void> keepPackage(const std::shared_ptr<Pool>& pool, base::PackageId id) {
   if (auto moved = MovedObject::find(id)) return moved;
   // As a Package of its own, so that the workers keep it too.
   if (auto file = ArchiveFile::find(id)) return std::make_shared<PackageImpl>(pool, file);
@@ -79,7 +79,7 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
   auto source = std::make_shared<MoveSource>();
   source->memory = MovedObject::make(*connection, summary.bytes);
   for (const uint32_t package : summary.packages) {
-    source->others.push_back(keepPackage(session.pool, ipc::PackageId(package)));
+    source->others.push_back(keepPackage(session.pool, base::PackageId(package)));
   }
   RequestDraft& filling = requestDraft();
   filling.writer.packer().pack_array(2).pack(move.handle().value).pack(source->memory->id().value);

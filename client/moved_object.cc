@@ -4,9 +4,9 @@
 #include <new>
 #include <utility>
 
+#include "base/system_call.h"
 #include "client/archive_file.h"
 #include "client/process_fork.h"
-#include "ipc/system_call.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -30,7 +30,7 @@ struct MovedObject::Registry {
 
 std::shared_ptr<MovedObject> MovedObject::make(SupervisorConnection& connection, uint64_t bytes) {
   try {
-    const ipc::Fd object = ipc::createMemoryObject("isopool:moved", bytes);
+    const base::Fd object = ipc::createMemoryObject("isopool:moved", bytes);
     std::shared_ptr<MovedObject> moved(
         new MovedObject(connection, ArchiveFile::newId(), object, bytes));
     {
@@ -42,21 +42,21 @@ std::shared_ptr<MovedObject> MovedObject::make(SupervisorConnection& connection,
         ipc::LoadPackage{moved->id_.value, bytes, "a moved object", /*shared=*/true},
         {object.get()});
     return moved;
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     throw Error("no shared memory for an object of " + std::to_string(bytes) +
                 " bytes that is to be moved: " + error.what());
   }
 }
 
-std::shared_ptr<MovedObject> MovedObject::find(ipc::PackageId id) {
+std::shared_ptr<MovedObject> MovedObject::find(base::PackageId id) {
   Registry& registry = Registry::instance();
   std::lock_guard lock(registry.mutex);
   const auto entry = registry.byId.find(id.value);
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
 
-MovedObject::MovedObject(SupervisorConnection& connection, ipc::PackageId id, const ipc::Fd& object,
-                         uint64_t bytes)
+MovedObject::MovedObject(SupervisorConnection& connection, base::PackageId id,
+                         const base::Fd& object, uint64_t bytes)
     : id_(id),
       writer_(connection.writer()),
       connection_(connection.number()),

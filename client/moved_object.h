@@ -9,8 +9,8 @@
 #include <memory>
 #include <mutex>
 
+#include "base/ids.h"
 #include "client/supervisor_connection.h"
-#include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::client {
@@ -27,9 +27,9 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   MovedObject& operator=(const MovedObject&) = delete;
 
   /// The moved object with this number, if it still lives.
-  static std::shared_ptr<MovedObject> find(ipc::PackageId id);
+  static std::shared_ptr<MovedObject> find(base::PackageId id);
 
-  ipc::PackageId id() const { return id_; }
+  base::PackageId id() const { return id_; }
   /// True if the workers of this connection have it.
   bool knownTo(uint64_t connection) const { return connection_ == connection; }
 
@@ -41,10 +41,10 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   struct Registry;
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-  MovedObject(SupervisorConnection& connection, ipc::PackageId id, const ipc::Fd& object,
+  MovedObject(SupervisorConnection& connection, base::PackageId id, const base::Fd& object,
               uint64_t bytes);
 
-  const ipc::PackageId id_;
+  const base::PackageId id_;
   const std::shared_ptr<ControlWriter> writer_;
   const uint64_t connection_;
   const uint32_t generation_;  // of forks

@@ -12,13 +12,13 @@ InterpreterObj& bodyOf(const std::shared_ptr<InterpreterObj>& body) {
   return *body;
 }
 
-Obj newObj(const InterpreterObj& body, ipc::HandleId handle) {
+Obj newObj(const InterpreterObj& body, base::HandleId handle) {
   return Obj(std::make_shared<InterpreterObj>(body, handle));
 }
 
 Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
              const std::unordered_map<std::string, c10::IValue>& kwargs) {
-  const ipc::HandleId handle = body.channel()->nextHandle();
+  const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(4).pack(body.handle().value).pack(handle.value);
   try {
@@ -45,7 +45,7 @@ at::IValue Obj::toIValuePermissive() const { return valueOf(bodyOf(baseObj_), ip
 
 Obj Obj::operator()(at::ArrayRef<Obj> args) const {
   InterpreterObj& body = bodyOf(baseObj_);
-  const ipc::HandleId handle = body.channel()->nextHandle();
+  const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   auto& packer = draft.writer.packer();
   packer.pack_array(4).pack(body.handle().value).pack(handle.value);
@@ -86,7 +86,7 @@ bool Obj::hasattr(const char* attr) const {
 
 Obj Obj::attr(const char* attr) const {
   InterpreterObj& body = bodyOf(baseObj_);
-  const ipc::HandleId handle = body.channel()->nextHandle();
+  const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(3).pack(body.handle().value).pack(std::string(attr));
   draft.writer.packer().pack(handle.value);

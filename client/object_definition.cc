@@ -11,7 +11,7 @@ uint64_t newObjectNumber() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-ObjectDefinition packagedObject(ipc::PackageId package, const std::string& module,
+ObjectDefinition packagedObject(base::PackageId package, const std::string& module,
                                 const std::string& file) {
   const uint64_t object = newObjectNumber();
   msgpack::sbuffer body;

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
+#include "base/ids.h"
 #include "client/channel.h"
 #include "client/stored_model.h"
 #include "ipc/channel/operation.h"
-#include "ipc/ids.h"
 
 namespace isopool::client {
 
@@ -22,7 +22,7 @@ struct ObjectDefinition {
 uint64_t newObjectNumber();
 
 /// An object pickled as `file` in `module` of a package.
-ObjectDefinition packagedObject(ipc::PackageId package, const std::string& module,
+ObjectDefinition packagedObject(base::PackageId package, const std::string& module,
                                 const std::string& file);
 
 /// A model whose file is sent as a package.

@@ -224,7 +224,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::mutex mutex_;
   std::condition_variable changed_;  // a slot got a worker, or nothing will change any more
   std::shared_ptr<SupervisorConnection> connection_;
-  ipc::PoolId id_;
+  base::PoolId id_;
   bool closed_ = false;
   std::string lost_;
   /// The supervisor is about to end: why no further call is taken, and whether those that were taken

@@ -5,9 +5,9 @@
 #include <system_error>
 #include <typeinfo>
 
+#include "base/system_call.h"
 #include "client/process_fork.h"
 #include "client/shared_supervisor.h"
-#include "ipc/system_call.h"
 #include "isopool/errors.h"
 #include "isopool/noop_environment.h"
 #include "isopool/path_environment.h"
@@ -44,7 +44,7 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
                           : SupervisorConnection::attach(folders, address, spare);
     return makeForThisProcess<Pool>(std::move(connection), std::move(environment),
                                     std::move(modules), kind);
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     throw SupervisorLost((address.empty() ? "this program can't use a supervisor of its own: "
                                           : "the supervisor " + address + " can't be used: ") +
                          error.what());

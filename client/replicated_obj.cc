@@ -24,7 +24,7 @@ using client::ObjectUnloaded;
 Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
   client::Pool& pool = *session.pool;
   client::Channel& channel = *session.channel;
-  const ipc::HandleId handle = channel.nextHandle();
+  const base::HandleId handle = channel.nextHandle();
   for (;;) {
     pool.define(channel, object.definition, std::nullopt, &object.lives);
     object.lives.restore(channel, std::nullopt);

@@ -16,7 +16,7 @@ using client::Pool;
 using client::RequestDraft;
 
 StreamImpl::StreamImpl(std::shared_ptr<Pool> pool, std::shared_ptr<Channel> channel,
-                       ipc::HandleId handle, const CallOptions& options)
+                       base::HandleId handle, const CallOptions& options)
     : pool_(std::move(pool)), channel_(std::move(channel)), handle_(handle), options_(options) {}
 
 std::optional<at::IValue> StreamImpl::next() {
@@ -100,7 +100,7 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
       pool->countRerun();
       continue;
     }
-    const ipc::HandleId callee = channel.nextHandle();
+    const base::HandleId callee = channel.nextHandle();
     RequestDraft& find = client::requestDraft();
     find.writer.packer().pack_array(2).pack(object.definition.object).pack(callee.value);
     migration.begin(client::Clock::now());
@@ -115,7 +115,7 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
       pool->forget(channel, object.definition.object);
       continue;
     }
-    const ipc::HandleId made = channel.nextHandle();
+    const base::HandleId made = channel.nextHandle();
     RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(4).pack(callee.value).pack(made.value);
     client::draftArguments(draft, args, kwargs);
@@ -142,12 +142,12 @@ ResultStream::ResultStream(const Obj& iterable) {
   const InterpreterObj& body = *iterable.baseObj_;
   Channel& channel = *body.channel();
   // An iterator of its own: the Obj goes on to be what it is.
-  const ipc::HandleId iter = channel.nextHandle();
+  const base::HandleId iter = channel.nextHandle();
   RequestDraft& find = client::requestDraft();
   find.writer.packer().pack_array(3).pack(std::string("builtins")).pack(std::string("iter"));
   find.writer.packer().pack(iter.value);
   client::step(*body.pool(), channel, ipc::Operation::kGlobal, find);
-  const ipc::HandleId made = channel.nextHandle();
+  const base::HandleId made = channel.nextHandle();
   RequestDraft& draft = client::requestDraft();
   auto& packer = draft.writer.packer();
   packer.pack_array(4).pack(iter.value).pack(made.value).pack_array(1);

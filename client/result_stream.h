@@ -18,7 +18,7 @@ namespace isopool {
 class StreamImpl {
  public:
   StreamImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::Channel> channel,
-             ipc::HandleId handle, const CallOptions& options);
+             base::HandleId handle, const CallOptions& options);
   ~StreamImpl() { close(); }
   StreamImpl(const StreamImpl&) = delete;
   StreamImpl& operator=(const StreamImpl&) = delete;
@@ -31,7 +31,7 @@ class StreamImpl {
  private:
   const std::shared_ptr<client::Pool> pool_;
   const std::shared_ptr<client::Channel> channel_;
-  const ipc::HandleId handle_;
+  const base::HandleId handle_;
   const CallOptions options_;
   std::shared_ptr<WorkerSlot> slot_;
   bool ended_ = false;

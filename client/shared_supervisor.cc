@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
@@ -35,10 +35,10 @@ std::string sharedSupervisorAddress() {
 }
 
 ipc::ControlSocket connectToSupervisor(const std::string& address) {
-  const auto name = ipc::UnixAddress::ofPath(address);
+  const auto name = base::UnixAddress::ofPath(address);
   if (!name) fail(address, ENAMETOOLONG);
   // Not blocking: a supervisor whose queue is full is as good as none.
-  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) fail(address, errno);
   if (::connect(socket.get(), name->get(), name->bytes()) != 0) fail(address, errno);
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorConnected);

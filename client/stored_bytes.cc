@@ -13,10 +13,10 @@
 #include <new>
 #include <utility>
 
+#include "base/system_call.h"
 #include "client/copy_counter.h"
 #include "client/process_fork.h"
 #include "ipc/memory/page_history.h"
-#include "ipc/system_call.h"
 
 namespace isopool::client {
 
@@ -77,7 +77,7 @@ void UnusedRanges::clear() {
 StoredBytes::StoredBytes(std::shared_ptr<UnusedRanges> unused)
     : unused_(std::move(unused)), generation_(forkGeneration()) {}
 
-std::shared_ptr<StoredBytes> StoredBytes::of(const ipc::Fd& object, uint64_t begin, uint64_t end,
+std::shared_ptr<StoredBytes> StoredBytes::of(const base::Fd& object, uint64_t begin, uint64_t end,
                                              std::shared_ptr<UnusedRanges> unused) {
   std::shared_ptr<StoredBytes> range(new StoredBytes(std::move(unused)));
   const bool isShort = end - begin <= kLongestCopy;
@@ -102,7 +102,7 @@ StoredBytes::~StoredBytes() {
   }
 }
 
-bool StoredBytes::map(const ipc::Fd& object, uint64_t begin, uint64_t end) {
+bool StoredBytes::map(const base::Fd& object, uint64_t begin, uint64_t end) {
   if (mappedRanges.fetch_add(1) < kMostMapped) {
     const uint64_t first = begin / ipc::kPageBytes * ipc::kPageBytes;
     const size_t bytes = ipc::roundUpToPages(end) - first;
@@ -112,7 +112,7 @@ bool StoredBytes::map(const ipc::Fd& object, uint64_t begin, uint64_t end) {
       data_ = mapping_.data() + (begin - first);
       begin_ = begin;
       return true;
-    } catch (const ipc::SystemCallError&) {
+    } catch (const base::SystemCallError&) {
       // No mapping or no address space is left.
     }
   }
@@ -120,7 +120,7 @@ bool StoredBytes::map(const ipc::Fd& object, uint64_t begin, uint64_t end) {
   return false;
 }
 
-void StoredBytes::copy(const ipc::Fd& object, uint64_t begin, uint64_t end) {
+void StoredBytes::copy(const base::Fd& object, uint64_t begin, uint64_t end) {
   heapBytes_ = c10::GetDefaultCPUAllocator()->allocate(end - begin);
   data_ = static_cast<std::byte*>(heapBytes_.get());
   begin_ = begin;

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::client {
@@ -46,7 +46,7 @@ class StoredBytes : public std::enable_shared_from_this<StoredBytes> {
  public:
   /// The bytes from `begin` to `end` of `object`. Short ranges are copied, and counted. Throws
   /// c10::Error if there is no memory for the copy.
-  static std::shared_ptr<StoredBytes> of(const ipc::Fd& object, uint64_t begin, uint64_t end,
+  static std::shared_ptr<StoredBytes> of(const base::Fd& object, uint64_t begin, uint64_t end,
                                          std::shared_ptr<UnusedRanges> unused);
   ~StoredBytes();
   StoredBytes(const StoredBytes&) = delete;
@@ -57,8 +57,8 @@ class StoredBytes : public std::enable_shared_from_this<StoredBytes> {
 
  private:
   explicit StoredBytes(std::shared_ptr<UnusedRanges> unused);
-  bool map(const ipc::Fd& object, uint64_t begin, uint64_t end);
-  void copy(const ipc::Fd& object, uint64_t begin, uint64_t end);
+  bool map(const base::Fd& object, uint64_t begin, uint64_t end);
+  void copy(const base::Fd& object, uint64_t begin, uint64_t end);
 
   const std::shared_ptr<UnusedRanges> unused_;
   const uint32_t generation_;  // of forks

@@ -20,17 +20,17 @@
 #include <sstream>
 #include <utility>
 
+#include "base/await_readable.h"
+#include "base/pidfd.h"
+#include "base/standard_streams.h"
+#include "base/system_call.h"
 #include "client/death_text.h"
 #include "client/environment_setting.h"
 #include "client/event_log.h"
 #include "client/process_fork.h"
 #include "client/shared_supervisor.h"
-#include "ipc/await_readable.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
-#include "ipc/pidfd.h"
-#include "ipc/standard_streams.h"
-#include "ipc/system_call.h"
 #include "isopool/errors.h"
 
 extern char** environ;
@@ -108,8 +108,8 @@ void armCrashPointOnce() {
   if (!known) throw Error("ISOPOOL_CLIENT_CRASH_POINT names no crash point");
 }
 
-bool waitUntilGone(const ipc::Fd& pidfd, milliseconds patience) {
-  return pidfd.valid() && ipc::awaitReadable(pidfd.get(), patience);
+bool waitUntilGone(const base::Fd& pidfd, milliseconds patience) {
+  return pidfd.valid() && base::awaitReadable(pidfd.get(), patience);
 }
 
 // By its flags, field 9 of its stat line, the seventh behind the name (proc(5)). False for 0: a process
@@ -189,8 +189,8 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
       lifeline_(std::move(process.lifeline)),
       guardianGroup_(process.guardianGroup),
       socket_(std::move(process.control)),
-      wake_(ipc::awayFromStandardStreams(
-          ipc::Fd(ipc::checkSystemCall(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")))),
+      wake_(base::awayFromStandardStreams(
+          base::Fd(base::checkSystemCall(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd")))),
       writer_(std::make_shared<ControlWriter>(socket_, wake_.get())),
       watch_(std::make_shared<UnawaitedWatch>(writer_)),
       packages_(writer_) {}
@@ -246,7 +246,7 @@ void SupervisorConnection::awaitLoansBack() {
 
 // Before there is a control thread: says who we are and waits until workers can be had.
 void SupervisorConnection::greet() {
-  const ipc::Fd self(ipc::checkSystemCall(
+  const base::Fd self(base::checkSystemCall(
       static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)), "pidfd_open", ::getpid()));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
@@ -343,7 +343,7 @@ void SupervisorConnection::run() {
       if (received == ipc::ReceiveResult::kPeerGone) {
         return lose(kSupervisorGone);
       }
-    } catch (const ipc::SystemCallError& error) {
+    } catch (const base::SystemCallError& error) {
       return loseOnceThereIsMemory("this program can't take a worker over: ", error.what());
     } catch (const std::bad_alloc& error) {
       return loseOnceThereIsMemory("this program can't follow its supervisor: ", error.what());
@@ -399,12 +399,12 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       const auto message = ipc::decodeMessage<ipc::GrantOutputSegment>(frame);
       const auto channel = channelOf(message.epoch);
       if (!channel || frame.descriptors.empty()) return;
-      const ipc::Fd& object = frame.descriptors.front();
+      const base::Fd& object = frame.descriptors.front();
       if (!ipc::memoryObjectHas(object, message.bytes, ipc::Seal::kFixedSize)) {
         throw ipc::ProtocolError("an output segment that can change its size");
       }
       channel->memory().addSegment(
-          ipc::SegmentId(message.segment),
+          base::SegmentId(message.segment),
           ipc::mapShared(object, 0, message.bytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
       ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentMapped);
       return;
@@ -435,12 +435,12 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
 
 void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame) {
   if (frame.descriptors.size() != 6) throw ipc::ProtocolError("a worker without its descriptors");
-  ipc::Fd& pidfd = frame.descriptors[0];
-  const ipc::Fd& own = frame.descriptors[1];
-  const ipc::Fd& peer = frame.descriptors[2];
-  const ipc::Fd& output = frame.descriptors[3];
-  ipc::Fd& lastWords = frame.descriptors[4];
-  const ipc::Fd& board = frame.descriptors[5];
+  base::Fd& pidfd = frame.descriptors[0];
+  const base::Fd& own = frame.descriptors[1];
+  const base::Fd& peer = frame.descriptors[2];
+  const base::Fd& output = frame.descriptors[3];
+  base::Fd& lastWords = frame.descriptors[4];
+  const base::Fd& board = frame.descriptors[5];
   ipc::reachCrashPoint(ipc::CrashPoint::kIntroductionReceived);
   if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
@@ -449,7 +449,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
     throw ipc::ProtocolError("a worker with memory of another size");
   }
   auto memory = makeForThisProcess<WorkerMemory>(
-      ipc::Epoch(message.epoch),
+      base::Epoch(message.epoch),
       ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite,
                      ipc::Prefault::kYes),
       ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
@@ -459,7 +459,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientSegmentSealed);
   memory->addSegment(
-      ipc::SegmentId(1),
+      base::SegmentId(1),
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
   auto channel = makeForThisProcess<Channel>(std::move(memory), message.processId, std::move(pidfd),
                                              std::move(lastWords), welcome_.lifeWordWorks, number_);
@@ -645,7 +645,7 @@ std::shared_ptr<PoolEvents> SupervisorConnection::poolOf(uint32_t pool) {
   return entry == pools_.end() ? nullptr : entry->second.lock();
 }
 
-ipc::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<PoolEvents> events) {
+base::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<PoolEvents> events) {
   uint32_t id = 0;
   {
     std::lock_guard lock(mutex_);
@@ -655,10 +655,10 @@ ipc::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<PoolE
   }
   writer_->send(ipc::OpenPool{id, workers});
   ipc::reachCrashPoint(ipc::CrashPoint::kPoolOpened);
-  return ipc::PoolId(id);
+  return base::PoolId(id);
 }
 
-void SupervisorConnection::closePool(ipc::PoolId pool) {
+void SupervisorConnection::closePool(base::PoolId pool) {
   {
     std::lock_guard lock(mutex_);
     pools_.erase(pool.value);
@@ -691,7 +691,7 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
 void SupervisorConnection::checkSupervisorLives(bool started) const {
   // The kernel kills the workers while the supervisor exits, before its pidfd tells. In this order:
   // the number may be another process's only once the supervisor is reaped, which the pidfd shows.
-  const bool exiting = isExiting(ipc::processOf(supervisor_).value_or(0));
+  const bool exiting = isExiting(base::processOf(supervisor_).value_or(0));
   if (exiting || waitUntilGone(supervisor_, milliseconds(0))) {
     throw SupervisorLost(kSupervisorGone, started);
   }
@@ -702,7 +702,7 @@ std::string SupervisorConnection::lostReason() const {
   return lostReason_;
 }
 
-void SupervisorConnection::segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) {
+void SupervisorConnection::segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) {
   writer_->send(ipc::DeclareInputSegment{id.value, bytes}, {object.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentDeclared);
 }

@@ -70,8 +70,8 @@ class SupervisorConnection final : public SegmentAudience {
                                                       const std::string& address,
                                                       SpareWorker spare);
 
-  ipc::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
-  void closePool(ipc::PoolId pool);
+  base::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
+  void closePool(base::PoolId pool);
   /// The pool's calls have ended that were made before the supervisor was told to end: tells it, and
   /// has the workers' channels take nothing more.
   void drained() noexcept;
@@ -80,7 +80,7 @@ class SupervisorConnection final : public SegmentAudience {
   void loadPackage(const std::shared_ptr<ArchiveFile>& package) {
     shared() ? packages_.loadShared(package) : packages_.load(package);
   }
-  void unloadPackage(ipc::PackageId package) { packages_.unload(package); }
+  void unloadPackage(base::PackageId package) { packages_.unload(package); }
 
   /// Objects that a spare worker makes ahead of time.
   void addDefinition(const ObjectDefinition& definition);
@@ -105,7 +105,7 @@ class SupervisorConnection final : public SegmentAudience {
   void checkSupervisorLives(bool started) const;
   uint32_t forkGeneration() const { return generation_; }
 
-  void segmentAdded(ipc::SegmentId id, const ipc::Fd& object, size_t bytes) override;
+  void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) override;
 
  private:
   /// In a process that was forked from the one that made it a connection only lets go of descriptors.
@@ -142,17 +142,17 @@ class SupervisorConnection final : public SegmentAudience {
   const std::vector<std::string> pythonPaths_;
   const SpareWorker spare_;
   const std::string place_;  ///< for messages: where the supervisor is, or its program
-  ipc::Fd lifeline_;
+  base::Fd lifeline_;
   const pid_t guardianGroup_;
   ipc::ControlSocket socket_;  // read by the control thread
-  ipc::Fd wake_;               // an eventfd: the control thread is to end, or to send what waits
+  base::Fd wake_;              // an eventfd: the control thread is to end, or to send what waits
   const std::shared_ptr<ControlWriter> writer_;
   const std::shared_ptr<UnawaitedWatch> watch_;
   std::atomic<bool> stopping_{false};
   LoadedPackages packages_;
   ipc::Welcome welcome_;
   std::shared_ptr<CallLimit> callLimit_;
-  ipc::Fd supervisor_;          // its pidfd
+  base::Fd supervisor_;         // its pidfd
   bool hearsOfInputs_ = false;  // it is an audience of the input arena
   std::thread thread_;
 

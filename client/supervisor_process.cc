@@ -15,10 +15,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/standard_streams.h"
+#include "base/system_call.h"
 #include "ipc/control/frame.h"
 #include "ipc/crash_point.h"
-#include "ipc/standard_streams.h"
-#include "ipc/system_call.h"
 #include "isopool/errors.h"
 
 extern char** environ;
@@ -35,9 +35,9 @@ constexpr std::chrono::seconds kGuardianPatience(5);
 
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
-ipc::Fd moveUp(ipc::Fd fd) {
-  return ipc::Fd(ipc::checkSystemCall(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveTheStandardOnes),
-                                      "fcntl(F_DUPFD_CLOEXEC)", fd.get()));
+base::Fd moveUp(base::Fd fd) {
+  return base::Fd(base::checkSystemCall(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kAboveTheStandardOnes),
+                                        "fcntl(F_DUPFD_CLOEXEC)", fd.get()));
 }
 
 /// What posix_spawn is told, freed at the end.
@@ -104,9 +104,9 @@ SupervisorProcess startPrivateSupervisor() {
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     int pipeEnds[2];
-    ipc::checkSystemCall(::pipe2(pipeEnds, O_CLOEXEC), "pipe2");
-    ipc::Fd lifelineRead(pipeEnds[0]);
-    ipc::Fd lifelineWrite = ipc::awayFromStandardStreams(ipc::Fd(pipeEnds[1]));
+    base::checkSystemCall(::pipe2(pipeEnds, O_CLOEXEC), "pipe2");
+    base::Fd lifelineRead(pipeEnds[0]);
+    base::Fd lifelineWrite = base::awayFromStandardStreams(base::Fd(pipeEnds[1]));
     theirs = moveUp(std::move(theirs));
     lifelineRead = moveUp(std::move(lifelineRead));
 
@@ -121,7 +121,7 @@ SupervisorProcess startPrivateSupervisor() {
     pid_t child = -1;
     const SpawnPlan plan(theirs.get(), lifelineRead.get());
     const int error = plan.run(path, arguments, child);
-    if (error != 0) throw ipc::SystemCallError("posix_spawn", path, error);
+    if (error != 0) throw base::SystemCallError("posix_spawn", path, error);
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
     // It puts itself into the background at once, so that this program gets no child from us. If the
     // program reaps all its children elsewhere, this one is gone already: just as well.
@@ -129,7 +129,7 @@ SupervisorProcess startPrivateSupervisor() {
     while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
     }
     return {std::move(ours), std::move(lifelineWrite), child};
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     throw SupervisorLost(std::string("the supervisor can't be started: ") + error.what());
   }
 }

@@ -5,14 +5,14 @@
 
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::client {
 
 /// A private supervisor that has just been started.
 struct SupervisorProcess {
-  ipc::Fd control;          ///< our end of the control connection
-  ipc::Fd lifeline;         ///< when its last copy closes, the kernel kills the supervisor
+  base::Fd control;         ///< our end of the control connection
+  base::Fd lifeline;        ///< when its last copy closes, the kernel kills the supervisor
   pid_t guardianGroup = 0;  ///< the process group of its guardian; 0: none that we started
 };
 

@@ -24,12 +24,12 @@ void giveBack(void* context) {
 
 }  // namespace
 
-WorkerMemory::WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer,
+WorkerMemory::WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping peer,
                            ipc::Mapping board)
     : end_(epoch, ipc::excludedFromForks(std::move(own)), std::move(peer)),
       board_(std::move(board)) {}
 
-void WorkerMemory::addSegment(ipc::SegmentId id, ipc::Mapping mapping) {
+void WorkerMemory::addSegment(base::SegmentId id, ipc::Mapping mapping) {
   {
     std::lock_guard lock(mutex_);
     segments_.push_back({id, std::move(mapping)});
@@ -52,7 +52,7 @@ void WorkerMemory::expectNoMoreSegments() {
   segmentAdded_.notify_all();
 }
 
-std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64_t offset,
+std::optional<std::span<std::byte>> WorkerMemory::find(base::SegmentId id, uint64_t offset,
                                                        uint64_t bytes) {
   std::unique_lock lock(mutex_);
   const Segment* found = nullptr;
@@ -69,13 +69,13 @@ std::optional<std::span<std::byte>> WorkerMemory::find(ipc::SegmentId id, uint64
   return std::span(found->mapping.data() + offset, bytes);
 }
 
-bool WorkerMemory::neverCame(ipc::SegmentId id) {
+bool WorkerMemory::neverCame(base::SegmentId id) {
   std::lock_guard lock(mutex_);
   return complete_ && std::none_of(segments_.begin(), segments_.end(),
                                    [&](const Segment& segment) { return segment.id == id; });
 }
 
-c10::Storage WorkerMemory::adopt(std::span<std::byte> block, ipc::SegmentId segment,
+c10::Storage WorkerMemory::adopt(std::span<std::byte> block, base::SegmentId segment,
                                  uint64_t offset, ipc::Lease lease) {
   auto* context =
       new LentBlock{shared_from_this(), segment, offset, block.size(), lease, forkGeneration()};

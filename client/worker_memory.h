@@ -25,22 +25,22 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
  public:
   /// `board` is the worker's, mapped read-only. `own`, which only this process may write to, is not
   /// mapped in processes that are forked from it.
-  WorkerMemory(ipc::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping board);
+  WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping board);
 
   /// The control thread adds segments as the supervisor grants them.
-  void addSegment(ipc::SegmentId id, ipc::Mapping mapping);
+  void addSegment(base::SegmentId id, ipc::Mapping mapping);
   /// The supervisor has nothing more to say of this worker: no find() waits any more.
   void expectNoMoreSegments();
 
   /// The bytes at that place, or nothing if it lies in no segment. One that is on its way from the
   /// supervisor is waited for, half a second.
-  std::optional<std::span<std::byte>> find(ipc::SegmentId id, uint64_t offset, uint64_t bytes);
+  std::optional<std::span<std::byte>> find(base::SegmentId id, uint64_t offset, uint64_t bytes);
   /// True if no segment of that name came before the supervisor had nothing more to say: whether the
   /// worker spoke the truth can't be known any more.
-  bool neverCame(ipc::SegmentId id);
+  bool neverCame(base::SegmentId id);
 
   /// A storage over a block that the worker lent; its end gives the lease back.
-  c10::Storage adopt(std::span<std::byte> block, ipc::SegmentId segment, uint64_t offset,
+  c10::Storage adopt(std::span<std::byte> block, base::SegmentId segment, uint64_t offset,
                      ipc::Lease lease);
 
   ipc::ClientEnd& end() { return end_; }
@@ -60,7 +60,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
 
  private:
   struct Segment {
-    ipc::SegmentId id;
+    base::SegmentId id;
     ipc::Mapping mapping;
   };
 
@@ -77,7 +77,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
 /// What a storage made by WorkerMemory::adopt points to.
 struct LentBlock {
   std::shared_ptr<WorkerMemory> memory;
-  ipc::SegmentId segment;
+  base::SegmentId segment;
   uint64_t offset = 0;
   uint64_t bytes = 0;
   ipc::Lease lease;

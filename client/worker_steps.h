@@ -20,9 +20,9 @@ class SessionImpl;
 /// The body of an Obj: an object in one life of one worker.
 class InterpreterObj {
  public:
-  InterpreterObj(const SessionImpl& owner, ipc::HandleId handle);
+  InterpreterObj(const SessionImpl& owner, base::HandleId handle);
   /// One that an operation on `origin` made: it has the same owner.
-  InterpreterObj(const InterpreterObj& origin, ipc::HandleId handle)
+  InterpreterObj(const InterpreterObj& origin, base::HandleId handle)
       : pool_(origin.pool_), channel_(origin.channel_), owner_(origin.owner_), handle_(handle) {
     channel_->objMade();
   }
@@ -32,7 +32,7 @@ class InterpreterObj {
 
   const std::shared_ptr<client::Pool>& pool() const { return pool_; }
   const std::shared_ptr<client::Channel>& channel() const { return channel_; }
-  ipc::HandleId handle() const { return handle_; }
+  base::HandleId handle() const { return handle_; }
   /// The number of the session that made it, which may be gone.
   uint64_t owner() const { return owner_; }
 
@@ -40,7 +40,7 @@ class InterpreterObj {
   std::shared_ptr<client::Pool> pool_;
   std::shared_ptr<client::Channel> channel_;
   uint64_t owner_;
-  ipc::HandleId handle_;
+  base::HandleId handle_;
 };
 
 /// The body of an InterpreterSession: a user of a slot, bound to the worker that serves it now.
@@ -69,7 +69,7 @@ class SessionImpl {
   }
 };
 
-inline InterpreterObj::InterpreterObj(const SessionImpl& owner, ipc::HandleId handle)
+inline InterpreterObj::InterpreterObj(const SessionImpl& owner, base::HandleId handle)
     : pool_(owner.pool), channel_(owner.channel), owner_(owner.number), handle_(handle) {
   channel_->objMade();
 }

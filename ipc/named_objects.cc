@@ -3,7 +3,7 @@
 
 namespace isopool::ipc {
 
-std::string namedObjectsOf(const std::string& folders, Epoch worker) {
+std::string namedObjectsOf(const std::string& folders, base::Epoch worker) {
   return namedObjectsOf(folders) + std::to_string(worker.value) + "-";
 }
 

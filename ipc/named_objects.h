@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 
 namespace isopool::ipc {
 
 /// What the names of the POSIX semaphores and shared memory of a worker's Python code begin with,
 /// behind the slash. `folders` is the name of its supervisor's folders, which no other supervisor
 /// has. No other worker's names begin like this.
-std::string namedObjectsOf(const std::string& folders, Epoch worker);
+std::string namedObjectsOf(const std::string& folders, base::Epoch worker);
 /// The same for all workers of the supervisor.
 std::string namedObjectsOf(const std::string& folders);
 

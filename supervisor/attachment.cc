@@ -13,7 +13,7 @@ namespace isopool::supervisor {
 namespace {
 
 template <typename Value>
-Value readAt(const ipc::Fd& object, size_t offset) {
+Value readAt(const base::Fd& object, size_t offset) {
   Value value{};
   if (!object.valid() ||
       ::pread(object.get(), &value, sizeof value, static_cast<off_t>(offset)) != sizeof value) {

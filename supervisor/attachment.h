@@ -18,7 +18,7 @@ namespace isopool::supervisor {
 
 /// What a client declared for its inputs.
 struct InputSegment {
-  ipc::Fd object;
+  base::Fd object;
   uint64_t bytes = 0;
   std::string refusal;  ///< not empty: no worker maps it
 };
@@ -78,7 +78,7 @@ class Attachment {
     ipc::AttachChannel channel;  ///< in Stage::kMapped
     std::map<uint32_t, std::pair<ipc::MapPackage, std::shared_ptr<PackageMemory>>> packages;
     std::deque<std::pair<uint32_t, std::shared_ptr<InputSegment>>> segments;
-    std::deque<std::pair<ipc::AddOutputSegment, ipc::Fd>> outputs;
+    std::deque<std::pair<ipc::AddOutputSegment, base::Fd>> outputs;
     /// Packages that the client has dropped; true for those that the worker has mapped.
     std::map<uint32_t, bool> droppedPackages;
   } untold;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include "base/fd.h"
 #include "ipc/channel/layout.h"
-#include "ipc/fd.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::supervisor {
@@ -11,15 +11,15 @@ namespace isopool::supervisor {
 /// holds the only writable mapping.
 class Bell {
  public:
-  /// Throws ipc::SystemCallError.
+  /// Throws base::SystemCallError.
   Bell();
 
   /// A new descriptor of the bell's page, for the worker, which can map it only for reading.
-  ipc::Fd descriptor() const { return object_.duplicate(); }
+  base::Fd descriptor() const { return object_.duplicate(); }
   void ring() noexcept;
 
  private:
-  ipc::Fd object_;
+  base::Fd object_;
   ipc::Mapping page_;
   ipc::SharedWord<uint32_t>* word_;
 };

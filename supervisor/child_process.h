@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "supervisor/exit_status.h"
 #include "supervisor/processes.h"
 #include "supervisor/readiness_watch.h"
@@ -21,11 +21,11 @@ class ChildProcess {
  public:
   using Reaped = std::function<void(ExitStatus)>;
 
-  /// Throws ipc::SystemCallError if there is no such process.
+  /// Throws base::SystemCallError if there is no such process.
   ChildProcess(EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped);
 
   pid_t pid() const { return pid_; }
-  const ipc::Fd& pidfd() const { return pidfd_; }
+  const base::Fd& pidfd() const { return pidfd_; }
 
   /// SIGKILL to the process and to its group. Nothing happens if it is dead.
   void kill();
@@ -37,7 +37,7 @@ class ChildProcess {
 
   Processes& processes_;
   const pid_t pid_;
-  const ipc::Fd pidfd_;
+  const base::Fd pidfd_;
   Reaped reaped_;
   std::optional<ReadinessWatch> watch_;
   Timer retry_;

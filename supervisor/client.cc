@@ -7,19 +7,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/system_call.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
-#include "ipc/system_call.h"
 #include "supervisor/log.h"
 #include "supervisor/printable.h"
 #include "supervisor/report.h"
 
 namespace isopool::supervisor {
 
-using ipc::Epoch;
+using base::Epoch;
+using base::PoolId;
 using ipc::MessageType;
-using ipc::PoolId;
 using ipc::ProtocolError;
 
 namespace {
@@ -35,7 +35,7 @@ std::string range(uint32_t oldest, uint32_t newest) {
 
 }  // namespace
 
-Client::Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Peer> peer,
+Client::Client(Services& services, ClientId id, base::Fd socket, std::optional<Peer> peer,
                Events events)
     : services_(services),
       id_(id),
@@ -48,14 +48,14 @@ Client::Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Pe
       attachedAt_(services.loop.now()),
       self_(std::make_shared<Client*>(this)) {}
 
-Client::Client(Services& services, ClientId id, ipc::Fd socket, Events events)
+Client::Client(Services& services, ClientId id, base::Fd socket, Events events)
     : Client(services, id, std::move(socket), std::nullopt, std::move(events)) {
   ownCrew_ = std::make_unique<Crew>(services, "", Crew::Events{events_.reaped});
   crew_ = ownCrew_.get();
   crew_->join(*this);
 }
 
-Client::Client(Services& services, ClientId id, ipc::Fd socket, const Peer& peer, Events events)
+Client::Client(Services& services, ClientId id, base::Fd socket, const Peer& peer, Events events)
     : Client(services, id, std::move(socket), std::optional(peer), std::move(events)) {
   program_ = printable(services.processes.programOf(peer.processId), kLongestProgramName);
   handshake_.setAfter(services.options.handshakeTimeout, [this] {
@@ -177,13 +177,13 @@ void Client::hello(ipc::Frame& frame) {
       (!isShared() || message.role != static_cast<uint32_t>(ipc::ClientRole::kOperator))) {
     throw ProtocolError("Hello of an unknown role");
   }
-  ipc::Fd pidfd = onlyDescriptor(frame);
+  base::Fd pidfd = onlyDescriptor(frame);
   if (isShared()) {
     try {
       if (!services_.processes.isPidfdOf(pidfd, peer_->processId)) {
         throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
       }
-    } catch (const ipc::SystemCallError& error) {
+    } catch (const base::SystemCallError& error) {
       return refuse(std::string("isopoold can't look at the client's pidfd: ") + error.what());
     }
   }
@@ -214,7 +214,7 @@ void Client::welcome() {
   welcome.shared = isShared();
   welcome.client = id_.value;
   welcome.callLimit = isShared() ? services_.options.limits.calls : 0;
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   connection_.send(welcome, {pidfd.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientWelcomed);
   if (!isShared() || isOperator()) return;

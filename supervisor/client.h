@@ -18,7 +18,7 @@
 namespace isopool::supervisor {
 
 /// The slots of a shared crew's pool that a client calls, in the order of its own slots.
-inline constexpr ipc::PoolId kSharedPool{1};
+inline constexpr base::PoolId kSharedPool{1};
 
 /// One connection of a client: what it declared (packages, input segments), what it may have, and its
 /// place in a crew. In a private pool the crew is its own and ends with it; else it leaves the crew.
@@ -41,9 +41,9 @@ class Client final : public CrewMember {
   };
 
   /// The one client of a private pool.
-  Client(Services& services, ClientId id, ipc::Fd socket, Events events);
+  Client(Services& services, ClientId id, base::Fd socket, Events events);
   /// A client of a shared supervisor.
-  Client(Services& services, ClientId id, ipc::Fd socket, const Peer& peer, Events events);
+  Client(Services& services, ClientId id, base::Fd socket, const Peer& peer, Events events);
   ~Client() override;
 
   /// A zygote is ready: the client is welcome.
@@ -77,14 +77,14 @@ class Client final : public CrewMember {
     bool mapped = false;  ///< workers may have it
   };
 
-  Client(Services& services, ClientId id, ipc::Fd socket, std::optional<Peer> peer, Events events);
+  Client(Services& services, ClientId id, base::Fd socket, std::optional<Peer> peer, Events events);
 
   // What the client says.
   void handle(ipc::Frame& frame);
   void handleOperator(const ipc::Frame& frame);
   void hello(ipc::Frame& frame);
   void openPool(const ipc::OpenPool& message);
-  void closePool(ipc::PoolId pool);
+  void closePool(base::PoolId pool);
   void declareInputSegment(ipc::Frame& frame);
   void loadPackage(ipc::Frame& frame);
   void confirmPackage(const ipc::ConfirmPackage& message);
@@ -100,19 +100,19 @@ class Client final : public CrewMember {
   ClientId id() const override { return id_; }
   bool uses(const Slot& slot) const override;
   void introduce(Worker& worker, bool spare) override;
-  void slotServed(const Slot& slot, ipc::Epoch epoch) override;
+  void slotServed(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
-  void workerRetires(ipc::Epoch epoch) override;
+  void workerRetires(base::Epoch epoch) override;
   void callTimeOver(Worker& worker, uint64_t sequence) override;
-  void workerDied(ipc::Epoch epoch, const ExitStatus& status) override;
-  void channelClosed(ipc::Epoch epoch) override;
+  void workerDied(base::Epoch epoch, const ExitStatus& status) override;
+  void channelClosed(base::Epoch epoch) override;
   void segmentWanted(Worker& worker, uint64_t bytes) override;
   void channelSpoilt() override;
   void workersLacking(const std::string& text) override;
 
-  void grantSegment(ipc::Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd segment,
+  void grantSegment(base::Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,
                     const std::string& failure);
-  void countCallsOf(ipc::Epoch epoch);
+  void countCallsOf(base::Epoch epoch);
   void mapPackage(uint32_t number, Package& package);
   void tell(Worker& worker, uint32_t number, const Package& package);
   template <typename Visit>
@@ -133,7 +133,7 @@ class Client final : public CrewMember {
   std::unique_ptr<Crew> ownCrew_;
   Crew* crew_ = nullptr;  ///< null in a shared supervisor until a pool is opened
   Connection connection_;
-  ipc::Fd pidfd_;
+  base::Fd pidfd_;
   std::optional<ReadinessWatch> deathWatch_;
   Timer handshake_;
   const TimePoint attachedAt_;
@@ -149,7 +149,7 @@ class Client final : public CrewMember {
   size_t segmentsHeld_ = 0;  ///< segments that are not refused
   uint64_t inputBytes_ = 0;  ///< of those
   /// Of a shared crew, by our own slots: whose workers serve them.
-  ipc::PoolId pool_;
+  base::PoolId pool_;
   std::vector<uint32_t> seats_;
   uint64_t callsOfPast_ = 0;  ///< completed by workers that are gone
   uint64_t overdueCalls_ = 0;

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 
 namespace isopool::supervisor {
 
 /// The supervisor's number of a connected client, from 1, never reused.
-using ClientId = ipc::Id<struct ClientIdTag, uint64_t>;
+using ClientId = base::Id<struct ClientIdTag, uint64_t>;
 
 }  // namespace isopool::supervisor

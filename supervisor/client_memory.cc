@@ -12,7 +12,7 @@
 
 namespace isopool::supervisor {
 
-using ipc::Epoch;
+using base::Epoch;
 using ipc::ProtocolError;
 
 namespace {
@@ -211,14 +211,14 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   }
   services_.stock.makeSegment(
       size, [self = std::weak_ptr(self_), epoch = worker.epoch(), number = *number, size](
-                ipc::Fd segment, const std::string& failure) {
+                base::Fd segment, const std::string& failure) {
         if (const auto alive = self.lock()) {
           (*alive)->grantSegment(epoch, number, size, std::move(segment), failure);
         }
       });
 }
 
-void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, ipc::Fd segment,
+void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,
                           const std::string& failure) {
   Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
   if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;

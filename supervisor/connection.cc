@@ -22,7 +22,7 @@ void sayThatDescriptorsLack() {
 
 }  // namespace
 
-Connection::Connection(EventLoop& loop, ipc::Fd socket, Events events)
+Connection::Connection(EventLoop& loop, base::Fd socket, Events events)
     : loop_(loop),
       socket_(std::move(socket)),
       events_(std::move(events)),
@@ -152,7 +152,7 @@ void Connection::giveUp(std::string reason) {
   });
 }
 
-ipc::Fd onlyDescriptor(ipc::Frame& frame) {
+base::Fd onlyDescriptor(ipc::Frame& frame) {
   if (frame.descriptors.size() != 1) throw ipc::ProtocolError("a message lacks its descriptor");
   return std::move(frame.descriptors.front());
 }

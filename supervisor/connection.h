@@ -31,7 +31,7 @@ class Connection {
     std::function<void()> sent;
   };
 
-  Connection(EventLoop& loop, ipc::Fd socket, Events events);
+  Connection(EventLoop& loop, base::Fd socket, Events events);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -82,6 +82,6 @@ class Connection {
 };
 
 /// The descriptor of a frame that must have one. Throws ipc::ProtocolError.
-ipc::Fd onlyDescriptor(ipc::Frame& frame);
+base::Fd onlyDescriptor(ipc::Frame& frame);
 
 }  // namespace isopool::supervisor

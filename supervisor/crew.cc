@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "ipc/worker_exit.h"
 #include "supervisor/log.h"
 #include "supervisor/printable.h"
@@ -17,9 +17,9 @@
 
 namespace isopool::supervisor {
 
+using base::Epoch;
+using base::PoolId;
 using ipc::CrashPoint;
-using ipc::Epoch;
-using ipc::PoolId;
 
 namespace {
 
@@ -47,7 +47,7 @@ std::string textOf(const Quarantine& quarantine) {
 }
 
 // The last line of a worker's last words, which user code may have written: fit for the log.
-std::string lastLineOf(const ipc::Fd& words) {
+std::string lastLineOf(const base::Fd& words) {
   constexpr off_t kMost = 512;
   struct stat status {};
   const off_t end = ::fstat(words.get(), &status) == 0 ? status.st_size : 0;
@@ -435,7 +435,7 @@ Epoch Crew::startWorker(bool spare) {
   };
   try {
     workers_[epoch] = std::make_shared<Worker>(services_, epoch, spare, std::move(events));
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     workers_.erase(epoch);
     log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());
     services_.loop.post([self = std::weak_ptr(self_), epoch] {

@@ -27,16 +27,16 @@ class CrewMember {
   /// The worker has a channel for the client, which is to be told.
   virtual void introduce(Worker& worker, bool spare) = 0;
   /// `epoch`, attached before, serves the slot from now on.
-  virtual void slotServed(const Slot& slot, ipc::Epoch epoch) = 0;
+  virtual void slotServed(const Slot& slot, base::Epoch epoch) = 0;
   virtual void slotQuarantined(const Quarantine& quarantine, const std::string& text) = 0;
   /// Another worker serves what `epoch` did, which is to be let go.
-  virtual void workerRetires(ipc::Epoch epoch) = 0;
+  virtual void workerRetires(base::Epoch epoch) = 0;
   /// The worker has run a call of it for as long as one may run.
   virtual void callTimeOver(Worker& worker, uint64_t sequence) = 0;
   /// A worker that it was introduced to is dead and reaped.
-  virtual void workerDied(ipc::Epoch epoch, const ExitStatus& status) = 0;
+  virtual void workerDied(base::Epoch epoch, const ExitStatus& status) = 0;
   /// A worker has unmapped all that it had of the client, which has left the crew or reported it.
-  virtual void channelClosed(ipc::Epoch epoch) = 0;
+  virtual void channelClosed(base::Epoch epoch) = 0;
   virtual void segmentWanted(Worker& worker, uint64_t bytes) = 0;
   /// Its channel holds nonsense, says the worker.
   virtual void channelSpoilt() = 0;
@@ -58,10 +58,10 @@ class Crew : private RosterEffects {
   Crew(Services& services, std::string name, Events events);
   ~Crew() override;
 
-  void openPool(ipc::PoolId pool, uint32_t workers);
+  void openPool(base::PoolId pool, uint32_t workers);
   /// Kills the pool's workers.
-  void closePool(ipc::PoolId pool);
-  bool hasPool(ipc::PoolId pool) const { return roster_.hasPool(pool); }
+  void closePool(base::PoolId pool);
+  bool hasPool(base::PoolId pool) const { return roster_.hasPool(pool); }
 
   void join(CrewMember& member);
   /// Its channels are closed as soon as no call of it runs, or the grace period is over; it hears of
@@ -70,12 +70,12 @@ class Crew : private RosterEffects {
   /// Nothing is told to this member any more, who has left or is about to go without.
   void forget(ClientId client);
   /// The `count` slots of a pool that the fewest members use, in turn if there are not so many.
-  std::vector<uint32_t> leastUsedSlots(ipc::PoolId pool, uint32_t count) const;
+  std::vector<uint32_t> leastUsedSlots(base::PoolId pool, uint32_t count) const;
 
   /// Kills all workers; nothing is restarted.
   void end();
-  Worker* find(ipc::Epoch epoch);
-  const std::map<ipc::Epoch, std::shared_ptr<Worker>>& workers() const { return workers_; }
+  Worker* find(base::Epoch epoch);
+  const std::map<base::Epoch, std::shared_ptr<Worker>>& workers() const { return workers_; }
   const Roster& roster() const { return roster_; }
   const std::string& name() const { return name_; }
   void appendPids(std::vector<pid_t>& pids) const;
@@ -90,21 +90,21 @@ class Crew : private RosterEffects {
   /// Workers can't be made at the moment, and have not been for a while.
   void zygoteStruggles();
   /// The member that a worker was for says why it killed it: it may be reaped, and not yet logged.
-  void blameReaped(ipc::Epoch epoch, const std::string& reason);
+  void blameReaped(base::Epoch epoch, const std::string& reason);
   /// The settings that may change while it runs have changed.
   void settingsChanged();
   /// The member uses a retiring worker no longer.
-  void released(ipc::Epoch epoch, ClientId client);
+  void released(base::Epoch epoch, ClientId client);
 
   uint64_t restarts() const { return restarts_; }
   uint64_t recycled() const { return recycled_; }
   uint64_t unfit() const { return unfit_; }
-  bool retires(ipc::Epoch epoch) const { return retiring_.count(epoch) != 0; }
+  bool retires(base::Epoch epoch) const { return retiring_.count(epoch) != 0; }
   /// Why the slot's last worker that died did, and when.
   struct Obituary {
     uint64_t restarts = 0;
     std::string reason;
-    ipc::Epoch worker;
+    base::Epoch worker;
     TimePoint at;
   };
   const std::map<std::pair<uint32_t, uint32_t>, Obituary>& obituaries() const {
@@ -136,8 +136,8 @@ class Crew : private RosterEffects {
   // What its workers do.
   void workerReady(Worker& worker);
   void introduce(Worker& worker, CrewMember& member);
-  void introduceAnew(ipc::Epoch epoch, ClientId client);
-  void introduceWith(ipc::Epoch epoch, ClientId client, ChannelMemory memory,
+  void introduceAnew(base::Epoch epoch, ClientId client);
+  void introduceWith(base::Epoch epoch, ClientId client, ChannelMemory memory,
                      const std::string& failure);
   void channelNotMade(Worker& worker, const std::string& failure);
   void workerAttached(Worker& worker, ClientId client);
@@ -147,15 +147,15 @@ class Crew : private RosterEffects {
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 
   // What its roster decides.
-  ipc::Epoch startWorker(bool spare) override;
-  void retireWorker(ipc::Epoch epoch) override;
-  void assignWorker(const Slot& slot, ipc::Epoch epoch) override;
+  base::Epoch startWorker(bool spare) override;
+  void retireWorker(base::Epoch epoch) override;
+  void assignWorker(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine) override;
   void spareQuarantined(uint32_t deaths, Milliseconds duration) override;
   void scheduleTick();
 
   CrewMember* memberOf(ClientId client) const;
-  void serveIfAttached(CrewMember& member, const Slot& slot, ipc::Epoch epoch);
+  void serveIfAttached(CrewMember& member, const Slot& slot, base::Epoch epoch);
   void watchLives();
   void watchCallTimes();
   std::string lifeOver(Worker& worker, LifeSpan& life) const;
@@ -168,13 +168,13 @@ class Crew : private RosterEffects {
   Roster roster_;
   std::map<ClientId, CrewMember*> members_;
   std::map<ClientId, CrewMember*> departing_;  // have left; some worker has not forgotten them yet
-  std::map<ipc::Epoch, std::shared_ptr<Worker>> workers_;
-  std::map<std::pair<uint32_t, uint32_t>, ipc::Epoch> serving_;  // by pool and slot
+  std::map<base::Epoch, std::shared_ptr<Worker>> workers_;
+  std::map<std::pair<uint32_t, uint32_t>, base::Epoch> serving_;  // by pool and slot
   std::map<std::pair<uint32_t, uint32_t>, Obituary> obituaries_;
-  std::map<ipc::Epoch, LifeSpan> lives_;
-  std::map<ipc::Epoch, Retirement> retiring_;
-  std::map<ipc::Epoch, Lost> lost_;
-  std::map<ipc::Epoch, std::shared_ptr<Worker>> reaped_;  // whose deaths are about to be logged
+  std::map<base::Epoch, LifeSpan> lives_;
+  std::map<base::Epoch, Retirement> retiring_;
+  std::map<base::Epoch, Lost> lost_;
+  std::map<base::Epoch, std::shared_ptr<Worker>> reaped_;  // whose deaths are about to be logged
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
   uint64_t unfit_ = 0;  ///< ended by ipc::kUnfitWorkerExit

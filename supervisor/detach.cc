@@ -10,9 +10,9 @@
 #include <fstream>
 #include <iterator>
 
-#include "ipc/close_descriptors.h"
+#include "base/close_descriptors.h"
+#include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "supervisor/guardian.h"
 
 namespace isopool::supervisor {
@@ -74,7 +74,7 @@ std::string lowerOomScore() {
 
 InheritedLimits becomeSupervisor() {
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorGuarded);
-  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   InheritedLimits inherited;
   inherited.openFiles = raiseOpenFiles();
   inherited.oomScoreAdjustment = lowerOomScore();
@@ -88,9 +88,9 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
     // The lowest free number is what open() takes.
     if (::fcntl(standard, F_GETFD) == -1) ::open("/dev/null", O_RDWR);
   }
-  ipc::closeDescriptorsBut(kept, 3);
+  base::closeDescriptorsBut(kept, 3);
   for (const int descriptor : kept) {
-    ipc::checkSystemCall(::fcntl(descriptor, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)", descriptor);
+    base::checkSystemCall(::fcntl(descriptor, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)", descriptor);
   }
 }
 
@@ -98,12 +98,12 @@ InheritedLimits detach(const std::string& folders) {
   // Before the fork: then the number of the guardian's process group is that of the process which the
   // program started. By it the program reaps the guardian, where that is its to do.
   const bool leads = ::setsid() != -1;
-  if (ipc::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
-  if (!leads) ipc::checkSystemCall(::setsid(), "setsid");
+  if (base::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
+  if (!leads) base::checkSystemCall(::setsid(), "setsid");
   resetSignalHandlers();
   unblockSignals();
   continueUnderGuardian(folders);
-  ipc::checkSystemCall(::setsid(), "setsid");
+  base::checkSystemCall(::setsid(), "setsid");
   return becomeSupervisor();
 }
 

@@ -14,7 +14,7 @@ void closeInheritedDescriptors(const std::vector<int>& kept);
 /// Leaves the program that started us: the calling process ends with code 0 and is that program's
 /// to reap; this returns in the supervisor, in a session of its own, under a guardian, with default
 /// signals (SIGPIPE ignored), as the one to whom orphaned descendants fall. One thread only. Returns
-/// what children shall have as it was. The guardian removes `folders` in the end. Throws ipc::SystemCallError.
+/// what children shall have as it was. The guardian removes `folders` in the end. Throws base::SystemCallError.
 InheritedLimits detach(const std::string& folders = {});
 
 /// The same for a supervisor that whoever started it shall see in the foreground: the calling process

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <initializer_list>
 
-#include "ipc/close_descriptors.h"
+#include "base/close_descriptors.h"
+#include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "supervisor/process_table.h"
 #include "supervisor/worker_folders.h"
 
@@ -87,14 +87,14 @@ int asPassedOn(const siginfo_t& info) {
 }  // namespace
 
 void continueUnderGuardian(const std::string& folders) {
-  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
-  const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
+  base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  const pid_t guarded = base::checkSystemCall(::fork(), "fork");
   if (guarded == 0) return;
   ::prctl(PR_SET_NAME, kName);
   const sigset_t blocked = blockedInGuardian();
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   // Held open here, the user's pipes would never end.
-  ipc::closeDescriptorsBut({}, 0);
+  base::closeDescriptorsBut({}, 0);
   ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
   waitForOne(guarded);
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
@@ -103,25 +103,25 @@ void continueUnderGuardian(const std::string& folders) {
 }
 
 void continueUnderForegroundGuardian(const std::string& folders) {
-  ipc::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   // Ignored, which a starter may have left it as, it would not arrive.
   ::signal(SIGCHLD, SIG_DFL);
   const sigset_t blocked = blockedInGuardian();
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
   const pid_t guardian = ::getpid();
-  const pid_t guarded = ipc::checkSystemCall(::fork(), "fork");
+  const pid_t guarded = base::checkSystemCall(::fork(), "fork");
   if (guarded != 0) {
     ::prctl(PR_SET_NAME, kName);
     // The listening socket among them: whoever connects after our end shall be refused.
-    ipc::closeDescriptorsBut({}, 0);
+    base::closeDescriptorsBut({}, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
     guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}),
                       folders);
   }
-  ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
+  base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
   // It may have died before the kernel was told.
   if (::getppid() != guardian) ::_exit(128 + SIGKILL);
-  ipc::checkSystemCall(::setsid(), "setsid");
+  base::checkSystemCall(::setsid(), "setsid");
   const sigset_t handled = handledSignals();
   ::sigprocmask(SIG_SETMASK, &handled, nullptr);
 }

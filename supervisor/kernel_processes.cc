@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
@@ -25,7 +25,7 @@ ExitStatus toExitStatus(const siginfo_t& info) {
 
 pid_t KernelProcesses::startZygote(const std::string& executable,
                                    const std::vector<std::string>& variables,
-                                   const ipc::Fd& control, const ipc::Fd& lifeline,
+                                   const base::Fd& control, const base::Fd& lifeline,
                                    const InheritedLimits& limits) {
   return spawnZygote(executable, variables, control, lifeline, limits);
 }
@@ -36,20 +36,20 @@ bool KernelProcesses::isNewChild(pid_t pid) {
          ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 
-ipc::Fd KernelProcesses::open(pid_t pid) {
-  ipc::Fd pidfd(
-      ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)), "pidfd_open", pid));
+base::Fd KernelProcesses::open(pid_t pid) {
+  base::Fd pidfd(base::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)),
+                                       "pidfd_open", pid));
   opened_.insert(pid);
   return pidfd;
 }
 
-void KernelProcesses::kill(const ipc::Fd& pidfd) {
+void KernelProcesses::kill(const base::Fd& pidfd) {
   ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
 }
 
 void KernelProcesses::killGroup(pid_t leader) { ::kill(-leader, SIGKILL); }
 
-std::optional<ExitStatus> KernelProcesses::exitStatus(const ipc::Fd& pidfd) {
+std::optional<ExitStatus> KernelProcesses::exitStatus(const base::Fd& pidfd) {
   siginfo_t info{};
   const int result =
       ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT);
@@ -57,7 +57,7 @@ std::optional<ExitStatus> KernelProcesses::exitStatus(const ipc::Fd& pidfd) {
   return toExitStatus(info);
 }
 
-void KernelProcesses::reap(const ipc::Fd& pidfd) {
+void KernelProcesses::reap(const base::Fd& pidfd) {
   siginfo_t info{};
   ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG);
   opened_.erase(info.si_pid);
@@ -89,7 +89,7 @@ void KernelProcesses::reapOrphan(pid_t pid) {
   ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
 }
 
-Peer KernelProcesses::peer(const ipc::Fd& socket) { return peerOf(socket); }
+Peer KernelProcesses::peer(const base::Fd& socket) { return peerOf(socket); }
 
 // Whose parent has died is a child of ours: we are the subreaper of all that descend from us. User
 // code chooses how many processes lie between, and when they end.
@@ -115,7 +115,7 @@ bool KernelProcesses::isDescendant(pid_t pid) {
   return true;
 }
 
-bool KernelProcesses::isPidfdOf(const ipc::Fd& pidfd, pid_t pid) {
+bool KernelProcesses::isPidfdOf(const base::Fd& pidfd, pid_t pid) {
   return supervisor::isPidfdOf(pidfd, pid);
 }
 

@@ -11,14 +11,14 @@ namespace isopool::supervisor {
 class KernelProcesses final : public Processes {
  public:
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
-                    const ipc::Fd& control, const ipc::Fd& lifeline,
+                    const base::Fd& control, const base::Fd& lifeline,
                     const InheritedLimits& limits) override;
   bool isNewChild(pid_t pid) override;
-  ipc::Fd open(pid_t pid) override;
-  void kill(const ipc::Fd& pidfd) override;
+  base::Fd open(pid_t pid) override;
+  void kill(const base::Fd& pidfd) override;
   void killGroup(pid_t leader) override;
-  std::optional<ExitStatus> exitStatus(const ipc::Fd& pidfd) override;
-  void reap(const ipc::Fd& pidfd) override;
+  std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) override;
+  void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;
 
   std::vector<pid_t> children() override;
@@ -27,8 +27,8 @@ class KernelProcesses final : public Processes {
   pid_t deadChild() override;
   void reapOrphan(pid_t pid) override;
 
-  Peer peer(const ipc::Fd& socket) override;
-  bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) override;
+  Peer peer(const base::Fd& socket) override;
+  bool isPidfdOf(const base::Fd& pidfd, pid_t pid) override;
   bool isDescendant(pid_t pid) override;
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;

@@ -6,18 +6,18 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::supervisor {
 
-using ipc::checkSystemCall;
+using base::checkSystemCall;
 
-Lifeline Lifeline::make(ipc::Fd& readEnd) {
+Lifeline Lifeline::make(base::Fd& readEnd) {
   int ends[2];
   checkSystemCall(::pipe2(ends, O_CLOEXEC), "pipe2");
-  readEnd = ipc::Fd(ends[0]);
+  readEnd = base::Fd(ends[0]);
   Lifeline lifeline;
-  lifeline.writeEnd_ = ipc::Fd(ends[1]);
+  lifeline.writeEnd_ = base::Fd(ends[1]);
   return lifeline;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::supervisor {
 
@@ -15,12 +15,12 @@ class Lifeline {
  public:
   Lifeline() = default;
   /// The read end is for the child alone.
-  static Lifeline make(ipc::Fd& readEnd);
+  static Lifeline make(base::Fd& readEnd);
 
   void cut() { writeEnd_.close(); }
 
  private:
-  ipc::Fd writeEnd_;
+  base::Fd writeEnd_;
 };
 
 /// Makes the kernel kill the calling process's group (SIGKILL) when nobody holds the write end of

@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 #include "supervisor/log.h"
 
 namespace isopool::supervisor {
@@ -36,16 +36,16 @@ constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
   throw std::runtime_error("can't listen at " + path + ": " + what);
 }
 
-bool isServed(const ipc::UnixAddress& address) {
-  const ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+bool isServed(const base::UnixAddress& address) {
+  const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   return ::connect(socket.get(), address.get(), address.bytes()) == 0 || errno == EAGAIN;
 }
 
 // So that two that start at once don't both take the path. It stays: removing it would be a race.
 // The kernel takes a moment to end a predecessor, which holds the lock until then.
-ipc::Fd lockPath(const std::string& path, const ipc::UnixAddress& address) {
+base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
   const std::string name = path + ".lock";
-  ipc::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  base::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) fail(path, name + ": " + std::strerror(errno));
   const auto giveUp = std::chrono::steady_clock::now() + kPredecessorsEnd;
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -61,7 +61,7 @@ ipc::Fd lockPath(const std::string& path, const ipc::UnixAddress& address) {
 
 // With the lock held no supervisor serves the path, but another program may, or a supervisor whose
 // lock file was removed.
-void removeLeftover(const std::string& path, const ipc::UnixAddress& address) {
+void removeLeftover(const std::string& path, const base::UnixAddress& address) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
   if (!S_ISSOCK(status.st_mode)) fail(path, "it exists and is no socket");
@@ -85,9 +85,9 @@ std::pair<dev_t, ino_t> fileAt(const std::string& path) {
 }  // namespace
 
 ListeningSocket listenAt(const std::string& path, const std::string& group) {
-  const auto address = ipc::UnixAddress::ofPath(path);
+  const auto address = base::UnixAddress::ofPath(path);
   if (!address) {
-    fail(path, "a socket's path has 1 to " + std::to_string(ipc::UnixAddress::kMostBytes) +
+    fail(path, "a socket's path has 1 to " + std::to_string(base::UnixAddress::kMostBytes) +
                    " characters");
   }
   gid_t groupId = static_cast<gid_t>(-1);
@@ -99,7 +99,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   ListeningSocket listening;
   listening.lock = lockPath(path, *address);
   removeLeftover(path, *address);
-  listening.socket = ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  listening.socket = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.socket.valid()) fail(path, std::strerror(errno));
   // Nobody gets in before the mode is what it shall be.
   const mode_t before = ::umask(0177);
@@ -117,7 +117,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   return listening;
 }
 
-Listener::Listener(EventLoop& loop, ListeningSocket socket, std::function<void(ipc::Fd)> accepted)
+Listener::Listener(EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted)
     : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(loop) {
   ::fcntl(socket_.socket.get(), F_SETFL, O_NONBLOCK);
   watch();
@@ -138,7 +138,7 @@ void Listener::watch() {
 
 void Listener::accept() {
   for (int i = 0; i < kAcceptedAtOnce; ++i) {
-    ipc::Fd connection(
+    base::Fd connection(
         ::accept4(socket_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.valid()) {
       accepted_(std::move(connection));

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "supervisor/readiness_watch.h"
 #include "supervisor/timer.h"
 
@@ -15,8 +15,8 @@ namespace isopool::supervisor {
 
 /// The socket at which programs find a shared supervisor.
 struct ListeningSocket {
-  ipc::Fd socket;
-  ipc::Fd lock;      ///< of this path, held as long as it is served
+  base::Fd socket;
+  base::Fd lock;     ///< of this path, held as long as it is served
   std::string path;  ///< empty if somebody else made it (socket activation) and removes it
   /// What was made at the path: its device and inode.
   std::pair<dev_t, ino_t> file{};
@@ -31,7 +31,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group);
 class Listener {
  public:
   /// `accepted` gets each connection, close-on-exec and non-blocking.
-  Listener(EventLoop& loop, ListeningSocket socket, std::function<void(ipc::Fd)> accepted);
+  Listener(EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted);
   /// Removes the socket's file if it is the one that listenAt() made.
   ~Listener();
   Listener(const Listener&) = delete;
@@ -43,7 +43,7 @@ class Listener {
 
   EventLoop& loop_;
   ListeningSocket socket_;
-  const std::function<void(ipc::Fd)> accepted_;
+  const std::function<void(base::Fd)> accepted_;
   std::unique_ptr<ReadinessWatch> watch_;
   Timer retry_;
 };

@@ -41,7 +41,7 @@ int refuse(const OptionsRefused& refused, int controlFd) {
   std::FILE* stream = refused.exitCode == 0 ? stdout : stderr;
   std::fprintf(stream, "%s\n", refused.text.c_str());
   if (refused.exitCode != 0 && ::fcntl(controlFd, F_GETFD) != -1) {
-    ipc::ControlSocket(ipc::Fd(controlFd)).send(ipc::Failure{refused.text});
+    ipc::ControlSocket(base::Fd(controlFd)).send(ipc::Failure{refused.text});
   }
   return refused.exitCode;
 }
@@ -61,7 +61,7 @@ int supervise(const Options& settings) {
   KernelEventLoop loop;
   KernelProcesses processes;
   Supervisor supervisor({loop, processes, std::random_device{}()}, options, std::move(limits), {});
-  supervisor.addClient(ipc::Fd(options.controlFd));
+  supervisor.addClient(base::Fd(options.controlFd));
   const int exitCode = supervisor.run();
   // Without destructors: whatever is in the making is not worth waiting for, and every lifeline is
   // cut by our end.
@@ -102,7 +102,7 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
 
 // The process that was started is the guardian from here on; this is its child. `socket` is not
 // valid unless the service manager opened it.
-int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, InheritedLimits limits,
+int serveShared(Settings settings, base::Fd socket, ServiceManager manager, InheritedLimits limits,
                 const std::string& folders) {
   ListeningSocket listening;
   if (socket.valid()) {
@@ -134,7 +134,7 @@ int serveShared(Settings settings, ipc::Fd socket, ServiceManager manager, Inher
 }
 
 int superviseShared(Settings settings) {
-  ipc::Fd socket = takeActivatedSocket();
+  base::Fd socket = takeActivatedSocket();
   const std::string& listen = settings.options().listen;
   if (!socket.valid() && listen.empty()) {
     return refuse({"isopoold is started by programs that use isopool (--private), or with --listen "

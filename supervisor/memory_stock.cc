@@ -81,7 +81,7 @@ void MemoryStock::replenish() {
 
 void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
   loop_.runAside([bytes, made = std::move(made)]() -> EventLoop::Handler {
-    auto segment = std::make_shared<ipc::Fd>();
+    auto segment = std::make_shared<base::Fd>();
     std::string failure;
     try {
       *segment = ipc::createMemoryObject("isopool:output", bytes);

@@ -7,16 +7,16 @@
 #include <memory>
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "supervisor/event_loop.h"
 
 namespace isopool::supervisor {
 
 /// The memory objects of one channel, fresh and never used before.
 struct ChannelMemory {
-  ipc::Fd clientControl;
-  ipc::Fd workerControl;
-  ipc::Fd output;
+  base::Fd clientControl;
+  base::Fd workerControl;
+  base::Fd output;
   uint64_t outputBytes = 0;
 };
 
@@ -25,7 +25,7 @@ struct ChannelMemory {
 /// never waits for it; results come back on the loop.
 class MemoryStock {
  public:
-  using SegmentMade = std::function<void(ipc::Fd segment, const std::string& error)>;
+  using SegmentMade = std::function<void(base::Fd segment, const std::string& error)>;
 
   /// Receives a set on the loop, or the reason why there is none.
   using Taken = std::function<void(ChannelMemory memory, const std::string& error)>;

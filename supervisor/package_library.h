@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::supervisor {
 
@@ -22,7 +22,7 @@ struct PackageDigest {
 
 /// The memory of a package, as long as any client has it loaded.
 struct PackageMemory {
-  ipc::Fd object;
+  base::Fd object;
   PackageDigest digest;
   std::string name;  ///< as its first user named it
 };

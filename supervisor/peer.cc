@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "ipc/pidfd.h"
-#include "ipc/system_call.h"
+#include "base/pidfd.h"
+#include "base/system_call.h"
 
 namespace isopool::supervisor {
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kPeerGroups = 59;  // SO_PEERGROUPS, which C libraries may lack
 
-std::vector<gid_t> groupsOf(const ipc::Fd& socket, const Peer& peer) {
+std::vector<gid_t> groupsOf(const base::Fd& socket, const Peer& peer) {
   std::vector<gid_t> groups(64);
   socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
   while (::getsockopt(socket.get(), SOL_SOCKET, kPeerGroups, groups.data(), &bytes) != 0) {
@@ -36,15 +36,15 @@ std::vector<gid_t> groupsOf(const ipc::Fd& socket, const Peer& peer) {
 
 }  // namespace
 
-Peer peerOf(const ipc::Fd& socket) {
+Peer peerOf(const base::Fd& socket) {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
-  ipc::checkSystemCall(::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes),
-                       "getsockopt(SO_PEERCRED)", socket.get());
+  base::checkSystemCall(::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes),
+                        "getsockopt(SO_PEERCRED)", socket.get());
   return {credentials.pid, credentials.uid, credentials.gid};
 }
 
-std::string whyRefused(const ipc::Fd& socket, const Peer& peer, const std::string& group) {
+std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::string& group) {
   if (peer.processId <= 0) return "its process is in another PID namespace";
   if (peer.userId == ::geteuid() || peer.userId == 0) return {};
   if (!group.empty()) {
@@ -62,9 +62,9 @@ std::string whyRefused(const ipc::Fd& socket, const Peer& peer, const std::strin
                               " (socket_group, ISOPOOL_SOCKET_GROUP)");
 }
 
-bool isPidfdOf(const ipc::Fd& pidfd, pid_t processId) {
-  const std::optional<pid_t> its = ipc::processOf(pidfd);
-  if (!its) throw ipc::SystemCallError("open", "/proc/self/fdinfo", errno);
+bool isPidfdOf(const base::Fd& pidfd, pid_t processId) {
+  const std::optional<pid_t> its = base::processOf(pidfd);
+  if (!its) throw base::SystemCallError("open", "/proc/self/fdinfo", errno);
   return *its == processId;
 }
 

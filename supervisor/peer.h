@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::supervisor {
 
@@ -16,14 +16,14 @@ struct Peer {
   gid_t groupId = 0;
 };
 
-/// Throws ipc::SystemCallError.
-Peer peerOf(const ipc::Fd& socket);
+/// Throws base::SystemCallError.
+Peer peerOf(const base::Fd& socket);
 
 /// Empty if the peer may use this supervisor: it is of our user, or root, or a member of the named
 /// group (none if empty). Else why not.
-std::string whyRefused(const ipc::Fd& socket, const Peer& peer, const std::string& group);
+std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::string& group);
 
-/// True if `pidfd` is one, and of that process. Throws ipc::SystemCallError if it can't be looked at.
-bool isPidfdOf(const ipc::Fd& pidfd, pid_t processId);
+/// True if `pidfd` is one, and of that process. Throws base::SystemCallError if it can't be looked at.
+bool isPidfdOf(const base::Fd& pidfd, pid_t processId);
 
 }  // namespace isopool::supervisor

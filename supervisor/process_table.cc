@@ -14,12 +14,12 @@
 #include <string>
 #include <utility>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::supervisor {
 
 ProcessStatus statusOf(pid_t pid) {
-  const ipc::Fd file(
+  const base::Fd file(
       ::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   char text[512];
   const ssize_t length = file.valid() ? ::read(file.get(), text, sizeof text - 1) : 0;

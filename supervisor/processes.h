@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "supervisor/exit_status.h"
 #include "supervisor/peer.h"
 #include "supervisor/zygote_process.h"
@@ -23,21 +23,21 @@ class Processes {
 
   /// As spawnZygote().
   virtual pid_t startZygote(const std::string& executable,
-                            const std::vector<std::string>& variables, const ipc::Fd& control,
-                            const ipc::Fd& lifeline, const InheritedLimits& limits) = 0;
+                            const std::vector<std::string>& variables, const base::Fd& control,
+                            const base::Fd& lifeline, const InheritedLimits& limits) = 0;
   /// True if it is a child of this process that has never been opened: a pid that another process
   /// names may be anybody's.
   virtual bool isNewChild(pid_t pid) = 0;
-  /// A pidfd: readable when the process is dead. Throws ipc::SystemCallError if there is none.
-  virtual ipc::Fd open(pid_t pid) = 0;
+  /// A pidfd: readable when the process is dead. Throws base::SystemCallError if there is none.
+  virtual base::Fd open(pid_t pid) = 0;
   /// SIGKILL. Nothing happens if it is dead.
-  virtual void kill(const ipc::Fd& pidfd) = 0;
+  virtual void kill(const base::Fd& pidfd) = 0;
   virtual void killGroup(pid_t leader) = 0;
   /// How a dead child ended; nothing while a tracer has not let go of it. It is not reaped: its
   /// number is still its own.
-  virtual std::optional<ExitStatus> exitStatus(const ipc::Fd& pidfd) = 0;
+  virtual std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) = 0;
   /// Reaps a dead child. Then its number may become another's.
-  virtual void reap(const ipc::Fd& pidfd) = 0;
+  virtual void reap(const base::Fd& pidfd) = 0;
 
   /// What the kernel says of a child that is not reaped.
   enum class Condition {
@@ -59,8 +59,8 @@ class Processes {
 
   // For clients and figures.
   /// As peerOf().
-  virtual Peer peer(const ipc::Fd& socket) = 0;
-  virtual bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) = 0;
+  virtual Peer peer(const base::Fd& socket) = 0;
+  virtual bool isPidfdOf(const base::Fd& pidfd, pid_t pid) = 0;
   /// True if this process started it, however many processes lie between, or if nobody can tell: it
   /// has ended, /proc hides it, or too many lie between.
   virtual bool isDescendant(pid_t pid) = 0;

@@ -6,8 +6,8 @@
 
 namespace isopool::supervisor {
 
-using ipc::Epoch;
-using ipc::PoolId;
+using base::Epoch;
+using base::PoolId;
 
 namespace {
 

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "supervisor/restart_policy.h"
 
 namespace isopool::supervisor {
 
 /// One slot of one pool.
 struct Slot {
-  ipc::PoolId pool;
+  base::PoolId pool;
   uint32_t index = 0;
   bool operator==(const Slot&) const = default;
 };
@@ -30,11 +30,11 @@ class RosterEffects {
  public:
   virtual ~RosterEffects() = default;
   /// Starts making a worker; it is reported by workerUsable() or workerLost() later.
-  virtual ipc::Epoch startWorker(bool spare) = 0;
+  virtual base::Epoch startWorker(bool spare) = 0;
   /// The worker is no longer wanted. Its death needs no report.
-  virtual void retireWorker(ipc::Epoch epoch) = 0;
+  virtual void retireWorker(base::Epoch epoch) = 0;
   /// The slot is served by this usable worker from now on.
-  virtual void assignWorker(const Slot& slot, ipc::Epoch epoch) = 0;
+  virtual void assignWorker(const Slot& slot, base::Epoch epoch) = 0;
   virtual void slotQuarantined(const Quarantine& quarantine) = 0;
   virtual void spareQuarantined(uint32_t deaths, Milliseconds duration) = 0;
 };
@@ -51,22 +51,22 @@ class Roster {
   Roster(RosterEffects& effects, uint32_t spares, const RestartLimits& limits);
 
   /// Makes the pool's slots and asks for all their workers, then for the spares'.
-  void openPool(ipc::PoolId pool, uint32_t workers);
+  void openPool(base::PoolId pool, uint32_t workers);
   /// Retires the pool's workers; with the last pool the spares go too.
-  void closePool(ipc::PoolId pool);
-  bool hasPool(ipc::PoolId pool) const;
+  void closePool(base::PoolId pool);
+  bool hasPool(base::PoolId pool) const;
 
-  void workerUsable(ipc::Epoch epoch);
+  void workerUsable(base::Epoch epoch);
   /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown epochs
   /// (retired, lost before) are ignored.
-  Milliseconds workerLost(ipc::Epoch epoch, Death death, TimePoint now);
+  Milliseconds workerLost(base::Epoch epoch, Death death, TimePoint now);
   /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
   /// for at once.
-  void workerNotMade(ipc::Epoch epoch);
+  void workerNotMade(base::Epoch epoch);
 
   /// A ready spare takes the slot of this worker, which is on its own from now on: its death needs no
   /// report. False, and nothing changes, if it serves no slot or no spare is ready.
-  bool relieve(ipc::Epoch epoch);
+  bool relieve(base::Epoch epoch);
 
   /// Tries again where the time has come.
   void tick(TimePoint now);
@@ -77,8 +77,8 @@ class Roster {
     std::optional<Slot> slot;  ///< none: a spare's
     bool usable = false;
   };
-  std::optional<Seat> seatOf(ipc::Epoch epoch) const;
-  std::vector<Slot> slotsOf(ipc::PoolId pool) const;
+  std::optional<Seat> seatOf(base::Epoch epoch) const;
+  std::vector<Slot> slotsOf(base::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
   /// Slots that stay empty for a while because their workers kept dying, with the time that is left.
@@ -90,7 +90,7 @@ class Roster {
   struct Place {
     std::optional<Slot> slot;
     RestartPolicy policy;
-    std::optional<ipc::Epoch> worker;
+    std::optional<base::Epoch> worker;
     bool usable = false;
     std::optional<TimePoint> retryAt;
     bool quarantined = false;  ///< that is what it waits for
@@ -98,13 +98,13 @@ class Roster {
 
   void fill(Place& place);
   bool promoteSpare(Place& place);
-  Place* find(ipc::Epoch epoch);
-  const Place* find(ipc::Epoch epoch) const;
+  Place* find(base::Epoch epoch);
+  const Place* find(base::Epoch epoch) const;
 
   RosterEffects& effects_;
   const uint32_t spares_;
   const RestartLimits limits_;
-  std::map<ipc::PoolId, std::vector<Place>> pools_;
+  std::map<base::PoolId, std::vector<Place>> pools_;
   std::vector<Place> sparePlaces_;
 };
 

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "supervisor/log.h"
 
 namespace isopool::supervisor {
@@ -63,14 +63,14 @@ ServiceManager ServiceManager::fromEnvironment() {
   const auto watchdogPid = takeVariable("WATCHDOG_PID");
   if (!address || address->empty()) return manager;
   const bool isName = address->front() == '/' || address->front() == '@';
-  const auto unixAddress = ipc::UnixAddress::ofPathOrAbstractName(*address);
+  const auto unixAddress = base::UnixAddress::ofPathOrAbstractName(*address);
   if (!isName || !unixAddress) {
     log(LogLevel::kWarning, "NOTIFY_SOCKET=" + *address +
                                 " is neither a path nor an abstract socket: nobody is told when "
                                 "isopoold is ready");
     return manager;
   }
-  manager.socket_ = ipc::Fd(ipc::checkSystemCall(
+  manager.socket_ = base::Fd(base::checkSystemCall(
       ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "socket"));
   manager.address_ = unixAddress;
   if (watchdogPeriod && *watchdogPeriod > 1 && (!watchdogPid || isUs(numberIn(watchdogPid)))) {
@@ -113,7 +113,7 @@ bool ServiceManager::send(const std::string& datagram) const {
                   address_->get(), address_->bytes()) >= 0;
 }
 
-ipc::Fd takeActivatedSocket() {
+base::Fd takeActivatedSocket() {
   const auto pid = takeVariable("LISTEN_PID");
   const auto count = takeVariable("LISTEN_FDS");
   const auto names = takeVariable("LISTEN_FDNAMES");
@@ -132,12 +132,12 @@ ipc::Fd takeActivatedSocket() {
                           " that the service manager handed over is no listening Unix stream "
                           "socket: its socket unit needs ListenStream=/PATH and Accept=no");
   }
-  ipc::checkSystemCall(::fcntl(kFirstActivated, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)",
-                       kFirstActivated);
-  return ipc::Fd(kFirstActivated);
+  base::checkSystemCall(::fcntl(kFirstActivated, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)",
+                        kFirstActivated);
+  return base::Fd(kFirstActivated);
 }
 
-std::string pathOfSocket(const ipc::Fd& socket) {
+std::string pathOfSocket(const base::Fd& socket) {
   sockaddr_un address{};
   socklen_t length = sizeof address;
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "ipc/control/unix_address.h"
-#include "ipc/fd.h"
+#include "base/fd.h"
+#include "base/unix_address.h"
 
 namespace isopool::supervisor {
 
@@ -44,9 +44,9 @@ class ServiceManager {
   void tell(std::string state);
   bool send(const std::string& datagram) const;
 
-  std::optional<ipc::UnixAddress> address_;
+  std::optional<base::UnixAddress> address_;
   std::optional<std::chrono::microseconds> period_;
-  ipc::Fd socket_;
+  base::Fd socket_;
   std::string unsent_;
 };
 
@@ -60,9 +60,9 @@ class ActivationError : public std::runtime_error {
 /// LISTEN_FDNAMES), close-on-exec; not valid if it opened none. Takes these variables out of the
 /// environment. To be called in the process that was started, before it forks. Throws
 /// ActivationError if it is anything but one listening Unix stream socket.
-ipc::Fd takeActivatedSocket();
+base::Fd takeActivatedSocket();
 
 /// Where that socket lies; empty if it has no path.
-std::string pathOfSocket(const ipc::Fd& socket);
+std::string pathOfSocket(const base::Fd& socket);
 
 }  // namespace isopool::supervisor

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "supervisor/event_loop.h"
 #include "supervisor/memory_stock.h"
 #include "supervisor/options.h"
@@ -22,9 +22,9 @@ struct Services {
   Zygote& zygote;
   PackageLibrary packages;
   std::minstd_rand random;
-  ipc::Epoch lastEpoch;  ///< given out so far
+  base::Epoch lastEpoch;  ///< given out so far
 
-  ipc::Epoch nextEpoch() { return lastEpoch = ipc::Epoch(lastEpoch.value + 1); }
+  base::Epoch nextEpoch() { return lastEpoch = base::Epoch(lastEpoch.value + 1); }
 };
 
 }  // namespace isopool::supervisor

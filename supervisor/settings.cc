@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 #include "ipc/memory/memory_object.h"
 #include "supervisor/setting_text.h"
 #include "supervisor/settings_report.h"
@@ -222,7 +222,7 @@ void Settings::check(const Options& options) const {
     const Setting& setting = *findSetting(key);
     return whereIs(setting, held_.at(&setting));
   };
-  constexpr size_t kMostPath = ipc::UnixAddress::kMostBytes;
+  constexpr size_t kMostPath = base::UnixAddress::kMostBytes;
   if (options.listen.size() > kMostPath) {
     throw Mistake(where("listen") + ": '" + options.listen + "' is longer than the " +
                   std::to_string(kMostPath) + " bytes that the path of a socket may have");

@@ -49,7 +49,7 @@ Supervisor::Supervisor(const Surroundings& surroundings, const Options& options,
       drained_(loop_),
       alive_(loop_) {}
 
-void Supervisor::addClient(ipc::Fd socket) {
+void Supervisor::addClient(base::Fd socket) {
   const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
   clients_[id] = std::make_unique<Client>(
       services_, id, std::move(socket),
@@ -68,7 +68,7 @@ void Supervisor::listen(ListeningSocket socket) {
     if (each.dedicatedWorkers > 0) makeCrew(each.name, each.dedicatedWorkers);
   }
   listener_.emplace(loop_, std::move(socket),
-                    [this](ipc::Fd connection) { accept(std::move(connection)); });
+                    [this](base::Fd connection) { accept(std::move(connection)); });
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorListening);
 }
 
@@ -110,7 +110,7 @@ void Supervisor::zygoteGivenUp(const std::string& text) {
 
 // ---- clients ---------------------------------------------------------------------------------
 
-void Supervisor::accept(ipc::Fd socket) {
+void Supervisor::accept(base::Fd socket) {
   std::string refusal;
   Peer peer;
   try {

@@ -46,7 +46,7 @@ class Supervisor {
              SupervisorEvents events);
 
   /// Serves a client over its control socket, for a private pool; when it is gone, run() ends.
-  void addClient(ipc::Fd socket);
+  void addClient(base::Fd socket);
   /// Serves whoever connects and may.
   void listen(ListeningSocket socket);
 
@@ -57,7 +57,7 @@ class Supervisor {
   void zygoteReady();
   void makeFolders();
   void zygoteGivenUp(const std::string& text);
-  void accept(ipc::Fd socket);
+  void accept(base::Fd socket);
   void clientOver(ClientId id, const std::string& reason);
   Crew& crewFor(const ClientClass* its);
   ipc::Report report();

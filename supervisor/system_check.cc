@@ -17,8 +17,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 #include "supervisor/exit_status.h"
 #include "supervisor/setting_text.h"
 
@@ -82,7 +82,7 @@ class ChildrenAwaited {
   sighandler_t before_;
 };
 
-std::vector<std::string> linesIn(const ipc::Fd& output) {
+std::vector<std::string> linesIn(const base::Fd& output) {
   char text[4096];
   const ssize_t bytes = ::pread(output.get(), text, sizeof text, 0);
   std::istringstream stream(std::string(text, static_cast<size_t>(std::max<ssize_t>(bytes, 0))));
@@ -91,7 +91,7 @@ std::vector<std::string> linesIn(const ipc::Fd& output) {
   return lines;
 }
 
-// `variables` win over our environment. Throws ipc::SystemCallError if it can't be started.
+// `variables` win over our environment. Throws base::SystemCallError if it can't be started.
 Ran run(const std::string& program, std::vector<std::string> words,
         std::vector<std::string> variables = {}) {
   std::vector<char*> environment;
@@ -102,10 +102,11 @@ Ran run(const std::string& program, std::vector<std::string> words,
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   const ChildrenAwaited awaited;
-  const ipc::Fd output(ipc::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create"));
+  const base::Fd output(
+      base::checkSystemCall(::memfd_create("output", MFD_CLOEXEC), "memfd_create"));
   posix_spawn_file_actions_t actions;
   if (const int error = ::posix_spawn_file_actions_init(&actions); error != 0) {
-    throw ipc::SystemCallError("posix_spawn_file_actions_init", "", error);
+    throw base::SystemCallError("posix_spawn_file_actions_init", "", error);
   }
   for (const int stream : {STDIN_FILENO, STDERR_FILENO}) {
     ::posix_spawn_file_actions_addopen(&actions, stream, "/dev/null", O_RDWR, 0);
@@ -115,8 +116,8 @@ Ran run(const std::string& program, std::vector<std::string> words,
   const int error =
       ::posix_spawn(&pid, program.c_str(), &actions, nullptr, pointers.data(), environment.data());
   ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw ipc::SystemCallError("posix_spawn", program, error);
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (error != 0) throw base::SystemCallError("posix_spawn", program, error);
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd ended{pidfd.get(), POLLIN, 0};
   Ran ran;
   ran.inTime = ::poll(&ended, 1, kProgramMayTake) == 1;
@@ -140,7 +141,7 @@ std::string whyNoInterpreter(const std::string& path) {
   Ran ran;
   try {
     ran = run(path, {path, "-c", kAskForVersions});
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     return error.what();
   }
   if (ran.exitedWith(kNoTorch)) return path + " has no torch";
@@ -168,7 +169,7 @@ std::string whyNoSandbox(const Options& options) {
     if (ran.succeeded()) return {};
     if (!ran.lines.empty()) return ran.lines[0];
     return options.worker + " --check-sandbox " + howItEnded(ran);
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     return error.what();
   }
 }

@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/system_call.h"
 #include "ipc/channel/board.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
-#include "ipc/system_call.h"
 
 namespace isopool::supervisor {
 
@@ -26,7 +26,7 @@ constexpr size_t kMostWaiting = 16;
 
 }  // namespace
 
-Worker::Worker(Services& services, ipc::Epoch epoch, bool spare, Events events)
+Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
     : services_(services),
       epoch_(epoch),
       events_(std::move(events)),
@@ -36,7 +36,7 @@ Worker::Worker(Services& services, ipc::Epoch epoch, bool spare, Events events)
       deadline_(services.loop),
       self_(std::make_shared<Worker*>(this)) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
-  ipc::Fd lifelineEnd;
+  base::Fd lifelineEnd;
   lifeline_ = Lifeline::make(lifelineEnd);
   connection_ = std::make_unique<Connection>(
       services.loop, std::move(ours),
@@ -52,7 +52,7 @@ Worker::Worker(Services& services, ipc::Epoch epoch, bool spare, Events events)
 
 Worker::~Worker() = default;
 
-void Worker::requestFork(ipc::Fd control, ipc::Fd lifelineEnd, bool spare) {
+void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   ForkRequest request;
   request.epoch = epoch_;
   request.control = std::move(control);
@@ -77,7 +77,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
                                                   lose("");
                                                   events_.gone(status);
                                                 });
-    } catch (const ipc::SystemCallError& error) {
+    } catch (const base::SystemCallError& error) {
       lose(error.what());
       return goneSoon();
     }
@@ -254,7 +254,7 @@ void Worker::mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputS
   tell(client);
 }
 
-void Worker::grantOutput(const ipc::AddOutputSegment& message, ipc::Fd segment) {
+void Worker::grantOutput(const ipc::AddOutputSegment& message, base::Fd segment) {
   const ClientId client(message.client);
   attachments_.at(client).untold.outputs.emplace_back(message, std::move(segment));
   tell(client);

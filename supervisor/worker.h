@@ -48,8 +48,8 @@ class Worker {
     std::function<void(const std::optional<ExitStatus>&)> gone;
   };
 
-  /// Asks the zygote for it. Throws ipc::SystemCallError.
-  Worker(Services& services, ipc::Epoch epoch, bool spare, Events events);
+  /// Asks the zygote for it. Throws base::SystemCallError.
+  Worker(Services& services, base::Epoch epoch, bool spare, Events events);
   ~Worker();
 
   /// Kills it if it lives and says so by gone(), not before this returns. Idempotent.
@@ -74,7 +74,7 @@ class Worker {
   /// Tells it of memory for the client's inputs, or that this was refused.
   void mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment);
   /// Gives it memory for results to the client.
-  void grantOutput(const ipc::AddOutputSegment& message, ipc::Fd segment);
+  void grantOutput(const ipc::AddOutputSegment& message, base::Fd segment);
 
   /// A channel to a client that is about to be told of it. From here on it is the client's turn, who
   /// may be stopped: there is no deadline.
@@ -101,13 +101,13 @@ class Worker {
 
   /// Why it died or was killed; empty: it died by itself, as far as we know.
   const std::string& cause() const { return cause_; }
-  ipc::Epoch epoch() const { return epoch_; }
+  base::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
   TimePoint bornAt() const { return bornAt_; }
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
-  const ipc::Fd& pidfd() const { return process_->pidfd(); }
-  const ipc::Fd& lastWords() const { return lastWords_; }
-  const ipc::Fd& board() const { return board_; }
+  const base::Fd& pidfd() const { return process_->pidfd(); }
+  const base::Fd& lastWords() const { return lastWords_; }
+  const base::Fd& board() const { return board_; }
   uint64_t sharedBytes() const;
   /// Calls completed in this life, as the worker says.
   uint64_t completedCalls() const;
@@ -122,7 +122,7 @@ class Worker {
 
  private:
   uint64_t boardWord(size_t offset) const;
-  void requestFork(ipc::Fd control, ipc::Fd lifelineEnd, bool spare);
+  void requestFork(base::Fd control, base::Fd lifelineEnd, bool spare);
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
   void forbiddenAct(const ipc::ForbiddenAct& message);
@@ -141,7 +141,7 @@ class Worker {
   void tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped);
 
   Services& services_;
-  const ipc::Epoch epoch_;
+  const base::Epoch epoch_;
   Events events_;
   Stage stage_ = Stage::kForking;
   const TimePoint bornAt_;
@@ -152,8 +152,8 @@ class Worker {
   std::string cause_;
   Lifeline lifeline_;
   Bell bell_;
-  ipc::Fd lastWords_;
-  ipc::Fd board_;
+  base::Fd lastWords_;
+  base::Fd board_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;

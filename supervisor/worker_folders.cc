@@ -18,13 +18,13 @@
 #include <string_view>
 #include <thread>
 
+#include "base/system_call.h"
 #include "ipc/named_objects.h"
-#include "ipc/system_call.h"
 #include "supervisor/named_objects.h"
 
 namespace isopool::supervisor {
 
-using ipc::checkSystemCall;
+using base::checkSystemCall;
 
 namespace {
 
@@ -40,7 +40,7 @@ int openFolder(int parent, const char* name) {
   const int opened = ::openat(parent, name, kHow);
   if (opened != -1 || errno != EACCES) return opened;
   // Who made it unreadable may have been user code. fchmodat() would follow a link that comes there.
-  const ipc::Fd place(::openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const base::Fd place(::openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!place.valid()) return -1;
   ::chmod(("/proc/self/fd/" + std::to_string(place.get())).c_str(), S_IRWXU);
   return ::openat(parent, name, kHow);
@@ -57,7 +57,7 @@ using Folder = std::unique_ptr<DIR, CloseFolder>;
 
 /// Open, and the user's to change. Null: it is no folder, or not ours.
 Folder takeFolder(int parent, const char* name) {
-  ipc::Fd opened(openFolder(parent, name));
+  base::Fd opened(openFolder(parent, name));
   if (!opened.valid()) return nullptr;
   ::fchmod(opened.get(), S_IRWXU);
   Folder folder(::fdopendir(opened.get()));
@@ -127,7 +127,7 @@ void removeAbandoned(const std::string& where) {
   if (entries == nullptr) return;
   while (const dirent* entry = ::readdir(entries)) {
     if (std::string_view(entry->d_name).substr(0, kPrefix.size()) != kPrefix) continue;
-    const ipc::Fd folder(
+    const base::Fd folder(
         ::openat(::dirfd(entries), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
     if (!folder.valid() || ::fstat(folder.get(), &status) != 0) continue;
@@ -149,7 +149,7 @@ std::string reserveWorkerFolders() {
 WorkerFolders::WorkerFolders(const std::string& path) {
   removeAbandoned(path.substr(0, path.rfind('/')));
   checkSystemCall(::mkdir(path.c_str(), S_IRWXU), "mkdir", path);
-  lock_ = ipc::Fd(checkSystemCall(
+  lock_ = base::Fd(checkSystemCall(
       ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), "open", path));
   // Another supervisor may look at it just now, and take it for abandoned.
   checkSystemCall(::flock(lock_.get(), LOCK_EX), "flock", path);
@@ -157,7 +157,7 @@ WorkerFolders::WorkerFolders(const std::string& path) {
   checkSystemCall(::stat(path.c_str(), &status), "stat", path);
 }
 
-void removeLeftoversSoon(const std::string& folders, ipc::Epoch worker) noexcept {
+void removeLeftoversSoon(const std::string& folders, base::Epoch worker) noexcept {
   if (folders.empty()) return;
   try {
     std::string path = folders + "/" + std::to_string(worker.value);

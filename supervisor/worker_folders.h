@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "ipc/fd.h"
-#include "ipc/ids.h"
+#include "base/fd.h"
+#include "base/ids.h"
 
 namespace isopool::supervisor {
 
@@ -25,12 +25,12 @@ class WorkerFolders {
   explicit WorkerFolders(const std::string& path);
 
  private:
-  ipc::Fd lock_;  ///< held as long as we, or a process that was forked from us, may use the folder
+  base::Fd lock_;  ///< held as long as we, or a process that was forked from us, may use the folder
 };
 
 /// Removes what a worker that was reaped has left, without waiting for it: its folder, if it has
 /// one, and the named objects of its Python code (ipc/named_objects.h). `folders` empty: nothing.
-void removeLeftoversSoon(const std::string& folders, ipc::Epoch worker) noexcept;
+void removeLeftoversSoon(const std::string& folders, base::Epoch worker) noexcept;
 /// The same for all workers of a supervisor; returns when it is done.
 void removeLeftovers(const std::string& folders) noexcept;
 

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "supervisor/log.h"
 
 namespace isopool::supervisor {
@@ -46,7 +46,7 @@ void Zygote::start() {
   stopped_ = false;
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
-    ipc::Fd lifelineEnd;
+    base::Fd lifelineEnd;
     lifeline_ = Lifeline::make(lifelineEnd);
     const pid_t pid = processes_.startZygote(options_.worker, options_.workerEnvironment, theirs,
                                              lifelineEnd, limits_);
@@ -64,7 +64,7 @@ void Zygote::start() {
                              process_->killSoon();
                            },
                            nullptr});
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     return lost(std::string("the zygote could not be started: ") + error.what());
   }
   deadline_.setAfter(options_.zygoteTimeout, [this] {
@@ -90,7 +90,7 @@ void Zygote::patienceIsOver() {
   sendWaiting();
 }
 
-bool Zygote::withdraw(ipc::Epoch epoch) {
+bool Zygote::withdraw(base::Epoch epoch) {
   const auto isIts = [&](const ForkRequest& each) { return each.epoch == epoch; };
   return std::erase_if(patient_, isIts) + std::erase_if(waiting_, isIts) > 0;
 }
@@ -121,11 +121,11 @@ void Zygote::handle(ipc::Frame& frame) {
                                  ", which is not a new child of isopoold");
       }
       policy_.forked();
-      return settle(ipc::Epoch(forked.epoch), {ForkOutcome::Kind::kForked, forked.processId, {}});
+      return settle(base::Epoch(forked.epoch), {ForkOutcome::Kind::kForked, forked.processId, {}});
     }
     case ipc::MessageType::kForkFailed: {
       auto failed = ipc::decodeMessage<ipc::ForkFailed>(frame);
-      return settle(ipc::Epoch(failed.epoch),
+      return settle(base::Epoch(failed.epoch),
                     {ForkOutcome::Kind::kFailed, 0, std::move(failed.text)});
     }
     default:
@@ -147,7 +147,7 @@ void Zygote::sendWaiting() {
   }
 }
 
-void Zygote::settle(ipc::Epoch epoch, const ForkOutcome& outcome) {
+void Zygote::settle(base::Epoch epoch, const ForkOutcome& outcome) {
   const auto found = std::find_if(outstanding_.begin(), outstanding_.end(),
                                   [&](const Outstanding& each) { return each.epoch == epoch; });
   if (found == outstanding_.end()) throw ipc::ProtocolError("answer to no fork request");

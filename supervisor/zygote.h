@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "base/fd.h"
+#include "base/ids.h"
 #include "ipc/control/messages.h"
-#include "ipc/fd.h"
-#include "ipc/ids.h"
 #include "supervisor/child_process.h"
 #include "supervisor/connection.h"
 #include "supervisor/lifeline.h"
@@ -33,12 +33,12 @@ struct ForkOutcome {
 };
 
 struct ForkRequest {
-  ipc::Epoch epoch;
-  ipc::Fd control;
-  ipc::Fd lifeline;
-  ipc::Fd bell;
-  ipc::Fd lastWords;
-  ipc::Fd board;
+  base::Epoch epoch;
+  base::Fd control;
+  base::Fd lifeline;
+  base::Fd bell;
+  base::Fd lastWords;
+  base::Fd board;
   /// A spare: nobody waits for it.
   bool patient = false;
   /// Called once, unless the request is withdrawn.
@@ -68,7 +68,7 @@ class Zygote {
   void start();
   void fork(ForkRequest request);
   /// True if the request had not been sent: it is forgotten. Otherwise its outcome will come.
-  bool withdraw(ipc::Epoch epoch);
+  bool withdraw(base::Epoch epoch);
   void kill();
 
   /// 0 if there is none at the moment.
@@ -82,14 +82,14 @@ class Zygote {
 
  private:
   struct Outstanding {
-    ipc::Epoch epoch;
+    base::Epoch epoch;
     std::function<void(const ForkOutcome&)> settled;
   };
 
   void handle(ipc::Frame& frame);
   void patienceIsOver();
   void sendWaiting();
-  void settle(ipc::Epoch epoch, const ForkOutcome& outcome);
+  void settle(base::Epoch epoch, const ForkOutcome& outcome);
   void awaitAnswer();
   void lookWhetherStoppedSoon();
   void lookWhetherStopped();

@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <fstream>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::supervisor {
 
@@ -61,21 +61,22 @@ std::vector<char*> asPointers(std::vector<std::string>& strings) {
 }
 
 // Above the numbers that the child's descriptors get, so that no dup2 overwrites another's source.
-ipc::Fd outOfTheWay(const ipc::Fd& descriptor) {
-  return ipc::Fd(ipc::checkSystemCall(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kLifelineFd + 1),
-                                      "fcntl(F_DUPFD_CLOEXEC)"));
+base::Fd outOfTheWay(const base::Fd& descriptor) {
+  return base::Fd(base::checkSystemCall(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kLifelineFd + 1),
+                                        "fcntl(F_DUPFD_CLOEXEC)"));
 }
 
 void check(int error, const char* call, std::string_view subject = {}) {
-  if (error != 0) throw ipc::SystemCallError(call, subject, error);
+  if (error != 0) throw base::SystemCallError(call, subject, error);
 }
 
 }  // namespace
 
 pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
-                  const ipc::Fd& control, const ipc::Fd& lifeline, const InheritedLimits& limits) {
-  const ipc::Fd controlSource = outOfTheWay(control);
-  const ipc::Fd lifelineSource = outOfTheWay(lifeline);
+                  const base::Fd& control, const base::Fd& lifeline,
+                  const InheritedLimits& limits) {
+  const base::Fd controlSource = outOfTheWay(control);
+  const base::Fd lifelineSource = outOfTheWay(lifeline);
   std::vector<std::string> words{executable,      "--zygote",
                                  "--control-fd",  std::to_string(kControlFd),
                                  "--lifeline-fd", std::to_string(kLifelineFd)};

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::supervisor {
 
@@ -26,8 +26,8 @@ inline constexpr std::array<std::string_view, 3> kOneThread{
 
 /// Starts `executable --zygote` in a process group of its own, with default signals, one thread per
 /// math library, the error stream and the like as ours, and no descriptors but its two. Of the
-/// environment, `variables` (NAME=VALUE) win over ours. Throws ipc::SystemCallError.
+/// environment, `variables` (NAME=VALUE) win over ours. Throws base::SystemCallError.
 pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
-                  const ipc::Fd& control, const ipc::Fd& lifeline, const InheritedLimits& limits);
+                  const base::Fd& control, const base::Fd& lifeline, const InheritedLimits& limits);
 
 }  // namespace isopool::supervisor

@@ -24,10 +24,10 @@ namespace {
 std::optional<int> keptFolder;
 std::string offeredFolder;
 
-ipc::Fd openOfferedFolder() {
+base::Fd openOfferedFolder() {
   if (offeredFolder.empty()) return {};
   if (::mkdir(offeredFolder.c_str(), S_IRWXU) != 0 && errno != EEXIST) return {};
-  return ipc::Fd(::open(offeredFolder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return base::Fd(::open(offeredFolder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
 bool writeText(const char* path, const char* text) {
@@ -76,15 +76,15 @@ int mountAndReport(void* argument) {
 
 // `killed`: a signal ended the process that was to mount it, which tells nothing about what this
 // system allows.
-ipc::Fd mountInProcess(bool& killed) {
+base::Fd mountInProcess(bool& killed) {
   char users[64];
   char groups[64];
   std::snprintf(users, sizeof users, "0 %u 1", ::geteuid());
   std::snprintf(groups, sizeof groups, "0 %u 1", ::getegid());
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return {};
-  const ipc::Fd input(ends[0]);
-  const ipc::Fd output(ends[1]);
+  const base::Fd input(ends[0]);
+  const base::Fd output(ends[1]);
   Mounting mounting{users, groups, output.get()};
   alignas(16) std::array<char, 64 * 1024> stack;
   // In our memory, while we wait: a copy of it costs milliseconds.
@@ -101,16 +101,16 @@ ipc::Fd mountInProcess(bool& killed) {
       ::read(input.get(), &folder, sizeof folder) != sizeof folder) {
     return {};
   }
-  return ipc::Fd(folder);
+  return base::Fd(folder);
 }
 
 }  // namespace
 
-ipc::Fd makeAnonymousFolder() {
+base::Fd makeAnonymousFolder() {
   constexpr int kMostAttempts = 5;
   for (int i = 0; i < kMostAttempts; ++i) {
     bool killed = false;
-    ipc::Fd folder = mountInProcess(killed);
+    base::Fd folder = mountInProcess(killed);
     if (!killed) return folder;
   }
   return {};
@@ -124,18 +124,18 @@ int keepAnonymousFolder() {
 void offerFolder(const std::string& path) { offeredFolder = path; }
 
 int keepOfferedFolder() {
-  ipc::Fd folder = openOfferedFolder();
+  base::Fd folder = openOfferedFolder();
   if (!folder.valid()) return -1;
   keptFolder = folder.release();
   return *keptFolder;
 }
 
-ipc::Fd takeAnonymousFolder() {
+base::Fd takeAnonymousFolder() {
   if (!keptFolder) {
-    ipc::Fd folder = makeAnonymousFolder();
+    base::Fd folder = makeAnonymousFolder();
     return folder.valid() ? std::move(folder) : openOfferedFolder();
   }
-  return ipc::Fd(::fcntl(*keptFolder, F_DUPFD_CLOEXEC, 3));
+  return base::Fd(::fcntl(*keptFolder, F_DUPFD_CLOEXEC, 3));
 }
 
 }  // namespace isopool::worker

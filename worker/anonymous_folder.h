@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::worker {
 
 /// A new empty folder in memory, of 64 MiB at most, to which no name leads: files in it are reached through
 /// /proc/self/fd/N/NAME, and it is gone with its descriptor, however the process ends. Invalid if the
 /// system lets this user have none: it takes a user namespace, which some forbid.
-ipc::Fd makeAnonymousFolder();
+base::Fd makeAnonymousFolder();
 
 /// Makes the one that takeAnonymousFolder() gives out, for a process that will not be able to make any.
 /// Returns its descriptor, or -1.
@@ -24,6 +24,6 @@ int keepOfferedFolder();
 
 /// The kept one, where one was to be kept, or else a new one, or the one that was offered. Only a new
 /// one must be empty.
-ipc::Fd takeAnonymousFolder();
+base::Fd takeAnonymousFolder();
 
 }  // namespace isopool::worker

@@ -34,7 +34,7 @@ bool within(uint64_t offset, uint64_t bytes, uint64_t all) {
 }  // namespace
 
 void throwIfRefused(const Channel& channel, uint32_t segment) {
-  const std::string* refusal = channel.memory->inputs.refusal(ipc::SegmentId(segment));
+  const std::string* refusal = channel.memory->inputs.refusal(base::SegmentId(segment));
   if (refusal != nullptr) throw Refusal(ipc::RefusalKind::kLimitMet, *refusal);
 }
 
@@ -42,12 +42,12 @@ bool CallInputs::resolvable(const Channel& channel,
                             const std::vector<ipc::StorageRecord>& records) {
   for (const ipc::StorageRecord& record : records) {
     if (record.kind == ipc::StorageKind::kLent &&
-        channel.memory->inputs.find(ipc::SegmentId(record.segment)) == nullptr) {
+        channel.memory->inputs.find(base::SegmentId(record.segment)) == nullptr) {
       throwIfRefused(channel, record.segment);
       return false;
     }
     if (record.kind == ipc::StorageKind::kPackage &&
-        channel.packages.find(ipc::PackageId(record.segment)) == nullptr) {
+        channel.packages.find(base::PackageId(record.segment)) == nullptr) {
       return false;
     }
   }
@@ -59,7 +59,7 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
     case ipc::StorageKind::kInline:
       return inlineStorage(record.inlineBytes);
     case ipc::StorageKind::kLent: {
-      InputSegment* segment = channel.memory->inputs.find(ipc::SegmentId(record.segment));
+      InputSegment* segment = channel.memory->inputs.find(base::SegmentId(record.segment));
       if (segment == nullptr) refuseRecord("lies in a segment that this worker was never given");
       if (record.offset % ipc::kLentAlignment != 0) refuseRecord("is not aligned");
       if (!within(record.offset, record.bytes, segment->mapping.bytes())) {
@@ -70,14 +70,14 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
     }
     case ipc::StorageKind::kHome: {
       const ipc::PageArena& arena = channel.memory->output.arena();
-      void* block = arena.find(ipc::SegmentId(record.segment), record.offset);
+      void* block = arena.find(base::SegmentId(record.segment), record.offset);
       const auto location = block == nullptr ? std::nullopt : arena.locate(block);
       if (!location) refuseRecord("names a result that this worker no longer has");
       if (record.bytes > location->bytes) refuseRecord("reaches beyond its block");
       return BorrowedStorages::home(channel.memory, block, record.bytes);
     }
     case ipc::StorageKind::kPackage: {
-      const Package* package = channel.packages.find(ipc::PackageId(record.segment));
+      const Package* package = channel.packages.find(base::PackageId(record.segment));
       if (package == nullptr) refuseRecord("lies in a package that this worker was never given");
       if (record.offset % ipc::kStorageAlignment != 0) refuseRecord("is not aligned");
       if (!within(record.offset, record.bytes, package->mapping()->bytes())) {

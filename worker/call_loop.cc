@@ -11,8 +11,8 @@
 #include <new>
 #include <string>
 
+#include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "ipc/worker_exit.h"
 #include "worker/isopool_module.h"
 #include "worker/last_words.h"
@@ -75,7 +75,7 @@ int64_t coarseNow() {
 
 }  // namespace
 
-CallLoop::CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
+CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
                    ipc::Mapping board, RoutedBlocks& blocks, Sandbox& sandbox)
     : epoch_(epoch),
       control_(std::move(control)),
@@ -333,7 +333,7 @@ void CallLoop::obey(ipc::Frame& frame) {
       const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
       if (Channel* channel = find(message.client)) {
         for (const uint32_t package : message.packages) {
-          if (!channel->packages.remove(ipc::PackageId(package))) continue;
+          if (!channel->packages.remove(base::PackageId(package))) continue;
           collection_.request();
           channel->newestOfDropped = channel->handles.newest();
         }
@@ -353,7 +353,7 @@ void CallLoop::obey(ipc::Frame& frame) {
     case ipc::MessageType::kRefuseInputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
       if (Channel* channel = find(message.client)) {
-        channel->memory->inputs.refuse(ipc::SegmentId(message.segment), message.text);
+        channel->memory->inputs.refuse(base::SegmentId(message.segment), message.text);
       }
       return;
     }
@@ -368,7 +368,7 @@ bool CallLoop::hasRoomFor(const char* what, const std::function<void()>& step) {
   try {
     step();
     return true;
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     if (error.errorNumber() != ENOMEM) throw;
     shortage = error.what();
   } catch (const std::bad_alloc&) {
@@ -410,7 +410,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
 
 std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message,
                                                ipc::Frame& frame) {
-  const ipc::Fd& ownControl = frame.descriptors[1];
+  const base::Fd& ownControl = frame.descriptors[1];
   ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
                                     ipc::Access::kReadWrite, ipc::Prefault::kYes);
   ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
@@ -424,8 +424,9 @@ std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message
     complain("isopool worker: a client's control segment has another layout or epoch\n");
     return nullptr;
   }
-  if (!output.addSegment(ipc::SegmentId(1), std::move(frame.descriptors[2]), message.outputBytes)) {
-    throw ipc::SystemCallError("mmap", "an output segment", ENOMEM);
+  if (!output.addSegment(base::SegmentId(1), std::move(frame.descriptors[2]),
+                         message.outputBytes)) {
+    throw base::SystemCallError("mmap", "an output segment", ENOMEM);
   }
   const auto space = output.arena().addressSpace();
   if (!blocks_.add(output, space.data(), space.data() + space.size())) {
@@ -447,7 +448,7 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
     channel->detached = true;
     return;
   }
-  const ipc::SegmentId id(message.segment);
+  const base::SegmentId id(message.segment);
   InputSegments& inputs = channel->memory->inputs;
   if (!hasRoomFor("an input segment",
                   [&] { inputs.add(id, std::move(frame.descriptors[0]), message.bytes); })) {
@@ -466,7 +467,7 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
     return;
   }
   const auto sharing = message.shared ? Package::Sharing::kShared : Package::Sharing::kCopyOnWrite;
-  const ipc::PackageId id(message.package);
+  const base::PackageId id(message.package);
   if (!hasRoomFor("a package", [&] {
         channel->packages.add(std::make_unique<Package>(
             id, message.name, std::move(frame.descriptors[0]), message.bytes, sharing));
@@ -484,7 +485,7 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
   if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment")) return;
   OutputBlocks& output = channel->memory->output;
   if (!hasRoomFor("an output segment", [&] {
-        output.addSegment(ipc::SegmentId(message.segment), std::move(frame.descriptors[0]),
+        output.addSegment(base::SegmentId(message.segment), std::move(frame.descriptors[0]),
                           message.bytes);
       })) {
     output.segmentRefused("the worker has no memory left to map it", /*clientLimit=*/false);

@@ -6,11 +6,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/ids.h"
 #include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/spin.h"
 #include "ipc/control/frame.h"
-#include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/call_runner.h"
 #include "worker/channel.h"
@@ -31,7 +31,7 @@ class CallLoop final : public ControlPlane {
  public:
   /// `bell` is the supervisor's word, mapped read-only; `board` a page that this worker alone writes.
   /// `blocks` is immortal.
-  CallLoop(ipc::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, ipc::Mapping board,
+  CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, ipc::Mapping board,
            RoutedBlocks& blocks, Sandbox& sandbox);
 
   /// Returns never: ends the process when the supervisor is gone.
@@ -69,7 +69,7 @@ class CallLoop final : public ControlPlane {
   void dropRemains();
   void collect();
 
-  const ipc::Epoch epoch_;
+  const base::Epoch epoch_;
   ipc::ControlSocket control_;
   const ipc::Mapping bellMapping_;
   const ipc::SharedWord<uint32_t>& bell_;

@@ -110,7 +110,7 @@ void CallRunner::perform(Channel& channel) {
     case ipc::Operation::kDefineModel:
       return defineModel(channel);
     case ipc::Operation::kForgetObject:
-      if (channel.objects.forget(ipc::ObjectId(reader_->integer(0)))) control_.requestCollection();
+      if (channel.objects.forget(base::ObjectId(reader_->integer(0)))) control_.requestCollection();
       return answerNothing(channel);
     case ipc::Operation::kCallObject:
       return callObject(channel);
@@ -153,7 +153,7 @@ void CallRunner::perform(Channel& channel) {
     case ipc::Operation::kReleaseHandles: {
       bool mayBeLast = false;
       for (size_t i = 0; i < reader_->elements(); ++i) {
-        const ipc::HandleId id(reader_->integer(i));
+        const base::HandleId id(reader_->integer(i));
         mayBeLast = mayBeLast || !(channel.newestOfDropped < id);
         channel.handles.forget(id);
       }
@@ -214,7 +214,7 @@ void CallRunner::registerModule() {
 }
 
 void CallRunner::defineObject(Channel& channel) {
-  const ipc::ObjectId id(reader_->integer(0));
+  const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
     Package& source = package(channel, 1);
     const bool isFirst = source.usedImporter() == nullptr;
@@ -245,7 +245,7 @@ void CallRunner::defineObject(Channel& channel) {
 }
 
 void CallRunner::defineModel(Channel& channel) {
-  const ipc::ObjectId id(reader_->integer(0));
+  const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
     const Package& file = package(channel, 1);
     const auto kind = static_cast<ipc::ModelKind>(reader_->integer(2));
@@ -292,7 +292,7 @@ void CallRunner::attribute(Channel& channel) {
 }
 
 void CallRunner::callHandle(Channel& channel) {
-  const ipc::HandleId made = newHandle(1);
+  const base::HandleId made = newHandle(1);
   PyRef result = call(channel, handle(channel, 0), 2);
   dropInputs();
   channel.handles.set(made, std::move(result));
@@ -300,7 +300,7 @@ void CallRunner::callHandle(Channel& channel) {
 }
 
 void CallRunner::next(Channel& channel) {
-  const ipc::HandleId id = newHandle(0);
+  const base::HandleId id = newHandle(0);
   const PyRef source = PyRef::share(handle(channel, 0));
   if (static_cast<ipc::NextAction>(reader_->integer(1)) == ipc::NextAction::kClose) {
     channel.handles.forget(id);
@@ -333,7 +333,7 @@ void CallRunner::next(Channel& channel) {
 }
 
 PyObject* CallRunner::object(const Channel& channel, size_t index) const {
-  const ipc::ObjectId id(reader_->integer(index));
+  const base::ObjectId id(reader_->integer(index));
   PyObject* found = channel.objects.find(id);
   if (found == nullptr) {
     throw Refusal(ipc::RefusalKind::kObjectUnloaded,
@@ -343,17 +343,17 @@ PyObject* CallRunner::object(const Channel& channel, size_t index) const {
 }
 
 PyObject* CallRunner::handle(const Channel& channel, size_t index) const {
-  const ipc::HandleId id(reader_->integer(index));
+  const base::HandleId id(reader_->integer(index));
   PyObject* found = channel.handles.find(id);
   if (found == nullptr) badRequest("handle " + std::to_string(id.value) + " is not on this worker");
   return found;
 }
 
 Package& CallRunner::package(Channel& channel, size_t index) {
-  return packageOf(channel, ipc::PackageId(ipc::unsigned32Of(reader_->element(index))));
+  return packageOf(channel, base::PackageId(ipc::unsigned32Of(reader_->element(index))));
 }
 
-Package& CallRunner::packageOf(Channel& channel, ipc::PackageId id) {
+Package& CallRunner::packageOf(Channel& channel, base::PackageId id) {
   const auto settled = [&] {
     if (channel.packages.find(id) != nullptr) return true;
     // Nobody keeps a package loaded for a notification: this one has come too late.
@@ -369,7 +369,7 @@ Package& CallRunner::packageOf(Channel& channel, ipc::PackageId id) {
 PyRef CallRunner::argument(const Channel& channel, const msgpack::object& object) const {
   if (object.type == msgpack::type::EXT) {
     if (const auto id = ipc::PayloadReader::handle(object)) {
-      PyObject* found = channel.handles.find(ipc::HandleId(*id));
+      PyObject* found = channel.handles.find(base::HandleId(*id));
       if (found == nullptr) badRequest("handle " + std::to_string(*id) + " is not on this worker");
       return PyRef::share(found);
     }

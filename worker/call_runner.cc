@@ -10,10 +10,10 @@
 #include <cstring>
 #include <new>
 
+#include "base/system_call.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "worker/call_failures.h"
 #include "worker/interpreter.h"
 #include "worker/last_words.h"
@@ -129,7 +129,7 @@ void CallRunner::run(Channel& channel) {
     reason = error.what();
   } catch (const c10::Error& error) {
     reason = error.what_without_backtrace();
-  } catch (const ipc::SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     if (error.errorNumber() == ENOMEM) return answerShortage(channel, error.what());
     reason = error.what();
   } catch (const std::bad_alloc&) {
@@ -148,7 +148,7 @@ void CallRunner::run(Channel& channel) {
 std::span<const std::byte> CallRunner::payload(Channel& channel) {
   const ipc::PayloadPlace& place = received_.payload;
   if (place.blobBytes == 0) return {received_.bytes, place.inlineBytes};
-  const ipc::SegmentId segmentId(place.blobSegment);
+  const base::SegmentId segmentId(place.blobSegment);
   const auto find = [&] { return channel.memory->inputs.find(segmentId); };
   if (channel.memory->inputs.refusal(segmentId) != nullptr) {
     channel.memory->end.taken();

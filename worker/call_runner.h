@@ -65,11 +65,11 @@ class CallRunner {
   PyObject* object(const Channel& channel, size_t index) const;
   PyObject* handle(const Channel& channel, size_t index) const;
   Package& package(Channel& channel, size_t index);
-  Package& packageOf(Channel& channel, ipc::PackageId id);
+  Package& packageOf(Channel& channel, base::PackageId id);
   PyRef argument(const Channel& channel, const msgpack::object& object) const;
   PyRef text(size_t index) const;
   PyRef call(Channel& channel, PyObject* callable, size_t argumentsIndex);
-  ipc::HandleId newHandle(size_t index) const { return ipc::HandleId(reader_->integer(index)); }
+  base::HandleId newHandle(size_t index) const { return base::HandleId(reader_->integer(index)); }
 
   // Answers. Each is the last thing of its call.
   void answerNothing(Channel& channel);

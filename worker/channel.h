@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "worker/channel_memory.h"
 #include "worker/handle_table.h"
 #include "worker/object_table.h"
@@ -24,10 +24,10 @@ struct Channel {
 
   std::shared_ptr<ChannelMemory> memory;
   PackageStore packages;
-  ObjectTable<ipc::ObjectId> objects;
+  ObjectTable<base::ObjectId> objects;
   HandleTable handles;
   /// The newest handle when a package was dropped: it and older ones may keep what is in the package.
-  ipc::HandleId newestOfDropped{0};
+  base::HandleId newestOfDropped{0};
 
   /// Answers too long for their slot, each in a block until the client has consumed it.
   struct Blob {

@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 #include "worker/anonymous_folder.h"
 #include "worker/package_store.h"
 #include "worker/weight_sharing.h"
@@ -94,8 +94,8 @@ class CompiledModel::Place {
     }
     name_ = "model" + std::to_string(count);
     path_ = "/proc/self/fd/" + std::to_string(folder_.get()) + "/" + name_ + ".so";
-    ipc::checkSystemCall(::symlinkat(library.c_str(), folder_.get(), (name_ + ".so").c_str()),
-                         "symlinkat", path_);
+    base::checkSystemCall(::symlinkat(library.c_str(), folder_.get(), (name_ + ".so").c_str()),
+                          "symlinkat", path_);
     write(name_ + ".json", operators);
   }
   Place(const Place&) = delete;
@@ -112,20 +112,20 @@ class CompiledModel::Place {
 
  private:
   void write(const std::string& name, const std::string& text) const {
-    const ipc::Fd file(ipc::checkSystemCall(
+    const base::Fd file(base::checkSystemCall(
         ::openat(folder_.get(), name.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), "openat",
         name));
     for (size_t written = 0; written < text.size();) {
       const ssize_t result = ::write(file.get(), text.data() + written, text.size() - written);
       if (result < 0 && errno == EINTR) continue;
-      if (result < 0) throw ipc::SystemCallError("write", name, errno);
+      if (result < 0) throw base::SystemCallError("write", name, errno);
       written += static_cast<size_t>(result);
     }
   }
 
   std::string path_;
   std::string name_;
-  ipc::Fd folder_;
+  base::Fd folder_;
 };
 
 CompiledModel::CompiledModel(const std::string& path, std::shared_ptr<const ipc::Mapping> library,

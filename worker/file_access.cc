@@ -9,8 +9,8 @@
 
 #include <filesystem>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 #include "worker/landlock_interface.h"
 
 namespace isopool::worker {
@@ -18,7 +18,7 @@ namespace isopool::worker {
 namespace {
 
 namespace fs = std::filesystem;
-using ipc::checkSystemCall;
+using base::checkSystemCall;
 
 constexpr uint64_t kRightsOfFiles = landlock::kExecute | landlock::kWriteFile |
                                     landlock::kReadFile | landlock::kTruncate |
@@ -133,12 +133,12 @@ void FileAccess::restrictSelf(int version, bool network, int folder) const {
   const uint64_t handled = rightsKnownTo(version);
   const landlock::RulesetAttributes attributes{handled, network ? 0 : landlock::kTcpRights,
                                                landlock::kScopes};
-  const ipc::Fd ruleset(
+  const base::Fd ruleset(
       checkSystemCall(static_cast<int>(::syscall(landlock::kCreateRuleset, &attributes,
                                                  attributeBytes(version), 0)),
                       "landlock_create_ruleset"));
   for (const Rule& rule : rules_) {
-    const ipc::Fd place(::open(rule.path.c_str(), O_PATH | O_CLOEXEC));
+    const base::Fd place(::open(rule.path.c_str(), O_PATH | O_CLOEXEC));
     // Removed since the zygote saw it: what comes there later is no matter of the rules.
     if (place.valid()) addRule(ruleset.get(), place.get(), rightsFor(rule.use, handled), rule.path);
   }

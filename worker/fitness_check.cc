@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "ipc/channel/futex.h"
-#include "ipc/fd.h"
 #include "worker/last_words.h"
 #include "worker/memory_limit.h"
 #include "worker/process_setup.h"
@@ -46,7 +46,7 @@ constexpr std::array<NamedLimit, 5> kLimits{{{RLIMIT_NOFILE, "RLIMIT_NOFILE"},
 
 std::string contentsOf(const std::string& path) {
   std::string text;
-  const ipc::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return text;
   char buffer[4096];
   for (ssize_t got = 0; (got = ::read(file.get(), buffer, sizeof buffer)) > 0;) {
@@ -82,7 +82,7 @@ std::string failureOfMemory() {
 }
 
 std::string failureOfDescriptors() {
-  std::vector<ipc::Fd> opened;
+  std::vector<base::Fd> opened;
   while (opened.size() < kDescriptors) {
     opened.emplace_back(::fcntl(lastWordsFd(), F_DUPFD_CLOEXEC, 0));
     if (opened.back().valid()) continue;

@@ -13,7 +13,7 @@
 #include <optional>
 #include <utility>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "worker/system_call_filter.h"
 
 namespace isopool::worker {
@@ -81,7 +81,7 @@ void countForbiddenCalls(const FilterOptions& options) {
   // The system calls that the handler interrupts must not be restarted; it may interrupt itself.
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigemptyset(&action.sa_mask);
-  ipc::checkSystemCall(::sigaction(SIGSYS, &action, nullptr), "sigaction", "SIGSYS");
+  base::checkSystemCall(::sigaction(SIGSYS, &action, nullptr), "sigaction", "SIGSYS");
 }
 
 void countForbiddenAct(const std::string& act) {

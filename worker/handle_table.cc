@@ -53,7 +53,7 @@ class Search {
 
 }  // namespace
 
-void HandleTable::set(ipc::HandleId id, PyRef object) {
+void HandleTable::set(base::HandleId id, PyRef object) {
   discount(id);
   account(id, object.get());
   if (limit_ != 0 && bytes_ > limit_) {
@@ -79,7 +79,7 @@ void HandleTable::requireRoom() const {
                     "program hold (limits.memory, ISOPOOL_CLIENT_MEMORY): let go of some");
 }
 
-void HandleTable::forget(ipc::HandleId id) {
+void HandleTable::forget(base::HandleId id) {
   discount(id);
   tell();
   objects_.forget(id);
@@ -93,7 +93,7 @@ void HandleTable::clear() {
   objects_.clear();
 }
 
-void HandleTable::account(ipc::HandleId id, PyObject* object) {
+void HandleTable::account(base::HandleId id, PyObject* object) {
   std::vector<const void*>& storages = handles_[id];
   Search().visit(object, 0, [&](const void* data, uint64_t bytes) {
     if (std::find(storages.begin(), storages.end(), data) != storages.end()) return;
@@ -103,7 +103,7 @@ void HandleTable::account(ipc::HandleId id, PyObject* object) {
   });
 }
 
-void HandleTable::discount(ipc::HandleId id) {
+void HandleTable::discount(base::HandleId id) {
   const auto found = handles_.find(id);
   if (found == handles_.end()) return;
   for (const void* data : found->second) {

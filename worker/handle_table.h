@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/ids.h"
 #include "ipc/channel/worker_end.h"
-#include "ipc/ids.h"
 #include "worker/object_table.h"
 
 namespace isopool::worker {
@@ -19,13 +19,13 @@ class HandleTable {
   explicit HandleTable(ipc::WorkerEnd& end) : end_(end) {}
 
   /// Borrowed; null if there is none.
-  PyObject* find(ipc::HandleId id) const { return objects_.find(id); }
+  PyObject* find(base::HandleId id) const { return objects_.find(id); }
   /// Throws Refusal, and lets the object go, if the client would keep more than it may.
-  void set(ipc::HandleId id, PyRef object);
-  void forget(ipc::HandleId id);
+  void set(base::HandleId id, PyRef object);
+  void forget(base::HandleId id);
   void clear();
   /// The handle that was made last, alive or not; 0: none was.
-  ipc::HandleId newest() const noexcept { return newest_; }
+  base::HandleId newest() const noexcept { return newest_; }
 
   /// Throws Refusal if the client keeps as much as it may.
   void requireRoom() const;
@@ -38,15 +38,16 @@ class HandleTable {
     uint32_t handles = 0;
   };
 
-  void account(ipc::HandleId id, PyObject* object);
-  void discount(ipc::HandleId id);
+  void account(base::HandleId id, PyObject* object);
+  void discount(base::HandleId id);
   void tell() noexcept { end_.tellHandles(handles_.size(), bytes_); }
 
   ipc::WorkerEnd& end_;
-  ObjectTable<ipc::HandleId> objects_;
-  std::unordered_map<ipc::HandleId, std::vector<const void*>> handles_;  // and the storages of each
+  ObjectTable<base::HandleId> objects_;
+  std::unordered_map<base::HandleId, std::vector<const void*>>
+      handles_;  // and the storages of each
   std::unordered_map<const void*, Storage> storages_;
-  ipc::HandleId newest_{0};
+  base::HandleId newest_{0};
   uint64_t bytes_ = 0;
   uint64_t limit_ = 0;
 };

@@ -5,7 +5,7 @@
 
 namespace isopool::worker {
 
-void InputSegments::add(ipc::SegmentId id, ipc::Fd object, size_t bytes) {
+void InputSegments::add(base::SegmentId id, base::Fd object, size_t bytes) {
   if (id.value >= byId_.size()) byId_.resize(id.value + 1);
   auto segment = std::make_unique<InputSegment>();
   segment->id = id;
@@ -14,7 +14,7 @@ void InputSegments::add(ipc::SegmentId id, ipc::Fd object, size_t bytes) {
   byId_[id.value] = std::move(segment);
 }
 
-void InputSegments::refuse(ipc::SegmentId id, std::string text) {
+void InputSegments::refuse(base::SegmentId id, std::string text) {
   if (id.value > kMaxInputSegments) return;  // it is asked for by no call that is right
   if (id.value >= refused_.size()) refused_.resize(id.value + 1);
   refused_[id.value] = true;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::worker {
@@ -18,8 +18,8 @@ inline constexpr uint32_t kMaxInputSegments = 1u << 20;
 /// One segment of a client's input arena, mapped writable: in-place operations on an input reach the
 /// caller, as they do in one process.
 struct InputSegment {
-  ipc::SegmentId id;
-  ipc::Fd object;
+  base::SegmentId id;
+  base::Fd object;
   ipc::Mapping mapping;
 };
 
@@ -27,17 +27,17 @@ struct InputSegment {
 class InputSegments {
  public:
   /// Throws SystemCallError.
-  void add(ipc::SegmentId id, ipc::Fd object, size_t bytes);
+  void add(base::SegmentId id, base::Fd object, size_t bytes);
   /// Null if the segment is not mapped.
-  InputSegment* find(ipc::SegmentId id) const noexcept {
+  InputSegment* find(base::SegmentId id) const noexcept {
     return id.value < byId_.size() ? byId_[id.value].get() : nullptr;
   }
 
   /// The supervisor does not let the client have this segment, for the reason in `text`.
-  void refuse(ipc::SegmentId id, std::string text);
+  void refuse(base::SegmentId id, std::string text);
   /// Why the client may not have that segment, in the words for the last one; null if it was not
   /// refused.
-  const std::string* refusal(ipc::SegmentId id) const noexcept {
+  const std::string* refusal(base::SegmentId id) const noexcept {
     return id.value < refused_.size() && refused_[id.value] ? &refusal_ : nullptr;
   }
 

@@ -23,7 +23,7 @@ constexpr const char* kCopyOnWriteCapsule = "isopool.package";
 constexpr const char* kSharedCapsule = "isopool.moved";
 using MappingOwner = std::shared_ptr<const ipc::Mapping>;
 
-ipc::Epoch workerEpoch;
+base::Epoch workerEpoch;
 const CopyCounts* workerCopies = nullptr;
 
 constexpr std::array<const char*, CopyCounts::kReasons> kReasonNames = [] {
@@ -240,7 +240,7 @@ std::shared_ptr<const ipc::Mapping> packageMapping(PyObject* capsule) {
   return owner == nullptr ? nullptr : *owner;
 }
 
-void setIsopoolModuleWorker(ipc::Epoch epochOfWorker, const CopyCounts& copies) {
+void setIsopoolModuleWorker(base::Epoch epochOfWorker, const CopyCounts& copies) {
   workerEpoch = epochOfWorker;
   workerCopies = &copies;
 }

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/copy_counts.h"
 #include "worker/py_ref.h"
@@ -15,7 +15,7 @@ namespace isopool::worker {
 PyObject* createIsopoolModule();
 
 /// From now on the module speaks for this worker. `copies` must live as long as the process.
-void setIsopoolModuleWorker(ipc::Epoch epoch, const CopyCounts& copies);
+void setIsopoolModuleWorker(base::Epoch epoch, const CopyCounts& copies);
 
 /// A package's mapping as Python hands it back to package_tensor(), and if it is `shared` to
 /// write_package() and move_storage(); null with an error set.

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "worker/landlock_interface.h"
 
 namespace isopool::worker {
@@ -16,7 +16,7 @@ namespace isopool::worker {
 namespace {
 
 bool dataLimitIgnored() {
-  const ipc::Fd file(
+  const base::Fd file(
       ::open("/sys/module/kernel/parameters/ignore_rlimit_data", O_RDONLY | O_CLOEXEC));
   char value = 'N';
   return file.valid() && ::read(file.get(), &value, 1) == 1 && value == 'Y';

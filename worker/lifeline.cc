@@ -8,13 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 
 namespace isopool::worker {
 
 void armLifeline(int pipe) {
-  using ipc::checkSystemCall;
+  using base::checkSystemCall;
   checkSystemCall(::fcntl(pipe, F_SETSIG, SIGKILL), "fcntl(F_SETSIG)", pipe);
   checkSystemCall(::fcntl(pipe, F_SETOWN, -::getpgrp()), "fcntl(F_SETOWN)", pipe);
   const int flags = checkSystemCall(::fcntl(pipe, F_GETFL), "fcntl(F_GETFL)", pipe);
@@ -27,13 +27,13 @@ void armLifeline(int pipe) {
 void endWithSupervisor(pid_t forker) {
   constexpr int kMostMilliseconds = 1;  // where there is no pidfd
   while (::getppid() == forker) {
-    const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, forker, 0)));
+    const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, forker, 0)));
     pollfd end{pidfd.get(), POLLIN, 0};
     // If it has ended, its number may be another's by now.
     if (::getppid() == forker) ::poll(&end, 1, kMostMilliseconds);
   }
   // The lifeline ends a worker whose supervisor died before: no user code has run yet.
-  ipc::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)");
+  base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)");
 }
 
 }  // namespace isopool::worker

@@ -87,8 +87,8 @@ int main(int argc, char** argv) {
     return 64;
   }
   try {
-    isopool::worker::Zygote zygote{isopool::ipc::Fd(options.controlFd),
-                                   isopool::ipc::Fd(options.lifelineFd)};
+    isopool::worker::Zygote zygote{isopool::base::Fd(options.controlFd),
+                                   isopool::base::Fd(options.lifelineFd)};
     const int status = zygote.run();
     std::_Exit(status);  // finalizing an interpreter that has torch in it may crash
   } catch (const std::exception& error) {

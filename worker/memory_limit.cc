@@ -11,7 +11,7 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "worker/sandbox_settings.h"
 
 namespace isopool::worker {
@@ -43,10 +43,10 @@ uint64_t privateWritableBytes() {
 // Not setrlimit(): the filter of system calls wants the key.
 void tellKernel(uint64_t bytes) {
   rlimit64 former{};
-  ipc::checkSystemCall(::prlimit64(0, RLIMIT_DATA, nullptr, &former), "prlimit", "RLIMIT_DATA");
+  base::checkSystemCall(::prlimit64(0, RLIMIT_DATA, nullptr, &former), "prlimit", "RLIMIT_DATA");
   const rlimit64 wanted{std::min<rlim64_t>(bytes, former.rlim_max), former.rlim_max};
   const uint64_t* key = limit().key;
-  ipc::checkSystemCall(
+  base::checkSystemCall(
       static_cast<int>(::syscall(SYS_prlimit64, 0, RLIMIT_DATA, &wanted, nullptr, key[0], key[1])),
       "prlimit", "RLIMIT_DATA");
 }
@@ -89,7 +89,7 @@ void limitMemory(uint64_t bytes, const uint64_t (&key)[2]) {
   current.cap = bytes;
 }
 
-std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const ipc::Fd& object, size_t bytes) {
+std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const base::Fd& object, size_t bytes) {
   auto owner = std::make_shared<MappingWithRoom>(bytes);
   owner->mapping = ipc::mapPrivate(object, 0, bytes);
   return {owner, &owner->mapping};

@@ -31,7 +31,7 @@ class MemoryRoom {
 };
 
 /// Maps a package copy-on-write, with such room for it. Throws SystemCallError.
-std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const ipc::Fd& object, size_t bytes);
+std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const base::Fd& object, size_t bytes);
 
 /// What to tell whoever ran out of memory, one line; empty if there is no cap.
 std::string memoryLimitInWords();

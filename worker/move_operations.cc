@@ -11,7 +11,7 @@ namespace isopool::worker {
 namespace {
 
 // dict[number] = value; throws PythonRaised.
-void setNumbered(const PyRef& dict, ipc::PackageId number, const PyRef& value) {
+void setNumbered(const PyRef& dict, base::PackageId number, const PyRef& value) {
   const PyRef key = orRaised(PyRef::steal(PyLong_FromUnsignedLong(number.value)));
   if (PyDict_SetItem(dict.get(), key.get(), value.get()) != 0) throw PythonRaised{};
 }
@@ -51,7 +51,7 @@ void CallRunner::fillMovable(Channel& channel) {
 }
 
 void CallRunner::defineMovable(Channel& channel) {
-  const ipc::ObjectId id(reader_->integer(0));
+  const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
     const Package& own = package(channel, 1);
     const uint64_t offset = reader_->integer(2);
@@ -63,7 +63,7 @@ void CallRunner::defineMovable(Channel& channel) {
     const PyRef importers = orRaised(PyRef::steal(PyDict_New()));
     const msgpack::object& referred = reader_->element(4);
     for (uint32_t i = 0; i < arrayOf(referred).via.array.size; ++i) {
-      const ipc::PackageId number(referred.via.array.ptr[i].as<uint32_t>());
+      const base::PackageId number(referred.via.array.ptr[i].as<uint32_t>());
       Package& package = packageOf(channel, number);
       if (package.shared()) {
         setNumbered(memories, number, orRaised(package.capsule()));

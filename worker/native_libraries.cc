@@ -14,8 +14,8 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 
 namespace isopool::worker {
 
@@ -113,15 +113,15 @@ void loadLibraries(const std::vector<std::string>& libraries) {
 void tryLibraries(const std::vector<std::string>& libraries) {
   if (libraries.empty()) return;
   int ends[2];
-  ipc::checkSystemCall(::pipe(ends), "pipe");
-  const ipc::Fd input(ends[0]);
-  ipc::Fd output(ends[1]);
+  base::checkSystemCall(::pipe(ends), "pipe");
+  const base::Fd input(ends[0]);
+  base::Fd output(ends[1]);
   PyOS_BeforeFork();
   const pid_t child = ::fork();
   if (child == 0) report(libraries, output.get());
   const int error = errno;
   PyOS_AfterFork_Parent();
-  if (child == -1) throw ipc::SystemCallError("fork", "", error);
+  if (child == -1) throw base::SystemCallError("fork", "", error);
   output.close();
   const std::string told = readAll(input.get());
   int status = 0;

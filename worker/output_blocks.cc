@@ -32,10 +32,10 @@ OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns
 
 OutputBlocks::~OutputBlocks() = default;
 
-bool OutputBlocks::addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes) {
+bool OutputBlocks::addSegment(base::SegmentId segment, base::Fd object, size_t bytes) {
   requestedBytes_ = 0;
   refusal_ = {};
-  ipc::Fd forWindows = object.duplicate();
+  base::Fd forWindows = object.duplicate();
   roomForBooks_.emplace_back(ipc::PageArena::bookBytes(bytes));
   if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) {
     addressSpaceIsFull_ = true;

@@ -44,7 +44,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
   /// False if the address space reserved for the arena has no room for it; then it asks for no more.
   /// Throws SystemCallError.
-  bool addSegment(ipc::SegmentId segment, ipc::Fd object, size_t bytes);
+  bool addSegment(base::SegmentId segment, base::Fd object, size_t bytes);
   /// For this reason; `clientLimit`: the operator lets the client have no more.
   void segmentRefused(const std::string& reason, bool clientLimit);
   /// Why there is no more room, or empty; true beside it if the operator lets the client have no more.
@@ -119,7 +119,7 @@ class OutputBlocks final : public ipc::BlockSource {
   std::deque<MemoryRoom> roomForBooks_;  // of each segment
   ipc::PageArena arena_;
   ipc::LeaseTable leases_;
-  std::vector<std::pair<ipc::SegmentId, ipc::Fd>> objects_;
+  std::vector<std::pair<base::SegmentId, base::Fd>> objects_;
 
   struct Lent {
     void* block;

@@ -34,7 +34,8 @@ c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_
       c10::GetCPUAllocator(), /*resizable=*/true));
 }
 
-Package::Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes, Sharing sharing)
+Package::Package(base::PackageId id, std::string name, base::Fd object, size_t bytes,
+                 Sharing sharing)
     : id_(id),
       name_(std::move(name)),
       object_(std::move(object)),
@@ -71,7 +72,7 @@ void Package::forgetImporter() {
   PyErr_Restore(type, value, traceback);
 }
 
-bool PackageStore::remove(ipc::PackageId id) {
+bool PackageStore::remove(base::PackageId id) {
   removed_.push_back(id);
   return std::erase_if(packages_, [&](const auto& package) { return package->id() == id; }) != 0;
 }
@@ -81,11 +82,11 @@ void PackageStore::clear() {
   removed_.clear();
 }
 
-bool PackageStore::wasRemoved(ipc::PackageId id) const noexcept {
+bool PackageStore::wasRemoved(base::PackageId id) const noexcept {
   return std::find(removed_.begin(), removed_.end(), id) != removed_.end();
 }
 
-Package* PackageStore::find(ipc::PackageId id) const noexcept {
+Package* PackageStore::find(base::PackageId id) const noexcept {
   for (const auto& package : packages_) {
     if (package->id() == id) return package.get();
   }

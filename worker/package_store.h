@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/py_ref.h"
 
@@ -32,14 +32,14 @@ class Package {
     kShared,       ///< the memory of a moved object: what one worker writes all see
   };
   /// Throws SystemCallError.
-  Package(ipc::PackageId id, std::string name, ipc::Fd object, size_t bytes, Sharing sharing);
+  Package(base::PackageId id, std::string name, base::Fd object, size_t bytes, Sharing sharing);
 
   /// With the GIL.
   ~Package() { forgetImporter(); }
   Package(const Package&) = delete;
   Package& operator=(const Package&) = delete;
 
-  ipc::PackageId id() const { return id_; }
+  base::PackageId id() const { return id_; }
   const std::string& name() const { return name_; }
   const std::shared_ptr<const ipc::Mapping>& mapping() const { return mapping_; }
   bool shared() const { return sharing_ == Sharing::kShared; }
@@ -58,9 +58,9 @@ class Package {
   void forgetImporter();
 
  private:
-  ipc::PackageId id_;
+  base::PackageId id_;
   std::string name_;
-  ipc::Fd object_;
+  base::Fd object_;
   std::shared_ptr<const ipc::Mapping> mapping_;
   Sharing sharing_;
   PyRef importer_;
@@ -76,21 +76,21 @@ class PackageStore {
  public:
   void add(std::unique_ptr<Package> package) { packages_.push_back(std::move(package)); }
   /// False if it is not there.
-  bool remove(ipc::PackageId id);
+  bool remove(base::PackageId id);
   void clear();
   /// Whether it was removed since the last forgetRemoved(). A client sends a notification about a
   /// package before it unloads that, so such a notification is in the ring by then.
-  bool wasRemoved(ipc::PackageId id) const noexcept;
+  bool wasRemoved(base::PackageId id) const noexcept;
   /// Nothing is in the ring.
   void forgetRemoved() noexcept { removed_.clear(); }
-  Package* find(ipc::PackageId id) const noexcept;
+  Package* find(base::PackageId id) const noexcept;
   const std::vector<std::unique_ptr<Package>>& all() const noexcept { return packages_; }
   /// Where in which package [data, data + bytes) lies, if in one.
   std::optional<PackagePlace> locate(const void* data, size_t bytes) const noexcept;
 
  private:
   std::vector<std::unique_ptr<Package>> packages_;
-  std::vector<ipc::PackageId> removed_;
+  std::vector<base::PackageId> removed_;
 };
 
 }  // namespace isopool::worker

@@ -21,8 +21,8 @@
 #include <cstring>
 #include <string>
 
-#include "ipc/close_descriptors.h"
-#include "ipc/system_call.h"
+#include "base/close_descriptors.h"
+#include "base/system_call.h"
 #include "worker/lifeline.h"
 
 namespace isopool::worker {
@@ -95,16 +95,16 @@ size_t threadCount() {
 
 void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   registerRestartableSequences();
-  ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
+  base::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
   // Who opened it anew for writing, through /proc/self/fd, would outlive the supervisor.
-  ipc::checkSystemCall(::fchmod(descriptors.lifeline.get(), 0), "fchmod", "the lifeline");
+  base::checkSystemCall(::fchmod(descriptors.lifeline.get(), 0), "fchmod", "the lifeline");
   // Not through close-on-exec: a worker is never exec'd. User code would find what is left open: files
   // of the program, the zygote's control socket.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),
                         descriptors.bell.get(), descriptors.lastWords.get(),
                         descriptors.board.get()};
-  ipc::closeDescriptorsBut(kept, 3);
+  base::closeDescriptorsBut(kept, 3);
   resetSignals();
   ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);
   if (!coreDumpsWanted()) {

@@ -5,18 +5,18 @@
 
 #include <cstddef>
 
+#include "base/fd.h"
 #include "ipc/control/frame.h"
-#include "ipc/fd.h"
 
 namespace isopool::worker {
 
 /// What a worker is born with besides 0, 1 and 2.
 struct WorkerDescriptors {
-  ipc::Fd control;
-  ipc::Fd lifeline;
-  ipc::Fd bell;
-  ipc::Fd lastWords;
-  ipc::Fd board;
+  base::Fd control;
+  base::Fd lifeline;
+  base::Fd bell;
+  base::Fd lastWords;
+  base::Fd board;
 };
 
 /// How many threads this process has.

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "worker/anonymous_folder.h"
 #include "worker/forbidden_acts.h"
 #include "worker/interpreter.h"
@@ -30,7 +30,7 @@ namespace isopool::worker {
 
 namespace {
 
-using ipc::checkSystemCall;
+using base::checkSystemCall;
 
 constexpr const char* kTooMuchMemory = "memory beyond ISOPOOL_WORKER_MEMORY";
 // Of one call; the supervisor is told of all.
@@ -187,7 +187,7 @@ void Sandbox::enter() {
   options.process = ::getpid();
   options.network = plan_.settings.network;
   if (::getrandom(options.key, sizeof options.key, 0) != sizeof options.key) {
-    throw ipc::SystemCallError("getrandom", "a key", errno);
+    throw base::SystemCallError("getrandom", "a key", errno);
   }
   // What the rules below forbid to make.
   if (strict()) makeFolder();

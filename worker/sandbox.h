@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "worker/control_plane.h"
 #include "worker/file_access.h"
 #include "worker/kernel_protections.h"
@@ -28,7 +28,7 @@ SandboxPlan planSandbox(const SandboxSettings& settings);
 /// often. The call loop's thread.
 class Sandbox {
  public:
-  Sandbox(const SandboxPlan& plan, ipc::Epoch worker) : plan_(plan), worker_(worker) {}
+  Sandbox(const SandboxPlan& plan, base::Epoch worker) : plan_(plan), worker_(worker) {}
 
   /// The first stage: before anything of Python runs in this process, while it has one thread. What
   /// the kernel has not is left out (missingProtections() told so); what it refuses throws.
@@ -70,7 +70,7 @@ class Sandbox {
   std::string ownFolder() const;
 
   const SandboxPlan& plan_;
-  const ipc::Epoch worker_;
+  const base::Epoch worker_;
   bool callsBegan_ = false;
   int folder_ = -1;  ///< for temporary files; -1: the system lets us have none
   std::string folderPath_;

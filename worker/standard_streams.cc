@@ -13,15 +13,15 @@
 #include <cerrno>
 #include <string>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 #include "worker/landlock_interface.h"
 
 namespace isopool::worker {
 
 namespace {
 
-using ipc::checkSystemCall;
+using base::checkSystemCall;
 
 bool forbidTruncation() {
   const landlock::RulesetAttributes attributes{landlock::kTruncate, 0, 0};
@@ -48,7 +48,7 @@ void reopen(int stream) {
 }  // namespace
 
 void narrowStandardStreams(int landlock) {
-  const ipc::Fd nothing(
+  const base::Fd nothing(
       checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
   checkSystemCall(::dup2(nothing.get(), STDIN_FILENO), "dup2", "standard input");
   // What may be done with a descriptor is settled when it is opened, and a rule holds for ever: so a
@@ -64,8 +64,8 @@ void narrowStandardStreams(int landlock) {
   while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
   }
   if (status != 0) {
-    throw ipc::SystemCallError("landlock_restrict_self", "standard streams",
-                               WIFEXITED(status) ? WEXITSTATUS(status) : EINTR);
+    throw base::SystemCallError("landlock_restrict_self", "standard streams",
+                                WIFEXITED(status) ? WEXITSTATUS(status) : EINTR);
   }
 }
 

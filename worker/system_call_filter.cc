@@ -28,7 +28,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 #if !defined(__x86_64__)
 #error "the numbers of system calls here are those of x86-64"
@@ -489,7 +489,7 @@ void installFilter(const FilterProgram& program) {
                         const_cast<sock_filter*>(program.data())};
   const auto result = static_cast<int>(
       ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &code));
-  ipc::checkSystemCall(result, "seccomp", "a filter");
+  base::checkSystemCall(result, "seccomp", "a filter");
   if (result != 0) {
     throw std::runtime_error("thread " + std::to_string(result) +
                              " has a filter of system calls that user code gave it");

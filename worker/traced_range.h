@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 
 namespace isopool::worker {
 
@@ -14,7 +14,7 @@ namespace isopool::worker {
 /// client knows too. Nanoseconds if no profiler runs.
 class TracedRange {
  public:
-  TracedRange(ipc::Epoch epoch, uint64_t sequence) : range_(at::RecordScope::USER_SCOPE) {
+  TracedRange(base::Epoch epoch, uint64_t sequence) : range_(at::RecordScope::USER_SCOPE) {
     if (!range_.isActive()) return;
     // python/tracing.py knows the name.
     range_.before("isopool call " + std::to_string(epoch.value) + ":" + std::to_string(sequence));

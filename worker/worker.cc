@@ -25,7 +25,7 @@ namespace {
 // `folders` empty: nobody would find the named objects.
 void beginInPython(const ipc::ForkWorker& order, int lastWords, const std::string& folders) {
   const std::string names =
-      folders.empty() ? "" : ipc::namedObjectsOf(folders, ipc::Epoch(order.epoch));
+      folders.empty() ? "" : ipc::namedObjectsOf(folders, base::Epoch(order.epoch));
   const PyRef begin = workerFunction("startup", "begin");
   if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Kiis", order.seed, lastWords,
                                                   debugged() ? 1 : 0, names.c_str())))
@@ -46,7 +46,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     setUpWorkerProcess(descriptors, forker);
     keepLastWords(descriptors.lastWords.get());
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);
-    Sandbox sandbox(plan, ipc::Epoch(order.epoch));
+    Sandbox sandbox(plan, base::Epoch(order.epoch));
     sandbox.enter();
     PyOS_AfterFork_Child();
     sandbox.enteredPython();
@@ -68,7 +68,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     ipc::sealMemoryObject(descriptors.board, ipc::Seal::kSingleWriter);
     descriptors.board.close();
     ipc::reachCrashPoint(ipc::CrashPoint::kBoardSealed);
-    CallLoop loop(ipc::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
+    CallLoop loop(base::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
                   std::move(bell), std::move(board), blocks, sandbox);
     loop.run();
   } catch (const std::exception& error) {

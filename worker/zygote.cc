@@ -13,9 +13,9 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/system_call.h"
 #include "ipc/channel/life_word.h"
 #include "ipc/crash_point.h"
-#include "ipc/system_call.h"
 #include "worker/huge_pages.h"
 #include "worker/interpreter.h"
 #include "worker/kernel_protections.h"
@@ -126,14 +126,14 @@ void checkSandboxOfZygotes() {
   planSandbox(sandbox);
 }
 
-Zygote::Zygote(ipc::Fd control, ipc::Fd lifeline)
+Zygote::Zygote(base::Fd control, base::Fd lifeline)
     : control_(std::move(control)), lifeline_(std::move(lifeline)), blocks_(immortalBlocks()) {
   // The lifeline kills a group, so it has to be ours alone.
-  if (::getpgrp() != ::getpid()) ipc::checkSystemCall(::setpgid(0, 0), "setpgid");
+  if (::getpgrp() != ::getpid()) base::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(lifeline_.get());
   void* word =
       ::mmap(nullptr, ipc::kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (word == MAP_FAILED) throw ipc::SystemCallError("mmap", "a page", errno);
+  if (word == MAP_FAILED) throw base::SystemCallError("mmap", "a page", errno);
   pidWord_ = ipc::Mapping(word, ipc::kPageBytes);
 }
 
@@ -149,7 +149,7 @@ int Zygote::run() {
     while (auto frame = control_.next()) forkWorker(*frame);
     if (result == ipc::ReceiveResult::kPeerGone) return 0;
     if (result == ipc::ReceiveResult::kWouldBlock) {
-      control_.waitReadable(ipc::kForever);
+      control_.waitReadable(base::kForever);
     }
   }
 }

@@ -23,7 +23,7 @@ void checkSandboxOfZygotes();
 class Zygote {
  public:
   /// `lifeline` is the read end of a pipe whose only write end the supervisor holds.
-  Zygote(ipc::Fd control, ipc::Fd lifeline);
+  Zygote(base::Fd control, base::Fd lifeline);
 
   /// Serves until the supervisor is gone; returns the exit status.
   int run();
@@ -36,7 +36,7 @@ class Zygote {
                                  std::string& reason);
 
   ipc::ControlSocket control_;
-  ipc::Fd lifeline_;
+  base::Fd lifeline_;
   RoutedBlocks& blocks_;
   SandboxPlan sandbox_;
   /// Where the middle process tells the pid of the worker.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "chaos/history/record.h"
-#include "ipc/fd.h"
 
 namespace chaos {
 
@@ -19,7 +19,7 @@ class HistoryWriter {
   void write(const Record& record) const;
 
  private:
-  isopool::ipc::Fd file_;
+  isopool::base::Fd file_;
 };
 
 /// Reads what was appended to a file of records since the last time. A record that is not whole yet is

@@ -5,8 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "chaos/nemesis/nemesis.h"
-#include "ipc/fd.h"
 
 namespace chaos {
 
@@ -15,7 +15,7 @@ constexpr int kPatience = 5000;  // ms
 }
 
 void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
-  const isopool::ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
+  const isopool::base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
   if (!pidfd.valid() || !target_.owns(victim)) return;
   const ProcessStatus before = statusOf(victim);
   if (!before.alive()) return;

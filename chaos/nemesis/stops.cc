@@ -6,14 +6,14 @@
 
 #include <memory>
 
+#include "base/fd.h"
 #include "chaos/nemesis/nemesis.h"
-#include "ipc/fd.h"
 
 namespace chaos {
 
 void Nemesis::stop(const Attack& attack, pid_t victim) {
   const auto pidfd =
-      std::make_shared<isopool::ipc::Fd>(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
+      std::make_shared<isopool::base::Fd>(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
   if (!pidfd->valid() || !target_.owns(victim)) return;
   // They may be killed for it, after a second; programs and supervisors are not.
   if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {

@@ -40,7 +40,7 @@ Cleaner::Cleaner() {
     ::_exit(0);
   }
   ::close(pipe[0]);
-  lifeline_ = isopool::ipc::Fd(pipe[1]);
+  lifeline_ = isopool::base::Fd(pipe[1]);
   ::setenv("ISOPOOL_CHAOS_RUN", run.c_str(), 1);
 }
 

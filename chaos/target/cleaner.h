@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace chaos {
 
@@ -12,7 +12,7 @@ class Cleaner {
   Cleaner();
 
  private:
-  isopool::ipc::Fd lifeline_;
+  isopool::base::Fd lifeline_;
 };
 
 }  // namespace chaos

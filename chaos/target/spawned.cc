@@ -92,10 +92,10 @@ Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variab
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) {
     throw std::runtime_error("no pipe");
   }
-  const isopool::ipc::Fd childInput(in[0]);
-  const isopool::ipc::Fd childOutput(out[1]);
-  input_ = isopool::ipc::Fd(in[1]);
-  output_ = isopool::ipc::Fd(out[0]);
+  const isopool::base::Fd childInput(in[0]);
+  const isopool::base::Fd childOutput(out[1]);
+  input_ = isopool::base::Fd(in[1]);
+  output_ = isopool::base::Fd(out[0]);
   for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -115,7 +115,7 @@ Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variab
                                          arguments.data(), environment.data());
         // Before it can be reaped.
         if (failed == 0)
-          pidfd_ = isopool::ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+          pidfd_ = isopool::base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
         return failed;
       },
       pid_);

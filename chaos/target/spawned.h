@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace chaos {
 
@@ -49,9 +49,9 @@ class Spawned {
 
  private:
   pid_t pid_ = -1;
-  isopool::ipc::Fd pidfd_;
-  isopool::ipc::Fd input_;
-  isopool::ipc::Fd output_;
+  isopool::base::Fd pidfd_;
+  isopool::base::Fd input_;
+  isopool::base::Fd output_;
   std::string unread_;
   std::optional<int> status_;
 };

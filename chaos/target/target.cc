@@ -47,7 +47,7 @@ bool listens(const std::string& address) {
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   std::strncpy(name.sun_path, address.c_str(), sizeof name.sun_path - 1);
-  const isopool::ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const isopool::base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0;
 }
 

@@ -8,7 +8,7 @@
 
 namespace isopool::ipc {
 
-ClientEnd::ClientEnd(Epoch epoch, Mapping own, Mapping peer)
+ClientEnd::ClientEnd(base::Epoch epoch, Mapping own, Mapping peer)
     : epoch_(epoch),
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),

@@ -6,12 +6,12 @@
 #include <optional>
 #include <span>
 
+#include "base/ids.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/operation.h"
 #include "ipc/channel/ring.h"
 #include "ipc/channel/shared_memory.h"
-#include "ipc/ids.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -19,7 +19,7 @@ namespace isopool::ipc {
 /// A payload on its way: in the slot, or a blob in the sender's arena.
 struct OutgoingPayload {
   std::span<const std::byte> inlineBytes;  ///< at most kInlineBytes; empty if there is a blob
-  SegmentId blobSegment;
+  base::SegmentId blobSegment;
   uint64_t blobOffset = 0;
   uint64_t blobBytes = 0;
 };
@@ -47,7 +47,7 @@ class ClientEnd {
  public:
   /// `own` is a writable mapping of kClientControlBytes of zeroes, `peer` a read-only one of
   /// kWorkerControlBytes. Writes the header of `own`.
-  ClientEnd(Epoch epoch, Mapping own, Mapping peer);
+  ClientEnd(base::Epoch epoch, Mapping own, Mapping peer);
 
   /// True once the worker serves the channel, and its segment's header is what it must be.
   bool attached() const noexcept;
@@ -99,10 +99,10 @@ class ClientEnd {
 
   const WorkerControl& peer() const noexcept { return *peer_; }
   LeaseReturns& returns() noexcept { return own_->outputReturns; }
-  Epoch epoch() const noexcept { return epoch_; }
+  base::Epoch epoch() const noexcept { return epoch_; }
 
  private:
-  Epoch epoch_;
+  base::Epoch epoch_;
   Mapping ownMapping_;
   Mapping peerMapping_;
   ClientControl* own_;

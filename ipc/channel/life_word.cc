@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <new>
 
+#include "base/system_call.h"
 #include "ipc/memory/memory_object.h"
-#include "ipc/system_call.h"
 
 namespace isopool::ipc {
 
@@ -34,7 +34,7 @@ void holdLifeWord(WorkerControl& control) {
   int error = ::pthread_mutex_init(&control.life, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
   if (error == 0) error = ::pthread_mutex_lock(&control.life);
-  if (error != 0) throw SystemCallError("pthread_mutex_lock", "life word", error);
+  if (error != 0) throw base::SystemCallError("pthread_mutex_lock", "life word", error);
   const_cast<SharedWord<uint32_t>&>(wordOf(control)).fetch_or(FUTEX_WAITERS);
 }
 
@@ -56,7 +56,7 @@ FutexWatch watchLifeWord(const WorkerControl& control) noexcept {
 }
 
 bool lifeWordWorksHere() {
-  const Fd object = createMemoryObject("isopool:life-word-test", kWorkerControlBytes);
+  const base::Fd object = createMemoryObject("isopool:life-word-test", kWorkerControlBytes);
   const Mapping mapping =
       mapShared(object, 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kNo);
   auto* control = new (mapping.data()) WorkerControl;

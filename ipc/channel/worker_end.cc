@@ -11,7 +11,7 @@
 
 namespace isopool::ipc {
 
-WorkerEnd::WorkerEnd(Epoch epoch, Mapping own, Mapping peer)
+WorkerEnd::WorkerEnd(base::Epoch epoch, Mapping own, Mapping peer)
     : epoch_(epoch),
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),

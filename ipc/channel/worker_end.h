@@ -27,7 +27,7 @@ class WorkerEnd {
  public:
   /// `own` is a writable mapping of kWorkerControlBytes of zeroes, `peer` a read-only one of
   /// kClientControlBytes. Writes the header of `own`.
-  WorkerEnd(Epoch epoch, Mapping own, Mapping peer);
+  WorkerEnd(base::Epoch epoch, Mapping own, Mapping peer);
   ~WorkerEnd();
   WorkerEnd(const WorkerEnd&) = delete;
   WorkerEnd& operator=(const WorkerEnd&) = delete;
@@ -75,12 +75,12 @@ class WorkerEnd {
 
   LeaseReturns& returns() noexcept { return own_->inputReturns; }
   const LeaseReturns& peerReturns() const noexcept { return peer_->outputReturns; }
-  Epoch epoch() const noexcept { return epoch_; }
+  base::Epoch epoch() const noexcept { return epoch_; }
 
  private:
   void tellProcessorAndCount(Work work) noexcept;
 
-  Epoch epoch_;
+  base::Epoch epoch_;
   Mapping ownMapping_;
   Mapping peerMapping_;
   WorkerControl* own_;

@@ -10,8 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ipc/standard_streams.h"
-#include "ipc/system_call.h"
+#include "base/standard_streams.h"
+#include "base/system_call.h"
 
 namespace isopool::ipc {
 
@@ -31,7 +31,7 @@ constexpr size_t kMaxReceivedDescriptors = 253;
 // What one recvmsg brings besides bytes. Takes no memory: what the kernel has handed over by then would
 // stay open.
 struct ReceivedMessage {
-  std::array<Fd, kMaxReceivedDescriptors> descriptors;
+  std::array<base::Fd, kMaxReceivedDescriptors> descriptors;
   size_t count = 0;
   int flags = 0;
 
@@ -57,7 +57,7 @@ struct ReceivedMessage {
       for (size_t i = 0; i < came && count < descriptors.size(); ++i) {
         int fd = -1;
         std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof fd, sizeof fd);
-        descriptors[count++] = Fd(fd);
+        descriptors[count++] = base::Fd(fd);
       }
     }
     return result;
@@ -66,15 +66,17 @@ struct ReceivedMessage {
 
 }  // namespace
 
-ControlSocket::ControlSocket(Fd socket) : socket_(awayFromStandardStreams(std::move(socket))) {
-  const int flags = checkSystemCall(::fcntl(fd(), F_GETFL), "fcntl(F_GETFL)", fd());
-  checkSystemCall(::fcntl(fd(), F_SETFL, flags | O_NONBLOCK), "fcntl(F_SETFL)", fd());
+ControlSocket::ControlSocket(base::Fd socket)
+    : socket_(base::awayFromStandardStreams(std::move(socket))) {
+  const int flags = base::checkSystemCall(::fcntl(fd(), F_GETFL), "fcntl(F_GETFL)", fd());
+  base::checkSystemCall(::fcntl(fd(), F_SETFL, flags | O_NONBLOCK), "fcntl(F_SETFL)", fd());
 }
 
-std::pair<Fd, Fd> ControlSocket::makePair() {
+std::pair<base::Fd, base::Fd> ControlSocket::makePair() {
   int ends[2];
-  checkSystemCall(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), "socketpair");
-  return {awayFromStandardStreams(Fd(ends[0])), awayFromStandardStreams(Fd(ends[1]))};
+  base::checkSystemCall(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), "socketpair");
+  return {base::awayFromStandardStreams(base::Fd(ends[0])),
+          base::awayFromStandardStreams(base::Fd(ends[1]))};
 }
 
 OutgoingFrame encodeFrame(MessageType type, const char* body, size_t bytes,
@@ -146,7 +148,7 @@ SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t b
 
 bool ControlSocket::descriptorsFit() const {
   // By trying: numbers above a free one may be taken.
-  const Fd oneMore(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
+  const base::Fd oneMore(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
   ReceivedMessage next;
   char byte;
   next.receive(fd(), &byte, sizeof byte, MSG_PEEK);
@@ -162,7 +164,7 @@ ReceiveResult ControlSocket::receive() {
   bytes_.resize(had + static_cast<size_t>(result > 0 ? result : 0));
   if (result < 0) return error == EAGAIN ? ReceiveResult::kWouldBlock : ReceiveResult::kPeerGone;
   for (size_t i = 0; i < message.count; ++i) {
-    descriptors_.push_back(awayFromStandardStreams(std::move(message.descriptors[i])));
+    descriptors_.push_back(base::awayFromStandardStreams(std::move(message.descriptors[i])));
   }
   if ((message.flags & MSG_CTRUNC) != 0) {
     throw ProtocolError("descriptors of a control message were lost: too many open files?");
@@ -219,7 +221,7 @@ msgpack::object_handle unpackBody(const Frame& frame) {
     size_t used = 0;
     const msgpack::unpack_limit limit(/*array=*/4096, /*map=*/256, /*str=*/kMaxBodyBytes,
                                       /*bin=*/kMaxBodyBytes, /*ext=*/0, /*depth=*/8);
-    msgpack::object_handle body = askingNewHandler([&] {
+    msgpack::object_handle body = base::askingNewHandler([&] {
       used = 0;
       return msgpack::unpack(frame.body.data(), frame.body.size(), used, nullptr, nullptr, limit);
     });

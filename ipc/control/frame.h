@@ -9,10 +9,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include "ipc/await_readable.h"
+#include "base/await_readable.h"
+#include "base/fd.h"
+#include "base/new_handler.h"
 #include "ipc/control/messages.h"
-#include "ipc/fd.h"
-#include "ipc/new_handler.h"
 
 /// Framing of the control plane on a Unix stream socket: a fixed header, a msgpack body of limited
 /// size and depth, and the frame's descriptors by SCM_RIGHTS.
@@ -25,7 +25,7 @@ inline constexpr uint32_t kMaxFrameDescriptors = 16;
 struct Frame {
   MessageType type{};
   std::vector<char> body;
-  std::vector<Fd> descriptors;
+  std::vector<base::Fd> descriptors;
 };
 
 /// The peer sent something that is no frame or no such message. The connection is to be closed.
@@ -57,7 +57,7 @@ struct OutgoingFrame {
 /// A message as a frame's body.
 template <typename Message>
 msgpack::sbuffer encodeBody(const Message& message) {
-  return askingNewHandler([&] {
+  return base::askingNewHandler([&] {
     msgpack::sbuffer body;
     msgpack::pack(body, message);
     return body;
@@ -78,16 +78,16 @@ OutgoingFrame encodeMessage(const Message& message, size_t descriptorCount) {
 class ControlSocket {
  public:
   ControlSocket() = default;
-  explicit ControlSocket(Fd socket);
+  explicit ControlSocket(base::Fd socket);
 
   /// A connected pair, both close-on-exec.
-  static std::pair<Fd, Fd> makePair();
+  static std::pair<base::Fd, base::Fd> makePair();
 
   int fd() const { return socket_.get(); }
   bool valid() const { return socket_.valid(); }
   void close() { socket_.close(); }
   /// Gives the socket away. Only before anything was received.
-  Fd release() { return std::move(socket_); }
+  base::Fd release() { return std::move(socket_); }
 
   /// Sends a message with borrowed descriptors, waiting up to `patience` for room in the socket.
   /// A frame is sent whole or (kWouldBlock, kCrowded) not at all, as long as the caller then gives up the
@@ -118,15 +118,15 @@ class ControlSocket {
 
   /// As awaitReadable().
   bool waitReadable(std::chrono::milliseconds timeout) const {
-    return awaitReadable(socket_.get(), timeout);
+    return base::awaitReadable(socket_.get(), timeout);
   }
 
  private:
   void parse();
 
-  Fd socket_;
+  base::Fd socket_;
   std::vector<char> bytes_;
-  std::deque<Fd> descriptors_;
+  std::deque<base::Fd> descriptors_;
   std::deque<Frame> frames_;
 };
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 
 /// The control plane's messages: rare events between client, supervisor, zygote and worker. Each
 /// travels as one msgpack array in one frame (ipc/control/frame.h), with the descriptors that its

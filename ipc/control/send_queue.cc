@@ -62,7 +62,7 @@ SendQueue::State SendQueue::flush(ControlSocket& socket) {
   while (!frames_.empty()) {
     Waiting& first = frames_.front();
     std::vector<int> descriptors;
-    for (const Fd& descriptor : first.descriptors) descriptors.push_back(descriptor.get());
+    for (const base::Fd& descriptor : first.descriptors) descriptors.push_back(descriptor.get());
     switch (socket.trySend(first.frame, descriptors.data(), descriptors.size())) {
       case SendResult::kWouldBlock:
         return state_ = State::kFull;

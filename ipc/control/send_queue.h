@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fd.h"
 #include "ipc/control/frame.h"
-#include "ipc/fd.h"
 
 namespace isopool::ipc {
 
@@ -55,7 +55,7 @@ class SendQueue {
  private:
   struct Waiting {
     OutgoingFrame frame;
-    std::vector<Fd> descriptors;
+    std::vector<base::Fd> descriptors;
     std::optional<Subject> subject;
   };
 

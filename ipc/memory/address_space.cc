@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -17,7 +17,7 @@ namespace {
 
 // The first number of /proc/self/statm counts pages.
 size_t mappedBytes() noexcept {
-  const Fd file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+  const base::Fd file(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   char text[64] = {};
   if (!file.valid() || ::read(file.get(), text, sizeof text - 1) <= 0) return 0;
   return std::strtoull(text, nullptr, 10) * kPageBytes;

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "ipc/standard_streams.h"
-#include "ipc/system_call.h"
+#include "base/standard_streams.h"
+#include "base/system_call.h"
 
 // Not in every libc header of the systems we build on; the values are the kernel's.
 #ifndef F_SEAL_FUTURE_WRITE
@@ -26,7 +26,7 @@ namespace {
 
 // A signal that comes while the kernel reserves a range takes back what it has of it. So after one the
 // range is reserved in pieces that are shorter than the time between two signals.
-void reservePages(const Fd& object, size_t bytes, const char* label) {
+void reservePages(const base::Fd& object, size_t bytes, const char* label) {
   constexpr size_t kPiece = 64 * 1024;
   size_t reserved = 0;
   size_t piece = bytes;
@@ -39,7 +39,7 @@ void reservePages(const Fd& object, size_t bytes, const char* label) {
     } else if (errno == EINTR) {
       piece = std::min(piece, kPiece);
     } else {
-      checkSystemCall(result, "fallocate", label);
+      base::checkSystemCall(result, "fallocate", label);
     }
   }
 }
@@ -64,7 +64,7 @@ int protectionBits(Access access) {
 void* mapChecked(void* address, size_t bytes, int protection, int flags, int fd, size_t offset) {
   void* data = ::mmap(address, bytes, protection, flags, fd, static_cast<off_t>(offset));
   if (data == MAP_FAILED) {
-    throw SystemCallError("mmap", std::to_string(bytes) + " bytes", errno);
+    throw base::SystemCallError("mmap", std::to_string(bytes) + " bytes", errno);
   }
   return data;
 }
@@ -85,31 +85,31 @@ void Mapping::unmap() noexcept {
 }
 
 Mapping excludedFromForks(Mapping mapping) {
-  checkSystemCall(::madvise(mapping.data(), mapping.bytes(), MADV_DONTFORK),
-                  "madvise(MADV_DONTFORK)");
+  base::checkSystemCall(::madvise(mapping.data(), mapping.bytes(), MADV_DONTFORK),
+                        "madvise(MADV_DONTFORK)");
   return mapping;
 }
 
-Fd createGrowingMemoryObject(const char* label) {
+base::Fd createGrowingMemoryObject(const char* label) {
   int fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
   // Kernels before 6.3 don't know MFD_NOEXEC_SEAL.
   if (fd == -1 && errno == EINVAL) fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  return awayFromStandardStreams(Fd(checkSystemCall(fd, "memfd_create", label)));
+  return base::awayFromStandardStreams(base::Fd(base::checkSystemCall(fd, "memfd_create", label)));
 }
 
-Fd createMemoryObject(const char* label, size_t bytes) {
-  Fd object = createGrowingMemoryObject(label);
+base::Fd createMemoryObject(const char* label, size_t bytes) {
+  base::Fd object = createGrowingMemoryObject(label);
   reservePages(object, bytes, label);
   sealMemoryObject(object, Seal::kFixedSize);
   return object;
 }
 
-void sealMemoryObject(const Fd& object, Seal seal) {
-  checkSystemCall(::fcntl(object.get(), F_ADD_SEALS, sealBits(seal)), "fcntl(F_ADD_SEALS)",
-                  object.get());
+void sealMemoryObject(const base::Fd& object, Seal seal) {
+  base::checkSystemCall(::fcntl(object.get(), F_ADD_SEALS, sealBits(seal)), "fcntl(F_ADD_SEALS)",
+                        object.get());
 }
 
-bool memoryObjectHas(const Fd& object, size_t bytes, Seal seal) {
+bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal) {
   struct stat status {};
   if (::fstat(object.get(), &status) != 0) return false;
   if (static_cast<uint64_t>(status.st_size) != bytes) return false;
@@ -119,19 +119,20 @@ bool memoryObjectHas(const Fd& object, size_t bytes, Seal seal) {
   return seals != -1 && (seals & wanted) == wanted;
 }
 
-Mapping mapShared(const Fd& object, size_t offset, size_t bytes, Access access, Prefault prefault) {
+Mapping mapShared(const base::Fd& object, size_t offset, size_t bytes, Access access,
+                  Prefault prefault) {
   const int flags = MAP_SHARED | (prefault == Prefault::kYes ? MAP_POPULATE : 0);
   return Mapping(mapChecked(nullptr, bytes, protectionBits(access), flags, object.get(), offset),
                  bytes);
 }
 
-void mapSharedAt(void* address, const Fd& object, size_t offset, size_t bytes, Access access,
+void mapSharedAt(void* address, const base::Fd& object, size_t offset, size_t bytes, Access access,
                  Prefault prefault) {
   const int flags = MAP_SHARED | MAP_FIXED | (prefault == Prefault::kYes ? MAP_POPULATE : 0);
   mapChecked(address, bytes, protectionBits(access), flags, object.get(), offset);
 }
 
-Mapping mapPrivate(const Fd& object, size_t offset, size_t bytes) {
+Mapping mapPrivate(const base::Fd& object, size_t offset, size_t bytes) {
   return Mapping(mapChecked(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
                             object.get(), offset),
                  bytes);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::ipc {
 
@@ -60,30 +60,31 @@ enum class Seal { kFixedSize, kSingleWriter, kReadOnly };
 /// Makes shared memory without a name: it is gone with its last descriptor and mapping. The pages
 /// are allocated now, so that a later touch can't fail. Sealed kFixedSize. `label` shows in /proc
 /// only. Throws SystemCallError (ENOMEM, EMFILE).
-Fd createMemoryObject(const char* label, size_t bytes);
+base::Fd createMemoryObject(const char* label, size_t bytes);
 
 /// The same without seals and pages, for one that is filled by write() and sealed afterwards.
-Fd createGrowingMemoryObject(const char* label);
+base::Fd createGrowingMemoryObject(const char* label);
 
 /// Adds seals. kSingleWriter and kReadOnly are final; kReadOnly needs that no writable mapping is
 /// left. Throws SystemCallError.
-void sealMemoryObject(const Fd& object, Seal seal);
+void sealMemoryObject(const base::Fd& object, Seal seal);
 
 /// True if `object` is a memory object of exactly `bytes` bytes with at least the guarantees of
 /// `seal`. To be asked about every descriptor that another process sent, before mapping it.
-bool memoryObjectHas(const Fd& object, size_t bytes, Seal seal);
+bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal);
 
 /// Maps `bytes` from `offset`, shared. Prefault::kYes sets up the page tables now. Throws
 /// SystemCallError.
-Mapping mapShared(const Fd& object, size_t offset, size_t bytes, Access access, Prefault prefault);
+Mapping mapShared(const base::Fd& object, size_t offset, size_t bytes, Access access,
+                  Prefault prefault);
 
 /// The same, at an address of a reservation (the former mapping there is replaced). The result is
 /// owned by the reservation.
-void mapSharedAt(void* address, const Fd& object, size_t offset, size_t bytes, Access access,
+void mapSharedAt(void* address, const base::Fd& object, size_t offset, size_t bytes, Access access,
                  Prefault prefault);
 
 /// Maps `bytes` from `offset` copy-on-write: writes stay in this process. Throws SystemCallError.
-Mapping mapPrivate(const Fd& object, size_t offset, size_t bytes);
+Mapping mapPrivate(const base::Fd& object, size_t offset, size_t bytes);
 
 /// Reserves address space without memory. Throws SystemCallError.
 Mapping reserveAddressSpace(size_t bytes);

@@ -7,7 +7,7 @@
 #include <bit>
 #include <cerrno>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::ipc {
 
@@ -46,12 +46,12 @@ void PageArena::openBooksFor(uint32_t pages) {
   if (bytes <= openBookBytes_) return;
   if (::mprotect(entriesMemory_.data() + openBookBytes_, bytes - openBookBytes_,
                  PROT_READ | PROT_WRITE) != 0) {
-    throw SystemCallError("mprotect", "arena books", errno);
+    throw base::SystemCallError("mprotect", "arena books", errno);
   }
   openBookBytes_ = bytes;
 }
 
-bool PageArena::addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefault) {
+bool PageArena::addSegment(base::SegmentId id, base::Fd object, size_t bytes, Prefault prefault) {
   const auto pages = static_cast<uint32_t>(bytes / kPageBytes);
   uint32_t firstPage = 0;
   {
@@ -209,7 +209,7 @@ std::optional<BlockLocation> PageArena::locateLocked(const void* address) const 
   }
 }
 
-void* PageArena::find(SegmentId id, uint64_t offset) const noexcept {
+void* PageArena::find(base::SegmentId id, uint64_t offset) const noexcept {
   if (offset % kPageBytes != 0) return nullptr;
   std::lock_guard lock(mutex_);
   for (const Segment& segment : segments_) {

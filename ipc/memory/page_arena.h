@@ -9,14 +9,14 @@
 #include <span>
 #include <vector>
 
-#include "ipc/ids.h"
+#include "base/ids.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
 
 /// Where a block lies, as another process can find it.
 struct BlockLocation {
-  SegmentId segment;
+  base::SegmentId segment;
   uint64_t offset = 0;  ///< from the segment's start, a multiple of kPageBytes
   uint64_t bytes = 0;   ///< whole pages
 };
@@ -44,7 +44,7 @@ class PageArena {
   bool hasRoomFor(size_t bytes) const noexcept;
   /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and takes the descriptor.
   /// Returns false if the reservation has no room left. Throws SystemCallError.
-  bool addSegment(SegmentId id, Fd object, size_t bytes, Prefault prefault);
+  bool addSegment(base::SegmentId id, base::Fd object, size_t bytes, Prefault prefault);
 
   /// A block of at least `bytes`, page-aligned, with one reference, or nullptr if no segment has
   /// room. Never waits, never grows the arena. The content is undefined.
@@ -70,7 +70,7 @@ class PageArena {
   /// The block that `address` lies in, or nullopt if it lies in none.
   std::optional<BlockLocation> locate(const void* address) const noexcept;
   /// The first byte of a live block at exactly that place, or nullptr.
-  void* find(SegmentId segment, uint64_t offset) const noexcept;
+  void* find(base::SegmentId segment, uint64_t offset) const noexcept;
 
   /// Puts the shared pages back under a block that was privatised. Throws SystemCallError.
   void restoreSharedPages(const void* block);
@@ -104,8 +104,8 @@ class PageArena {
     RunState state = RunState::kNone;
   };
   struct Segment {
-    SegmentId id;
-    Fd object;
+    base::SegmentId id;
+    base::Fd object;
     uint32_t firstPage = 0;
     uint32_t pages = 0;
   };

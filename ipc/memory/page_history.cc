@@ -8,8 +8,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/standard_streams.h"
 #include "ipc/memory/memory_object.h"
-#include "ipc/standard_streams.h"
 
 namespace isopool::ipc {
 
@@ -23,7 +23,8 @@ constexpr uint64_t kFilePage = uint64_t{1} << 61;
 }  // namespace
 
 PageHistory::PageHistory()
-    : pagemap_(awayFromStandardStreams(Fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)))) {}
+    : pagemap_(base::awayFromStandardStreams(
+          base::Fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)))) {}
 
 bool PageHistory::written(const void* data, size_t bytes) const {
   if (!pagemap_.valid()) return true;

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::ipc {
 
@@ -17,7 +17,7 @@ class PageHistory {
   bool written(const void* data, size_t bytes) const;
 
  private:
-  ipc::Fd pagemap_;
+  base::Fd pagemap_;
 };
 
 }  // namespace isopool::ipc

@@ -17,31 +17,32 @@ from collections.abc import Iterator
 ALLOWED = {
     "include/isopool": [],
     "include/compat": ["include/isopool"],
-    "ipc": [],
-    "ipc/tensor": ["ipc"],
-    "client": ["include/isopool", "ipc", "ipc/tensor"],
-    "supervisor": ["ipc"],
-    "worker": ["ipc", "ipc/tensor"],
+    "base": [],
+    "ipc": ["base"],
+    "ipc/tensor": ["base", "ipc"],
+    "client": ["include/isopool", "base", "ipc", "ipc/tensor"],
+    "supervisor": ["base", "ipc"],
+    "worker": ["base", "ipc", "ipc/tensor"],
     "service": ["include/isopool"],
     "batch": ["include/isopool"],
     # Asks a supervisor that it is no client of, and starts without torch.
-    "cli": ["ipc"],
+    "cli": ["base", "ipc"],
     "python": ["include/isopool"],
     "tools": ["include/isopool"],
     "examples": ["include/isopool", "include/compat"],
     # The programs that measure one mechanism by itself include ipc/.
-    "bench": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+    "bench": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor"],
     # Attacks what a user has; finds its processes and its plain workers as tests do.
-    "chaos": ["include/isopool", "ipc", "tests"],
+    "chaos": ["include/isopool", "base", "ipc", "tests"],
     # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
     # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
-    "tests": ["include/isopool", "include/compat", "ipc", "ipc/tensor"],
+    "tests": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor"],
     # Runs, models or fails the calls of what decides in supervisor/ and client/.
-    "tests/simulation": ["ipc", "supervisor", "client", "tests"],
-    "tests/model": ["ipc", "supervisor", "tests"],
-    "tests/fault_injection": ["include/isopool", "ipc", "supervisor", "client", "tests"],
+    "tests/simulation": ["base", "ipc", "supervisor", "client", "tests"],
+    "tests/model": ["base", "ipc", "supervisor", "tests"],
+    "tests/fault_injection": ["include/isopool", "base", "ipc", "supervisor", "client", "tests"],
     # Feeds the code that reads what other processes wrote, wherever it is.
-    "tests/fuzz": ["include/isopool", "ipc", "ipc/tensor", "client", "tests"],
+    "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "tests"],
 }
 
 # How an include of ours begins, and the folder that it is found in.
@@ -59,7 +60,7 @@ LOGGING = re.compile(r"(spdlog|fmt)/")
 
 # bench/ calls a model in its own process through CPython's C API, to compare with.
 MAY_SEE_PYTHON = ["worker", "python", "tests/worker", "bench"]
-MUST_NOT_SEE_TORCH = ["ipc", "supervisor", "cli"]
+MUST_NOT_SEE_TORCH = ["base", "ipc", "supervisor", "cli"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 

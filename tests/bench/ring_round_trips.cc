@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: ring_round_trips N\n");
     return 2;
   }
-  constexpr ipc::Epoch kEpoch(1);
+  constexpr base::Epoch kEpoch(1);
   tests::ChannelMemory memory(tests::ChannelMemory::Views::kSealed);
   ipc::ClientEnd client(kEpoch, memory.clientOwn(), memory.clientPeer());
   ipc::WorkerEnd worker(kEpoch, memory.workerOwn(), memory.workerPeer());

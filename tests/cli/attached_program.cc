@@ -9,9 +9,9 @@
 
 #include <algorithm>
 
-#include "ipc/control/unix_address.h"
+#include "base/system_call.h"
+#include "base/unix_address.h"
 #include "ipc/memory/memory_object.h"
-#include "ipc/system_call.h"
 
 namespace isopool::tests {
 
@@ -20,10 +20,10 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-ipc::Fd connectTo(const std::string& address) {
-  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto name = ipc::UnixAddress::ofPath(address).value();
-  ipc::checkSystemCall(::connect(socket.get(), name.get(), name.bytes()), "connect", address);
+base::Fd connectTo(const std::string& address) {
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto name = base::UnixAddress::ofPath(address).value();
+  base::checkSystemCall(::connect(socket.get(), name.get(), name.bytes()), "connect", address);
   return socket;
 }
 
@@ -31,7 +31,7 @@ ipc::Fd connectTo(const std::string& address) {
 
 AttachedProgram::AttachedProgram(const std::string& address, const std::string& name)
     : control_(connectTo(address)) {
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = ::getpid();
@@ -42,7 +42,7 @@ AttachedProgram::AttachedProgram(const std::string& address, const std::string& 
 }
 
 void AttachedProgram::load(const std::string& name, const std::string& bytes) {
-  const ipc::Fd memory(
+  const base::Fd memory(
       static_cast<int>(::memfd_create("package", MFD_CLOEXEC | MFD_ALLOW_SEALING)));
   ASSERT_EQ(::write(memory.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   ipc::sealMemoryObject(memory, ipc::Seal::kReadOnly);
@@ -117,7 +117,7 @@ void AttachedProgram::introduce(ipc::Frame& frame) {
                                     ipc::Access::kReadWrite, ipc::Prefault::kNo);
   ipc::Mapping peer = ipc::mapShared(frame.descriptors[2], 0, ipc::kWorkerControlBytes,
                                      ipc::Access::kReadOnly, ipc::Prefault::kNo);
-  ends_[introduction.epoch] = std::make_unique<ipc::ClientEnd>(ipc::Epoch(introduction.epoch),
+  ends_[introduction.epoch] = std::make_unique<ipc::ClientEnd>(base::Epoch(introduction.epoch),
                                                                std::move(own), std::move(peer));
   ipc::sealMemoryObject(frame.descriptors[1], ipc::Seal::kSingleWriter);
   control_.send(ipc::ChannelMapped{introduction.epoch});

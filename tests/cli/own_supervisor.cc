@@ -13,10 +13,10 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "base/fd.h"
+#include "base/system_call.h"
+#include "base/unix_address.h"
 #include "cli/supervisor_link.h"
-#include "ipc/control/unix_address.h"
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
 
 namespace isopool::tests {
 
@@ -31,8 +31,8 @@ class ReadinessSocket {
  public:
   explicit ReadinessSocket(const std::string& path)
       : socket_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    const auto name = ipc::UnixAddress::ofPath(path).value();
-    ipc::checkSystemCall(::bind(socket_.get(), name.get(), name.bytes()), "bind", path);
+    const auto name = base::UnixAddress::ofPath(path).value();
+    base::checkSystemCall(::bind(socket_.get(), name.get(), name.bytes()), "bind", path);
   }
 
   bool waitUntilReady() {
@@ -49,7 +49,7 @@ class ReadinessSocket {
   }
 
  private:
-  ipc::Fd socket_;
+  base::Fd socket_;
 };
 
 std::vector<char*> pointersTo(std::vector<std::string>& words) {
@@ -89,7 +89,7 @@ OwnSupervisor::OwnSupervisor(std::vector<std::string> flags)
     ::execve(ISOPOOLD, arguments.data(), environment.data());
     ::_exit(127);
   }
-  ipc::checkSystemCall(guardian_, "fork");
+  base::checkSystemCall(guardian_, "fork");
   if (!ready.waitUntilReady()) throw std::runtime_error("isopoold does not serve");
   processId_ = report().processId;
 }

@@ -20,7 +20,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "tests/cli/own_supervisor.h"
 
 namespace isopool::tests {
@@ -61,14 +61,14 @@ int left(Clock::time_point deadline) {
 }
 
 // What is there; nothing at the end. A terminal says EIO when nobody has it open any more.
-std::string readFrom(const ipc::Fd& fd) {
+std::string readFrom(const base::Fd& fd) {
   std::array<char, 65536> bytes;
   const ssize_t got = ::read(fd.get(), bytes.data(), bytes.size());
   return {bytes.data(), static_cast<size_t>(std::max<ssize_t>(got, 0))};
 }
 
 bool waitUntilEnded(pid_t processId, Clock::time_point deadline) {
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, processId, 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, processId, 0)));
   pollfd end{pidfd.get(), POLLIN, 0};
   return ::poll(&end, 1, left(deadline)) == 1;
 }
@@ -98,10 +98,10 @@ pid_t spawn(std::vector<std::string> words, std::vector<std::string> variables, 
   return processId;
 }
 
-std::pair<ipc::Fd, ipc::Fd> makePipe() {
+std::pair<base::Fd, base::Fd> makePipe() {
   int ends[2];
   EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  return {ipc::Fd(ends[0]), ipc::Fd(ends[1])};
+  return {base::Fd(ends[0]), base::Fd(ends[1])};
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ RunningCommand::RunningCommand(std::vector<std::string> arguments,
     : startedAt_(Clock::now()) {
   auto [output, outputEnd] = makePipe();
   auto [errors, errorsEnd] = makePipe();
-  const ipc::Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const base::Fd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   processId_ =
       spawn(commandLine(std::move(arguments), program), environmentWith(std::move(variables)),
             nothing.get(), outputEnd.get(), errorsEnd.get());
@@ -126,7 +126,7 @@ RunningCommand::~RunningCommand() {
 bool RunningCommand::readSome(Clock::time_point deadline) {
   std::array<pollfd, 2> readable{{{output_.get(), POLLIN, 0}, {errors_.get(), POLLIN, 0}}};
   if (::poll(readable.data(), readable.size(), left(deadline)) <= 0) return false;
-  const auto read = [](ipc::Fd& fd, const pollfd& state, std::string& text) {
+  const auto read = [](base::Fd& fd, const pollfd& state, std::string& text) {
     if (state.revents == 0) return;
     const std::string more = readFrom(fd);
     if (more.empty()) fd.close();
@@ -184,8 +184,8 @@ CommandOnTerminal::CommandOnTerminal(std::vector<std::string> arguments,
   int theirs = -1;
   const winsize size{24, 80, 0, 0};
   EXPECT_EQ(::openpty(&ours, &theirs, nullptr, nullptr, &size), 0);
-  ours_ = ipc::Fd(ours);
-  theirs_ = ipc::Fd(theirs);
+  ours_ = base::Fd(ours);
+  theirs_ = base::Fd(theirs);
   ::fcntl(ours, F_SETFD, FD_CLOEXEC);
   ::tcgetattr(theirs, &before_);
   processId_ = ::fork();
@@ -195,7 +195,7 @@ CommandOnTerminal::CommandOnTerminal(std::vector<std::string> arguments,
     ::execve(argumentPointers[0], argumentPointers.data(), environment.data());
     ::_exit(127);
   }
-  ipc::checkSystemCall(processId_, "fork");
+  base::checkSystemCall(processId_, "fork");
 }
 
 CommandOnTerminal::~CommandOnTerminal() {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::tests {
 
@@ -43,8 +43,8 @@ class RunningCommand {
 
   const std::chrono::steady_clock::time_point startedAt_;
   pid_t processId_ = -1;
-  ipc::Fd output_;
-  ipc::Fd errors_;
+  base::Fd output_;
+  base::Fd errors_;
   std::string outputText_;
   std::string errorText_;
 };
@@ -83,8 +83,8 @@ class CommandOnTerminal {
   bool readSome(std::chrono::steady_clock::time_point deadline);
 
   pid_t processId_ = -1;
-  ipc::Fd ours_;
-  ipc::Fd theirs_;  ///< so that the terminal lives on when the command has ended
+  base::Fd ours_;
+  base::Fd theirs_;  ///< so that the terminal lives on when the command has ended
   termios before_{};
   std::string text_;
 };

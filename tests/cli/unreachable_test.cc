@@ -10,8 +10,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/unix_address.h"
 #include "ipc/control/frame.h"
-#include "ipc/control/unix_address.h"
 #include "tests/cli/own_supervisor.h"
 #include "tests/cli/running_command.h"
 
@@ -23,16 +23,18 @@ class OtherServer {
  public:
   explicit OtherServer(const std::string& path)
       : listening_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto name = ipc::UnixAddress::ofPath(path).value();
+    const auto name = base::UnixAddress::ofPath(path).value();
     EXPECT_EQ(::bind(listening_.get(), name.get(), name.bytes()), 0);
     EXPECT_EQ(::listen(listening_.get(), 4), 0);
   }
 
   void close() { listening_.close(); }
-  ipc::Fd accept() { return ipc::Fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC)); }
+  base::Fd accept() {
+    return base::Fd(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
 
  private:
-  ipc::Fd listening_;
+  base::Fd listening_;
 };
 
 class Unreachable : public testing::Test {
@@ -77,7 +79,7 @@ TEST_F(Unreachable, APathThatIsTooLongIsTold) {
 TEST_F(Unreachable, SomebodyElseWhoAnswersGarbageIsTold) {
   OtherServer server(path());
   RunningCommand command({"status", "--socket", path()});
-  const ipc::Fd connection = server.accept();
+  const base::Fd connection = server.accept();
   const std::string garbage = "HTTP/1.1 400 Bad Request\r\n\r\n";
   ASSERT_GT(::write(connection.get(), garbage.data(), garbage.size()), 0);
   expectFailure(command.finish(), "no isopoold of this version");

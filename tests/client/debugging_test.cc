@@ -56,7 +56,7 @@ class SocketClient {
   }
 
  private:
-  ipc::Fd fd_;
+  base::Fd fd_;
   bool connected_ = false;
 };
 
@@ -82,7 +82,7 @@ class NoKill : public ::testing::Test {
     return found.empty() ? "" : found[1].str();
   }
 
-  ipc::Fd savedErrors_;
+  base::Fd savedErrors_;
   std::string errors_;
   std::optional<OwnPool> pool_;
 };

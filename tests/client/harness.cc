@@ -19,9 +19,9 @@ namespace isopool::tests {
 
 namespace {
 
-ipc::Fd closedOnExec(int fd) {
+base::Fd closedOnExec(int fd) {
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  return ipc::Fd(fd);
+  return base::Fd(fd);
 }
 
 std::string contentsOf(const std::filesystem::path& path) {
@@ -228,10 +228,10 @@ Program::Program(std::vector<std::string> words, std::vector<std::string> variab
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) {
     throw std::runtime_error("no pipe");
   }
-  const ipc::Fd childInput = closedOnExec(in[0]);
-  const ipc::Fd childOutput = closedOnExec(out[1]);
-  input_ = ipc::Fd(in[1]);
-  output_ = ipc::Fd(out[0]);
+  const base::Fd childInput = closedOnExec(in[0]);
+  const base::Fd childOutput = closedOnExec(out[1]);
+  input_ = base::Fd(in[1]);
+  output_ = base::Fd(out[0]);
 
   variables.push_back(mark_.variable());
   for (char** each = environ; *each != nullptr; ++each) variables.emplace_back(*each);

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "isopool/isopool.h"
 #include "tests/supervisor/process_mark.h"
 
@@ -155,8 +155,8 @@ class Program {
  private:
   ProcessMark mark_;
   pid_t pid_ = -1;
-  ipc::Fd input_;
-  ipc::Fd output_;
+  base::Fd input_;
+  base::Fd output_;
   std::string unread_;
 };
 

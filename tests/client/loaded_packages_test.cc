@@ -31,10 +31,10 @@ class LoadedPackage : public ::testing::Test {
     packages_.answered(ipc::PackageHeld{file_->id().value, ""}, frame);
   }
 
-  std::pair<ipc::Fd, ipc::Fd> pair_ = ipc::ControlSocket::makePair();
+  std::pair<base::Fd, base::Fd> pair_ = ipc::ControlSocket::makePair();
   ipc::ControlSocket client_{std::move(pair_.first)};
   ipc::ControlSocket supervisor_{std::move(pair_.second)};
-  const ipc::Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  const base::Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   client::LoadedPackages packages_{std::make_shared<client::ControlWriter>(client_, wake_.get()),
                                    /*patience=*/milliseconds(50)};
   const std::shared_ptr<client::ArchiveFile> file_ =

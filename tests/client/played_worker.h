@@ -80,9 +80,9 @@ class PlayedWorker {
   uint32_t answersConsumed() const { return client().completionHead; }
 
  private:
-  static constexpr ipc::Epoch kEpoch{7};
+  static constexpr base::Epoch kEpoch{7};
 
-  static ipc::Mapping shared(const ipc::Fd& object, size_t bytes) {
+  static ipc::Mapping shared(const base::Fd& object, size_t bytes) {
     return ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
   }
   ipc::WorkerControl& control() { return *reinterpret_cast<ipc::WorkerControl*>(worker_.data()); }
@@ -90,15 +90,15 @@ class PlayedWorker {
     return *reinterpret_cast<const ipc::ClientControl*>(client_.data());
   }
 
-  const ipc::Fd clientObject_ = ipc::createMemoryObject("client", ipc::kClientControlBytes);
-  const ipc::Fd workerObject_ = ipc::createMemoryObject("worker", ipc::kWorkerControlBytes);
+  const base::Fd clientObject_ = ipc::createMemoryObject("client", ipc::kClientControlBytes);
+  const base::Fd workerObject_ = ipc::createMemoryObject("worker", ipc::kWorkerControlBytes);
   const ipc::Mapping client_ = shared(clientObject_, ipc::kClientControlBytes);
   const ipc::Mapping worker_ = shared(workerObject_, ipc::kWorkerControlBytes);
   const std::shared_ptr<client::WorkerMemory> memory_ = std::make_shared<client::WorkerMemory>(
       kEpoch, shared(clientObject_, ipc::kClientControlBytes),
       shared(workerObject_, ipc::kWorkerControlBytes), ipc::Mapping());
   const std::shared_ptr<client::Channel> channel_ =
-      std::make_shared<client::Channel>(memory_, ::getpid(), ipc::Fd(), ipc::Fd(),
+      std::make_shared<client::Channel>(memory_, ::getpid(), base::Fd(), base::Fd(),
                                         /*lifeWordWorks=*/true, /*connection=*/1);
   uint32_t answers_ = 0;
   std::string killed_;

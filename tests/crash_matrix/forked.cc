@@ -12,14 +12,14 @@
 #include <fstream>
 #include <utility>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 #include "tests/supervisor/process_mark.h"
 
 namespace isopool::tests {
 
 Forked::Forked(const std::function<void()>& life) {
   std::fflush(nullptr);
-  pid_ = ipc::checkSystemCall(::fork(), "fork");
+  pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ != 0) return;
   // A test that crashes or is stopped leaves nobody behind.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

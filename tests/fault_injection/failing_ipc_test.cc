@@ -10,13 +10,13 @@
 #include <new>
 #include <string>
 
+#include "base/system_call.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/page_arena.h"
 #include "ipc/memory/private_pages.h"
-#include "ipc/system_call.h"
 #include "supervisor/bell.h"
 #include "supervisor/lifeline.h"
 #include "tests/fault_injection/failing_calls.h"
@@ -39,7 +39,7 @@ void failEachCall(const std::function<void()>& operation) {
       isopoolFailNthCall(kind, n);
       try {
         operation();
-      } catch (const ipc::SystemCallError& caught) {
+      } catch (const base::SystemCallError& caught) {
         error = caught.what();
       } catch (const ipc::ProtocolError& caught) {
         error = caught.what();
@@ -63,10 +63,10 @@ void failEachCall(const std::function<void()>& operation) {
 
 TEST(EachCallThatFails, LeavesNothingOfAMemoryObject) {
   failEachCall([] {
-    const ipc::Fd object = ipc::createMemoryObject("test", 4 * ipc::kPageBytes);
+    const base::Fd object = ipc::createMemoryObject("test", 4 * ipc::kPageBytes);
     const ipc::Mapping mapping = ipc::mapShared(object, 0, 4 * ipc::kPageBytes,
                                                 ipc::Access::kReadWrite, ipc::Prefault::kYes);
-    const ipc::Fd second = object.duplicate();
+    const base::Fd second = object.duplicate();
     // It says by its result that there was no memory.
     static_cast<void>(ipc::privatisePages(mapping.data(), ipc::kPageBytes));
     const ipc::Mapping copy = ipc::mapPrivate(second, 0, 4 * ipc::kPageBytes);
@@ -90,7 +90,7 @@ TEST(EachCallThatFails, LeavesNothingOfPrivatePagesThatAreUsedAgain) {
 TEST(EachCallThatFails, LeavesNothingOfAnArena) {
   failEachCall([] {
     ipc::PageArena arena(16 * ipc::kPageBytes);
-    arena.addSegment(ipc::SegmentId(1), ipc::createMemoryObject("test", 8 * ipc::kPageBytes),
+    arena.addSegment(base::SegmentId(1), ipc::createMemoryObject("test", 8 * ipc::kPageBytes),
                      8 * ipc::kPageBytes, ipc::Prefault::kNo);
     void* block = arena.allocate(2 * ipc::kPageBytes);
     ASSERT_NE(block, nullptr);
@@ -104,7 +104,7 @@ TEST(EachCallThatFails, LeavesNothingOfAControlMessage) {
     auto [left, right] = ipc::ControlSocket::makePair();
     ipc::ControlSocket sender(std::move(left));
     ipc::ControlSocket receiver(std::move(right));
-    const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+    const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
     const auto sent = sender.send(ipc::LoadPackage{1, ipc::kPageBytes, "name"}, {object.get()},
                                   std::chrono::milliseconds(0));
     if (receiver.receive() != ipc::ReceiveResult::kOk) return;
@@ -117,15 +117,15 @@ TEST(EachCallThatFails, LeavesNothingOfAControlMessage) {
 
 TEST(EachCallThatFails, LeavesNothingOfAChannel) {
   failEachCall([] {
-    const ipc::Fd clientControl = ipc::createMemoryObject("test", ipc::kClientControlBytes);
-    const ipc::Fd workerControl = ipc::createMemoryObject("test", ipc::kWorkerControlBytes);
-    const auto map = [](const ipc::Fd& object, size_t bytes, ipc::Access access) {
+    const base::Fd clientControl = ipc::createMemoryObject("test", ipc::kClientControlBytes);
+    const base::Fd workerControl = ipc::createMemoryObject("test", ipc::kWorkerControlBytes);
+    const auto map = [](const base::Fd& object, size_t bytes, ipc::Access access) {
       return ipc::mapShared(object, 0, bytes, access, ipc::Prefault::kNo);
     };
-    ipc::ClientEnd client(ipc::Epoch(1),
+    ipc::ClientEnd client(base::Epoch(1),
                           map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadWrite),
                           map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadOnly));
-    ipc::WorkerEnd worker(ipc::Epoch(1),
+    ipc::WorkerEnd worker(base::Epoch(1),
                           map(workerControl, ipc::kWorkerControlBytes, ipc::Access::kReadWrite),
                           map(clientControl, ipc::kClientControlBytes, ipc::Access::kReadOnly));
     const auto loans = std::make_unique<ipc::LeaseTable>(client.peer().inputReturns);
@@ -139,9 +139,9 @@ TEST(EachCallThatFails, LeavesNothingOfAChannel) {
 TEST(EachCallThatFails, LeavesNothingOfABellOrALifeline) {
   failEachCall([] {
     supervisor::Bell bell;
-    const ipc::Fd forWorker = bell.descriptor();
+    const base::Fd forWorker = bell.descriptor();
     bell.ring();
-    ipc::Fd readEnd;
+    base::Fd readEnd;
     const supervisor::Lifeline lifeline = supervisor::Lifeline::make(readEnd);
   });
 }

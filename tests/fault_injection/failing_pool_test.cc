@@ -178,7 +178,7 @@ TEST(EachAllocationOfAGrowingArena, ThatFailsLeavesNoSegmentThatWorkersDoNotKnow
 
 /// Is told of segments, or has no memory for that.
 struct Listener final : client::SegmentAudience {
-  void segmentAdded(ipc::SegmentId id, const ipc::Fd&, size_t) override {
+  void segmentAdded(base::SegmentId id, const base::Fd&, size_t) override {
     if (--failures >= 0) throw std::bad_alloc();
     last = id.value;
     ++told;

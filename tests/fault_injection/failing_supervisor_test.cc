@@ -40,9 +40,9 @@ class FailingSupervisor : public ControlClient {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0) ADD_FAILURE() << "no pipe";
     setControl(ipc::ControlSocket(std::move(ours)));
-    lifeline_ = ipc::Fd(pipe[1]);
-    const ipc::Fd control(::fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10));
-    const ipc::Fd readEnd(::fcntl(pipe[0], F_DUPFD_CLOEXEC, 10));
+    lifeline_ = base::Fd(pipe[1]);
+    const base::Fd control(::fcntl(theirs.get(), F_DUPFD_CLOEXEC, 10));
+    const base::Fd readEnd(::fcntl(pipe[0], F_DUPFD_CLOEXEC, 10));
     ::close(pipe[0]);
     theirs.close();
     std::vector<std::string> variables{
@@ -92,7 +92,7 @@ class FailingSupervisor : public ControlClient {
   /// A pool from its start to its end, as far as it gets: empty, or at which step nothing happened
   /// any more, good or bad. Nothing is promised but that there is an answer or an end.
   std::string live() {
-    const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+    const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
     ipc::Hello hello;
     hello.layoutVersion = ipc::kLayoutVersion;
     hello.processId = ::getpid();
@@ -128,7 +128,7 @@ class FailingSupervisor : public ControlClient {
   }
 
   ProcessMark mark_;
-  ipc::Fd lifeline_;
+  base::Fd lifeline_;
   std::filesystem::path report_;
 };
 

@@ -9,8 +9,8 @@
 #include <array>
 #include <vector>
 
+#include "base/system_call.h"
 #include "ipc/control/frame.h"
-#include "ipc/system_call.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace isopool::fuzz {
@@ -136,9 +136,9 @@ void decodeAny(const ipc::Frame& frame) {
 
 constexpr size_t kMostDescriptors = 20;  // more than a frame may have
 
-const ipc::Fd& passedDescriptor() {
-  static const ipc::Fd passed(
-      ipc::checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
+const base::Fd& passedDescriptor() {
+  static const base::Fd passed(
+      base::checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
   return passed;
 }
 
@@ -164,7 +164,7 @@ bool send(int socket, const uint8_t* data, size_t size, size_t descriptors) {
 
 int lowestFreeDescriptor() {
   passedDescriptor();
-  return ipc::Fd(ipc::checkSystemCall(::dup(STDERR_FILENO), "dup")).get();
+  return base::Fd(base::checkSystemCall(::dup(STDERR_FILENO), "dup")).get();
 }
 
 void receiveAll(ipc::ControlSocket& receiver) {
@@ -173,7 +173,7 @@ void receiveAll(ipc::ControlSocket& receiver) {
       require(frame->body.size() <= ipc::kMaxBodyBytes, "a frame's body is of limited size");
       require(frame->descriptors.size() <= ipc::kMaxFrameDescriptors,
               "a frame has a limited number of descriptors");
-      for (const ipc::Fd& descriptor : frame->descriptors) {
+      for (const base::Fd& descriptor : frame->descriptors) {
         require(descriptor.valid(), "a frame has the descriptors that it says");
       }
       try {

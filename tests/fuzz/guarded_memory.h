@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/system_call.h"
 #include "ipc/memory/memory_object.h"
-#include "ipc/system_call.h"
 
 namespace isopool::fuzz {
 
@@ -19,7 +19,7 @@ class GuardedMemory {
   explicit GuardedMemory(size_t bytes)
       : bytes_(ipc::roundUpToPages(bytes)),
         reservation_(ipc::reserveAddressSpace(bytes_ + 2 * ipc::kPageBytes)) {
-    ipc::checkSystemCall(::mprotect(data(), bytes_, PROT_READ | PROT_WRITE), "mprotect");
+    base::checkSystemCall(::mprotect(data(), bytes_, PROT_READ | PROT_WRITE), "mprotect");
   }
 
   std::byte* data() const { return reservation_.data() + ipc::kPageBytes; }

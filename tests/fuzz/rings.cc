@@ -19,7 +19,7 @@ namespace {
 
 using ipc::Received;
 
-constexpr ipc::Epoch kEpoch(5);
+constexpr base::Epoch kEpoch(5);
 
 enum class Step : uint8_t {
   kPublish,

@@ -22,8 +22,8 @@
 namespace isopool::fuzz {
 namespace {
 
-constexpr ipc::Epoch kEpoch(7);
-constexpr ipc::SegmentId kSegment(1);
+constexpr base::Epoch kEpoch(7);
+constexpr base::SegmentId kSegment(1);
 constexpr size_t kArenaBytes = size_t{64} << 10;
 
 /// What the worker says besides the payload. The first byte: bits that turn a lie on.
@@ -47,7 +47,7 @@ enum : uint8_t {
 struct Memory {
   GuardedMemory client{ipc::kClientControlBytes};
   GuardedMemory worker{ipc::kWorkerControlBytes};
-  ipc::Fd output = ipc::createMemoryObject("output", kArenaBytes);
+  base::Fd output = ipc::createMemoryObject("output", kArenaBytes);
   c10::Storage shared = *client::InputArena::instance().makeStorage(256);
   std::shared_ptr<client::ArchiveFile> package;
 
@@ -104,7 +104,7 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
   lent->addSegment(kSegment, std::move(arena));
   lent->expectNoMoreSegments();
   // Its process is this one, which no descriptor reaches.
-  const auto channel = std::make_shared<client::Channel>(lent, ::getpid(), ipc::Fd(), ipc::Fd(),
+  const auto channel = std::make_shared<client::Channel>(lent, ::getpid(), base::Fd(), base::Fd(),
                                                          /*lifeWordWorks=*/true, /*connection=*/1);
   bool killed = false;
   const auto kill = [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/await_readable.h"
+#include "base/await_readable.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -45,14 +45,14 @@ class SignalStorm {
 TEST(AwaitReadable, WaitsAllItsTimeUnderSignals) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd reading(ends[0]);
-  const Fd writing(ends[1]);
+  const base::Fd reading(ends[0]);
+  const base::Fd writing(ends[1]);
   const SignalStorm storm;
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_FALSE(awaitReadable(reading.get(), milliseconds(100)));
+  EXPECT_FALSE(base::awaitReadable(reading.get(), milliseconds(100)));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(100));
   ASSERT_EQ(::write(writing.get(), "x", 1), 1);
-  EXPECT_TRUE(awaitReadable(reading.get(), milliseconds(0)));
+  EXPECT_TRUE(base::awaitReadable(reading.get(), milliseconds(0)));
 }
 
 // As the kernel says: S is a thread that sleeps.
@@ -65,13 +65,13 @@ char stateOf(pid_t thread) {
 TEST(AwaitReadable, SleepsForAsLongAsItTakesIfAsked) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd reading(ends[0]);
-  const Fd writing(ends[1]);
+  const base::Fd reading(ends[0]);
+  const base::Fd writing(ends[1]);
   std::atomic<pid_t> waiting{0};
   bool readable = false;
   std::thread thread([&] {
     waiting = static_cast<pid_t>(::syscall(SYS_gettid));
-    readable = awaitReadable(reading.get(), kForever);
+    readable = base::awaitReadable(reading.get(), base::kForever);
   });
   const auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   int asleep = 0;
@@ -86,7 +86,7 @@ TEST(AwaitReadable, SleepsForAsLongAsItTakesIfAsked) {
 }
 
 TEST(AwaitReadable, SaysNoOfWhatIsNoDescriptor) {
-  EXPECT_FALSE(awaitReadable(-1, milliseconds(1)));
+  EXPECT_FALSE(base::awaitReadable(-1, milliseconds(1)));
 }
 
 TEST(MemoryObject, IsMadeWhileSignalsInterruptTheKernel) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/close_descriptors.h"
+#include "base/close_descriptors.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ int closesAllButTheKept() {
   constexpr std::array open{70, 71, 72, 500, 501};
   for (const int fd : open) ::dup2(null, fd);
   constexpr std::array kept{501, 71};
-  closeDescriptorsBut(kept, 3);
+  base::closeDescriptorsBut(kept, 3);
   int wrong = 0;
   for (size_t i = 0; i < open.size(); ++i) {
     const bool isKept = open[i] == 71 || open[i] == 501;

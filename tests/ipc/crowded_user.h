@@ -39,7 +39,7 @@ class CrowdedUser {
 
  private:
   ipc::ControlSocket sender_;
-  ipc::Fd unread_;
+  base::Fd unread_;
   bool crowded_ = false;
 };
 

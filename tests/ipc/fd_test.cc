@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,23 +8,24 @@
 #include <cerrno>
 #include <utility>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::ipc {
 namespace {
 
-Fd openNothing() {
-  return Fd(checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
+base::Fd openNothing() {
+  return base::Fd(
+      base::checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
 }
 
 bool isOpen(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
-TEST(Fd, ClosesItsDescriptorOnce) {
+TEST(base::Fd, ClosesItsDescriptorOnce) {
   int number = -1;
   {
-    Fd first = openNothing();
+    base::Fd first = openNothing();
     number = first.get();
-    const Fd second = std::move(first);
+    const base::Fd second = std::move(first);
     EXPECT_FALSE(first.valid());  // NOLINT(bugprone-use-after-move)
     EXPECT_EQ(second.get(), number);
     first.close();
@@ -33,38 +34,38 @@ TEST(Fd, ClosesItsDescriptorOnce) {
   EXPECT_FALSE(isOpen(number));
 }
 
-TEST(Fd, AssignmentClosesTheFormerDescriptor) {
-  Fd fd = openNothing();
+TEST(base::Fd, AssignmentClosesTheFormerDescriptor) {
+  base::Fd fd = openNothing();
   const int former = fd.get();
-  Fd other = openNothing();
+  base::Fd other = openNothing();
   const int latter = other.get();
   fd = std::move(other);
   EXPECT_FALSE(isOpen(former));
   EXPECT_EQ(fd.get(), latter);
 }
 
-TEST(Fd, ReleaseLeavesTheDescriptorOpen) {
-  Fd fd = openNothing();
+TEST(base::Fd, ReleaseLeavesTheDescriptorOpen) {
+  base::Fd fd = openNothing();
   const int number = fd.release();
   fd.close();
   EXPECT_TRUE(isOpen(number));
   ::close(number);
 }
 
-TEST(Fd, DuplicateOutlivesTheFirstAndIsClosedByExec) {
-  Fd fd = openNothing();
-  const Fd copy = fd.duplicate();
+TEST(base::Fd, DuplicateOutlivesTheFirstAndIsClosedByExec) {
+  base::Fd fd = openNothing();
+  const base::Fd copy = fd.duplicate();
   EXPECT_NE(copy.get(), fd.get());
   fd.close();
   EXPECT_EQ(::fcntl(copy.get(), F_GETFD), FD_CLOEXEC);
 }
 
-TEST(Fd, DuplicateOfNothingThrowsTheCallAndTheReason) {
-  const Fd nothing;
+TEST(base::Fd, DuplicateOfNothingThrowsTheCallAndTheReason) {
+  const base::Fd nothing;
   try {
-    const Fd copy = nothing.duplicate();
+    const base::Fd copy = nothing.duplicate();
     FAIL() << "no error";
-  } catch (const SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     EXPECT_EQ(error.errorNumber(), EBADF);
     EXPECT_STREQ(error.what(), "fcntl(F_DUPFD_CLOEXEC) on -1 failed: Bad file descriptor");
   }

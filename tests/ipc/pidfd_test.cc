@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/pidfd.h"
+#include "base/pidfd.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -15,7 +15,9 @@
 namespace isopool::ipc {
 namespace {
 
-Fd pidfdOf(pid_t pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
+base::Fd pidfdOf(pid_t pid) {
+  return base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
 
 pid_t forkChild() {
   const pid_t child = ::fork();
@@ -25,24 +27,24 @@ pid_t forkChild() {
 
 TEST(Pidfd, NamesItsProcessUntilThatIsReaped) {
   const pid_t child = forkChild();
-  const Fd pidfd = pidfdOf(child);
-  EXPECT_EQ(processOf(pidfd), child);
+  const base::Fd pidfd = pidfdOf(child);
+  EXPECT_EQ(base::processOf(pidfd), child);
   ::kill(child, SIGKILL);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(processOf(pidfd), child);
+  EXPECT_EQ(base::processOf(pidfd), child);
   ::waitpid(child, nullptr, 0);
-  EXPECT_EQ(processOf(pidfd), 0);
-  EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "no pidfd";
+  EXPECT_EQ(base::processOf(pidfd), 0);
+  EXPECT_EQ(base::processOf(base::Fd(::dup(0))), 0) << "no pidfd";
 }
 
 TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {
-  const Fd pidfd = pidfdOf(::getpid());
+  const base::Fd pidfd = pidfdOf(::getpid());
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const std::optional<pid_t> process = processOf(pidfd);
+  const std::optional<pid_t> process = base::processOf(pidfd);
   const int error = errno;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_FALSE(process) << *process;
@@ -50,7 +52,7 @@ TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {
 }
 
 TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {
-  const Fd outer = pidfdOf(::getpid());
+  const base::Fd outer = pidfdOf(::getpid());
   const pid_t between = ::fork();
   if (between == 0) {
     constexpr int kNotAllowed = 77;
@@ -61,7 +63,8 @@ TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {
     const pid_t first = ::fork();
     if (first == 0) {
       if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) ::_exit(kNotAllowed);
-      const bool right = ::getpid() == 1 && processOf(pidfdOf(1)) == 1 && processOf(outer) == 0;
+      const bool right =
+          ::getpid() == 1 && base::processOf(pidfdOf(1)) == 1 && base::processOf(outer) == 0;
       ::_exit(right ? 0 : 1);
     }
     int status = 0;

@@ -22,7 +22,7 @@ namespace {
 
 constexpr uint32_t kSlots = 2;
 constexpr uint32_t kPlaces = kSlots + 1;  // the spare's seat is the last
-constexpr ipc::PoolId kPool{1};
+constexpr base::PoolId kPool{1};
 constexpr RestartLimits kLimits{3, Milliseconds(30'000), Milliseconds(30'000)};
 
 enum class Status : uint8_t { kMaking, kUsable, kWaiting };
@@ -42,12 +42,12 @@ struct Happening {
 /// Notes which workers there are; they are numbered as they are asked for.
 class NotingEffects : public RosterEffects {
  public:
-  ipc::Epoch startWorker(bool) override {
+  base::Epoch startWorker(bool) override {
     workers.insert(++last_);
-    return ipc::Epoch(last_);
+    return base::Epoch(last_);
   }
-  void retireWorker(ipc::Epoch epoch) override { workers.erase(epoch.value); }
-  void assignWorker(const Slot&, ipc::Epoch) override {}
+  void retireWorker(base::Epoch epoch) override { workers.erase(epoch.value); }
+  void assignWorker(const Slot&, base::Epoch) override {}
   void slotQuarantined(const Quarantine&) override {}
   void spareQuarantined(uint32_t, Milliseconds) override {}
   std::set<uint64_t> workers;
@@ -67,7 +67,7 @@ class DrivenRoster {
     Statuses found;
     found.fill(Status::kWaiting);
     for (const uint64_t worker : effects_.workers) {
-      const auto seat = roster_.seatOf(ipc::Epoch(worker));
+      const auto seat = roster_.seatOf(base::Epoch(worker));
       if (seat) found[placeOf(*seat)] = seat->usable ? Status::kUsable : Status::kMaking;
     }
     return found;
@@ -127,10 +127,10 @@ class DrivenRoster {
   static uint32_t placeOf(const Roster::Seat& seat) {
     return seat.slot ? seat.slot->index : kSlots;
   }
-  std::optional<ipc::Epoch> workerAt(uint32_t place) const {
+  std::optional<base::Epoch> workerAt(uint32_t place) const {
     for (const uint64_t worker : effects_.workers) {
-      const auto seat = roster_.seatOf(ipc::Epoch(worker));
-      if (seat && placeOf(*seat) == place) return ipc::Epoch(worker);
+      const auto seat = roster_.seatOf(base::Epoch(worker));
+      if (seat && placeOf(*seat) == place) return base::Epoch(worker);
     }
     return std::nullopt;
   }

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::simulation {
 
@@ -18,7 +18,7 @@ using supervisor::ExitStatus;
 
 namespace {
 
-uint64_t inodeOf(const ipc::Fd& descriptor) {
+uint64_t inodeOf(const base::Fd& descriptor) {
   struct stat status {};
   return ::fstat(descriptor.get(), &status) == 0 ? status.st_ino : 0;
 }
@@ -39,10 +39,10 @@ pid_t ProcessTable::start(const std::function<std::unique_ptr<Program>(pid_t)>& 
                           bool child) {
   const pid_t pid = ++last_;
   int ends[2];
-  ipc::checkSystemCall(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), "pipe2");
+  base::checkSystemCall(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), "pipe2");
   Process& process = processes_[pid];
-  process.pidfd = ipc::Fd(ends[0]);
-  process.life = ipc::Fd(ends[1]);
+  process.pidfd = base::Fd(ends[0]);
+  process.life = base::Fd(ends[1]);
   process.inode = inodeOf(process.pidfd);
   process.child = child;
   if (world_.misfortune(20)) process.reapedInVain = static_cast<int>(world_.chance.between(1, 5));
@@ -100,7 +100,7 @@ void ProcessTable::rouse(pid_t pid) {
   if (!program.roused()) program.rouse(world_.now() + world_.latency());
 }
 
-pid_t ProcessTable::pidOf(const ipc::Fd& pidfd) const {
+pid_t ProcessTable::pidOf(const base::Fd& pidfd) const {
   const uint64_t inode = inodeOf(pidfd);
   for (const auto& [pid, process] : processes_) {
     if (process.inode == inode) return pid;
@@ -109,7 +109,7 @@ pid_t ProcessTable::pidOf(const ipc::Fd& pidfd) const {
 }
 
 pid_t ProcessTable::startZygote(const std::string&, const std::vector<std::string>&,
-                                const ipc::Fd& control, const ipc::Fd& lifeline,
+                                const base::Fd& control, const base::Fd& lifeline,
                                 const supervisor::InheritedLimits&) {
   return start(
       [&](pid_t pid) { return makeZygote_(pid, control.duplicate(), lifeline.duplicate()); },
@@ -121,14 +121,14 @@ bool ProcessTable::isNewChild(pid_t pid) {
   return found != processes_.end() && found->second.child && !found->second.opened;
 }
 
-ipc::Fd ProcessTable::open(pid_t pid) {
+base::Fd ProcessTable::open(pid_t pid) {
   const auto found = processes_.find(pid);
-  if (found == processes_.end()) throw ipc::SystemCallError("pidfd_open", "", ESRCH);
+  if (found == processes_.end()) throw base::SystemCallError("pidfd_open", "", ESRCH);
   found->second.opened = true;
   return found->second.pidfd.duplicate();
 }
 
-void ProcessTable::kill(const ipc::Fd& pidfd) {
+void ProcessTable::kill(const base::Fd& pidfd) {
   if (const pid_t pid = pidOf(pidfd)) end(pid, {SIGKILL, 0});
 }
 
@@ -140,7 +140,7 @@ void ProcessTable::killGroup(pid_t leader) {
   end(leader, {SIGKILL, 0});
 }
 
-std::optional<ExitStatus> ProcessTable::exitStatus(const ipc::Fd& pidfd) {
+std::optional<ExitStatus> ProcessTable::exitStatus(const base::Fd& pidfd) {
   const auto found = processes_.find(pidOf(pidfd));
   if (found == processes_.end() || !found->second.dead || found->second.reapedInVain-- > 0) {
     return std::nullopt;
@@ -148,7 +148,7 @@ std::optional<ExitStatus> ProcessTable::exitStatus(const ipc::Fd& pidfd) {
   return found->second.status;
 }
 
-void ProcessTable::reap(const ipc::Fd& pidfd) {
+void ProcessTable::reap(const base::Fd& pidfd) {
   const pid_t pid = pidOf(pidfd);
   world_.note("reaped", static_cast<uint64_t>(pid));
   processes_.erase(pid);
@@ -189,7 +189,7 @@ pid_t ProcessTable::deadChild() {
 
 void ProcessTable::reapOrphan(pid_t pid) { processes_.erase(pid); }
 
-supervisor::Peer ProcessTable::peer(const ipc::Fd&) {
+supervisor::Peer ProcessTable::peer(const base::Fd&) {
   supervisor::Peer peer{0, ::geteuid(), ::getegid()};
   if (!connecting_.empty()) {
     peer.processId = connecting_.front();
@@ -198,7 +198,7 @@ supervisor::Peer ProcessTable::peer(const ipc::Fd&) {
   return peer;
 }
 
-bool ProcessTable::isPidfdOf(const ipc::Fd& pidfd, pid_t pid) {
+bool ProcessTable::isPidfdOf(const base::Fd& pidfd, pid_t pid) {
   // One that died meanwhile is in no table any more.
   return reaped(pid) || pidOf(pidfd) == pid;
 }

@@ -41,7 +41,7 @@ struct Misfortunes {
 class ProcessTable final : public supervisor::Processes {
  public:
   using MakeZygote =
-      std::function<std::unique_ptr<Program>(pid_t, ipc::Fd control, ipc::Fd lifeline)>;
+      std::function<std::unique_ptr<Program>(pid_t, base::Fd control, base::Fd lifeline)>;
 
   ProcessTable(World& world, const Misfortunes& misfortunes);
   ~ProcessTable() override;
@@ -56,7 +56,7 @@ class ProcessTable final : public supervisor::Processes {
   bool reaped(pid_t pid) const { return processes_.count(pid) == 0; }
   size_t running() const;
   /// The pid of an open process; 0 if it is none.
-  pid_t pidOf(const ipc::Fd& pidfd) const;
+  pid_t pidOf(const base::Fd& pidfd) const;
   /// It may have something to look at.
   void rouse(pid_t pid);
   /// Who connects next.
@@ -65,22 +65,22 @@ class ProcessTable final : public supervisor::Processes {
   void announced(pid_t pid) { announced_[pid] = true; }
 
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
-                    const ipc::Fd& control, const ipc::Fd& lifeline,
+                    const base::Fd& control, const base::Fd& lifeline,
                     const supervisor::InheritedLimits& limits) override;
   bool isNewChild(pid_t pid) override;
-  ipc::Fd open(pid_t pid) override;
-  void kill(const ipc::Fd& pidfd) override;
+  base::Fd open(pid_t pid) override;
+  void kill(const base::Fd& pidfd) override;
   void killGroup(pid_t leader) override;
-  std::optional<supervisor::ExitStatus> exitStatus(const ipc::Fd& pidfd) override;
-  void reap(const ipc::Fd& pidfd) override;
+  std::optional<supervisor::ExitStatus> exitStatus(const base::Fd& pidfd) override;
+  void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;
   std::vector<pid_t> children() override;
   pid_t groupOf(pid_t pid) override;
   bool killOrphan(pid_t pid) override;
   pid_t deadChild() override;
   void reapOrphan(pid_t pid) override;
-  supervisor::Peer peer(const ipc::Fd& socket) override;
-  bool isPidfdOf(const ipc::Fd& pidfd, pid_t pid) override;
+  supervisor::Peer peer(const base::Fd& socket) override;
+  bool isPidfdOf(const base::Fd& pidfd, pid_t pid) override;
   bool isDescendant(pid_t) override { return false; }  // programs are started by others
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
@@ -88,8 +88,8 @@ class ProcessTable final : public supervisor::Processes {
  private:
   struct Process {
     std::unique_ptr<Program> program;
-    ipc::Fd pidfd;
-    ipc::Fd life;  ///< the write end: closed at death
+    base::Fd pidfd;
+    base::Fd life;  ///< the write end: closed at death
     uint64_t inode = 0;
     bool child = false;  ///< of the supervisor
     bool condemned = false;

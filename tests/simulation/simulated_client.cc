@@ -77,10 +77,10 @@ void SimulatedClient::act() {
 
 void SimulatedClient::begin() {
   begun_ = true;
-  ipc::Fd socket = places_.connect();
+  base::Fd socket = places_.connect();
   if (!socket.valid()) return lose("there is no supervisor");
   control_ = ipc::ControlSocket(std::move(socket));
-  const ipc::Fd self = places_.processes.open(pid_);
+  const base::Fd self = places_.processes.open(pid_);
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = pid_;
@@ -177,12 +177,12 @@ void SimulatedClient::introduce(ipc::Frame& frame) {
   }
   Channel& channel = channels_[message.epoch];
   channel.pidfd = std::move(frame.descriptors[0]);
-  const ipc::Fd& own = frame.descriptors[1];
+  const base::Fd& own = frame.descriptors[1];
   ipc::Mapping mapping =
       ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
   channel.end = std::make_unique<ipc::ClientEnd>(
-      ipc::Epoch(message.epoch), std::move(mapping),
+      base::Epoch(message.epoch), std::move(mapping),
       ipc::mapShared(frame.descriptors[2], 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
                      ipc::Prefault::kNo));
   send(ipc::ChannelMapped{message.epoch});

@@ -41,7 +41,7 @@ class SimulatedClient final : public Program {
     /// A worker of this number may have a call to look at.
     std::function<void()> wakeWorkers;
     /// A connection to the supervisor; not valid if it is gone.
-    std::function<ipc::Fd()> connect;
+    std::function<base::Fd()> connect;
   };
 
   SimulatedClient(const Places& places, pid_t pid, const Plan& plan);
@@ -72,7 +72,7 @@ class SimulatedClient final : public Program {
     CallText text;
   };
   struct Channel {
-    ipc::Fd pidfd;
+    base::Fd pidfd;
     std::unique_ptr<ipc::ClientEnd> end;
     std::map<uint64_t, Call> inFlight;  ///< by sequence
     std::set<uint64_t> abandoned;       ///< nobody waits for their answers
@@ -116,7 +116,7 @@ class SimulatedClient final : public Program {
   uint32_t made_ = 0;
   std::optional<size_t> lastSlot_;
   TimePoint nextCall_;
-  ipc::Fd package_;
+  base::Fd package_;
   bool packageHeld_ = false;
   bool begun_ = false;
   bool opened_ = false;

@@ -23,7 +23,7 @@ bool readable(int descriptor) {
 }  // namespace
 
 SimulatedWorker::SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch,
-                                 std::vector<ipc::Fd> descriptors)
+                                 std::vector<base::Fd> descriptors)
     : places_(places),
       pid_(pid),
       epoch_(epoch),
@@ -149,7 +149,7 @@ void SimulatedWorker::handle(ipc::Frame& frame) {
 void SimulatedWorker::attach(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::AttachChannel>(frame);
   places_.world.note("attaches", epoch_, message.client);
-  const ipc::Fd& own = frame.descriptors.at(1);
+  const base::Fd& own = frame.descriptors.at(1);
   Channel& channel = channels_[message.client];
   channel.kernelsView =
       ipc::mapShared(own, 0, ipc::kPageBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
@@ -157,7 +157,7 @@ void SimulatedWorker::attach(ipc::Frame& frame) {
       ipc::mapShared(own, 0, ipc::kWorkerControlBytes, ipc::Access::kReadWrite, ipc::Prefault::kNo);
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
   channel.end = std::make_unique<ipc::WorkerEnd>(
-      ipc::Epoch(epoch_), std::move(mapping),
+      base::Epoch(epoch_), std::move(mapping),
       ipc::mapShared(frame.descriptors.at(0), 0, ipc::kClientControlBytes, ipc::Access::kReadOnly,
                      ipc::Prefault::kNo));
   channel.end->attach();

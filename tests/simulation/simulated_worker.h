@@ -34,7 +34,7 @@ class SimulatedWorker final : public Program {
 
   /// `descriptors`: as of ForkWorker.
   SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch,
-                  std::vector<ipc::Fd> descriptors);
+                  std::vector<base::Fd> descriptors);
 
   void act() override;
   void appendDescriptors(std::vector<int>& descriptors) const override;
@@ -68,9 +68,9 @@ class SimulatedWorker final : public Program {
   const pid_t pid_;
   const uint64_t epoch_;
   ipc::ControlSocket control_;
-  ipc::Fd lifeline_;
+  base::Fd lifeline_;
   ipc::Mapping bell_;
-  ipc::Fd lastWords_;
+  base::Fd lastWords_;
   ipc::Mapping boardPage_;
   ipc::WorkerBoard* board_;
   std::map<uint64_t, Channel> channels_;

@@ -14,8 +14,8 @@ constexpr Microseconds kTooLate(130'000'000);
 
 }  // namespace
 
-SimulatedZygote::SimulatedZygote(const SimulatedWorker::Places& places, pid_t pid, ipc::Fd control,
-                                 ipc::Fd lifeline, bool& everReady)
+SimulatedZygote::SimulatedZygote(const SimulatedWorker::Places& places, pid_t pid, base::Fd control,
+                                 base::Fd lifeline, bool& everReady)
     : places_(places),
       pid_(pid),
       control_(std::move(control)),

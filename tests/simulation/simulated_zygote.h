@@ -11,8 +11,8 @@ namespace isopool::simulation {
 class SimulatedZygote final : public Program {
  public:
   /// `beforeAny`: none has been ready yet.
-  SimulatedZygote(const SimulatedWorker::Places& places, pid_t pid, ipc::Fd control,
-                  ipc::Fd lifeline, bool& everReady);
+  SimulatedZygote(const SimulatedWorker::Places& places, pid_t pid, base::Fd control,
+                  base::Fd lifeline, bool& everReady);
 
   void act() override;
   void appendDescriptors(std::vector<int>& descriptors) const override;
@@ -29,7 +29,7 @@ class SimulatedZygote final : public Program {
   const SimulatedWorker::Places places_;
   const pid_t pid_;
   ipc::ControlSocket control_;
-  ipc::Fd lifeline_;
+  base::Fd lifeline_;
   bool& everReady_;
   bool saidReady_ = false;
   bool dead_ = false;

@@ -49,7 +49,7 @@ class Simulation {
 
   void choose();
   void begin();
-  void addClient(Microseconds when, ipc::Fd socket);
+  void addClient(Microseconds when, base::Fd socket);
   void live();
   void nemesis();
   void calmDown();
@@ -57,7 +57,7 @@ class Simulation {
   void checkEnd(int exitCode);
   void checkClients();
   void outliveSupervisor();
-  ipc::Fd connect();
+  base::Fd connect();
 
   World world_;
   Misfortunes misfortunes_;
@@ -135,7 +135,7 @@ void Simulation::begin() {
                                    for (const pid_t pid : clientPids_) processes_.rouse(pid);
                                  }};
   processes_.begin(
-      [this, places](pid_t pid, ipc::Fd control, ipc::Fd lifeline) {
+      [this, places](pid_t pid, base::Fd control, base::Fd lifeline) {
         ++zygotes_;
         return std::make_unique<SimulatedZygote>(places, pid, std::move(control),
                                                  std::move(lifeline), everReady_);
@@ -161,7 +161,7 @@ void Simulation::begin() {
     addClient(Microseconds(0), std::move(theirs));
   } else {
     supervisor::ListeningSocket listening;
-    listening.socket = ipc::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    listening.socket = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // Without a path the kernel chooses a name that nobody else has.
     address_.sun_family = AF_UNIX;
     ::bind(listening.socket.get(), reinterpret_cast<const sockaddr*>(&address_),
@@ -172,7 +172,7 @@ void Simulation::begin() {
     supervisor_->listen(std::move(listening));
     const uint64_t count = world_.chance.between(1, 4);
     for (uint64_t i = 0; i < count; ++i) {
-      addClient(world_.chance.time(Microseconds(0), Microseconds(3'000'000)), ipc::Fd());
+      addClient(world_.chance.time(Microseconds(0), Microseconds(3'000'000)), base::Fd());
     }
   }
   for (uint64_t blows = world_.chance.oneIn(2) ? world_.chance.between(1, 20) : 0; blows > 0;
@@ -186,7 +186,7 @@ void Simulation::begin() {
   world_.after(storm, [] {});
 }
 
-void Simulation::addClient(Microseconds when, ipc::Fd socket) {
+void Simulation::addClient(Microseconds when, base::Fd socket) {
   ++clientsToCome_;
   SimulatedClient::Plan plan;
   plan.shared = !options_.privatePool;
@@ -197,7 +197,7 @@ void Simulation::addClient(Microseconds when, ipc::Fd socket) {
   plan.pause = world_.chance.time(Microseconds(0), Microseconds(3'000'000));
   // What takes longer than a retiring worker is waited for never ends, if it is tried again.
   plan.longestCall = options_.recycling.patience / 2;
-  const auto held = std::make_shared<ipc::Fd>(std::move(socket));
+  const auto held = std::make_shared<base::Fd>(std::move(socket));
   world_.after(when, [this, plan, held] {
     --clientsToCome_;
     SimulatedClient* made = nullptr;
@@ -228,8 +228,8 @@ void Simulation::addClient(Microseconds when, ipc::Fd socket) {
   });
 }
 
-ipc::Fd Simulation::connect() {
-  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+base::Fd Simulation::connect() {
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address_), addressBytes_) != 0) {
     socket.close();
   }

@@ -41,7 +41,7 @@ class BusyWorker {
   uint64_t epoch_ = 0;
 };
 
-ipc::Fd segmentOf(size_t bytes) { return ipc::createMemoryObject("isopool-test-segment", bytes); }
+base::Fd segmentOf(size_t bytes) { return ipc::createMemoryObject("isopool-test-segment", bytes); }
 
 /// A program with a pool that the worker has yet to hear of.
 std::unique_ptr<ControlClient> comeToBusyWorker(const SharedSupervisor& supervisor,
@@ -95,7 +95,7 @@ TEST(BusyWorkers, OutliveAProgramThatGoesOnDeclaringSegmentsThatAreRefused) {
       {"--workers", "1", "--spares", "0", "--output-arena", "64KiB", "--client-memory", "1MiB"});
   const auto greedy = supervisor.attachWithPool(1, "greedy");
   BusyWorker busy(supervisor);
-  const ipc::Fd large = segmentOf(2 << 20);
+  const base::Fd large = segmentOf(2 << 20);
   for (uint32_t number = 1; number <= 20'000; ++number) {
     greedy->send(ipc::DeclareInputSegment{number, 2 << 20}, {large.get()});
   }
@@ -111,8 +111,8 @@ TEST(BusyWorkers, OutliveManyProgramsThatComeWithSegmentsStayOrLeave) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--output-arena", "64KiB",
                                "--client-memory", "1MiB", "--grace", "100ms"});
   BusyWorker busy(supervisor);
-  const ipc::Fd small = segmentOf(ipc::kPageBytes);
-  const ipc::Fd large = segmentOf(2 << 20);
+  const base::Fd small = segmentOf(ipc::kPageBytes);
+  const base::Fd large = segmentOf(2 << 20);
   std::vector<std::unique_ptr<ControlClient>> staying;
   for (int i = 0; i < 24 && !busy.lost(); ++i) {
     auto client = comeToBusyWorker(supervisor, "coming");
@@ -146,7 +146,7 @@ TEST(BusyWorkers, WaitForAChannelThatTheSupervisorHasNoDescriptorsToSend) {
   coming->send(ipc::OpenPool{1, 1});
   ASSERT_TRUE(coming->waitFor([&] { return !coming->workers().empty(); }));
   // The socket to the worker is full, and what follows has to wait with descriptors of its own.
-  const ipc::Fd object = segmentOf(ipc::kPageBytes);
+  const base::Fd object = segmentOf(ipc::kPageBytes);
   for (uint32_t number = 1; number <= 2000; ++number) {
     sender->send(ipc::DeclareInputSegment{number, ipc::kPageBytes}, {object.get()});
   }

@@ -16,10 +16,10 @@
 namespace isopool::tests {
 namespace {
 
-ipc::Fd ownPidfd() { return ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))); }
+base::Fd ownPidfd() { return base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0))); }
 
 void sayHello(ControlClient& client) {
-  const ipc::Fd pidfd = ownPidfd();
+  const base::Fd pidfd = ownPidfd();
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = ::getpid();
@@ -59,8 +59,8 @@ class ManyConnections {
       done = ::write(answers[1], &order, 1);
       return ::pause();
     });
-    order_ = ipc::Fd(orders[1]);
-    answer_ = ipc::Fd(answers[0]);
+    order_ = base::Fd(orders[1]);
+    answer_ = base::Fd(answers[0]);
     ::close(orders[0]);
     ::close(answers[1]);
     EXPECT_TRUE(answered());
@@ -88,8 +88,8 @@ class ManyConnections {
   }
 
   pid_t pid_ = -1;
-  ipc::Fd order_;
-  ipc::Fd answer_;
+  base::Fd order_;
+  base::Fd answer_;
 };
 
 // The kernel hands out 128 events at once. The stopped supervisor finds a batch of closed sockets,

@@ -64,7 +64,7 @@ TEST_F(ConnectionTest, WhatThePeerSaidBeforeItWentIsReadThoughASendFindsItGone) 
 TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescriptors) {
   const std::string padding(3000, 'x');
   for (uint32_t number = 0; number < 100; ++number) {
-    const ipc::Fd object = ipc::createMemoryObject("test", (number + 1) * ipc::kPageBytes);
+    const base::Fd object = ipc::createMemoryObject("test", (number + 1) * ipc::kPageBytes);
     connection_->send(ipc::LoadPackage{number, 0, padding}, {object.get()});
   }
   EXPECT_LT(sent_, 100);
@@ -80,7 +80,7 @@ TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescr
 }
 
 TEST_F(ConnectionTest, AMessageForWhichDescriptorsLackIsOfferedAgainAndThePeerKept) {
-  const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+  const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
   const std::string padding(3000, 'x');
   uint32_t last = 0;
   const auto offer = [&] {
@@ -165,8 +165,8 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
 TEST(CrowdedConnection, SaysOnceWhyAMessageWaits) {
   int pipe[2];
   ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
-  const ipc::Fd read(pipe[0]);
-  ipc::Fd write(pipe[1]);
+  const base::Fd read(pipe[0]);
+  base::Fd write(pipe[1]);
   const pid_t child = ::fork();
   ASSERT_NE(child, -1);
   if (child == 0) sendBesideACrowd(write.get());

@@ -14,7 +14,7 @@
 namespace isopool::tests {
 
 void ControlClient::begin(const std::string& program) {
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = ::getpid();
@@ -190,7 +190,7 @@ void ControlClient::introduce(ipc::Frame& frame) {
                                     ipc::Access::kReadWrite, ipc::Prefault::kNo);
   ipc::Mapping peer = ipc::mapShared(frame.descriptors[2], 0, ipc::kWorkerControlBytes,
                                      ipc::Access::kReadOnly, ipc::Prefault::kNo);
-  made.end = std::make_unique<ipc::ClientEnd>(ipc::Epoch(introduction.epoch), std::move(own),
+  made.end = std::make_unique<ipc::ClientEnd>(base::Epoch(introduction.epoch), std::move(own),
                                               std::move(peer));
   if (!answersIntroductions) return;
   ipc::sealMemoryObject(made.clientControl, ipc::Seal::kSingleWriter);

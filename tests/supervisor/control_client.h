@@ -25,9 +25,9 @@ class ControlClient {
  public:
   struct Worker {
     ipc::IntroduceWorker introduction;
-    ipc::Fd pidfd;
-    ipc::Fd clientControl;
-    ipc::Fd lastWords;
+    base::Fd pidfd;
+    base::Fd clientControl;
+    base::Fd lastWords;
     std::unique_ptr<ipc::ClientEnd> end;
     std::optional<ipc::WorkerDied> died;
     std::vector<ipc::GrantOutputSegment> segments;
@@ -75,7 +75,7 @@ class ControlClient {
   const std::vector<uint64_t>& retired() const { return retired_; }
   const std::map<uint32_t, ipc::PackageHeld>& held() const { return held_; }
   /// The descriptor that came with the answer for a package.
-  std::map<uint32_t, ipc::Fd>& offered() { return offered_; }
+  std::map<uint32_t, base::Fd>& offered() { return offered_; }
   const std::vector<ipc::SlotQuarantined>& quarantines() const { return quarantines_; }
   size_t deaths() const { return deaths_; }
   /// Time at which the slot got its present worker.
@@ -104,7 +104,7 @@ class ControlClient {
   std::vector<uint64_t> closedChannels_;
   std::vector<uint64_t> retired_;
   std::map<uint32_t, ipc::PackageHeld> held_;
-  std::map<uint32_t, ipc::Fd> offered_;
+  std::map<uint32_t, base::Fd> offered_;
   uint64_t lastToken_ = 0;
   std::map<uint64_t, Worker> workers_;
   std::map<SlotKey, uint64_t> slots_;

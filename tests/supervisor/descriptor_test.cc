@@ -22,10 +22,10 @@ void limitFilesOf(pid_t process, rlim_t files) {
   ASSERT_EQ(::prlimit(process, RLIMIT_NOFILE, &limit, nullptr), 0);
 }
 
-ipc::Fd segment() { return ipc::createMemoryObject("isopool-test-segment", ipc::kPageBytes); }
+base::Fd segment() { return ipc::createMemoryObject("isopool-test-segment", ipc::kPageBytes); }
 
-ipc::Fd package() {
-  ipc::Fd object = ipc::createMemoryObject("isopool-test-package", ipc::kPageBytes);
+base::Fd package() {
+  base::Fd object = ipc::createMemoryObject("isopool-test-package", ipc::kPageBytes);
   ipc::sealMemoryObject(object, ipc::Seal::kReadOnly);
   return object;
 }
@@ -38,20 +38,20 @@ TEST(Descriptors, OneProgramGetsAQuarterOfAndTheOthersKeepTheirPools) {
   const uint64_t worker = other->serving(1, 0);
   const pid_t process = supervisor.supervisorPid();
   limitFilesOf(process, kFiles);
-  const ipc::Fd object = segment();
+  const base::Fd object = segment();
   for (uint32_t number = 1; number <= 2 * kFiles; ++number) {
     greedy->send(ipc::DeclareInputSegment{number, ipc::kPageBytes}, {object.get()});
     // What it was told is read, or the supervisor would end a connection that reads nothing.
     if (number % 64 == 0) greedy->statistics();
   }
   EXPECT_EQ(descriptorsCalled(process, "isopool-test-segment"), kFiles / 4);
-  const ipc::Fd model = package();
+  const base::Fd model = package();
   greedy->send(ipc::LoadPackage{1, ipc::kPageBytes, "model", false, 1, 1}, {model.get()});
   ASSERT_TRUE(greedy->waitFor([&] { return greedy->held().count(1) != 0; }));
   EXPECT_NE(greedy->held().at(1).refusal.find("LimitNOFILE"), std::string::npos);
   EXPECT_EQ(greedy->call(worker, "served all the same"), "served all the same");
 
-  const ipc::Fd own = ipc::createMemoryObject("isopool-other-segment", ipc::kPageBytes);
+  const base::Fd own = ipc::createMemoryObject("isopool-other-segment", ipc::kPageBytes);
   other->send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {own.get()});
   other->statistics();
   EXPECT_EQ(descriptorsCalled(process, "isopool-other-segment"), 1u);
@@ -67,7 +67,7 @@ TEST(Descriptors, ObjectsThatAreMovedBeyondTheQuarterEndTheirProgramOnly) {
   const auto greedy = supervisor.attachWithPool(1, "greedy");
   const auto other = supervisor.attachWithPool(1, "other");
   limitFilesOf(supervisor.supervisorPid(), kFiles);
-  const ipc::Fd object = segment();
+  const base::Fd object = segment();
   for (uint32_t number = 1; number <= kFiles / 4 + 1; ++number) {
     greedy->send(ipc::LoadPackage{number, ipc::kPageBytes, "object", true}, {object.get()});
   }
@@ -82,7 +82,7 @@ TEST(Descriptors, ThatFindNoRoomInTheSupervisorWaitAndNobodyIsDropped) {
   const uint64_t worker = client->serving(1, 0);
   ASSERT_NE(client->waitForSpare(), 0u);
   const pid_t process = supervisor.supervisorPid();
-  const ipc::Fd own = segment();
+  const base::Fd own = segment();
   limitFilesOf(process, 8);
   client->send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {own.get()});
   ASSERT_TRUE(client->waitFor([&] {
@@ -126,7 +126,7 @@ TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
   waiting.front().close();
   ASSERT_TRUE(client.waitFor([&] { return numbersIn(process).size() == files - 1; }));
 
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = ::getpid();

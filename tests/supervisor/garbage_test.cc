@@ -43,13 +43,13 @@ TEST_F(ClientGarbage, HelloTwice) {
 }
 
 TEST_F(ClientGarbage, APackageThatMayStillChange) {
-  const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+  const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
   pool_.send(ipc::LoadPackage{1, ipc::kPageBytes, "p"}, {object.get()});
   expectRefused("sealed");
 }
 
 TEST_F(ClientGarbage, ASegmentThatIsShorterThanItSays) {
-  const ipc::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
+  const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
   pool_.send(ipc::DeclareInputSegment{1, 2 * ipc::kPageBytes}, {object.get()});
   expectRefused("an input segment");
 }
@@ -83,7 +83,7 @@ TEST_F(ClientGarbage, NumbersThatNameNothingAreIgnored) {
 
 TEST(ClientVersion, ThatDiffersIsRefusedWithBothNumbers) {
   PrivatePool pool;
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.protocolVersion = 99;
   pool.send(hello, {pidfd.get()});
@@ -125,7 +125,7 @@ TEST(StoppedPeers, AStoppedWorkerDoesNotHoldTheOthersUp) {
   pool.begin();
   pool.openPool(1, 2);
   ::kill(pool.worker(pool.serving(1, 0)).introduction.processId, SIGSTOP);
-  ipc::Fd package = ipc::createMemoryObject("test", ipc::kPageBytes);
+  base::Fd package = ipc::createMemoryObject("test", ipc::kPageBytes);
   ipc::sealMemoryObject(package, ipc::Seal::kReadOnly);
   for (uint32_t number = 1; number <= 600; ++number) {
     pool.send(ipc::LoadPackage{number, ipc::kPageBytes, std::string(2000, 'x')}, {package.get()});
@@ -145,7 +145,7 @@ TEST(StoppedPeers, AStormOfLoadsCostsNoWorkerItsLife) {
   const uint64_t victim = pool.serving(1, 0);
   const pid_t process = pool.worker(victim).introduction.processId;
   ASSERT_EQ(::kill(process, SIGSTOP), 0);
-  ipc::Fd package = ipc::createMemoryObject("test", ipc::kPageBytes);
+  base::Fd package = ipc::createMemoryObject("test", ipc::kPageBytes);
   ipc::sealMemoryObject(package, ipc::Seal::kReadOnly);
   constexpr uint32_t kLoads = 32'000;
   for (uint32_t number = 1; number <= kLoads; ++number) {

@@ -13,7 +13,7 @@
 #include <functional>
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "supervisor/detach.h"
 
 namespace isopool::supervisor {
@@ -42,8 +42,8 @@ class Started {
       }
     }
     ::close(ends[1]);
-    output_ = ipc::Fd(ends[0]);
-    terminal_ = ipc::Fd(terminal);
+    output_ = base::Fd(ends[0]);
+    terminal_ = base::Fd(terminal);
   }
   ~Started() {
     if (pid_ <= 0) return;
@@ -76,8 +76,8 @@ class Started {
 
  private:
   pid_t pid_ = -1;
-  ipc::Fd output_;
-  ipc::Fd terminal_;
+  base::Fd output_;
+  base::Fd terminal_;
 };
 
 void say(int output, const std::string& text) {
@@ -155,7 +155,8 @@ TEST(ForegroundGuardian, PassesSignalsOn) {
 }
 
 TEST(ForegroundGuardian, AndItsSupervisorIgnoreSignalsThatMeanNothingToThem) {
-  static constexpr int kMeaningless[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPIPE};
+  static constexpr int kMeaningless[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
+                                         SIGPROF, SIGIO,   SIGPIPE};
   Started started([](int output) {
     for (const int signal : kMeaningless) ::raise(signal);
     ::raise(SIGRTMIN);

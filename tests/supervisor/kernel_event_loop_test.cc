@@ -8,7 +8,7 @@
 #include <array>
 #include <memory>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::supervisor {
 namespace {
@@ -17,13 +17,13 @@ struct Pipe {
   Pipe() {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-    read = ipc::Fd(ends[0]);
-    write = ipc::Fd(ends[1]);
+    read = base::Fd(ends[0]);
+    write = base::Fd(ends[1]);
   }
   void fill() const { EXPECT_EQ(::write(write.get(), "x", 1), 1); }
 
-  ipc::Fd read;
-  ipc::Fd write;
+  base::Fd read;
+  base::Fd write;
 };
 
 // Two descriptors are ready in one batch. The handler of the first gives up the watch of the second

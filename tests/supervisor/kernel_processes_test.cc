@@ -11,7 +11,7 @@
 
 #include <vector>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::supervisor {
 namespace {
@@ -21,8 +21,8 @@ namespace {
 class Chain {
  public:
   explicit Chain(size_t length) : stacks_(length * kStackBytes), left_(length) {
-    ipc::checkSystemCall(::pipe2(report_, O_CLOEXEC), "pipe2");
-    ipc::checkSystemCall(::pipe2(life_, O_CLOEXEC), "pipe2");
+    base::checkSystemCall(::pipe2(report_, O_CLOEXEC), "pipe2");
+    base::checkSystemCall(::pipe2(life_, O_CLOEXEC), "pipe2");
     first_ = next();
     ::close(report_[1]);
     if (::read(report_[0], &last_, sizeof last_) != sizeof last_) last_ = -1;

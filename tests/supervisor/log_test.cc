@@ -9,7 +9,7 @@
 #include <climits>
 #include <string>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "supervisor/json_text.h"
 
 namespace isopool::supervisor {
@@ -34,7 +34,7 @@ class LogTest : public testing::Test {
   LogTest() : before_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-    reader_ = ipc::Fd(ends[0]);
+    reader_ = base::Fd(ends[0]);
     ::dup2(ends[1], STDERR_FILENO);
     ::close(ends[1]);
     // As the user's pipes are: only we must not wait.
@@ -53,8 +53,8 @@ class LogTest : public testing::Test {
   }
 
  private:
-  ipc::Fd before_;
-  ipc::Fd reader_;
+  base::Fd before_;
+  base::Fd reader_;
 };
 
 TEST_F(LogTest, WritesLinesOfItsLevelAndAbove) {

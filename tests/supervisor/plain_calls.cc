@@ -16,6 +16,7 @@ namespace isopool::tests {
 
 namespace {
 
+using namespace isopool::base;
 using namespace isopool::ipc;
 
 // Of ipc/tensor/, which brings torch along: tags and kinds as value_codec.h describes them.
@@ -49,7 +50,7 @@ struct PlainAnswer {
 
 // One write, so that a death leaves a whole record or none.
 void noteEffect(const std::string& path, uint64_t nonce) {
-  const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const base::Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   const uint64_t effect[2] = {nonce, static_cast<uint64_t>(::getpid())};
   if (!file.valid() || ::write(file.get(), effect, sizeof effect) != sizeof effect) {
     throw std::runtime_error("the effect could not be noted");
@@ -87,9 +88,9 @@ void act(const std::string& deed, uint64_t amount) {
 
 }  // namespace
 
-PlainCalls::PlainCalls(WorkerEnd& end, Fd output, size_t outputBytes)
+PlainCalls::PlainCalls(WorkerEnd& end, base::Fd output, size_t outputBytes)
     : end_(end), output_(kArenaAddresses), lent_(end.peerReturns()) {
-  output_.addSegment(SegmentId(1), std::move(output), outputBytes, Prefault::kNo);
+  output_.addSegment(base::SegmentId(1), std::move(output), outputBytes, Prefault::kNo);
 }
 
 void PlainCalls::addInputSegment(uint32_t segment, Mapping memory) {
@@ -219,7 +220,7 @@ PlainCalls::Numbers PlainCalls::numbersOf(const msgpack::object& storage) {
     }
     return {reinterpret_cast<uint64_t*>(found->second.data() + offset), bytes / 8};
   }
-  void* block = kind == kHomeStorage ? output_.find(SegmentId(segment), offset) : nullptr;
+  void* block = kind == kHomeStorage ? output_.find(base::SegmentId(segment), offset) : nullptr;
   if (block == nullptr) throw std::runtime_error("an input is of an unknown kind");
   return {static_cast<uint64_t*>(block), bytes / 8};
 }

@@ -22,7 +22,7 @@ namespace isopool::tests {
 class PlainCalls {
  public:
   /// `end` must outlive it. `output` is the memory for results.
-  PlainCalls(ipc::WorkerEnd& end, ipc::Fd output, size_t outputBytes);
+  PlainCalls(ipc::WorkerEnd& end, base::Fd output, size_t outputBytes);
 
   void addInputSegment(uint32_t segment, ipc::Mapping memory);
   /// True unless the call names a segment that has yet to be added: it comes over another road.

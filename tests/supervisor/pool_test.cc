@@ -59,8 +59,8 @@ TEST(Pool, WorkersHaveOneThreadPerMathLibraryAndAGroupOfTheirOwn) {
 TEST(Pool, EveryWorkerLearnsOfPackagesAndSegmentsWheneverTheyCome) {
   PrivatePool pool;
   pool.begin();
-  ipc::Fd segment = ipc::createMemoryObject("test", ipc::kPageBytes);
-  ipc::Fd early = ipc::createMemoryObject("test", ipc::kPageBytes);
+  base::Fd segment = ipc::createMemoryObject("test", ipc::kPageBytes);
+  base::Fd early = ipc::createMemoryObject("test", ipc::kPageBytes);
   ipc::sealMemoryObject(early, ipc::Seal::kReadOnly);
   pool.send(ipc::LoadPackage{1, ipc::kPageBytes, "early"}, {early.get()});
   pool.openPool(1, 1);

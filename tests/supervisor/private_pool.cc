@@ -21,8 +21,8 @@ namespace isopool::tests {
 
 namespace {
 
-ipc::Fd above(int number, ipc::Fd descriptor) {
-  return ipc::Fd(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, number));
+base::Fd above(int number, base::Fd descriptor) {
+  return base::Fd(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, number));
 }
 
 }  // namespace
@@ -50,9 +50,9 @@ void PrivatePool::spawn(std::vector<std::string> flags) {
   int pipe[2];
   ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
   setControl(ipc::ControlSocket(std::move(ours)));
-  lifeline_ = ipc::Fd(pipe[1]);
-  const ipc::Fd control = above(10, std::move(theirs));
-  const ipc::Fd lifelineEnd = above(10, ipc::Fd(pipe[0]));
+  lifeline_ = base::Fd(pipe[1]);
+  const base::Fd control = above(10, std::move(theirs));
+  const base::Fd lifelineEnd = above(10, base::Fd(pipe[0]));
 
   std::vector<std::string> words{ISOPOOLD, "--private", "--worker", PLAIN_WORKER};
   words.insert(words.end(), flags.begin(), flags.end());

@@ -29,7 +29,7 @@ class PrivatePool : public ControlClient {
 
   ProcessMark mark_;
   std::string modeFile_;
-  ipc::Fd lifeline_;
+  base::Fd lifeline_;
 };
 
 }  // namespace isopool::tests

@@ -13,7 +13,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 namespace isopool::tests {
 
@@ -48,7 +48,7 @@ std::vector<pid_t> ProcessMark::processes() const {
 
 void ProcessMark::kill() const {
   for (const pid_t pid : processes()) {
-    const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     if (!pidfd.valid() || !hasVariable("/proc/" + std::to_string(pid), variable_)) continue;
     ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
   }
@@ -66,7 +66,7 @@ bool ProcessMark::waitUntilNoneIsLeft(std::chrono::milliseconds patience) const 
 }
 
 bool waitUntilDead(pid_t pid, std::chrono::milliseconds patience) {
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.valid()) return true;
   pollfd death{pidfd.get(), POLLIN, 0};
   return ::poll(&death, 1, static_cast<int>(patience.count())) == 1;

@@ -9,8 +9,8 @@
 namespace isopool::supervisor {
 namespace {
 
-using ipc::Epoch;
-using ipc::PoolId;
+using base::Epoch;
+using base::PoolId;
 
 /// Starts workers by numbering them, and notes the rest.
 class FakeEffects : public RosterEffects {

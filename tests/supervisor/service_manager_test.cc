@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/service_manager.h"
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,9 +19,9 @@ namespace {
 
 using std::chrono::microseconds;
 
-ipc::Fd boundSocket(int type, const std::string& name) {
-  ipc::Fd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const auto address = ipc::UnixAddress::ofPathOrAbstractName(name).value();
+base::Fd boundSocket(int type, const std::string& name) {
+  base::Fd socket(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto address = base::UnixAddress::ofPathOrAbstractName(name).value();
   EXPECT_EQ(::bind(socket.get(), address.get(), address.bytes()), 0);
   return socket;
 }
@@ -45,7 +45,7 @@ class ServiceManagerTest : public testing::TestWithParam<const char*> {
   }
 
   const std::string name_;
-  ipc::Fd socket_;
+  base::Fd socket_;
 };
 
 TEST_P(ServiceManagerTest, IsToldOfEachState) {
@@ -166,7 +166,7 @@ std::string activated(const std::vector<int>& handedOver, const char* count,
     ::setenv("LISTEN_PID", pid != nullptr ? pid : std::to_string(::getpid()).c_str(), 1);
     std::string text;
     try {
-      const ipc::Fd socket = takeActivatedSocket();
+      const base::Fd socket = takeActivatedSocket();
       text = socket.valid() ? pathOfSocket(socket) : "none";
       if (socket.valid() && ::fcntl(socket.get(), F_GETFD) != FD_CLOEXEC) text += " inherited";
       if (std::getenv("LISTEN_FDS") != nullptr) text += " handed on";
@@ -188,8 +188,8 @@ class ActivationTest : public testing::Test {
  protected:
   ActivationTest() : path_("/tmp/isopool-activated-" + std::to_string(::getpid())) {}
   ~ActivationTest() override { std::filesystem::remove(path_); }
-  ipc::Fd listening(int type = SOCK_STREAM) {
-    ipc::Fd socket = boundSocket(type, path_);
+  base::Fd listening(int type = SOCK_STREAM) {
+    base::Fd socket = boundSocket(type, path_);
     EXPECT_EQ(::listen(socket.get(), 8), 0);
     return socket;
   }
@@ -205,7 +205,7 @@ TEST_F(ActivationTest, IsNotForAnotherProcess) {
 }
 
 TEST_F(ActivationTest, RefusesMoreThanOneSocket) {
-  const ipc::Fd socket = listening();
+  const base::Fd socket = listening();
   EXPECT_EQ(activated({socket.get(), socket.get()}, "2"),
             "the service manager handed over 2 sockets (isopoold.socket), but isopoold serves one: "
             "give its socket unit one ListenStream");
@@ -216,7 +216,7 @@ TEST_F(ActivationTest, RefusesWhatIsNoListeningUnixStreamSocket) {
       "isopoold.socket that the service manager handed over is no listening Unix stream socket: "
       "its "
       "socket unit needs ListenStream=/PATH and Accept=no";
-  const ipc::Fd internet(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd internet(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::listen(internet.get(), 1), 0);
   EXPECT_EQ(activated({internet.get()}, "1"), refusal);
   EXPECT_EQ(activated({boundSocket(SOCK_DGRAM, path_).get()}, "1"), refusal);
@@ -224,7 +224,7 @@ TEST_F(ActivationTest, RefusesWhatIsNoListeningUnixStreamSocket) {
   EXPECT_EQ(activated({boundSocket(SOCK_STREAM, path_).get()}, "1"), refusal) << "does not listen";
   std::filesystem::remove(path_);
   EXPECT_EQ(activated({listening(SOCK_SEQPACKET).get()}, "1"), refusal);
-  const ipc::Fd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const base::Fd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   EXPECT_EQ(activated({file.get()}, "1"), refusal);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/supervisor/shared_supervisor.h"
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -112,8 +112,8 @@ SharedSupervisor::~SharedSupervisor() {
 }
 
 ipc::ControlSocket SharedSupervisor::connect() const {
-  const auto name = ipc::UnixAddress::ofPath(address_).value();
-  ipc::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto name = base::UnixAddress::ofPath(address_).value();
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (::connect(socket.get(), name.get(), name.bytes()) != 0) return {};
   return ipc::ControlSocket(std::move(socket));
 }
@@ -134,7 +134,7 @@ std::unique_ptr<ControlClient> SharedSupervisor::attachWithPool(uint32_t workers
 ipc::Report SharedSupervisor::report() const {
   ipc::ControlSocket control = connect();
   if (!control.valid()) return {};
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
   control.send(hello, {pidfd.get()});
@@ -174,7 +174,7 @@ void SharedSupervisor::writeSettings(const std::string& settings) const {
 void SharedSupervisor::signal(int number) const { ::kill(pid_, number); }
 
 std::optional<int> SharedSupervisor::waitForEnd(milliseconds patience) {
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
   pollfd ended{pidfd.get(), POLLIN, 0};
   if (::poll(&ended, 1, static_cast<int>(patience.count())) != 1) return std::nullopt;
   int status = 0;

@@ -17,15 +17,15 @@
 #include <sstream>
 #include <thread>
 
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
 namespace {
 
-ipc::Fd packageOf(char letter, size_t pages = 1) {
-  ipc::Fd object = ipc::createMemoryObject("test", pages * ipc::kPageBytes);
+base::Fd packageOf(char letter, size_t pages = 1) {
+  base::Fd object = ipc::createMemoryObject("test", pages * ipc::kPageBytes);
   const std::string page(ipc::kPageBytes, letter);
   for (size_t i = 0; i < pages; ++i) {
     EXPECT_EQ(
@@ -277,8 +277,8 @@ TEST(SharedPackage, ThatTwoProgramsLoadIsHeldOnce) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto first = supervisor.attachWithPool(1, "first");
   const auto second = supervisor.attachWithPool(1, "second");
-  const ipc::Fd own = packageOf('p', 64);
-  const ipc::Fd same = packageOf('p', 64);
+  const base::Fd own = packageOf('p', 64);
+  const base::Fd same = packageOf('p', 64);
   const uint64_t bytes = 64 * ipc::kPageBytes;
   first->send(ipc::LoadPackage{7, bytes, "model.pt", false, 1, 2}, {own.get()});
   ASSERT_TRUE(first->waitFor([&] { return first->held().count(7) != 0; }));
@@ -304,8 +304,8 @@ TEST(SharedPackage, ThatOnlyHasTheDigestOfAnotherIsHeldBesideIt) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto first = supervisor.attachWithPool(1);
   const auto second = supervisor.attachWithPool(1);
-  const ipc::Fd one = packageOf('1');
-  const ipc::Fd two = packageOf('2');
+  const base::Fd one = packageOf('1');
+  const base::Fd two = packageOf('2');
   first->send(ipc::LoadPackage{1, ipc::kPageBytes, "one", false, 5, 5}, {one.get()});
   ASSERT_TRUE(first->waitFor([&] { return first->held().count(1) != 0; }));
   second->send(ipc::LoadPackage{1, ipc::kPageBytes, "two", false, 5, 5}, {two.get()});
@@ -318,7 +318,7 @@ TEST(SharedPackage, ThatOnlyHasTheDigestOfAnotherIsHeldBesideIt) {
 TEST(SharedPackage, OfThousandsWithLongNamesDoNotBlindTheOperator) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
-  const ipc::Fd package = packageOf('x');
+  const base::Fd package = packageOf('x');
   for (uint32_t number = 1; number <= 5000; ++number) {
     client->send(
         ipc::LoadPackage{number, ipc::kPageBytes, std::string(2000, 'n'), false, number, 0},
@@ -338,7 +338,7 @@ TEST(SharedPackage, OfThousandsWithLongNamesDoNotBlindTheOperator) {
 TEST(SharedLimit, OfModelsRefusesTheNextAndNamesTheKnob) {
   SharedSupervisor supervisor({"--workers", "1", "--client-models", "1"});
   const auto client = supervisor.attachWithPool(1);
-  const ipc::Fd package = packageOf('x');
+  const base::Fd package = packageOf('x');
   client->send(ipc::LoadPackage{1, ipc::kPageBytes, "a", false, 1, 1}, {package.get()});
   client->send(ipc::LoadPackage{2, ipc::kPageBytes, "b", false, 2, 2}, {package.get()});
   ASSERT_TRUE(client->waitFor([&] { return client->held().count(2) != 0; }));
@@ -356,8 +356,8 @@ TEST(SharedLimit, OfMemoryRefusesSegmentsPackagesAndRoomForResults) {
       {"--workers", "1", "--spares", "0", "--output-arena", "64KiB", "--client-memory", "1MiB"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
-  const ipc::Fd small = ipc::createMemoryObject("test", 512 << 10);
-  const ipc::Fd large = ipc::createMemoryObject("test", 1 << 20);
+  const base::Fd small = ipc::createMemoryObject("test", 512 << 10);
+  const base::Fd large = ipc::createMemoryObject("test", 1 << 20);
   client->send(ipc::DeclareInputSegment{1, 512 << 10}, {small.get()});
   client->send(ipc::DeclareInputSegment{2, 1 << 20}, {large.get()});
   std::string known;
@@ -366,7 +366,7 @@ TEST(SharedLimit, OfMemoryRefusesSegmentsPackagesAndRoomForResults) {
     return known.find("#1!a segment for inputs of 1048576 bytes is refused") == 0;
   })) << known;
   EXPECT_NE(known.find("limits.memory"), std::string::npos);
-  const ipc::Fd package = packageOf('x', 200);
+  const base::Fd package = packageOf('x', 200);
   client->send(ipc::LoadPackage{1, 200 * ipc::kPageBytes, "p", false, 1, 1}, {package.get()});
   ASSERT_TRUE(client->waitFor([&] { return client->held().count(1) != 0; }));
   EXPECT_NE(client->held().at(1).refusal.find("limits.memory"), std::string::npos);
@@ -383,7 +383,7 @@ TEST(SharedLimit, OfClientsRefusesTheNextOneAndSaysWhy) {
   const auto first = supervisor.attach();
   const auto second = supervisor.attach();
   ControlClient third(supervisor.connect());
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   third.send(hello, {pidfd.get()});
@@ -395,7 +395,7 @@ TEST(SharedLimit, OfClientsRefusesTheNextOneAndSaysWhy) {
 TEST(SharedLimit, IsReadAgainOnSighup) {
   SharedSupervisor supervisor({"--workers", "1"}, "[limits]\nmodels = 1\n");
   const auto client = supervisor.attachWithPool(1);
-  const ipc::Fd package = packageOf('x');
+  const base::Fd package = packageOf('x');
   const auto load = [&](uint32_t number) {
     client->send(ipc::LoadPackage{number, ipc::kPageBytes, "m", false, number, 0}, {package.get()});
     EXPECT_TRUE(client->waitFor([&] { return client->held().count(number) != 0; }));
@@ -504,7 +504,7 @@ TEST(Drain, LetsRunningCallsEndAndExitsWithZero) {
   ASSERT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
   client->send(ipc::AcknowledgeDrain{});
   ControlClient late(supervisor.connect());
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   late.send(hello, {pidfd.get()});
@@ -559,8 +559,8 @@ TEST(Address, IsServedByOneSupervisorOnly) {
 TEST(Address, ThatAnotherProgramServesIsLeftToIt) {
   SharedSupervisor supervisor({"--workers", "1"});
   const std::string path = supervisor.folder() + "/foreign";
-  const auto name = ipc::UnixAddress::ofPath(path).value();
-  const ipc::Fd foreign(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto name = base::UnixAddress::ofPath(path).value();
+  const base::Fd foreign(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::bind(foreign.get(), name.get(), name.bytes()), 0);
   ASSERT_EQ(::listen(foreign.get(), 16), 0);
   const std::string output = supervisor.folder() + "/output";
@@ -570,7 +570,7 @@ TEST(Address, ThatAnotherProgramServesIsLeftToIt) {
   std::ostringstream text;
   text << std::ifstream(output).rdbuf();
   EXPECT_NE(text.str().find("another process serves it"), std::string::npos) << text.str();
-  const ipc::Fd caller(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const base::Fd caller(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(::connect(caller.get(), name.get(), name.bytes()), 0);
 }
 
@@ -579,8 +579,8 @@ TEST(Address, OfASuccessorIsNotRemovedByTheEndOfItsPredecessor) {
   // As somebody does who clears the folder under a running supervisor.
   std::filesystem::remove(supervisor.address());
   std::filesystem::remove(supervisor.address() + ".lock");
-  const auto name = ipc::UnixAddress::ofPath(supervisor.address()).value();
-  const ipc::Fd successor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto name = base::UnixAddress::ofPath(supervisor.address()).value();
+  const base::Fd successor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::bind(successor.get(), name.get(), name.bytes()), 0);
   supervisor.signal(SIGTERM);
   EXPECT_EQ(supervisor.waitForEnd(), 0);
@@ -606,7 +606,7 @@ TEST(Address, WhoseLockADyingPredecessorStillHoldsIsWaitedFor) {
   ::kill(supervisor.pid(), SIGKILL);
   ASSERT_EQ(supervisor.waitForEnd(), 128 + SIGKILL);
   ASSERT_TRUE(supervisor.mark().waitUntilNoneIsLeft(milliseconds(2000)));
-  ipc::Fd lock(::open((supervisor.address() + ".lock").c_str(), O_RDWR | O_CLOEXEC));
+  base::Fd lock(::open((supervisor.address() + ".lock").c_str(), O_RDWR | O_CLOEXEC));
   // Of a process whose memory is gone the descriptors may still be there.
   const auto late = Clock::now() + milliseconds(2000);
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -746,7 +746,7 @@ TEST_F(SharedGarbage, TenMegabytesOfNesting) {
 
 TEST_F(SharedGarbage, DescriptorsThatItShouldNotSend) {
   ControlClient stranger(supervisor_.connect());
-  const ipc::Fd object = ipc::createMemoryObject("isopool-test-stray", ipc::kPageBytes);
+  const base::Fd object = ipc::createMemoryObject("isopool-test-stray", ipc::kPageBytes);
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   stranger.send(hello, {object.get()});
@@ -760,7 +760,7 @@ TEST_F(SharedGarbage, DescriptorsThatItShouldNotSend) {
 
 TEST_F(SharedGarbage, APidfdOfAnotherProcess) {
   ControlClient stranger(supervisor_.connect());
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, supervisor_.pid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, supervisor_.pid(), 0)));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   stranger.send(hello, {pidfd.get()});
@@ -769,7 +769,7 @@ TEST_F(SharedGarbage, APidfdOfAnotherProcess) {
 
 TEST_F(SharedGarbage, AnOlderClientIsToldBothVersions) {
   ControlClient stranger(supervisor_.connect());
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   msgpack::sbuffer body;
   msgpack::packer<msgpack::sbuffer>(body).pack_array(3).pack(1).pack(1).pack(::getpid());
   const ipc::OutgoingFrame frame =
@@ -782,7 +782,7 @@ TEST_F(SharedGarbage, AnOlderClientIsToldBothVersions) {
 
 TEST_F(SharedGarbage, WhatOnlyAProgramMayAskFromAnOperator) {
   ControlClient stranger(supervisor_.connect());
-  const ipc::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
   stranger.send(hello, {pidfd.get()});

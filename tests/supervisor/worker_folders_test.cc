@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 #include "ipc/named_objects.h"
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -71,10 +71,10 @@ class WorkerFolder : public testing::Test {
 
 // In `folder`, each in the one before. The path is longer than any that the kernel takes.
 void makeFolders(const fs::path& folder, int depth) {
-  ipc::Fd last(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  base::Fd last(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < depth && last.valid(); ++i) {
     ASSERT_EQ(::mkdirat(last.get(), "folder", 0700), 0);
-    ipc::Fd next(::openat(last.get(), "folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    base::Fd next(::openat(last.get(), "folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     // Files beside it, one of which has a name that a folder may need on its way up.
     for (const char* name : {"file", "1"}) ::mknodat(last.get(), name, S_IFREG | 0600, 0);
     // Nobody but root may now look or write there.
@@ -92,7 +92,7 @@ class NamedObjects : public WorkerFolder {
 
   /// Of a worker of the only supervisor: a semaphore and shared memory.
   std::vector<fs::path> objectsOf(uint64_t worker) {
-    const std::string name = ipc::namedObjectsOf(folders().front(), ipc::Epoch(worker)) + "12ab";
+    const std::string name = ipc::namedObjectsOf(folders().front(), base::Epoch(worker)) + "12ab";
     return {make("sem." + name), make(name)};
   }
   fs::path make(const std::string& name) {
@@ -192,7 +192,7 @@ TEST_F(NamedObjects, AreRemovedWhenTheirWorkerIsKilledAndNoOthersAre) {
   const auto gone = objectsOf(killed);
   std::vector<fs::path> kept = objectsOf(client->serving(1, 1));
   for (const auto& each : objectsOf(killed * 10)) kept.push_back(each);
-  const std::string own = ipc::namedObjectsOf(folders().front(), ipc::Epoch(killed));
+  const std::string own = ipc::namedObjectsOf(folders().front(), base::Epoch(killed));
   for (const std::string& name : {"prefix-" + own + "1", "sem.prefix-" + own + "1"}) {
     kept.push_back(make(name));
   }

@@ -275,11 +275,11 @@ TEST_F(Call, IsNotHeldUpByNotificationsAboutAPackageThatWasUnloadedMeanwhile) {
 
 TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
   // The message is in the socket, but the bell was not rung.
-  ipc::Fd segment = ipc::createMemoryObject("late", 1 << 20);
+  base::Fd segment = ipc::createMemoryObject("late", 1 << 20);
   worker->control.send(ipc::MapInputSegment{1, 7, 1 << 20}, {segment.get()});
   ipc::OutgoingCall call;
   call.operation = ipc::Operation::kPing;
-  call.payload.blobSegment = ipc::SegmentId(7);
+  call.payload.blobSegment = base::SegmentId(7);
   call.payload.blobBytes = 3;
   ipc::Mapping mapping =
       ipc::mapShared(segment, 0, 1 << 20, ipc::Access::kReadWrite, ipc::Prefault::kNo);
@@ -350,7 +350,7 @@ TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
   EXPECT_NE(fresh->readLastWords().find("no room for another client"), std::string::npos)
       << fresh->readLastWords();
   constexpr uint64_t kLarge = uint64_t{2} << 30;
-  const ipc::Fd large = ipc::createMemoryObject("input", kLarge);
+  const base::Fd large = ipc::createMemoryObject("input", kLarge);
   fresh->send(ipc::MapInputSegment{/*client=*/1, /*segment=*/2, kLarge}, {large.get()});
   allAreServed();
   EXPECT_TRUE(fresh->alive()) << fresh->readLastWords();
@@ -397,7 +397,7 @@ TEST(OutputArena, AsksForNoMoreOnceItsAddressSpaceIsUsedUp) {
   ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
   // More than the quarter of the address space that such a worker reserves. It takes no memory.
   constexpr uint64_t kTooMuch = uint64_t{4} << 30;
-  const ipc::Fd object = ipc::createMemoryObject("output", kTooMuch);
+  const base::Fd object = ipc::createMemoryObject("output", kTooMuch);
   worker->send(ipc::AddOutputSegment{1, 2, kTooMuch}, {object.get()});
   for (const Answer& answer : {client.receive(sequence), client.probe("zeros", {4'000'000})}) {
     ASSERT_EQ(answer.status, Status::kRefused);

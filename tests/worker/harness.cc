@@ -16,9 +16,9 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "base/system_call.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/life_word.h"
-#include "ipc/system_call.h"
 
 namespace isopool::tests {
 
@@ -41,10 +41,10 @@ ipc::Frame receiveFrom(ipc::ControlSocket& control, const char* what) {
   }
 }
 
-std::pair<ipc::Fd, ipc::Fd> makePipe() {
+std::pair<base::Fd, base::Fd> makePipe() {
   int ends[2];
-  ipc::checkSystemCall(::pipe2(ends, O_CLOEXEC), "pipe2");
-  return {ipc::Fd(ends[0]), ipc::Fd(ends[1])};
+  base::checkSystemCall(::pipe2(ends, O_CLOEXEC), "pipe2");
+  return {base::Fd(ends[0]), base::Fd(ends[1])};
 }
 
 uint64_t nextEpoch = 1;
@@ -84,7 +84,7 @@ ProcessEnd WorkerProcess::waitForEnd() {
   pollfd readable{pidfd.get(), POLLIN, 0};
   if (::poll(&readable, 1, static_cast<int>(kPatience.count())) <= 0) giveUp("the worker's end");
   int status = 0;
-  ipc::checkSystemCall(::waitpid(pid, &status, 0), "waitpid");
+  base::checkSystemCall(::waitpid(pid, &status, 0), "waitpid");
   ended = ProcessEnd{WIFSIGNALED(status) ? WTERMSIG(status) : 0,
                      WIFEXITED(status) ? WEXITSTATUS(status) : 0};
   return *ended;
@@ -147,7 +147,7 @@ ZygoteProcess::ZygoteProcess(std::vector<std::string> environment,
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(high);
   ::close(highLifeline);
-  if (error != 0) throw ipc::SystemCallError("posix_spawn", through.front(), error);
+  if (error != 0) throw base::SystemCallError("posix_spawn", through.front(), error);
   theirs.close();
   control_ = ipc::ControlSocket(std::move(ours));
   lifeline_ = std::move(lifelineWrite);
@@ -172,7 +172,7 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->bell = ipc::mapShared(worker->bellObject, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
                                 ipc::Prefault::kYes);
   worker->lastWords = ipc::createGrowingMemoryObject("last words");
-  const ipc::Fd board = ipc::createMemoryObject("board", ipc::kPageBytes);
+  const base::Fd board = ipc::createMemoryObject("board", ipc::kPageBytes);
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
@@ -186,7 +186,7 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
     throw std::runtime_error(ipc::decodeMessage<ipc::ForkFailed>(answer).text);
   }
   worker->pid = ipc::decodeMessage<ipc::WorkerForked>(answer).processId;
-  worker->pidfd = ipc::Fd(static_cast<int>(::syscall(SYS_pidfd_open, worker->pid, 0)));
+  worker->pidfd = base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, worker->pid, 0)));
   ipc::Frame ready;
   try {
     ready = worker->receive();
@@ -238,6 +238,7 @@ const std::string& probePackage() {
 
 TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes)
     : worker_(worker), number_(++worker.clients) {
+  using namespace base;
   using namespace ipc;
   const Fd clientControl = createMemoryObject("client control", kClientControlBytes);
   const Fd workerControl = createMemoryObject("worker control", kWorkerControlBytes);
@@ -258,15 +259,15 @@ TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes)
 }
 
 void TestClient::addInputSegment(uint64_t bytes) {
-  ipc::Fd segment = ipc::createMemoryObject("input", bytes);
+  base::Fd segment = ipc::createMemoryObject("input", bytes);
   worker_.send(ipc::MapInputSegment{number_, ++inputSegments_, bytes}, {segment.get()});
-  inputs_.addSegment(ipc::SegmentId(inputSegments_), std::move(segment), bytes,
+  inputs_.addSegment(base::SegmentId(inputSegments_), std::move(segment), bytes,
                      ipc::Prefault::kYes);
 }
 
 void TestClient::grantOutputSegment(uint64_t bytes) {
   const auto number = static_cast<uint32_t>(outputs_.size() + 1);
-  const ipc::Fd segment = ipc::createMemoryObject("output", bytes);
+  const base::Fd segment = ipc::createMemoryObject("output", bytes);
   outputs_[number] =
       ipc::mapShared(segment, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kYes);
   worker_.send(ipc::AddOutputSegment{number_, number, bytes}, {segment.get()});
@@ -296,10 +297,10 @@ uint32_t TestClient::inputLeasesOut() {
 void TestClient::loadPackage(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const ipc::Fd object = ipc::createGrowingMemoryObject("package");
+  const base::Fd object = ipc::createGrowingMemoryObject("package");
   size_t written = 0;
   while (written < bytes.size()) {
-    written += static_cast<size_t>(ipc::checkSystemCall(
+    written += static_cast<size_t>(base::checkSystemCall(
         static_cast<int>(::write(object.get(), bytes.data() + written, bytes.size() - written)),
         "write"));
   }

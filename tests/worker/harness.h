@@ -40,12 +40,12 @@ struct ProcessEnd {
 struct WorkerProcess {
   uint64_t epoch = 0;
   pid_t pid = 0;
-  ipc::Fd pidfd;
+  base::Fd pidfd;
   ipc::ControlSocket control;
-  ipc::Fd lifeline;  ///< the write end
-  ipc::Fd bellObject;
+  base::Fd lifeline;  ///< the write end
+  base::Fd bellObject;
   ipc::Mapping bell;
-  ipc::Fd lastWords;
+  base::Fd lastWords;
   std::chrono::microseconds forkToReady{0};
   std::optional<ProcessEnd> ended;
   uint64_t clients = 0;  ///< that were attached; the last one's number
@@ -78,7 +78,7 @@ class ZygoteProcess {
   const ipc::Frame& greeting() const { return greeting_; }
   std::unique_ptr<WorkerProcess> fork(uint64_t seed);
   pid_t pid() const { return pid_; }
-  ipc::Fd& lifeline() { return lifeline_; }
+  base::Fd& lifeline() { return lifeline_; }
   ipc::ControlSocket& control() { return control_; }
   /// What was printed since the last time, once it contains `text`.
   std::string output(const std::string& text);
@@ -87,8 +87,8 @@ class ZygoteProcess {
  private:
   pid_t pid_ = 0;
   ipc::ControlSocket control_;
-  ipc::Fd lifeline_;
-  ipc::Fd stdout_;
+  base::Fd lifeline_;
+  base::Fd stdout_;
   ipc::Frame greeting_;
   std::chrono::milliseconds startTime_{0};
 };

@@ -50,7 +50,7 @@ for make in context.Lock, context.Semaphore, memory:
         pass  # the process that would remove it in the end; strict lets no call start one
 result = None
 )"});
-      const std::string own = ipc::namedObjectsOf(kFolders, ipc::Epoch(worker->epoch));
+      const std::string own = ipc::namedObjectsOf(kFolders, base::Epoch(worker->epoch));
       EXPECT_EQ(objectsNamed(own).size(), 3u) << level;
       ASSERT_EQ(::kill(-worker->pid, SIGKILL), 0);  // with the process that would remove them
       worker->waitForEnd();
@@ -76,7 +76,7 @@ child.start()
 child.join()
 result = None
 )"});
-  const std::string own = ipc::namedObjectsOf(kFolders, ipc::Epoch(worker->epoch));
+  const std::string own = ipc::namedObjectsOf(kFolders, base::Epoch(worker->epoch));
   EXPECT_EQ(objectsNamed(own).size(), 1u);
   worker->kill();
   worker->waitForEnd();

@@ -582,7 +582,7 @@ TEST(StrictSandbox, EndsWithItsSupervisorWhateverUserCodeDidToItsLifeline) {
   const fs::path ready = folder("writable") / "ready";
   fs::remove(ready);
   ASSERT_EQ(::mkfifo(ready.c_str(), 0600), 0);
-  const ipc::Fd disarmed(::open(ready.c_str(), O_RDWR | O_CLOEXEC));
+  const base::Fd disarmed(::open(ready.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_TRUE(disarmed.valid());
   ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   const pid_t supervisor = ::fork();
@@ -614,7 +614,7 @@ threading.Event().wait()
     ::_exit(1);
   }
   std::string text;
-  std::vector<std::pair<pid_t, ipc::Fd>> workers;
+  std::vector<std::pair<pid_t, base::Fd>> workers;
   while (workers.size() < std::size(kDisarms)) {
     pollfd readable{disarmed.get(), POLLIN, 0};
     char letter = 0;
@@ -961,7 +961,7 @@ class PackageUnderLimit : public MemoryLimit, public ::testing::WithParamInterfa
 TEST_P(PackageUnderLimit, IsNotCountedWhateverItsSizeAndTheLimitComesBackWithItsEnd) {
   const uint64_t before = limit();
   constexpr uint64_t kBytes = uint64_t{1} << 30;
-  const ipc::Fd package = ipc::createGrowingMemoryObject("package");
+  const base::Fd package = ipc::createGrowingMemoryObject("package");
   ASSERT_EQ(::ftruncate(package.get(), kBytes), 0);
   ipc::sealMemoryObject(package, ipc::Seal::kReadOnly);
   worker->send(ipc::MapPackage{1, 77, kBytes, "large.pt", false}, {package.get()});

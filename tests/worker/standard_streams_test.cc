@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "ipc/fd.h"
-#include "ipc/system_call.h"
+#include "base/fd.h"
+#include "base/system_call.h"
 #include "tests/worker/harness.h"
 #include "worker/kernel_protections.h"
 #include "worker/landlock_interface.h"
@@ -28,14 +28,14 @@ namespace landlock = worker::landlock;
 /// The standard error of this process, and of what it starts, while it lives.
 class StandardError {
  public:
-  explicit StandardError(const ipc::Fd& replacement)
+  explicit StandardError(const base::Fd& replacement)
       : own_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)) {
-    ipc::checkSystemCall(::dup2(replacement.get(), STDERR_FILENO), "dup2");
+    base::checkSystemCall(::dup2(replacement.get(), STDERR_FILENO), "dup2");
   }
   ~StandardError() { ::dup2(own_.get(), STDERR_FILENO); }
 
  private:
-  const ipc::Fd own_;
+  const base::Fd own_;
 };
 
 /// A strict worker whose supervisor's standard streams are files.
@@ -91,7 +91,7 @@ TEST_F(StrictStreams, TakeWhatIsWrittenAndCannotBeEmptied) {
 TEST_F(StrictStreams, LetTheSupervisorsOwnLinesFollowThoseOfWorkers) {
   const std::string log = path("shared_log");
   // Not opened for appending: what is written later would lie over what came in between.
-  const ipc::Fd before(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const base::Fd before(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   std::unique_ptr<ZygoteProcess> zygote;
   {
     const StandardError inherited(before);
@@ -105,7 +105,7 @@ TEST_F(StrictStreams, LetTheSupervisorsOwnLinesFollowThoseOfWorkers) {
 }
 
 TEST_F(StrictStreams, GiveNothingToReadOfWhatIsTyped) {
-  const ipc::Fd keyboard(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
+  const base::Fd keyboard(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   ASSERT_TRUE(keyboard.valid());
   ASSERT_EQ(::grantpt(keyboard.get()), 0);
   ASSERT_EQ(::unlockpt(keyboard.get()), 0);

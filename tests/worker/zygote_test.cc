@@ -210,9 +210,9 @@ TEST(Worker, AnswersThatItDoesNotAttachAClientWhoseMemoryIsWrongAndServesTheOthe
   TestClient client(*worker);
   client.defineProbe();
   // Zeros: of no layout and no epoch.
-  const ipc::Fd own = ipc::createMemoryObject("client control", ipc::kClientControlBytes);
-  const ipc::Fd peer = ipc::createMemoryObject("worker control", ipc::kWorkerControlBytes);
-  const ipc::Fd output = ipc::createMemoryObject("output", 1 << 20);
+  const base::Fd own = ipc::createMemoryObject("client control", ipc::kClientControlBytes);
+  const base::Fd peer = ipc::createMemoryObject("worker control", ipc::kWorkerControlBytes);
+  const base::Fd output = ipc::createMemoryObject("output", 1 << 20);
   constexpr uint64_t kStranger = 77;
   worker->send(ipc::AttachChannel{worker->epoch, kStranger, 1 << 20},
                {own.get(), peer.get(), output.get()});

@@ -28,7 +28,7 @@ using tests::isContentOf;
 using tests::Peer;
 using tests::PeerKind;
 
-constexpr Epoch kEpoch(9);
+constexpr base::Epoch kEpoch(9);
 constexpr uint64_t kCalls = 40;
 
 struct Death {

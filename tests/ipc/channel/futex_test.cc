@@ -91,7 +91,7 @@ TEST(Futex, NoWakeUpIsLostWhileTwoWordsAreWatched) {
 }
 
 TEST(Futex, AReadOnlyMappingIsEnoughToSleepOn) {
-  const Fd object = createMemoryObject("test", kPageBytes);
+  const base::Fd object = createMemoryObject("test", kPageBytes);
   const Mapping writer = mapShared(object, 0, kPageBytes, Access::kReadWrite, Prefault::kYes);
   const Mapping reader = mapShared(object, 0, kPageBytes, Access::kReadOnly, Prefault::kYes);
   handToAndFro(*new (writer.data()) Words{}, *reinterpret_cast<const Words*>(reader.data()), 2);

@@ -23,7 +23,7 @@ using tests::contentOf;
 using tests::Peer;
 using tests::PeerKind;
 
-constexpr Epoch kEpoch(5);
+constexpr base::Epoch kEpoch(5);
 
 class HostilePeer : public testing::Test {
  protected:

@@ -24,7 +24,7 @@ using tests::ChannelMemory;
 using tests::Peer;
 using tests::PeerKind;
 
-constexpr Epoch kEpoch(1);
+constexpr base::Epoch kEpoch(1);
 
 /// A worker process that attaches and then does what it is told to.
 class LifeWordTest : public testing::Test {

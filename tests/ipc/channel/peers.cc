@@ -12,8 +12,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/system_call.h"
 #include "ipc/channel/life_word.h"
-#include "ipc/system_call.h"
 
 namespace isopool::tests {
 
@@ -25,10 +25,10 @@ using ipc::Mapping;
 using ipc::Prefault;
 
 ChannelMemory::ChannelMemory(Views views) {
-  const ipc::Fd client = ipc::createMemoryObject("client", kClientControlBytes);
-  const ipc::Fd worker = ipc::createMemoryObject("worker", kWorkerControlBytes);
+  const base::Fd client = ipc::createMemoryObject("client", kClientControlBytes);
+  const base::Fd worker = ipc::createMemoryObject("worker", kWorkerControlBytes);
   if (views == Views::kSealed) {
-    const auto map = [](const ipc::Fd& object, size_t bytes, Access access) {
+    const auto map = [](const base::Fd& object, size_t bytes, Access access) {
       return ipc::mapShared(object, 0, bytes, access, Prefault::kYes);
     };
     clientOwn_ = map(client, kClientControlBytes, Access::kReadWrite);
@@ -59,15 +59,15 @@ Peer::Peer(PeerKind kind, std::function<void()> life) {
     thread_ = std::thread(std::move(life));
     return;
   }
-  pid_ = ipc::checkSystemCall(::fork(), "fork");
+  pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ == 0) {
     // A test that crashes or is stopped leaves nobody behind.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     life();
     ::_exit(0);
   }
-  pidfd_ = ipc::Fd(ipc::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)),
-                                        "pidfd_open", pid_));
+  pidfd_ = base::Fd(base::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)),
+                                          "pidfd_open", pid_));
 }
 
 Peer::~Peer() {

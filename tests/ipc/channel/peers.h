@@ -66,7 +66,7 @@ class Peer {
  private:
   std::thread thread_;
   pid_t pid_ = -1;
-  ipc::Fd pidfd_;
+  base::Fd pidfd_;
 };
 
 /// Memory that a test shares with the processes it forks.
@@ -82,7 +82,7 @@ class SharedWithChildren {
   T& operator*() { return *value_; }
 
  private:
-  ipc::Fd object_;
+  base::Fd object_;
   ipc::Mapping mapping_;
   T* value_;
 };

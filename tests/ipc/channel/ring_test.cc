@@ -29,7 +29,7 @@ using tests::Peer;
 using tests::PeerKind;
 using tests::usableProcessors;
 
-constexpr Epoch kEpoch(42);
+constexpr base::Epoch kEpoch(42);
 
 /// Both ends in one thread: every step is the test's.
 class RingTest : public testing::Test {
@@ -82,7 +82,7 @@ TEST_F(RingTest, ACallArrivesWithAllItWasGiven) {
 
 TEST_F(RingTest, ABlobArrivesAsAPlace) {
   OutgoingCall call;
-  call.payload.blobSegment = SegmentId(7);
+  call.payload.blobSegment = base::SegmentId(7);
   call.payload.blobOffset = uint64_t{1} << 40;
   call.payload.blobBytes = uint64_t{1} << 41;
   client_.publish(call);

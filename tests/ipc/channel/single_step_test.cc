@@ -26,7 +26,7 @@ using tests::isContentOf;
 using tests::payloadWith;
 using tests::SteppedProcess;
 
-constexpr Epoch kEpoch(11);
+constexpr base::Epoch kEpoch(11);
 
 /// What all of this file's tests killed, told at the end.
 struct Total : public ::testing::Environment {

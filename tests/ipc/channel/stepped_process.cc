@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::tests {
 
@@ -33,9 +33,9 @@ uintptr_t addressOf(void (*place)()) { return reinterpret_cast<uintptr_t>(place)
 uintptr_t programCounter(pid_t pid) {
   user_regs_struct registers{};
   iovec place{&registers, sizeof registers};
-  ipc::checkSystemCall(static_cast<int>(::ptrace(PTRACE_GETREGSET, pid,
-                                                 reinterpret_cast<void*>(NT_PRSTATUS), &place)),
-                       "ptrace(PTRACE_GETREGSET)", pid);
+  base::checkSystemCall(static_cast<int>(::ptrace(PTRACE_GETREGSET, pid,
+                                                  reinterpret_cast<void*>(NT_PRSTATUS), &place)),
+                        "ptrace(PTRACE_GETREGSET)", pid);
 #if defined(__x86_64__)
   return registers.rip;
 #else
@@ -47,7 +47,7 @@ uintptr_t programCounter(pid_t pid) {
 
 SteppedProcess::SteppedProcess(const std::function<void()>& prepare,
                                const std::function<void()>& act) {
-  pid_ = ipc::checkSystemCall(::fork(), "fork");
+  pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ == 0) {
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(errno);
     prepare();
@@ -58,10 +58,10 @@ SteppedProcess::SteppedProcess(const std::function<void()>& prepare,
     ::_exit(0);
   }
   int status = 0;
-  ipc::checkSystemCall(::waitpid(pid_, &status, 0), "waitpid", pid_);
+  base::checkSystemCall(::waitpid(pid_, &status, 0), "waitpid", pid_);
   if (WIFEXITED(status)) {
     pid_ = -1;
-    throw ipc::SystemCallError("ptrace(PTRACE_TRACEME)", "", WEXITSTATUS(status));
+    throw base::SystemCallError("ptrace(PTRACE_TRACEME)", "", WEXITSTATUS(status));
   }
   // A test that is killed leaves nobody behind.
   ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, reinterpret_cast<void*>(PTRACE_O_EXITKILL));
@@ -85,10 +85,10 @@ void SteppedProcess::kill() {
 }
 
 void SteppedProcess::oneStep() {
-  ipc::checkSystemCall(static_cast<int>(::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr)),
-                       "ptrace(PTRACE_SINGLESTEP)", pid_);
+  base::checkSystemCall(static_cast<int>(::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr)),
+                        "ptrace(PTRACE_SINGLESTEP)", pid_);
   int status = 0;
-  ipc::checkSystemCall(::waitpid(pid_, &status, 0), "waitpid", pid_);
+  base::checkSystemCall(::waitpid(pid_, &status, 0), "waitpid", pid_);
   if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) fail(status);
 }
 

@@ -92,13 +92,13 @@ class FrameTest : public testing::Test {
   }
 
   ControlSocket socket_;
-  Fd raw_;
+  base::Fd raw_;
 };
 
 TEST_F(FrameTest, MessagesComeInOrderWithTheirDescriptors) {
   ControlSocket peer(std::move(raw_));
   for (uint32_t number = 1; number <= 20; ++number) {
-    const Fd object = createMemoryObject("test", number * kPageBytes);
+    const base::Fd object = createMemoryObject("test", number * kPageBytes);
     ASSERT_EQ(peer.send(DeclareInputSegment{number, 7}, {object.get()}), SendResult::kSent);
     ASSERT_EQ(peer.send(ClosePool{number}), SendResult::kSent);
   }
@@ -224,7 +224,7 @@ TEST_F(FrameTest, DescriptorsThatAreLostForLackOfRoomAreSeen) {
 
 TEST_F(FrameTest, AFrameThatTheSocketDoesNotTakeAtOnceLeavesInParts) {
   ControlSocket peer(std::move(raw_));
-  const Fd object = createMemoryObject("test", kPageBytes);
+  const base::Fd object = createMemoryObject("test", kPageBytes);
   const int descriptor = object.get();
   OutgoingFrame frame = encodeMessage(Failure{std::string(900'000, 'f')}, 1);
   int parts = 1;

@@ -78,11 +78,11 @@ TEST_F(SendQueueTest, KeepsTheOrderOfWhatWaits) {
 TEST_F(SendQueueTest, HoldsDescriptorsOfItsOwnUntilTheyHaveLeft) {
   fill();
   {
-    const Fd object = createMemoryObject("test", kPageBytes);
+    const base::Fd object = createMemoryObject("test", kPageBytes);
     EXPECT_EQ(queue_.send(socket_, frameOf(1, 1), {object.get()}), State::kFull);
   }
   queue_.flush(socket_);
-  Fd received;
+  base::Fd received;
   while (!received.valid()) {
     queue_.flush(socket_);
     peer_.receive();

@@ -10,14 +10,14 @@
 #include <cstring>
 #include <string>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 namespace isopool::ipc {
 namespace {
 
 constexpr size_t kBytes = 4 * kPageBytes;
 
-Mapping mapAll(const Fd& object, Access access) {
+Mapping mapAll(const base::Fd& object, Access access) {
   return mapShared(object, 0, kBytes, access, Prefault::kNo);
 }
 
@@ -34,7 +34,7 @@ bool isMapped(const void* address) {
 }
 
 TEST(MemoryObject, IsZeroAndHasAllItsPages) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping mapping = mapAll(object, Access::kReadOnly);
   for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(mapping.data()[i], std::byte{0}) << i;
   // Past the end of the data means that no page is a hole.
@@ -46,28 +46,28 @@ TEST(MemoryObject, OfImpossibleSizeThrowsTheCallAndTheReason) {
     // Beyond what a file can be. Less would be tried, until memory is used up.
     createMemoryObject("vast", size_t{1} << 63);
     FAIL() << "no error";
-  } catch (const SystemCallError& error) {
+  } catch (const base::SystemCallError& error) {
     EXPECT_NE(std::string(error.what()).find("fallocate on vast failed"), std::string::npos)
         << error.what();
   }
 }
 
 TEST(MemoryObject, OfFixedSizeNeitherShrinksNorGrows) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   EXPECT_NE(::ftruncate(object.get(), kPageBytes), 0);
   EXPECT_NE(::ftruncate(object.get(), 2 * kBytes), 0);
   EXPECT_TRUE(memoryObjectHas(object, kBytes, Seal::kFixedSize));
 }
 
 TEST(MemoryObject, WithASingleWriterIsWritableByNobodyElse) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping writer = mapAll(object, Access::kReadWrite);
   EXPECT_FALSE(memoryObjectHas(object, kBytes, Seal::kSingleWriter));
   sealMemoryObject(object, Seal::kSingleWriter);
   EXPECT_TRUE(memoryObjectHas(object, kBytes, Seal::kSingleWriter));
 
   const Mapping reader = mapAll(object, Access::kReadOnly);
-  EXPECT_THROW(mapAll(object, Access::kReadWrite), SystemCallError);
+  EXPECT_THROW(mapAll(object, Access::kReadWrite), base::SystemCallError);
   EXPECT_NE(::mprotect(reader.data(), kBytes, PROT_READ | PROT_WRITE), 0);
   EXPECT_EQ(::pwrite(object.get(), "x", 1, 0), -1);
   EXPECT_NE(::fallocate(object.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, kPageBytes),
@@ -77,22 +77,22 @@ TEST(MemoryObject, WithASingleWriterIsWritableByNobodyElse) {
 }
 
 TEST(MemoryObject, SealedReadOnlyIsWrittenByNobody) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   {
     const Mapping writer = mapAll(object, Access::kReadWrite);
     write(writer, 0, "final");
-    EXPECT_THROW(sealMemoryObject(object, Seal::kReadOnly), SystemCallError)
+    EXPECT_THROW(sealMemoryObject(object, Seal::kReadOnly), base::SystemCallError)
         << "a writable mapping is left";
   }
   sealMemoryObject(object, Seal::kReadOnly);
   EXPECT_TRUE(memoryObjectHas(object, kBytes, Seal::kReadOnly));
-  EXPECT_THROW(mapAll(object, Access::kReadWrite), SystemCallError);
+  EXPECT_THROW(mapAll(object, Access::kReadWrite), base::SystemCallError);
   EXPECT_EQ(::pwrite(object.get(), "x", 1, 0), -1);
   EXPECT_EQ(read(mapAll(object, Access::kReadOnly)), "final");
 }
 
 TEST(MemoryObject, ThatIsFilledByWritesMayBeSealedAfterwards) {
-  const Fd object = createGrowingMemoryObject("test");
+  const base::Fd object = createGrowingMemoryObject("test");
   const std::string page(kPageBytes, 'p');
   for (size_t i = 0; i < kBytes / kPageBytes; ++i) {
     ASSERT_EQ(::write(object.get(), page.data(), page.size()), static_cast<ssize_t>(page.size()));
@@ -103,16 +103,16 @@ TEST(MemoryObject, ThatIsFilledByWritesMayBeSealedAfterwards) {
 }
 
 TEST(MemoryObject, IsNotTakenForOneOfAnotherSizeOrKind) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   EXPECT_FALSE(memoryObjectHas(object, kBytes - kPageBytes, Seal::kFixedSize));
   EXPECT_FALSE(memoryObjectHas(object, kBytes + 1, Seal::kFixedSize));
   EXPECT_FALSE(memoryObjectHas(object, kBytes, Seal::kReadOnly));
-  EXPECT_FALSE(memoryObjectHas(Fd(::open("/dev/null", O_RDONLY)), 0, Seal::kFixedSize));
-  EXPECT_FALSE(memoryObjectHas(Fd(), 0, Seal::kFixedSize));
+  EXPECT_FALSE(memoryObjectHas(base::Fd(::open("/dev/null", O_RDONLY)), 0, Seal::kFixedSize));
+  EXPECT_FALSE(memoryObjectHas(base::Fd(), 0, Seal::kFixedSize));
 }
 
 TEST(Mapping, IsUnmappedOnceByItsLastOwner) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const std::byte* address = nullptr;
   {
     Mapping first = mapAll(object, Access::kReadWrite);
@@ -128,7 +128,7 @@ TEST(Mapping, IsUnmappedOnceByItsLastOwner) {
 }
 
 TEST(Mapping, OfAnObjectOutlivesItsDescriptor) {
-  Fd object = createMemoryObject("test", kBytes);
+  base::Fd object = createMemoryObject("test", kBytes);
   const Mapping mapping = mapAll(object, Access::kReadWrite);
   object.close();
   write(mapping, 0, "still here");
@@ -136,7 +136,7 @@ TEST(Mapping, OfAnObjectOutlivesItsDescriptor) {
 }
 
 TEST(Mapping, ThatIsPrivateKeepsItsWritesToItself) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping shared = mapAll(object, Access::kReadWrite);
   write(shared, 0, "common");
   const Mapping own = mapPrivate(object, 0, kBytes);
@@ -147,7 +147,7 @@ TEST(Mapping, ThatIsPrivateKeepsItsWritesToItself) {
 }
 
 TEST(Mapping, OfAReservationTakesObjectsAtAnyPage) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping whole = mapAll(object, Access::kReadWrite);
   write(whole, kPageBytes, "second page");
   const Mapping reservation = reserveAddressSpace(kBytes);
@@ -157,7 +157,7 @@ TEST(Mapping, OfAReservationTakesObjectsAtAnyPage) {
 }
 
 TEST(PrivatisedPages, KeepAddressAndContentAndPartFromTheObject) {
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping ours = mapAll(object, Access::kReadWrite);
   const Mapping theirs = mapAll(object, Access::kReadWrite);
   for (size_t page = 0; page < 4; ++page) {

@@ -25,8 +25,8 @@ namespace {
 constexpr size_t kMegabyte = 1 << 20;
 
 void addSegment(PageArena& arena, uint32_t id, size_t bytes) {
-  ASSERT_TRUE(
-      arena.addSegment(SegmentId(id), createMemoryObject("test", bytes), bytes, Prefault::kNo));
+  ASSERT_TRUE(arena.addSegment(base::SegmentId(id), createMemoryObject("test", bytes), bytes,
+                               Prefault::kNo));
 }
 
 /// A field of this process's /proc/self/status that counts memory.
@@ -283,9 +283,9 @@ TEST(PageArena, GrowsBySegmentsUntilItsReservationIsUsedUp) {
   addSegment(arena, 9, kMegabyte);
   void* block = arena.allocate(kMegabyte);
   ASSERT_NE(block, nullptr);
-  EXPECT_EQ(arena.locate(block)->segment, SegmentId(9));
-  EXPECT_FALSE(arena.addSegment(SegmentId(10), createMemoryObject("test", kPageBytes), kPageBytes,
-                                Prefault::kNo));
+  EXPECT_EQ(arena.locate(block)->segment, base::SegmentId(9));
+  EXPECT_FALSE(arena.addSegment(base::SegmentId(10), createMemoryObject("test", kPageBytes),
+                                kPageBytes, Prefault::kNo));
   EXPECT_EQ(arena.capacityBytes(), 2 * kMegabyte);
 }
 
@@ -310,14 +310,14 @@ TEST(PageArena, APlaceOfNoBlockIsRefused) {
   PageArena arena(kMegabyte);
   addSegment(arena, 1, 8 * kPageBytes);
   void* block = arena.allocate(2 * kPageBytes);
-  ASSERT_EQ(arena.find(SegmentId(1), 0), block);
-  EXPECT_EQ(arena.find(SegmentId(2), 0), nullptr);
-  EXPECT_EQ(arena.find(SegmentId(0), 0), nullptr);
-  EXPECT_EQ(arena.find(SegmentId(1), kPageBytes), nullptr) << "inside a block";
-  EXPECT_EQ(arena.find(SegmentId(1), 2 * kPageBytes), nullptr) << "free";
+  ASSERT_EQ(arena.find(base::SegmentId(1), 0), block);
+  EXPECT_EQ(arena.find(base::SegmentId(2), 0), nullptr);
+  EXPECT_EQ(arena.find(base::SegmentId(0), 0), nullptr);
+  EXPECT_EQ(arena.find(base::SegmentId(1), kPageBytes), nullptr) << "inside a block";
+  EXPECT_EQ(arena.find(base::SegmentId(1), 2 * kPageBytes), nullptr) << "free";
   for (const uint64_t offset : {uint64_t{1}, uint64_t{8 * kPageBytes}, UINT64_MAX,
                                 UINT64_MAX / kPageBytes * kPageBytes, uint64_t{1} << 44}) {
-    EXPECT_EQ(arena.find(SegmentId(1), offset), nullptr) << offset;
+    EXPECT_EQ(arena.find(base::SegmentId(1), offset), nullptr) << offset;
   }
 }
 
@@ -336,9 +336,10 @@ TEST(PageArena, ABlockIsFreeWithItsLastReference) {
 
 TEST(PageArena, APrivatisedBlockGetsItsSharedPagesBack) {
   PageArena arena(kMegabyte);
-  Fd object = createMemoryObject("test", 8 * kPageBytes);
+  base::Fd object = createMemoryObject("test", 8 * kPageBytes);
   const Mapping other = mapShared(object, 0, 8 * kPageBytes, Access::kReadWrite, Prefault::kNo);
-  ASSERT_TRUE(arena.addSegment(SegmentId(1), std::move(object), 8 * kPageBytes, Prefault::kYes));
+  ASSERT_TRUE(
+      arena.addSegment(base::SegmentId(1), std::move(object), 8 * kPageBytes, Prefault::kYes));
   arena.allocate(kPageBytes);
   auto* block = static_cast<char*>(arena.allocate(2 * kPageBytes));
   const auto offset = arena.locate(block)->offset;
@@ -353,9 +354,10 @@ TEST(PageArena, APrivatisedBlockGetsItsSharedPagesBack) {
 
 TEST(PageArena, CutOffItsSegmentsKeepsItsLiveBlocksForItself) {
   PageArena arena(kMegabyte);
-  Fd object = createMemoryObject("test", 8 * kPageBytes);
+  base::Fd object = createMemoryObject("test", 8 * kPageBytes);
   const Mapping other = mapShared(object, 0, 8 * kPageBytes, Access::kReadWrite, Prefault::kNo);
-  ASSERT_TRUE(arena.addSegment(SegmentId(1), std::move(object), 8 * kPageBytes, Prefault::kYes));
+  ASSERT_TRUE(
+      arena.addSegment(base::SegmentId(1), std::move(object), 8 * kPageBytes, Prefault::kYes));
   void* dropped = arena.allocate(kPageBytes);
   auto* block = static_cast<char*>(arena.allocate(2 * kPageBytes));
   const auto offset = arena.locate(block)->offset;

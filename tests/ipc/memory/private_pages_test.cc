@@ -26,7 +26,7 @@ class PrivatePagesOfARange : public ::testing::Test {
                 Access::kReadWrite, Prefault::kNo);
   }
 
-  const Fd object = createMemoryObject("test", kBytes);
+  const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping ours = map();
   const Mapping theirs = map();
   PrivatePages pages{4 * kPageBytes};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/standard_streams.h"
+#include "base/standard_streams.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 Fd awayFromStandardStreams(Fd fd) noexcept {
   if (!fd.valid() || fd.get() > STDERR_FILENO) return fd;
@@ -12,4 +12,4 @@ Fd awayFromStandardStreams(Fd fd) noexcept {
   return moved.valid() ? std::move(moved) : std::move(fd);
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

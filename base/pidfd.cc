@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/pidfd.h"
+#include "base/pidfd.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 std::optional<pid_t> processOf(const Fd& pidfd) {
   char path[64];
@@ -25,4 +25,4 @@ std::optional<pid_t> processOf(const Fd& pidfd) {
   return line != nullptr ? std::max(0, std::atoi(line + std::strlen("\nPid:"))) : 0;
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

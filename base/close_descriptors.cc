@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/close_descriptors.h"
+#include "base/close_descriptors.h"
 
 #include <dirent.h>
 #include <unistd.h>
@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 namespace {
 
@@ -56,4 +56,4 @@ void closeDescriptorsBut(std::span<const int> kept, int first) {
   closeFrom(first, kLast);
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
 #include <cerrno>
 #include <cstring>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 namespace {
 
@@ -31,4 +31,4 @@ int checkSystemCall(int result, const char* call, long long subject) {
   return result;
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/await_readable.h"
+#include "base/await_readable.h"
 
 #include <poll.h>
 
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <limits>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 bool awaitReadable(int fd, std::chrono::milliseconds timeout) noexcept {
   using std::chrono::milliseconds;
@@ -26,4 +26,4 @@ bool awaitReadable(int fd, std::chrono::milliseconds timeout) noexcept {
   }
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

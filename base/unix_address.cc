@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/control/unix_address.h"
+#include "base/unix_address.h"
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 std::optional<UnixAddress> UnixAddress::ofPath(std::string_view path) noexcept {
   if (path.empty() || path.size() > kMostBytes || path.find('\0') != path.npos) return {};
@@ -22,4 +22,4 @@ std::optional<UnixAddress> UnixAddress::ofPathOrAbstractName(std::string_view na
   return address;
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// For awaitReadable(): a wait without an end.
 inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
@@ -13,4 +13,4 @@ inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds:
 /// cannot be asked. A signal handler that runs meanwhile does not shorten the wait. Any thread.
 bool awaitReadable(int fd, std::chrono::milliseconds timeout) noexcept;
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

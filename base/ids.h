@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// An integer that names one kind of thing. Two kinds never mix by accident.
 template <typename Tag, typename Integer>
@@ -34,11 +34,11 @@ using ObjectId = Id<struct ObjectIdTag, uint64_t>;
 /// An object that lives in one worker (`Obj`). Numbered by the client, per channel, from 1.
 using HandleId = Id<struct HandleIdTag, uint64_t>;
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base
 
 template <typename Tag, typename Integer>
-struct std::hash<isopool::ipc::Id<Tag, Integer>> {
-  size_t operator()(const isopool::ipc::Id<Tag, Integer>& id) const noexcept {
+struct std::hash<isopool::base::Id<Tag, Integer>> {
+  size_t operator()(const isopool::base::Id<Tag, Integer>& id) const noexcept {
     return std::hash<Integer>()(id.value);
   }
 };

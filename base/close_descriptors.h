@@ -3,7 +3,7 @@
 
 #include <span>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// Closes every descriptor from `first` on but those in `kept`. Where the kernel (before 5.9) or a
 /// filter around this process refuses close_range(2), those that /proc/self/fd names. Throws
@@ -11,4 +11,4 @@ namespace isopool::ipc {
 /// open or close descriptors meanwhile.
 void closeDescriptorsBut(std::span<const int> kept, int first);
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -5,9 +5,9 @@
 
 #include <optional>
 
-#include "ipc/fd.h"
+#include "base/fd.h"
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// The number of a pidfd's process in this process's /proc. 0 if it is reaped, is in a PID namespace
 /// that this /proc does not show, or if this is no pidfd: a number that another process has told may
@@ -16,4 +16,4 @@ namespace isopool::ipc {
 /// too many.
 std::optional<pid_t> processOf(const Fd& pidfd);
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// The address of a Unix socket, as the system calls take it.
 class UnixAddress {
@@ -31,4 +31,4 @@ class UnixAddress {
   socklen_t bytes_ = 0;
 };
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

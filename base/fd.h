@@ -3,7 +3,7 @@
 
 #include <utility>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// Owns one file descriptor and closes it once. Move-only; empty is -1.
 class Fd {
@@ -34,4 +34,4 @@ class Fd {
   int fd_ = -1;
 };
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

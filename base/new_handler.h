@@ -3,7 +3,7 @@
 
 #include <new>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// What operator new does, for the work of a library that takes its memory from malloc: as long as
 /// `work` throws std::bad_alloc the program's new-handler is called and `work` done once more, from
@@ -21,4 +21,4 @@ auto askingNewHandler(Work&& work) {
   }
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/fd.h"
+#include "base/fd.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "ipc/system_call.h"
+#include "base/system_call.h"
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 void Fd::close() noexcept {
   if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -16,4 +16,4 @@ Fd Fd::duplicate() const {
   return Fd(checkSystemCall(::fcntl(fd_, F_DUPFD_CLOEXEC, 3), "fcntl(F_DUPFD_CLOEXEC)", fd_));
 }
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace isopool::ipc {
+namespace isopool::base {
 
 /// A system call failed: the text names the call, what it was applied to, and the reason.
 class SystemCallError : public std::runtime_error {
@@ -21,4 +21,4 @@ class SystemCallError : public std::runtime_error {
 int checkSystemCall(int result, const char* call, std::string_view subject = {});
 int checkSystemCall(int result, const char* call, long long subject);
 
-}  // namespace isopool::ipc
+}  // namespace isopool::base
