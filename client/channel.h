@@ -229,7 +229,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                     bool workerMaySpin, Recall* recall);
-  bool placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
+  void placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
   void tryFlushReleases() noexcept;
   bool flushReleases() noexcept;

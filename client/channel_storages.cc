@@ -288,11 +288,11 @@ void Channel::cancelExports(std::vector<ExportedStorage>& exports) {
   }
 }
 
-bool Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
+void Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
                            void*& blob, const Deadline& deadline) {
   if (payload.size() <= ipc::kInlineBytes) {
     place.inlineBytes = payload;
-    return true;
+    return;
   }
   const auto giveUpAt = Clock::now() + kPayloadPatience;
   InputArena& arena = InputArena::instance();
@@ -308,7 +308,6 @@ bool Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayl
   place.blobSegment = location->segment;
   place.blobOffset = location->offset;
   place.blobBytes = payload.size();
-  return true;
 }
 
 // ---- From the worker ----------------------------------------------------------------

@@ -3,21 +3,15 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
-#include <string>
 
+/// Settings that this program reads from its environment. `variable` is one of
+/// base/settings/setting_table.cc, which has the default. Each throws Error that names the variable if
+/// it has a value that it can't have. Thread-safe as getenv(3).
 namespace isopool::client {
 
-/// A size from an environment variable, such as 4GiB, 512MiB or plain bytes; `fallback` if it is not
-/// set. Throws Error naming the variable if it is set to something else.
-uint64_t sizeSetting(const char* variable, uint64_t fallback);
-
-/// A time from an environment variable, such as 500ms, 30s, 2m, 1h or plain seconds; `fallback` if it
-/// is not set. Throws Error naming the variable if it is set to something else.
-std::chrono::milliseconds timeSetting(const char* variable, std::chrono::milliseconds fallback);
-
-/// True if the variable is set to 1, true, yes or on. Throws Error if it is none of those nor their
-/// opposites.
-bool switchSetting(const char* variable, bool fallback);
+/// In bytes.
+uint64_t sizeSetting(const char* variable);
+std::chrono::milliseconds timeSetting(const char* variable);
+bool switchSetting(const char* variable);
 
 }  // namespace isopool::client

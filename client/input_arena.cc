@@ -54,7 +54,7 @@ InputArena& InputArena::instance() {
 }
 
 InputArena::InputArena()
-    : settingBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT", uint64_t{8} << 30)),
+    : settingBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT")),
       generation_(forkGeneration()),
       arena_(reservedBytes(settingBytes_)),
       limitBytes_(

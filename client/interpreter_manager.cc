@@ -58,7 +58,7 @@ void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::
   const std::string& made = contents.pythonVersion;
   const std::string& ours = connection->pythonVersion();
   TORCH_CHECK(made.empty() || majorMinor(made) == majorMinor(ours) ||
-                  client::switchSetting("ISOPOOL_ALLOW_OTHER_PYTHON", false),
+                  client::switchSetting("ISOPOOL_ALLOW_OTHER_PYTHON"),
               file.name(), " was made by Python ", made, ", the workers run Python ", ours,
               ": make it again with Python ", majorMinor(ours),
               ", or set ISOPOOL_ALLOW_OTHER_PYTHON=1 to try it anyway");

@@ -48,8 +48,6 @@ constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills what it has and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
 
-// Of clean-up work. Long enough to write a large file.
-constexpr std::chrono::seconds kCleanupLimit(30);
 // Of work that no thread waits for.
 constexpr milliseconds kBetweenLooks(100);
 
@@ -180,9 +178,8 @@ SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths,
                                            SupervisorProcess process, std::string place)
     : number_(nextNumber()),
       generation_(client::forkGeneration()),
-      noKill_(switchSetting("ISOPOOL_NO_KILL", false)),
-      cleanupLimit_(noKill_ ? milliseconds(0)
-                            : timeSetting("ISOPOOL_CLEANUP_TIMEOUT", kCleanupLimit)),
+      noKill_(switchSetting("ISOPOOL_NO_KILL")),
+      cleanupLimit_(noKill_ ? milliseconds(0) : timeSetting("ISOPOOL_CLEANUP_TIMEOUT")),
       pythonPaths_(std::move(pythonPaths)),
       spare_(spare),
       place_(std::move(place)),

@@ -39,11 +39,6 @@ class PoolEvents {
   virtual bool drain(const std::string& text) = 0;
 };
 
-/// Where a connection's supervisor is found.
-struct SupervisorPlace {
-  std::string address;  ///< of a shared one; empty: a private one is started
-};
-
 /// What a spare worker does before it is needed.
 enum class SpareWorker : uint8_t {
   kHasObjects,  ///< it unpickles the objects that the others have

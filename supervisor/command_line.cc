@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "supervisor/setting_text.h"
+#include "base/settings/setting_text.h"
 #include "supervisor/settings_report.h"
 
 namespace isopool::supervisor {
@@ -64,28 +64,28 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-std::string placeholder(const Setting& setting) {
+std::string placeholder(const base::Setting& setting) {
   switch (setting.kind) {
-    case SettingKind::kCount:
+    case base::SettingKind::kCount:
       return "N";
-    case SettingKind::kSize:
+    case base::SettingKind::kSize:
       return "SIZE";
-    case SettingKind::kTime:
+    case base::SettingKind::kTime:
       return "TIME";
-    case SettingKind::kPath:
+    case base::SettingKind::kPath:
       return "PATH";
-    case SettingKind::kList:
+    case base::SettingKind::kList:
       return setting.separator == ':' ? "FOLDER:FOLDER" : "NAME,NAME";
-    case SettingKind::kChoice:
+    case base::SettingKind::kChoice:
       return std::string(setting.choices);
     default:
       return "NAME";
   }
 }
 
-std::string helpText(const Setting& setting) {
+std::string helpText(const base::Setting& setting) {
   std::string text = std::string(setting.description) + " (";
-  if (setting.kind != SettingKind::kSwitch) text += describeDefault(setting) + "; ";
+  if (setting.kind != base::SettingKind::kSwitch) text += describeDefault(setting) + "; ";
   return text + std::string(setting.variable) + ")";
 }
 
@@ -135,20 +135,20 @@ class Parser {
   }
 
   void addSettings() {
-    for (int group = 0; group <= static_cast<int>(SettingGroup::kLooking); ++group) {
-      for (const Setting& setting : settingTable()) {
-        if (setting.group == SettingGroup(group) && !setting.flag.empty()) add(setting);
+    for (int group = 0; group <= static_cast<int>(base::SettingGroup::kLooking); ++group) {
+      for (const base::Setting& setting : base::settingTable()) {
+        if (setting.group == base::SettingGroup(group) && !setting.flag.empty()) add(setting);
       }
     }
   }
 
-  void add(const Setting& setting) {
+  void add(const base::Setting& setting) {
     const std::string flag(setting.flag);
-    CLI::Option* option = setting.kind == SettingKind::kSwitch
+    CLI::Option* option = setting.kind == base::SettingKind::kSwitch
                               ? app_.add_flag(flag, unused_, helpText(setting))
                               : app_.add_option(flag, unused_, helpText(setting));
-    if (setting.kind != SettingKind::kSwitch) option->type_name(placeholder(setting));
-    option->group(std::string(titleOf(setting.group)));
+    if (setting.kind != base::SettingKind::kSwitch) option->type_name(placeholder(setting));
+    option->group(std::string(base::titleOf(setting.group)));
     options_.emplace_back(&setting, option);
   }
 
@@ -174,7 +174,7 @@ class Parser {
     CommandLine& words = request_.commandLine;
     for (const auto& [setting, option] : options_) {
       if (option->count() == 0) continue;
-      if (words.privatePool && setting->concern == Concern::kShared) {
+      if (words.privatePool && setting->scope == base::Scope::kShared) {
         return mistake(std::string(setting->flag) +
                        " is for a supervisor that programs share, which --private is not");
       }
@@ -194,7 +194,7 @@ class Parser {
     std::vector<std::string> flags{"--config", "--check", "--show-settings", "--json", "--private"};
     for (const auto& [setting, option] : options_) flags.emplace_back(setting->flag);
     const std::string name = word.substr(0, word.find('='));
-    return name + " is no flag; the nearest is " + nearestOf(name, flags);
+    return name + " is no flag; the nearest is " + base::nearestOf(name, flags);
   }
 
   static constexpr const char* kPrivateGroup = "For programs that start their own";
@@ -207,7 +207,7 @@ class Parser {
   bool markdown_ = false;
   bool exampleFile_ = false;
   std::string unused_;  // the texts are fetched from the options
-  std::vector<std::pair<const Setting*, CLI::Option*>> options_;
+  std::vector<std::pair<const base::Setting*, CLI::Option*>> options_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "supervisor/setting_table.h"
+#include "base/settings/setting_table.h"
 
 namespace isopool::supervisor {
 
@@ -21,7 +21,7 @@ struct CommandLine {
   int controlFd = 3;
   int lifelineFd = 4;
   std::string file;  ///< --config or ISOPOOL_CONFIG; empty: none
-  std::map<const Setting*, std::string> flags;
+  std::map<const base::Setting*, std::string> flags;
 };
 
 /// What is to be done with the settings.

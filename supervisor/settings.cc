@@ -13,9 +13,11 @@
 #include <system_error>
 #include <utility>
 
+#include "base/settings/environment.h"
+#include "base/settings/setting_text.h"
 #include "base/unix_address.h"
 #include "ipc/memory/memory_object.h"
-#include "supervisor/setting_text.h"
+#include "supervisor/option_fields.h"
 #include "supervisor/settings_report.h"
 #include "supervisor/system_check.h"
 
@@ -46,11 +48,11 @@ uint64_t processorsForUs() {
   return static_cast<uint64_t>(std::max(1, CPU_COUNT(&processors)));
 }
 
-SettingValue defaultOf(const Setting& setting) {
+base::SettingValue defaultOf(const base::Setting& setting) {
   if (setting.key == "workers") return {processorsForUs(), {}, {}};
   if (setting.key == "worker_program") return {0, workerBesideUs(), {}};
   if (setting.fallback.empty()) return {};
-  return std::get<SettingValue>(parseSetting(setting, setting.fallback));
+  return std::get<base::SettingValue>(base::parseSetting(setting, setting.fallback));
 }
 
 SettingsFile readFile(const std::string& path) {
@@ -58,11 +60,6 @@ SettingsFile readFile(const std::string& path) {
   auto read = readSettingsFile(path);
   if (const auto* problem = std::get_if<std::string>(&read)) throw Mistake(*problem);
   return std::move(std::get<SettingsFile>(read));
-}
-
-const char* environmentOf(const Setting& setting) {
-  const char* text = std::getenv(std::string(setting.variable).c_str());
-  return text != nullptr && *text != '\0' ? text : nullptr;
 }
 
 bool isGroup(const std::string& name) { return ::getgrnam(name.c_str()) != nullptr; }
@@ -111,11 +108,11 @@ std::variant<Settings, OptionsRefused> Settings::parse(int argc, const char* con
 
 Settings::HeldSettings Settings::resolve(const SettingsFile& file) const {
   HeldSettings resolved;
-  for (const Setting& setting : settingTable()) {
+  for (const base::Setting& setting : base::settingTable()) {
     if (setting.key.empty()) continue;
     Held& held = resolved[&setting];
     const auto flag = commandLine_.flags.find(&setting);
-    const char* variable = environmentOf(setting);
+    const char* variable = base::textInEnvironment(setting);
     const auto entry = file.entries.find(&setting);
     std::string text;
     std::string where;
@@ -134,22 +131,22 @@ Settings::HeldSettings Settings::resolve(const SettingsFile& file) const {
       held.value = defaultOf(setting);
       continue;
     }
-    auto parsed = parseSetting(setting, text);
+    auto parsed = base::parseSetting(setting, text);
     if (const auto* problem = std::get_if<std::string>(&parsed)) {
       throw Mistake(where + ": " + *problem);
     }
-    held.value = std::move(std::get<SettingValue>(parsed));
+    held.value = std::move(std::get<base::SettingValue>(parsed));
   }
   return resolved;
 }
 
 // How a mistake in this setting begins.
-std::string Settings::whereIs(const Setting& setting, const Held& held) const {
+std::string Settings::whereIs(const base::Setting& setting, const Held& held) const {
   switch (held.source) {
     case SourceKind::kFlag:
       return std::string(setting.flag);
     case SourceKind::kEnvironment:
-      return std::string(setting.variable) + "=" + spellSetting(setting, held.value);
+      return std::string(setting.variable) + "=" + base::spellSetting(setting, held.value);
     case SourceKind::kFile:
       return commandLine_.file + ":" + std::to_string(held.line) + ": " + std::string(setting.key);
     case SourceKind::kDefault:
@@ -158,7 +155,7 @@ std::string Settings::whereIs(const Setting& setting, const Held& held) const {
   return std::string(setting.key);
 }
 
-std::string Settings::sourceOf(const Setting& setting, const Held& held) const {
+std::string Settings::sourceOf(const base::Setting& setting, const Held& held) const {
   switch (held.source) {
     case SourceKind::kFlag:
       return "flag " + std::string(setting.flag);
@@ -191,15 +188,12 @@ Options Settings::makeOptions() const {
     options.workerEnvironment.push_back(each.name + "=" + each.value);
   }
   for (const auto& [setting, held] : held_) {
-    if (options.privatePool && setting->concern == Concern::kShared) continue;
-    setting->take(options, held.value);
-    // What the environment says the workers inherit.
-    if (setting->isTheWorkers() &&
-        (held.source == SourceKind::kFlag || held.source == SourceKind::kFile)) {
-      const bool isSize = setting->kind == SettingKind::kSize;
-      options.workerEnvironment.push_back(
-          std::string(setting->variable) + "=" +
-          (isSize ? std::to_string(held.value.number) : spellSetting(*setting, held.value)));
+    if (options.privatePool && setting->scope == base::Scope::kShared) continue;
+    setOption(options, setting->key, held.value);
+    // Also what the workers would inherit: they get it checked, and in its shortest spelling.
+    if (setting->concernsWorkers() && held.source != SourceKind::kDefault) {
+      options.workerEnvironment.push_back(std::string(setting->variable) + "=" +
+                                          base::spellSetting(*setting, held.value));
     }
   }
   for (const SettingsFile::Class& each : classes_) options.classes.push_back(each.clientClass);
@@ -219,13 +213,20 @@ void Settings::check(const Options& options) const {
     throw Mistake("--output-arena-limit (ISOPOOL_OUTPUT_ARENA_LIMIT) is less than --output-arena");
   }
   const auto where = [this](std::string_view key) {
-    const Setting& setting = *findSetting(key);
+    const base::Setting& setting = *base::findSetting(key);
     return whereIs(setting, held_.at(&setting));
   };
   constexpr size_t kMostPath = base::UnixAddress::kMostBytes;
   if (options.listen.size() > kMostPath) {
     throw Mistake(where("listen") + ": '" + options.listen + "' is longer than the " +
                   std::to_string(kMostPath) + " bytes that the path of a socket may have");
+  }
+  if (options.sandbox == "none") {
+    for (const std::string_view key : {"sandbox.memory", "sandbox.files", "sandbox.processes"}) {
+      if (held_.at(base::findSetting(key)).value.number == 0) continue;
+      throw Mistake(where(key) + ": the sandbox level none sets no limits; remove this limit, or " +
+                    "choose the level default");
+    }
   }
   if (!options.socketGroup.empty() && !isGroup(options.socketGroup)) {
     throw Mistake(where("socket_group") + ": '" + options.socketGroup +
@@ -235,11 +236,11 @@ void Settings::check(const Options& options) const {
 
 std::vector<Settings::Shown> Settings::shown() const {
   std::vector<Shown> all;
-  for (const Setting& setting : settingTable()) {
+  for (const base::Setting& setting : base::settingTable()) {
     if (setting.key.empty()) continue;
     const Held& held = held_.at(&setting);
     all.push_back({&setting, std::string(setting.key), held.value,
-                   spellSetting(setting, held.value), sourceOf(setting, held)});
+                   base::spellSetting(setting, held.value), sourceOf(setting, held)});
   }
   const auto add = [&](const std::string& key, const std::string& text, uint32_t line) {
     all.push_back(
@@ -267,7 +268,7 @@ std::variant<Settings::Changes, OptionsRefused> Settings::reload() {
     for (auto& [setting, held] : resolve(file)) {
       Held& ours = next.held_.at(setting);
       const bool changed = !(ours.value == held.value);
-      if (changed && setting->takenUp == TakenUp::kAtStart) {
+      if (changed && setting->reload == base::ReloadPolicy::kAtStart) {
         changes.needRestart.emplace_back(setting->key);
         continue;
       }

@@ -6,9 +6,9 @@
 #include <variant>
 #include <vector>
 
+#include "base/settings/setting_table.h"
 #include "supervisor/command_line.h"
 #include "supervisor/options.h"
-#include "supervisor/setting_table.h"
 #include "supervisor/settings_file.h"
 
 namespace isopool::supervisor {
@@ -19,9 +19,9 @@ class Settings {
  public:
   /// One setting as --show-settings has it.
   struct Shown {
-    const Setting* setting;  ///< nullptr for entries of [environment] and [class.NAME]
+    const base::Setting* setting;  ///< nullptr for entries of [environment] and [class.NAME]
     std::string key;
-    SettingValue value;
+    base::SettingValue value;
     std::string text;
     std::string source;  ///< "flag --spares", "file PATH:LINE", "default", ...
   };
@@ -47,15 +47,15 @@ class Settings {
  private:
   enum class SourceKind { kDefault, kFile, kEnvironment, kFlag };
   struct Held {
-    SettingValue value;
+    base::SettingValue value;
     SourceKind source = SourceKind::kDefault;
     uint32_t line = 0;
   };
-  using HeldSettings = std::map<const Setting*, Held>;
+  using HeldSettings = std::map<const base::Setting*, Held>;
 
   HeldSettings resolve(const SettingsFile& file) const;
-  std::string whereIs(const Setting& setting, const Held& held) const;
-  std::string sourceOf(const Setting& setting, const Held& held) const;
+  std::string whereIs(const base::Setting& setting, const Held& held) const;
+  std::string sourceOf(const base::Setting& setting, const Held& held) const;
   void takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes);
   void takeEnvironment(const std::vector<SettingsFile::Variable>& environment, Changes& changes);
   Options makeOptions() const;

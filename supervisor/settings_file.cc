@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "supervisor/setting_text.h"
+#include "base/settings/setting_text.h"
 #include "supervisor/zygote_process.h"
 
 namespace isopool::supervisor {
@@ -62,7 +62,7 @@ class Reader {
         readEnvironment(tableAt(key, node));
       } else if (key == "class") {
         readClasses(tableAt(key, node));
-      } else if (const Setting* setting = findSetting(key)) {
+      } else if (const base::Setting* setting = base::findSetting(key)) {
         file_.entries[setting] = {valueOf(*setting, node), node.source().begin.line};
       } else if (isTable(key)) {
         readTable(tableAt(key, node), key + ".");
@@ -73,8 +73,8 @@ class Reader {
   }
 
   static bool isTable(const std::string& key) {
-    return std::any_of(settingTable().begin(), settingTable().end(),
-                       [&](const Setting& each) { return each.key.starts_with(key + "."); });
+    return std::any_of(base::settingTable().begin(), base::settingTable().end(),
+                       [&](const base::Setting& each) { return each.key.starts_with(key + "."); });
   }
 
   static const toml::table& tableAt(const std::string& key, const toml::node& node) {
@@ -85,61 +85,61 @@ class Reader {
 
   static std::string unknown(const std::string& key) {
     std::vector<std::string> keys{"environment", "class"};
-    for (const Setting& setting : settingTable()) {
+    for (const base::Setting& setting : base::settingTable()) {
       if (setting.key.empty()) continue;
       keys.emplace_back(setting.key);
       keys.emplace_back(setting.key.substr(0, setting.key.find('.')));
     }
-    return key + " is no setting; the nearest is " + nearestOf(key, keys);
+    return key + " is no setting; the nearest is " + base::nearestOf(key, keys);
   }
 
-  static SettingValue valueOf(const Setting& setting, const toml::node& node) {
+  static base::SettingValue valueOf(const base::Setting& setting, const toml::node& node) {
     const auto wrong = [&](const std::string& what) {
       return Mistake(node.source(), std::string(setting.key) + ": " + what);
     };
-    if (setting.kind == SettingKind::kList) return listOf(setting, node);
-    const auto parsed = parseSetting(setting, textOf(setting, node));
+    if (setting.kind == base::SettingKind::kList) return listOf(setting, node);
+    const auto parsed = base::parseSetting(setting, textOf(setting, node));
     if (const auto* problem = std::get_if<std::string>(&parsed)) throw wrong(*problem);
-    return std::get<SettingValue>(parsed);
+    return std::get<base::SettingValue>(parsed);
   }
 
-  static std::string textOf(const Setting& setting, const toml::node& node) {
-    const bool isSwitch = setting.kind == SettingKind::kSwitch;
-    const bool isQuantity = setting.kind == SettingKind::kCount ||
-                            setting.kind == SettingKind::kSize ||
-                            setting.kind == SettingKind::kTime;
+  static std::string textOf(const base::Setting& setting, const toml::node& node) {
+    const bool isSwitch = setting.kind == base::SettingKind::kSwitch;
+    const bool isQuantity = setting.kind == base::SettingKind::kCount ||
+                            setting.kind == base::SettingKind::kSize ||
+                            setting.kind == base::SettingKind::kTime;
     std::string text = node.value_exact<std::string>().value_or("");
     if (isSwitch && node.is_boolean()) return node.ref<bool>() ? "1" : "0";
     if (isQuantity && node.is_integer()) return std::to_string(node.ref<int64_t>());
-    const bool isText = node.is_string() && !isSwitch && setting.kind != SettingKind::kCount;
+    const bool isText = node.is_string() && !isSwitch && setting.kind != base::SettingKind::kCount;
     if (isText && !text.empty()) return text;
     if (isText) throw Mistake(node.source(), std::string(setting.key) + ": '' is nothing");
     throw Mistake(node.source(), std::string(setting.key) + ": " + described(node) + " is not " +
                                      expected(setting));
   }
 
-  static std::string expected(const Setting& setting) {
+  static std::string expected(const base::Setting& setting) {
     switch (setting.kind) {
-      case SettingKind::kSwitch:
+      case base::SettingKind::kSwitch:
         return "true or false";
-      case SettingKind::kTime:
+      case base::SettingKind::kTime:
         return "a TIME like \"500ms\", \"30s\" or \"2m\"";
-      case SettingKind::kSize:
+      case base::SettingKind::kSize:
         return "a SIZE like \"512KiB\", \"8MiB\" or \"1GiB\"";
-      case SettingKind::kCount:
-        return describeValues(setting);
+      case base::SettingKind::kCount:
+        return base::describeValues(setting);
       default:
-        return describeValues(setting) + ", in quotes";
+        return base::describeValues(setting) + ", in quotes";
     }
   }
 
-  static SettingValue listOf(const Setting& setting, const toml::node& node) {
+  static base::SettingValue listOf(const base::Setting& setting, const toml::node& node) {
     const toml::array* items = node.as_array();
     if (items == nullptr) {
       throw Mistake(node.source(), std::string(setting.key) + ": " + described(node) +
                                        " is not a list like [\"one\", \"two\"]");
     }
-    SettingValue value;
+    base::SettingValue value;
     for (const toml::node& item : *items) {
       const auto text = item.value_exact<std::string>();
       if (!text || text->empty() || text->find(setting.separator) != std::string::npos) {
@@ -161,11 +161,11 @@ class Reader {
       if (variable.empty() || variable.find('=') != std::string::npos) {
         throw wrong("no name of a variable");
       }
-      for (const Setting& setting : settingTable()) {
+      for (const base::Setting& setting : base::settingTable()) {
         if (setting.variable != variable || setting.key.empty()) continue;
         throw wrong("is the setting " + std::string(setting.key) + " of this file");
       }
-      if (const std::string problem = whyNoVariable(variable); !problem.empty())
+      if (const std::string problem = base::whyNoVariable(variable); !problem.empty())
         throw wrong(problem);
       if (std::find(kOneThread.begin(), kOneThread.end(), variable) != kOneThread.end()) {
         throw wrong("is always 1 in workers; torch.set_num_threads(n) raises it there");
@@ -214,9 +214,9 @@ class Reader {
       } else if (field == "dedicated_workers") {
         made.clientClass.dedicatedWorkers = countAt(path, node, 0, kMostDedicatedWorkers);
       } else {
-        throw Mistake(name.source(),
-                      path + " is no setting; the nearest is " + key + "." +
-                          nearestOf(field, {"user", "program", "share", "dedicated_workers"}));
+        throw Mistake(name.source(), path + " is no setting; the nearest is " + key + "." +
+                                         base::nearestOf(field, {"user", "program", "share",
+                                                                 "dedicated_workers"}));
       }
     }
     return made;

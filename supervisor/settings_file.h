@@ -6,15 +6,15 @@
 #include <variant>
 #include <vector>
 
+#include "base/settings/setting_table.h"
 #include "supervisor/options.h"
-#include "supervisor/setting_table.h"
 
 namespace isopool::supervisor {
 
 /// What a settings file (TOML) says, checked against the table of settings.
 struct SettingsFile {
   struct Entry {
-    SettingValue value;
+    base::SettingValue value;
     uint32_t line = 0;
   };
   struct Variable {
@@ -28,7 +28,7 @@ struct SettingsFile {
     uint32_t line = 0;
   };
 
-  std::map<const Setting*, Entry> entries;
+  std::map<const base::Setting*, Entry> entries;
   std::vector<Variable> environment;  ///< [environment]
   std::vector<Class> classes;         ///< [class.NAME], in the file's order
 };

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <vector>
 
+#include "base/settings/setting_text.h"
 #include "supervisor/json_text.h"
-#include "supervisor/setting_text.h"
 #include "supervisor/settings.h"
 
 namespace isopool::supervisor {
@@ -37,22 +37,22 @@ std::string listOf(const std::vector<std::string>& items) {
 }
 
 // As JSON and TOML write it: they agree about these.
-std::string literal(const Setting& setting, const SettingValue& value) {
+std::string literal(const base::Setting& setting, const base::SettingValue& value) {
   switch (setting.kind) {
-    case SettingKind::kCount:
+    case base::SettingKind::kCount:
       return std::to_string(value.number);
-    case SettingKind::kSwitch:
+    case base::SettingKind::kSwitch:
       return value.number != 0 ? "true" : "false";
-    case SettingKind::kList:
+    case base::SettingKind::kList:
       return listOf(value.items);
-    case SettingKind::kSize:
-    case SettingKind::kTime:
+    case base::SettingKind::kSize:
+    case base::SettingKind::kTime:
       if (value.number == 0) return "0";
       break;
     default:
       break;
   }
-  return jsonString(spellSetting(setting, value));
+  return jsonString(base::spellSetting(setting, value));
 }
 
 std::string paragraph(const std::string& text, const std::string& prefix) {
@@ -76,34 +76,35 @@ std::string cell(std::string text) {
   return joined({" ", text, " |"});
 }
 
-std::string explanation(const Setting& setting) {
+std::string explanation(const base::Setting& setting) {
   std::string text(setting.description);
   if (!text.ends_with("...")) text += ".";
   if (!setting.more.empty()) text += joined({" ", setting.more});
-  if (setting.concern == Concern::kVariableOnly) return text + " Environment only.";
-  const bool hasRange = setting.kind != SettingKind::kPath && setting.kind != SettingKind::kText &&
-                        setting.kind != SettingKind::kSwitch;
+  if (setting.scope == base::Scope::kVariableOnly) return text + " Environment only.";
+  const bool hasRange = setting.kind != base::SettingKind::kPath &&
+                        setting.kind != base::SettingKind::kText &&
+                        setting.kind != base::SettingKind::kSwitch;
   if (hasRange) {
-    const bool isChoice = setting.kind == SettingKind::kChoice;
-    std::string values = (isChoice ? "one of " : "") + describeValues(setting);
+    const bool isChoice = setting.kind == base::SettingKind::kChoice;
+    std::string values = (isChoice ? "one of " : "") + base::describeValues(setting);
     values[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(values[0])));
     text += " " + values + ".";
   }
   if (!setting.zero.empty() && setting.fallback != "0") {
     text += " 0: " + std::string(setting.zero) + ".";
   }
-  if (setting.concern == Concern::kShared) text += " Shared supervisors only.";
-  if (setting.takenUp == TakenUp::kOnReload) text += " SIGHUP changes it.";
+  if (setting.scope == base::Scope::kShared) text += " Shared supervisors only.";
+  if (setting.reload == base::ReloadPolicy::kOnReload) text += " SIGHUP changes it.";
   return text;
 }
 
-std::string defaultCell(const Setting& setting) {
+std::string defaultCell(const base::Setting& setting) {
   if (setting.fallback.empty()) return std::string(setting.fallbackWords);
   const bool zero = setting.fallback == "0" && !setting.zero.empty();
   return std::string(setting.fallback) + (zero ? ": " + std::string(setting.zero) : "");
 }
 
-std::string row(const Setting& setting) {
+std::string row(const base::Setting& setting) {
   return joined({"|", cell(code(setting.key)), cell(code(setting.flag)),
                  cell(code(setting.variable)), cell(defaultCell(setting)),
                  cell(explanation(setting)), "\n"});
@@ -128,13 +129,13 @@ std::string tableOf(std::string_view key) {
   return dot == key.npos ? "" : std::string(key.substr(0, dot));
 }
 
-std::string exampleOf(const Setting& setting) {
+std::string exampleOf(const base::Setting& setting) {
   const std::string_view shown = setting.fallback.empty() ? setting.example : setting.fallback;
-  const auto value = std::get<SettingValue>(parseSetting(setting, shown));
-  const bool isSwitch = setting.kind == SettingKind::kSwitch;
+  const auto value = std::get<base::SettingValue>(base::parseSetting(setting, shown));
+  const bool isSwitch = setting.kind == base::SettingKind::kSwitch;
   std::string text =
       paragraph(isSwitch ? std::string(setting.description)
-                         : joined({setting.description, " (", describeValues(setting), "; ",
+                         : joined({setting.description, " (", base::describeValues(setting), "; ",
                                    describeDefault(setting), ")"}),
                 "#");
   const std::string_view key = setting.key.substr(setting.key.find('.') + 1);
@@ -143,7 +144,7 @@ std::string exampleOf(const Setting& setting) {
 
 std::string exampleTable(const std::string& table) {
   std::string text = table.empty() ? "" : "\n[" + table + "]\n";
-  for (const Setting& setting : settingTable()) {
+  for (const base::Setting& setting : base::settingTable()) {
     if (!setting.key.empty() && tableOf(setting.key) == table)
       text += joined({"\n", exampleOf(setting)});
   }
@@ -152,7 +153,7 @@ std::string exampleTable(const std::string& table) {
 
 }  // namespace
 
-std::string describeDefault(const Setting& setting) {
+std::string describeDefault(const base::Setting& setting) {
   if (setting.fallback.empty()) return "default: " + std::string(setting.fallbackWords);
   const std::string fallback = "default: " + std::string(setting.fallback);
   if (setting.zero.empty()) return fallback;
@@ -182,8 +183,9 @@ std::string showSettings(const Settings& settings) {
 std::string showSettingsAsJson(const Settings& settings) {
   std::string out = "[";
   for (const Settings::Shown& each : settings.shown()) {
-    const bool reloads = each.setting != nullptr ? each.setting->takenUp == TakenUp::kOnReload
-                                                 : each.key.ends_with(".share");
+    const bool reloads = each.setting != nullptr
+                             ? each.setting->reload == base::ReloadPolicy::kOnReload
+                             : each.key.ends_with(".share");
     out += out.size() > 1 ? ",\n " : "\n ";
     out += "{\"key\": " + jsonString(each.key) + ", \"value\": ";
     out += each.setting != nullptr ? literal(*each.setting, each.value) : jsonString(each.text);
@@ -197,10 +199,10 @@ std::string settingsAsMarkdown() {
   std::string out;
   constexpr const char* kHead =
       "| in the file | flag | environment | default | |\n|---|---|---|---|---|\n";
-  for (int group = 0; group <= static_cast<int>(SettingGroup::kLooking); ++group) {
-    out += "### " + std::string(titleOf(SettingGroup(group))) + "\n\n" + kHead;
-    for (const Setting& setting : settingTable()) {
-      if (setting.group == SettingGroup(group)) out += row(setting);
+  for (int group = 0; group <= static_cast<int>(base::SettingGroup::kLooking); ++group) {
+    out += "### " + std::string(base::titleOf(base::SettingGroup(group))) + "\n\n" + kHead;
+    for (const base::Setting& setting : base::settingTable()) {
+      if (setting.group == base::SettingGroup(group)) out += row(setting);
     }
     out += "\n";
   }
@@ -219,7 +221,7 @@ std::string exampleSettingsFile() {
       "`--show-settings`\n"
       "# what holds. Flags and ISOPOOL_* environment variables win over this file.\n";
   std::vector<std::string> tables;
-  for (const Setting& setting : settingTable()) {
+  for (const base::Setting& setting : base::settingTable()) {
     const std::string table = tableOf(setting.key);
     if (!setting.key.empty() && std::find(tables.begin(), tables.end(), table) == tables.end()) {
       tables.push_back(table);

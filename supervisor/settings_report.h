@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "supervisor/setting_table.h"
+#include "base/settings/setting_table.h"
 
 /// What people read about settings. All of it comes from the table of settings.
 namespace isopool::supervisor {
@@ -11,7 +11,7 @@ namespace isopool::supervisor {
 class Settings;
 
 /// "default: 30s", and what 0 means.
-std::string describeDefault(const Setting& setting);
+std::string describeDefault(const base::Setting& setting);
 
 /// A line for each setting: key, value, source.
 std::string showSettings(const Settings& settings);

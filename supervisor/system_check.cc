@@ -18,9 +18,9 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/settings/setting_text.h"
 #include "base/system_call.h"
 #include "supervisor/exit_status.h"
-#include "supervisor/setting_text.h"
 
 namespace isopool::supervisor {
 
@@ -202,7 +202,7 @@ std::string problemWith(const Settings::Shown& shown) {
 std::string problemOnThisSystem(const Settings& settings) {
   for (const Settings::Shown& shown : settings.shown()) {
     if (shown.setting == nullptr) continue;
-    if (settings.options().privatePool && shown.setting->concern == Concern::kShared) continue;
+    if (settings.options().privatePool && shown.setting->scope == base::Scope::kShared) continue;
     const std::string problem = problemWith(shown);
     if (!problem.empty()) return shown.key + " (" + shown.source + "): " + problem;
   }
@@ -214,7 +214,7 @@ std::vector<std::string> unknownVariables() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
     const std::string name(variable.substr(0, variable.find('=')));
-    const std::string problem = whyNoVariable(name);
+    const std::string problem = base::whyNoVariable(name);
     if (!problem.empty()) unknown.push_back("the variable " + name + " " + problem);
   }
   return unknown;

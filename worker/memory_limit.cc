@@ -12,7 +12,7 @@
 #include <stdexcept>
 
 #include "base/system_call.h"
-#include "worker/sandbox_settings.h"
+#include "base/units.h"
 
 namespace isopool::worker {
 
@@ -98,7 +98,8 @@ std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const base::Fd& object, size_
 std::string memoryLimitInWords() {
   const uint64_t cap = limit().cap;
   if (cap == 0) return {};
-  return "isopool: the worker's memory is limited to " + inWords(cap) + " (ISOPOOL_WORKER_MEMORY)";
+  return "isopool: the worker's memory is limited to " +
+         base::spellQuantity(cap, base::kSizeUnits, " ") + " (ISOPOOL_WORKER_MEMORY)";
 }
 
 }  // namespace isopool::worker

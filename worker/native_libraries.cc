@@ -91,21 +91,6 @@ std::string tried;
 
 }  // namespace
 
-std::vector<std::string> namesIn(const char* variable) {
-  std::vector<std::string> names;
-  const char* text = std::getenv(variable);
-  std::string_view rest(text == nullptr ? "" : text);
-  while (!rest.empty()) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    std::string_view name = rest.substr(0, comma);
-    while (!name.empty() && name.front() == ' ') name.remove_prefix(1);
-    while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
-    if (!name.empty()) names.emplace_back(name);
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
-  }
-  return names;
-}
-
 void loadLibraries(const std::vector<std::string>& libraries) {
   for (const std::string& library : libraries) load(library);
 }

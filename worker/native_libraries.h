@@ -9,9 +9,6 @@ namespace isopool::worker {
 /// Names the libraries that each worker loads for itself.
 inline constexpr const char* kWorkerLibraries = "ISOPOOL_WORKER_PRELOAD_LIBS";
 
-/// What a variable of the environment lists, separated by commas.
-std::vector<std::string> namesIn(const char* variable);
-
 /// Loads shared libraries, which register operators and custom classes (TORCH_LIBRARY), into this
 /// process, their symbols visible to all. Each is a path or a name that the loader finds. Throws std::runtime_error with the
 /// library and the reason of the loader or of the library's initialisers.

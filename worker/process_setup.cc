@@ -18,10 +18,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "base/close_descriptors.h"
+#include "base/settings/environment.h"
 #include "base/system_call.h"
 #include "worker/lifeline.h"
 
@@ -55,11 +55,6 @@ void resetSignals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-bool coreDumpsWanted() {
-  const char* wanted = std::getenv("ISOPOOL_CORE_DUMPS");
-  return wanted != nullptr && std::strcmp(wanted, "1") == 0;
-}
-
 // Short of memory, the kernel shall take a worker and not the user's program.
 void offerToTheOomKiller() {
   const int fd = ::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
@@ -75,14 +70,7 @@ void offerToTheOomKiller() {
 
 }  // namespace
 
-bool debugged() {
-  const char* wanted = std::getenv("ISOPOOL_NO_KILL");
-  if (wanted == nullptr) return false;
-  for (const char* yes : {"1", "true", "yes", "on"}) {
-    if (std::strcmp(wanted, yes) == 0) return true;
-  }
-  return false;
-}
+bool debugged() { return base::settingInEnvironment("ISOPOOL_NO_KILL").number != 0; }
 
 size_t threadCount() {
   DIR* tasks = ::opendir("/proc/self/task");
@@ -107,7 +95,7 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   base::closeDescriptorsBut(kept, 3);
   resetSignals();
   ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);
-  if (!coreDumpsWanted()) {
+  if (base::settingInEnvironment("ISOPOOL_CORE_DUMPS").number == 0) {
     const rlimit none{0, 0};
     ::setrlimit(RLIMIT_CORE, &none);
   }

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/settings/environment.h"
 #include "base/system_call.h"
 #include "worker/anonymous_folder.h"
 #include "worker/forbidden_acts.h"
@@ -65,7 +66,7 @@ std::vector<std::string> foldersOfPython() {
 std::vector<std::string> placesOfCode() {
   const PyRef libraries = PyRef::steal(PyList_New(0));
   for (const char* variable : {"ISOPOOL_PRELOAD_LIBS", kWorkerLibraries}) {
-    for (const std::string& library : namesIn(variable)) {
+    for (const std::string& library : base::settingInEnvironment(variable).items) {
       const PyRef name = PyRef::steal(
           PyBytes_FromStringAndSize(library.data(), static_cast<Py_ssize_t>(library.size())));
       if (!libraries || !name || PyList_Append(libraries.get(), name.get()) != 0) {
@@ -97,7 +98,7 @@ void requireNoCodeIn(const std::string& writable, const std::vector<std::string>
 }
 
 void allowLibrariesOfWorkers(FileAccess& files) {
-  for (const std::string& library : namesIn(kWorkerLibraries)) {
+  for (const std::string& library : base::settingInEnvironment(kWorkerLibraries).items) {
     const size_t slash = library.rfind('/');
     // A library finds those that it needs beside itself.
     if (slash != std::string::npos && slash > 0) files.allowReading(library.substr(0, slash));

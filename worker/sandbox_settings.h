@@ -2,10 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "base/settings/environment.h"
 
 namespace isopool::worker {
 
@@ -28,13 +29,8 @@ struct SandboxSettings {
   std::string folders;
 };
 
-/// Null for a variable that is not set.
-using Variables = std::function<const char*(const char* name)>;
-
-/// Throws std::runtime_error with one line that names the variable and says what would do.
-SandboxSettings readSandboxSettings(const Variables& variables);
-
-/// "512 MiB": in the largest unit that divides it.
-std::string inWords(uint64_t bytes);
+/// Throws base::SettingError with one line that names the variable and what it may be. The supervisor
+/// has checked what it hands on, so that means a zygote that something else has started.
+SandboxSettings readSandboxSettings(const base::Environment& environment);
 
 }  // namespace isopool::worker

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/settings/environment.h"
 #include "ipc/crash_point.h"
 #include "ipc/named_objects.h"
 #include "worker/call_loop.h"
@@ -54,7 +55,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     watchForForks(
         std::array{descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get()});
     beginInPython(order, descriptors.lastWords.get(), plan.settings.folders);
-    loadLibraries(namesIn(kWorkerLibraries));
+    loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
     if (!ipc::memoryObjectHas(descriptors.bell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the bell is not a memory object of one page");
     }

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/settings/environment.h"
 #include "base/system_call.h"
 #include "ipc/channel/life_word.h"
 #include "ipc/crash_point.h"
@@ -37,14 +38,14 @@ RoutedBlocks& immortalBlocks() {
   return *blocks;
 }
 
-const char* pythonExecutable() {
-  const char* chosen = std::getenv("ISOPOOL_PYTHON_EXECUTABLE");
-  return chosen != nullptr && *chosen != '\0' ? chosen : ISOPOOL_PYTHON_EXECUTABLE;
+std::string pythonExecutable() {
+  const std::string chosen = base::settingInEnvironment("ISOPOOL_PYTHON_EXECUTABLE").text;
+  return chosen.empty() ? ISOPOOL_PYTHON_EXECUTABLE : chosen;
 }
 
 // For what only another interpreter, or its environment, would change.
 std::runtime_error wrongPython(const std::string& what) {
-  return std::runtime_error("workers can't use the Python " + std::string(pythonExecutable()) +
+  return std::runtime_error("workers can't use the Python " + pythonExecutable() +
                             " (python, ISOPOOL_PYTHON_EXECUTABLE): " + what);
 }
 
@@ -57,9 +58,9 @@ void useOneThread() {
 void startPython(const SandboxSettings& sandbox) {
   // They lie where a worker may be allowed to write, and the zygote has no sandbox.
   try {
-    startInterpreter(pythonExecutable(), sandbox.level == SandboxLevel::kStrict
-                                             ? UserPackages::kNot
-                                             : UserPackages::kAsUsual);
+    startInterpreter(pythonExecutable().c_str(), sandbox.level == SandboxLevel::kStrict
+                                                     ? UserPackages::kNot
+                                                     : UserPackages::kAsUsual);
   } catch (const std::exception& error) {
     throw wrongPython(error.what());
   }
@@ -67,7 +68,7 @@ void startPython(const SandboxSettings& sandbox) {
 
 PyRef preloadList() {
   PyRef names = PyRef::steal(PyList_New(0));
-  for (const std::string& name : namesIn("ISOPOOL_PRELOAD_MODULES")) {
+  for (const std::string& name : base::settingInEnvironment("ISOPOOL_PRELOAD_MODULES").items) {
     const PyRef object = PyRef::steal(
         PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
     if (object) PyList_Append(names.get(), object.get());
@@ -88,9 +89,9 @@ void importTorch() {
 
 // The modules that follow may use what the libraries register.
 void preloadLibraries() {
-  const auto libraries = namesIn("ISOPOOL_PRELOAD_LIBS");
+  const auto libraries = base::settingInEnvironment("ISOPOOL_PRELOAD_LIBS").items;
   tryLibraries(libraries);
-  tryLibraries(namesIn(kWorkerLibraries));
+  tryLibraries(base::settingInEnvironment(kWorkerLibraries).items);
   loadLibraries(libraries);
 }
 

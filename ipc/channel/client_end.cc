@@ -44,7 +44,6 @@ uint64_t ClientEnd::publish(const OutgoingCall& call) noexcept {
     slot.epoch = epoch_.value;
     slot.operation = static_cast<uint32_t>(call.operation);
     slot.flags = call.flags;
-    slot.traceId = call.traceId;
     slot.payload = PayloadPlace{static_cast<uint32_t>(call.payload.inlineBytes.size()),
                                 call.payload.blobSegment.value, call.payload.blobOffset,
                                 call.payload.blobBytes};

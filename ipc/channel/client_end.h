@@ -27,7 +27,6 @@ struct OutgoingPayload {
 struct OutgoingCall {
   Operation operation = Operation::kPing;
   uint32_t flags = 0;
-  uint64_t traceId = 0;
   OutgoingPayload payload;
 };
 

@@ -15,7 +15,7 @@
 namespace isopool::ipc {
 
 /// Goes up with every change of this file: both sides compare it before anything else.
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint64_t kClientControlMagic = 0x31746e65696c6369;  // "iclient1"
 inline constexpr uint64_t kWorkerControlMagic = 0x3172656b726f7769;  // "iworker1"
 
@@ -57,7 +57,6 @@ struct alignas(64) SubmissionSlot {
   uint64_t epoch;
   uint32_t operation;  ///< Operation in ipc/channel/operation.h
   uint32_t flags;      ///< SubmissionFlag bits
-  uint64_t traceId;
   PayloadPlace payload;
   std::array<std::byte, kInlineBytes> bytes;
 };

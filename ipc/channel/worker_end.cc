@@ -59,7 +59,6 @@ Received WorkerEnd::peek(ReceivedCall& call) noexcept {
     call.sequence = slot.sequence;
     call.operation = slot.operation;
     call.flags = slot.flags;
-    call.traceId = slot.traceId;
     const uint64_t epoch = slot.epoch;
     call.payload = slot.payload;
     if (epoch != epoch_.value || call.payload.inlineBytes > kInlineBytes) return false;

@@ -10,7 +10,6 @@ struct ReceivedCall {
   uint64_t sequence = 0;
   uint32_t operation = 0;
   uint32_t flags = 0;
-  uint64_t traceId = 0;
   PayloadPlace payload{};
   std::byte bytes[kInlineBytes];
 };

@@ -83,10 +83,6 @@ class PageArena {
   std::span<const std::byte> addressSpace() const noexcept {
     return {reservation_.data(), reservation_.bytes()};
   }
-  /// All addresses that blocks can ever have: begin and end.
-  std::pair<const void*, const void*> addressRange() const noexcept {
-    return {reservation_.data(), reservation_.data() + reservation_.bytes()};
-  }
 
   size_t capacityBytes() const noexcept;  ///< of all segments
   size_t bytesInUse() const noexcept;     ///< in live blocks

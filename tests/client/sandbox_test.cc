@@ -40,6 +40,19 @@ TEST(Sandbox, ForbidsByARemoteErrorThatNamesTheActAndLogsIt) {
   EXPECT_EQ(log.find("forbade system call socket", line + 1), std::string::npos) << log;
 }
 
+TEST(Sandbox, HasTheNetworkAndCoreDumpsHoweverTheSwitchesAreSpelled) {
+  OwnPool pool(1,
+               {"ISOPOOL_SANDBOX=strict", "ISOPOOL_SANDBOX_NETWORK=yes", "ISOPOOL_CORE_DUMPS=on"});
+  InterpreterSession session = pool.manager().acquireOne();
+  EXPECT_EQ(errorOf([&] { session.global("socket", "socket")(at::ArrayRef<at::IValue>()); }),
+            "nothing was raised");
+  const at::IValue limits =
+      session.global("resource", "getrlimit")({int64_t{RLIMIT_CORE}}).toIValue();
+  struct rlimit ours {};
+  ASSERT_EQ(::getrlimit(RLIMIT_CORE, &ours), 0);
+  EXPECT_EQ(limits.toTuple()->elements()[1].toInt(), static_cast<int64_t>(ours.rlim_max));
+}
+
 TEST(Sandbox, KeepsACapOnMemoryThatAWorkerSurvives) {
   OwnPool pool(1, {"ISOPOOL_WORKER_MEMORY=256MiB"});
   const pid_t process = pool.processOf(0);

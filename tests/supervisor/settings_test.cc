@@ -10,7 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "supervisor/setting_text.h"
+#include "base/settings/setting_text.h"
+#include "supervisor/option_fields.h"
 #include "supervisor/settings_report.h"
 #include "tests/one_processor.h"
 
@@ -72,7 +73,7 @@ class SettingsTest : public testing::Test {
  private:
   static void clearEnvironment() {
     ::unsetenv("ISOPOOL_CONFIG");
-    for (const Setting& setting : settingTable()) {
+    for (const base::Setting& setting : base::settingTable()) {
       ::unsetenv(std::string(setting.variable).c_str());
     }
   }
@@ -267,7 +268,7 @@ TEST_F(SettingsTest, HaveClassesInTheOrderOfTheFile) {
             ":2: class.a.share: 0 is not a whole number between 1 and 1000");
 }
 
-TEST_F(SettingsTest, OfWorkersAreHandedOnUnlessTheEnvironmentSaysThem) {
+TEST_F(SettingsTest, OfWorkersAreHandedOnWhereverTheyComeFrom) {
   ::setenv("ISOPOOL_SANDBOX", "strict", 1);
   writeFile(
       "preload_modules = [\"json\", \"csv\"]\nno_kill = true\n"
@@ -278,10 +279,61 @@ TEST_F(SettingsTest, OfWorkersAreHandedOnUnlessTheEnvironmentSaysThem) {
   ASSERT_FALSE(ours.empty());
   ours.pop_back();  // what a strict supervisor adds, see below
   EXPECT_EQ(ours,
-            (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX_READ=/a:/b",
-                                      "ISOPOOL_WORKER_MEMORY=2147483648",
+            (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX=strict",
+                                      "ISOPOOL_SANDBOX_READ=/a:/b", "ISOPOOL_WORKER_MEMORY=2GiB",
                                       "ISOPOOL_PRELOAD_MODULES=json,csv", "ISOPOOL_NO_KILL=1"}));
   EXPECT_EQ(options.sandbox, "strict") << "the environment wins over the file";
+}
+
+TEST_F(SettingsTest, OfWorkersAreHandedOnInOneSpelling) {
+  ::setenv("ISOPOOL_SANDBOX_NETWORK", "yes", 1);
+  ::setenv("ISOPOOL_SANDBOX_READ", "/models:/data:", 1);
+  ::setenv("ISOPOOL_WORKER_MEMORY", "536870912", 1);
+  ::setenv("ISOPOOL_CORE_DUMPS", "on", 1);
+  EXPECT_EQ(
+      accepted({}).workerEnvironment,
+      (std::vector<std::string>{"ISOPOOL_SANDBOX_READ=/models:/data", "ISOPOOL_SANDBOX_NETWORK=1",
+                                "ISOPOOL_WORKER_MEMORY=512MiB", "ISOPOOL_CORE_DUMPS=1"}));
+}
+
+TEST_F(SettingsTest, OfWorkersAreRefusedBeforeAWorkerStarts) {
+  const std::map<std::string, std::string> wrong{
+      {"ISOPOOL_SANDBOX", "paranoid"},     {"ISOPOOL_SANDBOX_NETWORK", "maybe"},
+      {"ISOPOOL_SANDBOX_READ", "models"},  {"ISOPOOL_SANDBOX_WRITE", "/tmp:."},
+      {"ISOPOOL_WORKER_MEMORY", "1MiB"},   {"ISOPOOL_WORKER_FILES", "-1"},
+      {"ISOPOOL_WORKER_PROCESSES", "10x"}, {"ISOPOOL_CORE_DUMPS", "some"}};
+  for (const auto& [name, value] : wrong) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+    const std::string text = refused({});
+    EXPECT_EQ(text.find("isopoold: " + name + "=" + value + ": "), 0u) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+    ::unsetenv(name.c_str());
+  }
+  EXPECT_EQ(refused({"--sandbox-write", "/tmp:."}),
+            "isopoold: --sandbox-write: '.' is not a path that begins with /");
+}
+
+TEST_F(SettingsTest, OfLimitsThatTheSandboxLevelNoneWouldNotSetAreRefused) {
+  EXPECT_EQ(
+      refused({"--sandbox", "none", "--worker-memory", "1GiB"}),
+      "isopoold: --worker-memory: the sandbox level none sets no limits; remove this limit, or "
+      "choose the level default");
+  EXPECT_EQ(accepted({"--sandbox", "none", "--worker-memory", "0"}).sandbox, "none");
+}
+
+TEST_F(SettingsTest, OfSupervisorsAllHaveAFieldOfOptions) {
+  for (const base::Setting& setting : base::settingTable()) {
+    const bool ours = setting.scope == base::Scope::kSupervisor ||
+                      setting.scope == base::Scope::kShared ||
+                      setting.scope == base::Scope::kSupervisorAndWorkers;
+    const auto value =
+        base::parseSetting(setting, setting.fallback.empty() ? setting.example : setting.fallback);
+    if (!ours) continue;
+    Options options;
+    ASSERT_TRUE(std::holds_alternative<base::SettingValue>(value)) << setting.key;
+    EXPECT_TRUE(setOption(options, setting.key, std::get<base::SettingValue>(value)))
+        << setting.key;
+  }
 }
 
 TEST_F(SettingsTest, TellAStrictZygoteWhichFilesTheSupervisorRunsAndReads) {
@@ -317,7 +369,7 @@ TEST_F(SettingsTest, CanBeCheckedWithoutAStart) {
 
 TEST_F(SettingsTest, HelpNamesEveryFlagAndVariable) {
   const std::string help = refused({"--help"});
-  for (const Setting& setting : settingTable()) {
+  for (const base::Setting& setting : base::settingTable()) {
     if (setting.flag.empty()) continue;
     EXPECT_NE(help.find(setting.flag), std::string::npos) << setting.flag;
     EXPECT_NE(help.find(setting.variable), std::string::npos) << setting.variable;
@@ -327,14 +379,16 @@ TEST_F(SettingsTest, HelpNamesEveryFlagAndVariable) {
 }
 
 TEST_F(SettingsTest, AreSpelledAsTheyAreRead) {
-  for (const Setting& setting : settingTable()) {
+  for (const base::Setting& setting : base::settingTable()) {
     for (const std::string_view text : {setting.fallback, setting.example}) {
       if (text.empty() || setting.key.empty()) continue;
-      const auto parsed = parseSetting(setting, text);
-      ASSERT_TRUE(std::holds_alternative<SettingValue>(parsed))
+      const auto parsed = base::parseSetting(setting, text);
+      ASSERT_TRUE(std::holds_alternative<base::SettingValue>(parsed))
           << setting.key << ": " << std::get<std::string>(parsed);
-      const SettingValue& value = std::get<SettingValue>(parsed);
-      EXPECT_EQ(std::get<SettingValue>(parseSetting(setting, spellSetting(setting, value))), value)
+      const base::SettingValue& value = std::get<base::SettingValue>(parsed);
+      EXPECT_EQ(std::get<base::SettingValue>(
+                    base::parseSetting(setting, base::spellSetting(setting, value))),
+                value)
           << setting.key;
     }
   }

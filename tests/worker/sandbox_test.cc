@@ -733,7 +733,7 @@ TEST(StrictSandbox, HasNoWorkerWithoutATemporaryFolderWhereTheZygoteCouldMakeOne
 TEST(SandboxLevel, ThatDoesNotExistIsRefusedByTheZygoteInOneLine) {
   ZygoteProcess zygote({"ISOPOOL_SANDBOX=paranoid"});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
-  EXPECT_EQ(failed.text, "ISOPOOL_SANDBOX=paranoid makes no sense: it is none, default or strict");
+  EXPECT_EQ(failed.text, "ISOPOOL_SANDBOX=paranoid: 'paranoid' is none of none, default, strict");
 }
 
 TEST(SandboxLevel, StrictIsRefusedWithAFolderThatIsNotThere) {

@@ -171,7 +171,7 @@ void serve(ipc::WorkerEnd& end,
     if ((call.flags & ipc::kNoReply) == 0) {
       end.complete(call.sequence, ipc::CompletionStatus::kValue, payloadWith(answer));
     }
-    if (call.traceId == kFarewell) return;
+    if (call.flags == kFarewell) return;
   }
 }
 

@@ -105,8 +105,8 @@ enum class Awaited {
 /// Sleeps until there is something to read or the life word tells of the worker's death.
 Awaited sleepUntilCompletion(ipc::ClientEnd& end);
 
-/// A call with this trace id ends serve().
-inline constexpr uint64_t kFarewell = UINT64_MAX;
+/// A call with these flags ends serve().
+inline constexpr uint32_t kFarewell = uint32_t{1} << 31;
 
 /// A worker's loop: takes each call, starts it unless it was recalled, and answers it with what
 /// `run` returns.

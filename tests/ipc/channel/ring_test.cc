@@ -68,14 +68,12 @@ TEST_F(RingTest, ACallArrivesWithAllItWasGiven) {
   OutgoingCall call = callWith(content);
   call.operation = Operation::kGlobal;
   call.flags = kGradEnabled | kInferenceMode;
-  call.traceId = 0x0123456789abcdef;
   const uint64_t sequence = client_.publish(call);
   EXPECT_EQ(sequence, 1u);
   ASSERT_EQ(worker_.peek(call_), Received::kOne);
   EXPECT_EQ(call_.sequence, sequence);
   EXPECT_EQ(call_.operation, static_cast<uint32_t>(Operation::kGlobal));
   EXPECT_EQ(call_.flags, kGradEnabled | kInferenceMode);
-  EXPECT_EQ(call_.traceId, 0x0123456789abcdef);
   EXPECT_EQ(call_.payload.blobBytes, 0u);
   EXPECT_TRUE(isContentOf(1, call_.bytes, call_.payload.inlineBytes));
 }
@@ -265,10 +263,10 @@ class RingBetween : public testing::TestWithParam<PeerKind> {
       });
     });
   }
-  void publishNext(uint64_t traceId = 0) {
+  void publishNext(uint32_t flags = 0) {
     const std::vector<std::byte> content = contentOf(2 * (published_ + 1));
     OutgoingCall call = callWith(content);
-    call.traceId = traceId;
+    call.flags = flags;
     ASSERT_EQ(client_.publish(call), ++published_);
   }
   /// Consumes all that is there.
@@ -358,7 +356,7 @@ TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
         ++runs->count;
         end.complete(call.sequence, CompletionStatus::kValue, {});
       }
-      if (call.traceId == tests::kFarewell) return;
+      if (call.flags == tests::kFarewell) return;
     }
   });
   ReceivedCompletion completion;
@@ -389,7 +387,7 @@ TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
   EXPECT_GT(ran, 0u);
   EXPECT_GT(withdrawn, 0u);
   OutgoingCall last;
-  last.traceId = tests::kFarewell;
+  last.flags = tests::kFarewell;
   client_.publish(last);
   EXPECT_EQ(worker_->waitForEnd(), 0);
 }

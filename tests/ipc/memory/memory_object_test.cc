@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/system_call.h"
+#include "tests/base/signal_storm.h"
 
 namespace isopool::ipc {
 namespace {
@@ -174,6 +175,12 @@ TEST(PrivatisedPages, KeepAddressAndContentAndPartFromTheObject) {
   EXPECT_EQ(read(ours, 3 * kPageBytes), "changed");
   write(ours, kPageBytes, "ours");
   EXPECT_EQ(read(theirs, kPageBytes), "changed");
+}
+
+TEST(MemoryObject, IsMadeWhileSignalsInterruptTheKernel) {
+  const tests::SignalStorm storm;
+  const size_t bytes = size_t{64} << 20;
+  EXPECT_TRUE(memoryObjectHas(createMemoryObject("test", bytes), bytes, Seal::kFixedSize));
 }
 
 }  // namespace

@@ -293,7 +293,8 @@ TEST(PageArena, AnAddressOfNoBlockIsRefused) {
   PageArena arena(kMegabyte);
   addSegment(arena, 1, 8 * kPageBytes);
   auto* block = static_cast<std::byte*>(arena.allocate(2 * kPageBytes));
-  const auto [begin, end] = arena.addressRange();
+  const void* begin = arena.addressSpace().data();
+  const void* end = arena.addressSpace().data() + arena.addressSpace().size();
   int local = 0;
   const auto heap = std::make_unique<int>(0);
   for (const void* foreign :

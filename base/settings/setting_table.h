@@ -7,9 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "supervisor/options.h"
-
-namespace isopool::supervisor {
+namespace isopool::base {
 
 enum class SettingKind { kCount, kSize, kTime, kText, kPath, kList, kChoice, kSwitch };
 
@@ -26,15 +24,17 @@ enum class SettingGroup {
   kLooking
 };
 
-enum class Concern {
-  kSupervisor,   ///< any supervisor
-  kShared,       ///< only one that listens; a private pool has no use for it
-  kWorkers,      ///< handed to zygote and workers as its environment variable
-  kEverybody,    ///< supervisor and workers
-  kVariableOnly  ///< a variable that others read, here for the documentation: no key, no flag
+/// Which processes use a setting.
+enum class Scope {
+  kSupervisor,  ///< any supervisor
+  kShared,      ///< only one that listens; a private pool has no use for it
+  kWorkers,     ///< handed to zygote and workers as its environment variable
+  kSupervisorAndWorkers,
+  kVariableOnly  ///< a variable that programs read: no key, no flag
 };
 
-enum class TakenUp { kAtStart, kOnReload };
+/// When the supervisor uses a changed value.
+enum class ReloadPolicy { kAtStart, kOnReload };
 
 /// What a setting's text means. The kind says which of the fields: counts, bytes, milliseconds and
 /// switches are `number`, texts, paths and choices `text`, lists `items`.
@@ -61,14 +61,13 @@ struct Setting {
   std::string_view choices{};  ///< of kChoice, separated by '|'
   char separator = ',';        ///< of kList, in flags and variables
   SettingGroup group = SettingGroup::kWorkers;
-  Concern concern = Concern::kSupervisor;
-  TakenUp takenUp = TakenUp::kAtStart;
+  Scope scope = Scope::kSupervisor;
+  ReloadPolicy reload = ReloadPolicy::kAtStart;
   std::string_view description{};  ///< one sentence without a full stop, for help
   std::string_view more{};         ///< further sentences, for the documentation
-  void (*take)(Options& options, const SettingValue& value) = nullptr;
 
-  bool isTheWorkers() const {
-    return concern == Concern::kWorkers || concern == Concern::kEverybody;
+  bool concernsWorkers() const {
+    return scope == Scope::kWorkers || scope == Scope::kSupervisorAndWorkers;
   }
 };
 
@@ -79,4 +78,4 @@ const Setting* findSetting(std::string_view key);
 
 std::string_view titleOf(SettingGroup group);
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

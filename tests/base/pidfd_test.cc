@@ -12,12 +12,10 @@
 
 #include <cerrno>
 
-namespace isopool::ipc {
+namespace isopool::base {
 namespace {
 
-base::Fd pidfdOf(pid_t pid) {
-  return base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
+Fd pidfdOf(pid_t pid) { return Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))); }
 
 pid_t forkChild() {
   const pid_t child = ::fork();
@@ -27,24 +25,24 @@ pid_t forkChild() {
 
 TEST(Pidfd, NamesItsProcessUntilThatIsReaped) {
   const pid_t child = forkChild();
-  const base::Fd pidfd = pidfdOf(child);
-  EXPECT_EQ(base::processOf(pidfd), child);
+  const Fd pidfd = pidfdOf(child);
+  EXPECT_EQ(processOf(pidfd), child);
   ::kill(child, SIGKILL);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
-  EXPECT_EQ(base::processOf(pidfd), child);
+  EXPECT_EQ(processOf(pidfd), child);
   ::waitpid(child, nullptr, 0);
-  EXPECT_EQ(base::processOf(pidfd), 0);
-  EXPECT_EQ(base::processOf(base::Fd(::dup(0))), 0) << "no pidfd";
+  EXPECT_EQ(processOf(pidfd), 0);
+  EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "no pidfd";
 }
 
 TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {
-  const base::Fd pidfd = pidfdOf(::getpid());
+  const Fd pidfd = pidfdOf(::getpid());
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const std::optional<pid_t> process = base::processOf(pidfd);
+  const std::optional<pid_t> process = processOf(pidfd);
   const int error = errno;
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_FALSE(process) << *process;
@@ -52,7 +50,7 @@ TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {
 }
 
 TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {
-  const base::Fd outer = pidfdOf(::getpid());
+  const Fd outer = pidfdOf(::getpid());
   const pid_t between = ::fork();
   if (between == 0) {
     constexpr int kNotAllowed = 77;
@@ -64,7 +62,7 @@ TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {
     if (first == 0) {
       if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) ::_exit(kNotAllowed);
       const bool right =
-          ::getpid() == 1 && base::processOf(pidfdOf(1)) == 1 && base::processOf(outer) == 0;
+          ::getpid() == 1 && processOf(pidfdOf(1)) == 1 && processOf(outer) == 0;
       ::_exit(right ? 0 : 1);
     }
     int status = 0;
@@ -79,4 +77,4 @@ TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {
 }
 
 }  // namespace
-}  // namespace isopool::ipc
+}  // namespace isopool::base

@@ -15,7 +15,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace isopool::ipc {
+namespace isopool::base {
 namespace {
 
 // As filters of containers do that are older than the call.
@@ -47,7 +47,7 @@ int closesAllButTheKept() {
   constexpr std::array open{70, 71, 72, 500, 501};
   for (const int fd : open) ::dup2(null, fd);
   constexpr std::array kept{501, 71};
-  base::closeDescriptorsBut(kept, 3);
+  closeDescriptorsBut(kept, 3);
   int wrong = 0;
   for (size_t i = 0; i < open.size(); ++i) {
     const bool isKept = open[i] == 71 || open[i] == 501;
@@ -72,4 +72,4 @@ TEST(CloseDescriptors, ClosesAllButTheKeptWhereAFilterRefusesTheCall) {
 }
 
 }  // namespace
-}  // namespace isopool::ipc
+}  // namespace isopool::base

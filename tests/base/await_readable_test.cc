@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,44 +14,24 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "ipc/memory/memory_object.h"
+#include "tests/base/signal_storm.h"
 
-namespace isopool::ipc {
+namespace isopool::base {
 namespace {
 
 using std::chrono::milliseconds;
 
-/// A handler that each system call of this process notices, every millisecond.
-class SignalStorm {
- public:
-  SignalStorm() {
-    struct sigaction action {};
-    action.sa_handler = [](int) {};
-    ::sigaction(SIGALRM, &action, &before_);
-    const itimerval each{{0, 1000}, {0, 1000}};
-    ::setitimer(ITIMER_REAL, &each, nullptr);
-  }
-  ~SignalStorm() {
-    const itimerval never{};
-    ::setitimer(ITIMER_REAL, &never, nullptr);
-    ::sigaction(SIGALRM, &before_, nullptr);
-  }
-
- private:
-  struct sigaction before_ {};
-};
-
 TEST(AwaitReadable, WaitsAllItsTimeUnderSignals) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const base::Fd reading(ends[0]);
-  const base::Fd writing(ends[1]);
-  const SignalStorm storm;
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
+  const tests::SignalStorm storm;
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_FALSE(base::awaitReadable(reading.get(), milliseconds(100)));
+  EXPECT_FALSE(awaitReadable(reading.get(), milliseconds(100)));
   EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(100));
   ASSERT_EQ(::write(writing.get(), "x", 1), 1);
-  EXPECT_TRUE(base::awaitReadable(reading.get(), milliseconds(0)));
+  EXPECT_TRUE(awaitReadable(reading.get(), milliseconds(0)));
 }
 
 // As the kernel says: S is a thread that sleeps.
@@ -65,13 +44,13 @@ char stateOf(pid_t thread) {
 TEST(AwaitReadable, SleepsForAsLongAsItTakesIfAsked) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-  const base::Fd reading(ends[0]);
-  const base::Fd writing(ends[1]);
+  const Fd reading(ends[0]);
+  const Fd writing(ends[1]);
   std::atomic<pid_t> waiting{0};
   bool readable = false;
   std::thread thread([&] {
     waiting = static_cast<pid_t>(::syscall(SYS_gettid));
-    readable = base::awaitReadable(reading.get(), base::kForever);
+    readable = awaitReadable(reading.get(), kForever);
   });
   const auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   int asleep = 0;
@@ -86,14 +65,8 @@ TEST(AwaitReadable, SleepsForAsLongAsItTakesIfAsked) {
 }
 
 TEST(AwaitReadable, SaysNoOfWhatIsNoDescriptor) {
-  EXPECT_FALSE(base::awaitReadable(-1, milliseconds(1)));
-}
-
-TEST(MemoryObject, IsMadeWhileSignalsInterruptTheKernel) {
-  const SignalStorm storm;
-  const size_t bytes = size_t{64} << 20;
-  EXPECT_TRUE(memoryObjectHas(createMemoryObject("test", bytes), bytes, Seal::kFixedSize));
+  EXPECT_FALSE(awaitReadable(-1, milliseconds(1)));
 }
 
 }  // namespace
-}  // namespace isopool::ipc
+}  // namespace isopool::base

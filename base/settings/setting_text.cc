@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/setting_text.h"
+#include "base/settings/setting_text.h"
 
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 #include <span>
 #include <utility>
 
-namespace isopool::supervisor {
+#include "base/units.h"
+
+namespace isopool::base {
 
 namespace {
-
-struct Unit {
-  std::string_view name;
-  uint64_t factor;
-};
-
-// From the smallest to the largest.
-constexpr Unit kTimeUnits[] = {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}};
-constexpr Unit kSizeUnits[] = {{"KiB", 1u << 10}, {"MiB", 1u << 20}, {"GiB", 1u << 30}};
 
 struct Quantity {
   std::string_view what;
@@ -26,11 +18,10 @@ struct Quantity {
   uint64_t bareFactor;  ///< of a number without a unit
 };
 
-constexpr Quantity kTime{"a TIME like 500ms, 30s or 2m", kTimeUnits, 1000};
-constexpr Quantity kSize{"a SIZE like 512KiB, 8MiB or 1GiB", kSizeUnits, 1};
-constexpr Quantity kCount{"a whole number", {}, 1};
-
 const Quantity& quantityOf(SettingKind kind) {
+  static constexpr Quantity kTime{"a TIME like 500ms, 30s or 2m", kTimeUnits, 1000};
+  static constexpr Quantity kSize{"a SIZE like 512KiB, 8MiB or 1GiB", kSizeUnits, 1};
+  static constexpr Quantity kCount{"a whole number", {}, 1};
   if (kind == SettingKind::kTime) return kTime;
   return kind == SettingKind::kSize ? kSize : kCount;
 }
@@ -39,49 +30,38 @@ bool isQuantity(SettingKind kind) {
   return kind == SettingKind::kTime || kind == SettingKind::kSize || kind == SettingKind::kCount;
 }
 
-std::string spell(const Quantity& quantity, uint64_t number) {
-  const auto unit =
-      std::find_if(quantity.units.rbegin(), quantity.units.rend(),
-                   [&](const Unit& each) { return number != 0 && number % each.factor == 0; });
-  if (unit == quantity.units.rend()) return std::to_string(number);
-  return std::to_string(number / unit->factor) + std::string(unit->name);
+std::string spell(SettingKind kind, uint64_t number) {
+  return spellQuantity(number, quantityOf(kind).units);
 }
 
 std::string describeRange(const Setting& setting) {
-  const Quantity& quantity = quantityOf(setting.kind);
   std::string text = setting.zero.empty() ? "" : "0 or ";
   if (setting.most >= UINT32_MAX && setting.kind == SettingKind::kCount) {
-    return text + "at least " + spell(quantity, setting.least);
+    return text + "at least " + spell(setting.kind, setting.least);
   }
-  return text + "between " + spell(quantity, setting.least) + " and " +
-         spell(quantity, setting.most);
+  return text + "between " + spell(setting.kind, setting.least) + " and " +
+         spell(setting.kind, setting.most);
 }
 
 std::string quoted(std::string_view text) { return std::string("'").append(text) + "'"; }
 
 using Parsed = std::variant<SettingValue, std::string>;
 
-Parsed parseQuantity(const Setting& setting, std::string_view text) {
+Parsed parseQuantitySetting(const Setting& setting, std::string_view text) {
   const Quantity& quantity = quantityOf(setting.kind);
-  uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [unit, error] = std::from_chars(text.data(), end, number);
-  const std::string_view unitName(unit, static_cast<size_t>(end - unit));
-  uint64_t factor = unitName.empty() ? quantity.bareFactor : 0;
-  for (const Unit& each : quantity.units) {
-    if (each.name == unitName) factor = each.factor;
-  }
-  if (error != std::errc() || factor == 0) {
+  const auto parsed = parseQuantity(text, quantity.units, quantity.bareFactor);
+  if (!parsed) {
     if (setting.kind != SettingKind::kCount) {
       return quoted(text) + " is not " + std::string(quantity.what);
     }
     return quoted(text) + " is not " + describeValues(setting);
   }
+  const uint64_t number = *parsed;
   const bool isZero = number == 0 && !setting.zero.empty();
-  if (!isZero && (number > setting.most / factor || number * factor < setting.least)) {
+  if (!isZero && (number > setting.most || number < setting.least)) {
     return quoted(text) + " is not " + describeValues(setting);
   }
-  return SettingValue{number * factor, {}, {}};
+  return SettingValue{number, {}, {}};
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -116,12 +96,15 @@ Parsed parseSwitch(std::string_view text) {
   return quoted(text) + " is not 1 or 0";
 }
 
-SettingValue parseList(const Setting& setting, std::string_view text) {
+Parsed parseList(const Setting& setting, std::string_view text) {
   SettingValue value;
   for (std::string_view item : split(text, setting.separator)) {
     while (!item.empty() && item.front() == ' ') item.remove_prefix(1);
     while (!item.empty() && item.back() == ' ') item.remove_suffix(1);
-    if (!item.empty()) value.items.emplace_back(item);
+    if (item.empty()) continue;
+    const bool isFolder = setting.separator == ':';
+    if (isFolder && item.front() != '/') return quoted(item) + " is not a path that begins with /";
+    value.items.emplace_back(item);
   }
   return value;
 }
@@ -150,7 +133,7 @@ size_t distance(std::string_view wrong, std::string_view right) {
 }  // namespace
 
 Parsed parseSetting(const Setting& setting, std::string_view text) {
-  if (isQuantity(setting.kind)) return parseQuantity(setting, text);
+  if (isQuantity(setting.kind)) return parseQuantitySetting(setting, text);
   switch (setting.kind) {
     case SettingKind::kChoice:
       return parseChoice(setting, text);
@@ -164,7 +147,7 @@ Parsed parseSetting(const Setting& setting, std::string_view text) {
 }
 
 std::string spellSetting(const Setting& setting, const SettingValue& value) {
-  if (isQuantity(setting.kind)) return spell(quantityOf(setting.kind), value.number);
+  if (isQuantity(setting.kind)) return spell(setting.kind, value.number);
   if (setting.kind == SettingKind::kSwitch) return std::to_string(value.number);
   if (setting.kind != SettingKind::kList) return value.text;
   std::string text;
@@ -222,4 +205,4 @@ std::string whyNoVariable(std::string_view name) {
   return "is no setting; the nearest is " + nearestOf(name, known);
 }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

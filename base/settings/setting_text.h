@@ -6,10 +6,10 @@
 #include <variant>
 #include <vector>
 
-#include "supervisor/setting_table.h"
+#include "base/settings/setting_table.h"
 
 /// How values of settings are written, and what is said about those that are written wrongly.
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// What the text of a flag or variable means, or why it means nothing: "'x' is not ...".
 std::variant<SettingValue, std::string> parseSetting(const Setting& setting, std::string_view text);
@@ -28,4 +28,4 @@ std::string nearestOf(std::string_view word, const std::vector<std::string>& wor
 /// is ...". Empty if it means something, or has another name.
 std::string whyNoVariable(std::string_view name);
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base
