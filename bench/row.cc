@@ -2,40 +2,26 @@
 #include "bench/row.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace bench {
 
 namespace {
 
-// Names here are ours: no quotes, no control characters.
-void field(const char* name, const std::string& text) {
-  std::printf("\"%s\": \"%s\", ", name, text.c_str());
-}
+using isopool::base::Json;
 
-void field(const char* name, std::optional<double> number) {
-  if (number) {
-    std::printf("\"%s\": %.6g", name, *number);
-  } else {
-    std::printf("\"%s\": null", name);
-  }
-}
+Json orNull(const std::optional<double>& number) { return number ? Json(*number) : Json(); }
 
 }  // namespace
 
 void print(const Row& row) {
-  std::printf("{");
-  field("bench", row.bench);
-  field("route", row.route);
-  field("case", row.subject);
-  field("metric", row.metric);
-  field("unit", row.unit);
-  field("value", row.value);
-  std::printf(", ");
-  field("spread", row.spread);
-  std::printf(", ");
-  field("ratio_to", row.ratioTo);
-  field("ratio", row.ratio);
-  std::printf("}\n");
+  const Json json{
+      {"bench", row.bench},           {"route", row.route},      {"case", row.subject},
+      {"metric", row.metric},         {"unit", row.unit},        {"value", row.value},
+      {"spread", orNull(row.spread)}, {"ratio_to", row.ratioTo}, {"ratio", orNull(row.ratio)}};
+  std::printf("%s\n", isopool::base::jsonText(json).c_str());
   std::fflush(stdout);
 }
 

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "chaos/report.h"
 
+#include <cmath>
 #include <iomanip>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace chaos {
 
 namespace {
+
+using isopool::base::Json;
 
 const char* nameOf(RecordFlag act) {
   return act == kConstructor ? "constructors" : act == kLoad ? "loads" : "closes";
@@ -15,34 +21,30 @@ const char* nameOf(RecordFlag act) {
 
 void writeJson(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,
                const Findings& findings) {
-  out << "{\"seed\": " << settings.seed << ", \"kills\": " << result.kills
-      << ", \"real_kills\": " << result.realKills << ", \"calls\": " << result.calls;
+  Json json{{"seed", settings.seed},
+            {"kills", result.kills},
+            {"real_kills", result.realKills},
+            {"calls", result.calls}};
   for (size_t i = 0; i < static_cast<size_t>(Fault::kFaults); ++i) {
-    out << ", \"" << nameOf(static_cast<Fault>(i))
-        << "\": " << findings.count(static_cast<Fault>(i));
+    json[nameOf(static_cast<Fault>(i))] = findings.count(static_cast<Fault>(i));
   }
-  out << ", \"deaths_by_own_call\": " << result.selfInflictedDeaths
-      << ", \"latest_outcome_ms\": " << result.latest.count()
-      << ", \"episodes\": " << result.episodes << ", \"seconds\": " << std::fixed
-      << std::setprecision(1) << result.seconds
-      << ", \"system_memory_compared\": " << (result.systemMemoryCompared ? "true" : "false");
-  out << ", \"attacks\": {";
+  json["deaths_by_own_call"] = result.selfInflictedDeaths;
+  json["latest_outcome_ms"] = result.latest.count();
+  json["episodes"] = result.episodes;
+  json["seconds"] = std::round(result.seconds * 10) / 10;
+  json["system_memory_compared"] = result.systemMemoryCompared;
   for (size_t i = 0; i < result.attacks.size(); ++i) {
-    out << (i == 0 ? "" : ", ") << '"' << nameOf(static_cast<Family>(i))
-        << "\": " << result.attacks[i];
+    json["attacks"][nameOf(static_cast<Family>(i))] = result.attacks[i];
   }
-  out << "}, \"outcomes\": {";
   for (size_t i = 1; i < result.outcomes.size(); ++i) {
-    out << (i == 1 ? "" : ", ") << '"' << nameOf(static_cast<Outcome>(i))
-        << "\": " << result.outcomes[i];
+    json["outcomes"][nameOf(static_cast<Outcome>(i))] = result.outcomes[i];
   }
-  out << "}, \"managers\": {";
   for (const auto& [act, counts] : result.managers) {
-    out << (act == kConstructor ? "" : ", ") << '"' << nameOf(act)
-        << "\": {\"ended\": " << counts.ended << ", \"interrupted\": " << counts.interrupted
-        << ", \"interrupted_only\": " << counts.interruptedOnly << '}';
+    json["managers"][nameOf(act)] = {{"ended", counts.ended},
+                                     {"interrupted", counts.interrupted},
+                                     {"interrupted_only", counts.interruptedOnly}};
   }
-  out << "}}\n";
+  out << isopool::base::jsonText(json) << '\n';
 }
 
 void writeText(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,

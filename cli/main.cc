@@ -9,9 +9,9 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
-#include "cli/json_writer.h"
 #include "cli/report_json.h"
 #include "cli/report_pages.h"
 #include "cli/sorting.h"
@@ -65,7 +65,7 @@ void print(const Page& page) {
   writeOut(painted(page, outputHasColours() ? Colours::kYes : Colours::kNo));
 }
 
-void print(const JsonWriter& json) { writeOut(json.text() + "\n"); }
+void print(const base::Json& json) { writeOut(base::jsonText(json) + "\n"); }
 
 ipc::Report reportFor(const Options& options) {
   ipc::Report report = SupervisorLink(addressOf(options)).ask();
@@ -76,38 +76,25 @@ ipc::Report reportFor(const Options& options) {
 void status(const Options& options) {
   const ipc::Report report = reportFor(options);
   if (!options.json) return print(statusPage(report));
-  JsonWriter json;
-  writeStatus(json, report);
-  print(json);
+  print(statusJson(report));
 }
 
 void workers(const Options& options) {
   const ipc::Report report = reportFor(options);
   if (!options.json) return print(workersPage(report));
-  JsonWriter json;
-  json.beginObject().name("workers");
-  writeWorkers(json, report);
-  json.name("slots");
-  writeSlots(json, report);
-  print(json.endObject());
+  print(base::Json{{"workers", workersJson(report)}, {"slots", slotsJson(report)}});
 }
 
 void clients(const Options& options) {
   const ipc::Report report = reportFor(options);
   if (!options.json) return print(clientsPage(report));
-  JsonWriter json;
-  json.beginObject().name("clients");
-  writeClients(json, report);
-  print(json.endObject());
+  print(base::Json{{"clients", clientsJson(report)}});
 }
 
 void models(const Options& options) {
   const ipc::Report report = reportFor(options);
   if (!options.json) return print(modelsPage(report));
-  JsonWriter json;
-  json.beginObject().name("models");
-  writeModels(json, report);
-  print(json.endObject());
+  print(base::Json{{"models", modelsJson(report)}});
 }
 
 void top(const Options& options) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/report_json.h"
 
+#include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "cli/findings.h"
 #include "cli/wording.h"
@@ -13,161 +13,154 @@ namespace isopool::cli {
 
 namespace {
 
-void writeRate(JsonWriter& json, const std::map<uint64_t, double>* rates, uint64_t key) {
-  json.name("calls_per_second");
+using base::Json;
+
+Json rateOf(const std::map<uint64_t, double>* rates, uint64_t key) {
   const bool known = rates != nullptr && rates->count(key) != 0;
-  known ? json.value(rates->at(key)) : json.null();
+  return known ? rateJson(rates->at(key)) : Json();
 }
 
-// 0 stands for a process that is not there.
-void writeProcess(JsonWriter& json, std::string_view name, int32_t processId) {
-  json.name(name);
-  processId != 0 ? json.value(processId) : json.null();
-}
-
-void writeTexts(JsonWriter& json, const std::vector<std::string>& texts) {
-  json.beginArray();
-  for (const std::string& text : texts) json.value(text);
-  json.endArray();
+/// Null where the number says that there is none.
+template <typename Number>
+Json numberUnless(Number none, Number number) {
+  return number != none ? Json(number) : Json();
 }
 
 }  // namespace
 
-void writeStatus(JsonWriter& json, const ipc::Report& report) {
+Json rateJson(double callsPerSecond) { return std::round(callsPerSecond * 1000) / 1000; }
+
+Json statusJson(const ipc::Report& report) {
   const Totals totals = totalsOf(report);
-  json.beginObject().field("version", report.version).field("pid", report.processId);
-  writeProcess(json, "zygote_pid", report.zygoteProcessId);
-  json.field("address", report.address)
-      .field("state", report.state)
-      .field("uptime_ms", report.uptimeMilliseconds)
-      .field("python_version", report.pythonVersion)
-      .field("torch_version", report.torchVersion)
-      .field("sandbox", report.sandbox);
-  json.name("missing_protections");
-  writeTexts(json, report.missingProtections);
-  json.field("workers_serving", totals.servingWorkers)
-      .field("workers_spare", totals.spareWorkers)
-      .field("workers_other", totals.otherWorkers)
-      .field("restarts", report.restarts)
-      .field("recycled", report.recycled)
-      .field("unfit", report.unfit)
-      .field("zygote_restarts", report.zygoteRestarts)
-      .field("running_calls", totals.runningCalls)
-      .field("queued_calls", totals.queuedCalls)
-      .field("completed_calls", totals.completedCalls)
-      .field("shared_bytes", report.sharedBytes)
-      .field("lent_blocks", totals.lentBlocks)
-      .field("lent_bytes", totals.lentBytes)
-      .field("zombie_bytes", totals.zombieBytes)
-      .field("clients", report.clients.size())
-      .field("refused_connections", report.refusedConnections)
-      .field("complete", report.complete)
-      .field("models", report.models.size())
-      .field("model_bytes", totals.modelBytes);
-  json.name("slots");
-  writeSlots(json, report);
-  json.name("findings");
-  writeTexts(json, findings(report));
-  json.endObject();
+  return {
+      {"version", report.version},
+      {"pid", report.processId},
+      {"zygote_pid", numberUnless(0, report.zygoteProcessId)},
+      {"address", report.address},
+      {"state", report.state},
+      {"uptime_ms", report.uptimeMilliseconds},
+      {"python_version", report.pythonVersion},
+      {"torch_version", report.torchVersion},
+      {"sandbox", report.sandbox},
+      {"missing_protections", report.missingProtections},
+      {"workers_serving", totals.servingWorkers},
+      {"workers_spare", totals.spareWorkers},
+      {"workers_other", totals.otherWorkers},
+      {"restarts", report.restarts},
+      {"recycled", report.recycled},
+      {"unfit", report.unfit},
+      {"zygote_restarts", report.zygoteRestarts},
+      {"running_calls", totals.runningCalls},
+      {"queued_calls", totals.queuedCalls},
+      {"completed_calls", totals.completedCalls},
+      {"shared_bytes", report.sharedBytes},
+      {"lent_blocks", totals.lentBlocks},
+      {"lent_bytes", totals.lentBytes},
+      {"zombie_bytes", totals.zombieBytes},
+      {"clients", report.clients.size()},
+      {"refused_connections", report.refusedConnections},
+      {"complete", report.complete},
+      {"models", report.models.size()},
+      {"model_bytes", totals.modelBytes},
+      {"slots", slotsJson(report)},
+      {"findings", findings(report)},
+  };
 }
 
-void writeWorkers(JsonWriter& json, const ipc::Report& report, WithRates withRates,
-                  const std::optional<Rates>& rates) {
-  json.beginArray();
+Json workersJson(const ipc::Report& report, WithRates withRates,
+                 const std::optional<Rates>& rates) {
+  Json all = Json::array();
   for (const ipc::ReportedWorker& worker : report.workers) {
-    json.beginObject();
-    writeProcess(json, "pid", worker.processId);
-    json.field("epoch", worker.epoch).field("crew", worker.crew).name("slot");
-    worker.slot >= 0 ? json.value(worker.slot) : json.null();
-    json.field("state", worker.state)
-        .field("age_ms", worker.ageMilliseconds)
-        .field("completed_calls", worker.completedCalls);
+    const bool runs = worker.runningClient != 0;
+    Json one{
+        {"pid", numberUnless(0, worker.processId)},
+        {"epoch", worker.epoch},
+        {"crew", worker.crew},
+        {"slot", worker.slot >= 0 ? Json(worker.slot) : Json()},
+        {"state", worker.state},
+        {"age_ms", worker.ageMilliseconds},
+        {"completed_calls", worker.completedCalls},
+    };
     if (withRates == WithRates::kYes) {
-      writeRate(json, rates ? &rates->ofWorkers : nullptr, worker.epoch);
+      one["calls_per_second"] = rateOf(rates ? &rates->ofWorkers : nullptr, worker.epoch);
     }
-    json.field("clients", worker.clients).name("running_client");
-    worker.runningClient != 0 ? json.value(worker.runningClient) : json.null();
-    json.name("running_ms");
-    worker.runningClient != 0 ? json.value(worker.runningMilliseconds) : json.null();
-    json.field("waiting_clients", worker.waitingClients)
-        .field("private_bytes", worker.privateBytes)
-        .field("output_bytes", worker.outputBytes)
-        .field("lent_blocks", worker.lentBlocks)
-        .field("lent_bytes", worker.lentBytes)
-        .field("zombie_bytes", worker.zombieBytes)
-        .name("forbidden_acts")
-        .beginArray();
+    one["clients"] = worker.clients;
+    one["running_client"] = runs ? Json(worker.runningClient) : Json();
+    one["running_ms"] = runs ? Json(worker.runningMilliseconds) : Json();
+    one["waiting_clients"] = worker.waitingClients;
+    one["private_bytes"] = worker.privateBytes;
+    one["output_bytes"] = worker.outputBytes;
+    one["lent_blocks"] = worker.lentBlocks;
+    one["lent_bytes"] = worker.lentBytes;
+    one["zombie_bytes"] = worker.zombieBytes;
+    Json& acts = one["forbidden_acts"] = Json::array();
     for (const ipc::ReportedCount& act : worker.forbiddenActs) {
-      json.beginObject().field("act", act.name).field("count", act.count).endObject();
+      acts.push_back({{"act", act.name}, {"count", act.count}});
     }
-    json.endArray().endObject();
+    all.push_back(std::move(one));
   }
-  json.endArray();
+  return all;
 }
 
-void writeClients(JsonWriter& json, const ipc::Report& report, WithRates withRates,
-                  const std::optional<Rates>& rates) {
-  json.beginArray();
+Json clientsJson(const ipc::Report& report, WithRates withRates,
+                 const std::optional<Rates>& rates) {
+  Json all = Json::array();
   for (const ipc::ReportedClient& client : report.clients) {
-    json.beginObject()
-        .field("number", client.number)
-        .field("pid", client.processId)
-        .field("user_id", client.userId)
-        .field("group_id", client.groupId)
-        .field("user", userName(client.userId))
-        .field("program", client.program)
-        .name("class");
-    client.clientClass.empty() ? json.null() : json.value(client.clientClass);
-    json.field("share", client.share)
-        .field("state", client.state)
-        .field("attached_ms", client.attachedMilliseconds)
-        .field("slots", client.slots)
-        .field("queued_calls", client.queuedCalls)
-        .field("running_calls", client.runningCalls)
-        .field("completed_calls", client.completedCalls);
+    Json one{
+        {"number", client.number},
+        {"pid", client.processId},
+        {"user_id", client.userId},
+        {"group_id", client.groupId},
+        {"user", userName(client.userId)},
+        {"program", client.program},
+        {"class", client.clientClass.empty() ? Json() : Json(client.clientClass)},
+        {"share", client.share},
+        {"state", client.state},
+        {"attached_ms", client.attachedMilliseconds},
+        {"slots", client.slots},
+        {"queued_calls", client.queuedCalls},
+        {"running_calls", client.runningCalls},
+        {"completed_calls", client.completedCalls},
+    };
     if (withRates == WithRates::kYes) {
-      writeRate(json, rates ? &rates->ofClients : nullptr, client.number);
+      one["calls_per_second"] = rateOf(rates ? &rates->ofClients : nullptr, client.number);
     }
-    json.field("input_bytes", client.inputBytes)
-        .field("package_bytes", client.packageBytes)
-        .field("output_bytes", client.outputBytes)
-        .field("models", client.models)
-        .field("handles", client.handles)
-        .field("handle_bytes", client.handleBytes)
-        .field("overdue_calls", client.overdueCalls)
-        .field("refusals", client.refusals)
-        .endObject();
+    one["input_bytes"] = client.inputBytes;
+    one["package_bytes"] = client.packageBytes;
+    one["output_bytes"] = client.outputBytes;
+    one["models"] = client.models;
+    one["handles"] = client.handles;
+    one["handle_bytes"] = client.handleBytes;
+    one["overdue_calls"] = client.overdueCalls;
+    one["refusals"] = client.refusals;
+    all.push_back(std::move(one));
   }
-  json.endArray();
+  return all;
 }
 
-void writeSlots(JsonWriter& json, const ipc::Report& report) {
-  json.beginArray();
+Json slotsJson(const ipc::Report& report) {
+  Json all = Json::array();
   for (const ipc::ReportedSlot& slot : report.slots) {
     const ipc::ReportedWorker* worker = workerOf(report, slot);
-    json.beginObject().field("crew", slot.crew).field("slot", slot.slot);
-    writeProcess(json, "pid", worker != nullptr ? worker->processId : 0);
-    json.field("restarts", slot.restarts)
-        .field("last_death", slot.lastDeath)
-        .field("last_death_ms_ago", slot.lastDeathMillisecondsAgo)
-        .endObject();
+    all.push_back({{"crew", slot.crew},
+                   {"slot", slot.slot},
+                   {"pid", numberUnless(0, worker != nullptr ? worker->processId : 0)},
+                   {"restarts", slot.restarts},
+                   {"last_death", slot.lastDeath},
+                   {"last_death_ms_ago", slot.lastDeathMillisecondsAgo}});
   }
-  json.endArray();
+  return all;
 }
 
-void writeModels(JsonWriter& json, const ipc::Report& report) {
-  json.beginArray();
+Json modelsJson(const ipc::Report& report) {
+  Json all = Json::array();
   for (const ipc::ReportedModel& model : report.models) {
-    json.beginObject()
-        .field("name", model.name)
-        .field("bytes", model.bytes)
-        .field("digest", model.digest)
-        .name("clients")
-        .beginArray();
-    for (const uint64_t client : model.clients) json.value(client);
-    json.endArray().endObject();
+    all.push_back({{"name", model.name},
+                   {"bytes", model.bytes},
+                   {"digest", model.digest},
+                   {"clients", model.clients}});
   }
-  json.endArray();
+  return all;
 }
 
 }  // namespace isopool::cli

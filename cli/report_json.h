@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "cli/json_writer.h"
+#include "base/json.h"
 #include "cli/rates.h"
 #include "ipc/control/messages.h"
 
@@ -11,15 +11,18 @@
 namespace isopool::cli {
 
 /// An object.
-void writeStatus(JsonWriter& json, const ipc::Report& report);
+base::Json statusJson(const ipc::Report& report);
 /// Arrays. With rates each worker and client has calls_per_second, which is null without a report
 /// before this one.
 enum class WithRates { kNo, kYes };
-void writeWorkers(JsonWriter& json, const ipc::Report& report, WithRates withRates = WithRates::kNo,
-                  const std::optional<Rates>& rates = {});
-void writeClients(JsonWriter& json, const ipc::Report& report, WithRates withRates = WithRates::kNo,
-                  const std::optional<Rates>& rates = {});
-void writeSlots(JsonWriter& json, const ipc::Report& report);
-void writeModels(JsonWriter& json, const ipc::Report& report);
+base::Json workersJson(const ipc::Report& report, WithRates withRates = WithRates::kNo,
+                       const std::optional<Rates>& rates = {});
+base::Json clientsJson(const ipc::Report& report, WithRates withRates = WithRates::kNo,
+                       const std::optional<Rates>& rates = {});
+base::Json slotsJson(const ipc::Report& report);
+base::Json modelsJson(const ipc::Report& report);
+
+/// A rate: a number with three decimals.
+base::Json rateJson(double callsPerSecond);
 
 }  // namespace isopool::cli

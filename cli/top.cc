@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "base/fd.h"
 #include "base/system_call.h"
-#include "cli/json_writer.h"
 #include "cli/rates.h"
 #include "cli/report_json.h"
 #include "cli/report_pages.h"
@@ -83,19 +83,15 @@ Page pageOf(const Observation& seen, size_t rows) {
 
 std::string jsonOf(const Observation& seen) {
   const auto sinceEpoch = std::chrono::system_clock::now().time_since_epoch();
-  JsonWriter json;
-  json.beginObject().field("time_ms", std::chrono::duration_cast<milliseconds>(sinceEpoch).count());
-  json.name("calls_per_second");
-  seen.rates ? json.value(seen.rates->total) : json.null();
-  json.name("status");
-  writeStatus(json, seen.report);
-  json.name("workers");
-  writeWorkers(json, seen.report, WithRates::kYes, seen.rates);
-  json.name("clients");
-  writeClients(json, seen.report, WithRates::kYes, seen.rates);
-  json.name("models");
-  writeModels(json, seen.report);
-  return json.endObject().text() + "\n";
+  const base::Json json{
+      {"time_ms", std::chrono::duration_cast<milliseconds>(sinceEpoch).count()},
+      {"calls_per_second", seen.rates ? rateJson(seen.rates->total) : base::Json()},
+      {"status", statusJson(seen.report)},
+      {"workers", workersJson(seen.report, WithRates::kYes, seen.rates)},
+      {"clients", clientsJson(seen.report, WithRates::kYes, seen.rates)},
+      {"models", modelsJson(seen.report)},
+  };
+  return base::jsonText(json) + "\n";
 }
 
 /// Signals that end or change what is shown, as something to wait for. The mask is as it was when the

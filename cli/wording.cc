@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
 namespace isopool::cli {
 
@@ -38,7 +38,7 @@ std::string two(uint64_t milliseconds, uint64_t large, const char* largeName, ui
 bool localeIsUtf8() { return std::string_view(::nl_langinfo(CODESET)) == "UTF-8"; }
 
 // 0: not to be shown. Format characters, which turn the reading order around, have no width.
-int columnsOf(const Character& character, bool utf8) {
+int columnsOf(const base::Character& character, bool utf8) {
   if (!character.valid) return 0;
   if (character.code < 0x80) return character.code >= ' ' && character.code != 0x7F ? 1 : 0;
   if (!utf8) return 0;
@@ -87,7 +87,7 @@ std::string terminalText(std::string_view text, size_t most) {
   size_t columns = 0;
   size_t cut = 0;  // where "..." still fits
   while (!text.empty()) {
-    const Character character = firstCharacter(text);
+    const base::Character character = base::firstCharacter(text);
     int width = columnsOf(character, utf8);
     std::string_view piece = text.substr(0, character.bytes);
     if (width == 0) {
@@ -114,7 +114,7 @@ std::string terminalPath(std::string_view path, size_t most) {
   if (columns <= most) return whole;
   std::string_view end = whole;
   while (!end.empty() && columns + kLess.size() > most) {
-    const Character character = firstCharacter(end);
+    const base::Character character = base::firstCharacter(end);
     columns -= static_cast<size_t>(columnsOf(character, utf8));
     end.remove_prefix(character.bytes);
   }
@@ -125,7 +125,7 @@ size_t columnsOf(std::string_view text) {
   const bool utf8 = localeIsUtf8();
   size_t columns = 0;
   while (!text.empty()) {
-    const Character character = firstCharacter(text);
+    const base::Character character = base::firstCharacter(text);
     columns += static_cast<size_t>(columnsOf(character, utf8));
     text.remove_prefix(character.bytes);
   }
@@ -137,7 +137,7 @@ std::string_view beginningOf(std::string_view text, size_t columns) {
   size_t bytes = 0;
   size_t used = 0;
   while (bytes < text.size()) {
-    const Character character = firstCharacter(text.substr(bytes));
+    const base::Character character = base::firstCharacter(text.substr(bytes));
     used += static_cast<size_t>(columnsOf(character, utf8));
     if (used > columns) break;
     bytes += character.bytes;

@@ -4,10 +4,12 @@
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "client/archive_kind.h"
 
 namespace isopool::client {
@@ -49,17 +51,9 @@ std::string chosenModel(const std::set<std::string>& models, const std::string& 
   return name;
 }
 
-// The string behind a key of a flat JSON object; empty if there is none.
-std::string jsonString(const std::string& json, const std::string& key) {
-  const size_t at = json.find('"' + key + '"');
-  if (at == std::string::npos) return {};
-  const size_t begin = json.find('"', json.find(':', at));
-  const size_t end = begin == std::string::npos ? begin : json.find('"', begin + 1);
-  return end == std::string::npos ? std::string() : json.substr(begin + 1, end - begin - 1);
-}
-
 void checkDevice(Records& records, const std::string& metadata) {
-  const std::string device = jsonString(recordText(records, metadata), "AOTI_DEVICE_KEY");
+  const auto json = base::Json::parse(recordText(records, metadata), nullptr, false);
+  const std::string device = json.is_object() ? json.value("AOTI_DEVICE_KEY", "") : "";
   TORCH_CHECK(
       device.empty() || device == "cpu", "it was compiled for ", device,
       ", and workers run AOTInductor's models on the CPU alone. Export and compile the model "

@@ -9,8 +9,10 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json.h"
 #include "client/call_observation.h"
 #include "client/interpreter_access.h"
 #include "client/pool.h"
@@ -57,12 +59,10 @@ const char* nameOf(CallOutcome outcome) {
   }
 }
 
-// A thread's name, without what JSON would have to escape.
 std::string threadName(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/comm");
   std::string name;
   std::getline(file, name);
-  std::erase_if(name, [](char c) { return c == '"' || c == '\\' || c < ' '; });
   return name.empty() ? "ended" : name;
 }
 
@@ -99,39 +99,44 @@ class EventWriter {
     file_ << events;
   }
   void addName(const char* what, pid_t thread, const std::string& name) {
-    char text[256];
-    std::snprintf(text, sizeof text,
-                  R"({"ph": "M", "name": "%s", "pid": %d, "tid": %d, "args": {"name": "%s"}})",
-                  what, ::getpid(), thread, name.c_str());
-    add(text);
+    add({{"ph", "M"},
+         {"name", what},
+         {"pid", ::getpid()},
+         {"tid", thread},
+         {"args", {{"name", name}}}});
   }
   void addCall(const client::ObservedCall& call) {
     const CallRecord& record = call.record;
-    char text[768];
-    std::snprintf(
-        text, sizeof text,
-        R"({"ph": "X", "cat": "isopool", "name": "%s", "pid": %d, "tid": %d, "ts": %.3f, )"
-        R"("dur": %.3f, "args": {"call": "%llu:%llu", "worker": %d, "worker pid": %d, )"
-        R"("waited us": %.3f, "in worker us": %.3f, "outcome": "%s"}})",
-        titleOf(record.kind), ::getpid(), call.thread, microseconds(call.began),
-        static_cast<double>(call.ended - call.began) / 1000,
-        static_cast<unsigned long long>(record.epoch),
-        static_cast<unsigned long long>(record.sequence), record.worker, record.processId,
-        static_cast<double>(record.waited.count()) / 1000,
-        static_cast<double>(record.inWorker.count()) / 1000, nameOf(record.outcome));
-    add(text);
+    const std::string id = std::to_string(record.epoch) + ":" + std::to_string(record.sequence);
+    add({{"ph", "X"},
+         {"cat", "isopool"},
+         {"name", titleOf(record.kind)},
+         {"pid", ::getpid()},
+         {"tid", call.thread},
+         {"ts", microseconds(call.began - base_)},
+         {"dur", microseconds(call.ended - call.began)},
+         {"args",
+          {{"call", id},
+           {"worker", record.worker},
+           {"worker pid", record.processId},
+           {"waited us", microseconds(record.waited.count())},
+           {"in worker us", microseconds(record.inWorker.count())},
+           {"outcome", nameOf(record.outcome)}}}});
     if (record.sequence == 0) return;
-    std::snprintf(text, sizeof text,
-                  R"({"ph": "s", "cat": "isopool", "name": "call", "id": "%llu:%llu", "pid": %d, )"
-                  R"("tid": %d, "ts": %.3f})",
-                  static_cast<unsigned long long>(record.epoch),
-                  static_cast<unsigned long long>(record.sequence), ::getpid(), call.thread,
-                  microseconds(call.began));
-    add(text);
+    add({{"ph", "s"},
+         {"cat", "isopool"},
+         {"name", "call"},
+         {"id", id},
+         {"pid", ::getpid()},
+         {"tid", call.thread},
+         {"ts", microseconds(call.began - base_)}});
   }
 
  private:
-  double microseconds(int64_t time) const { return static_cast<double>(time - base_) / 1000; }
+  void add(const base::Json& event) { add(base::jsonText(event)); }
+  static double microseconds(int64_t nanoseconds) {
+    return static_cast<double>(nanoseconds) / 1000;
+  }
 
   std::ofstream& file_;
   const int64_t base_;

@@ -3,7 +3,8 @@
 #   isopool::asio     Boost.Asio, headers only
 #   isopool::msgpack  msgpack for C++, headers only
 #   isopool::xxhash   xxHash, compiled into whoever includes it
-#   spdlog::spdlog, CLI11::CLI11, tomlplusplus::tomlplusplus  as they come
+#   nlohmann_json::nlohmann_json, spdlog::spdlog, CLI11::CLI11, tomlplusplus::tomlplusplus  as they
+#                     come
 #
 # A target that sees isopool::torch must not see spdlog::spdlog: torch's include folder holds
 # another fmt, which Debian's spdlog does not compile with.
@@ -32,6 +33,7 @@ add_library(isopool::xxhash INTERFACE IMPORTED)
 target_include_directories(isopool::xxhash SYSTEM INTERFACE ${ISOPOOL_XXHASH_INCLUDE_DIR})
 target_compile_definitions(isopool::xxhash INTERFACE XXH_INLINE_ALL)
 
+find_package(nlohmann_json 3.11 REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)

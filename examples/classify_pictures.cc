@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cstdio>
 #include <future>
-#include <iomanip>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -293,36 +293,36 @@ void Demonstration::checkAnswers(const LoadReport& report) {
   }
 }
 
-void printJson(std::ostream& json, const LoadReport& report) {
-  json << "{\"calls\": " << report.calls() << ", \"seconds\": " << report.seconds
-       << ", \"calls_per_second\": " << report.callsPerSecond()
-       << ", \"latency_p50_ms\": " << report.latency(0.5)
-       << ", \"latency_p99_ms\": " << report.latency(0.99)
-       << ", \"latency_max_ms\": " << report.slowest()
-       << ", \"wrong_answers\": " << report.wrongAnswers
-       << ", \"workers_lost_seen\": " << report.lost.size()
-       << ", \"other_errors\": " << report.otherErrors.size()
-       << ", \"payload_bytes\": " << report.payloadBytes << "}";
+nlohmann::ordered_json jsonOf(const LoadReport& report) {
+  return {{"calls", report.calls()},
+          {"seconds", report.seconds},
+          {"calls_per_second", report.callsPerSecond()},
+          {"latency_p50_ms", report.latency(0.5)},
+          {"latency_p99_ms", report.latency(0.99)},
+          {"latency_max_ms", report.slowest()},
+          {"wrong_answers", report.wrongAnswers},
+          {"workers_lost_seen", report.lost.size()},
+          {"other_errors", report.otherErrors.size()},
+          {"payload_bytes", report.payloadBytes}};
 }
 
 void Demonstration::printJson() const {
-  std::ostringstream json;
-  json << "{\"workers\": " << options_.workers << ", \"threads\": " << options_.threads
-       << ", \"workers_ready_s\": " << startSeconds_ << ",\n \"load\": ";
-  ::printJson(json, load_);
-  json << ",\n \"payload_bytes_copied\": " << bytesCopied_ << ",\n \"load_with_kill\": ";
-  ::printJson(json, loadWithKill_);
-  json << ",\n \"calls_rerun\": " << replacement_.callsRerun
-       << ", \"replacement_ready_ms\": " << replacement_.ready
-       << ", \"replacement_first_answer_ms\": " << replacement_.firstAnswer
-       << ",\n \"pictures\": [";
+  nlohmann::ordered_json json{{"workers", options_.workers},
+                              {"threads", options_.threads},
+                              {"workers_ready_s", startSeconds_},
+                              {"load", jsonOf(load_)},
+                              {"payload_bytes_copied", bytesCopied_},
+                              {"load_with_kill", jsonOf(loadWithKill_)},
+                              {"calls_rerun", replacement_.callsRerun},
+                              {"replacement_ready_ms", replacement_.ready},
+                              {"replacement_first_answer_ms", replacement_.firstAnswer}};
   for (size_t i = 0; i < guesses_.size(); ++i) {
-    json << (i == 0 ? "\n  " : ",\n  ") << "{\"picture\": " << std::quoted(set_.pictures()[i].name)
-         << ", \"label\": " << std::quoted(guesses_[i].label)
-         << ", \"confidence\": " << guesses_[i].confidence << "}";
+    json["pictures"].push_back({{"picture", set_.pictures()[i].name},
+                                {"label", guesses_[i].label},
+                                {"confidence", guesses_[i].confidence}});
   }
-  json << "],\n \"right\": " << (allRight_ ? "true" : "false") << "}\n";
-  std::fputs(json.str().c_str(), stdout);
+  json["right"] = allRight_;
+  std::printf("%s\n", json.dump(1).c_str());
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ Value readAt(const base::Fd& object, size_t offset) {
 
 }  // namespace
 
-Attachment::Attachment(EventLoop& loop, ChannelMemory channelMemory)
+Attachment::Attachment(base::EventLoop& loop, ChannelMemory channelMemory)
     : memory(std::move(channelMemory)),
       deadline(loop),
       overdue(loop),

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "base/loop/timer.h"
 #include "ipc/control/messages.h"
 #include "supervisor/memory_stock.h"
 #include "supervisor/package_library.h"
-#include "supervisor/timer.h"
 
 namespace isopool::supervisor {
 
@@ -35,7 +35,7 @@ class Attachment {
     kDetaching  ///< the worker was told to forget the client, and has not said that it has
   };
 
-  Attachment(EventLoop& loop, ChannelMemory memory);
+  Attachment(base::EventLoop& loop, ChannelMemory memory);
 
   /// True while the worker has to hear of packages and segments.
   bool listening() const {
@@ -64,8 +64,8 @@ class Attachment {
 
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;
-  Timer deadline;  ///< of attaching, or of detaching
-  Timer overdue;   ///< the grace of a call past its deadline
+  base::Timer deadline;  ///< of attaching, or of detaching
+  base::Timer overdue;   ///< the grace of a call past its deadline
   uint64_t overdueSequence = 0;
 
   /// What the worker has not been told of the client yet: bounded by what there is, however often that

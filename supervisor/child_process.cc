@@ -10,13 +10,13 @@ namespace isopool::supervisor {
 namespace {
 
 // A debugger has what it traces until it lets go.
-constexpr Milliseconds kTracedRetry(1);
+constexpr base::Milliseconds kTracedRetry(1);
 constexpr int kTracedRetries = 5000;
-constexpr Milliseconds kTimeToEnd(100);
+constexpr base::Milliseconds kTimeToEnd(100);
 
 }  // namespace
 
-ChildProcess::ChildProcess(EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped)
+ChildProcess::ChildProcess(base::EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped)
     : processes_(processes),
       pid_(pid),
       pidfd_(processes.open(pid)),

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "base/fd.h"
+#include "base/loop/readiness_watch.h"
+#include "base/loop/timer.h"
 #include "supervisor/exit_status.h"
 #include "supervisor/processes.h"
-#include "supervisor/readiness_watch.h"
-#include "supervisor/timer.h"
 
 namespace isopool::supervisor {
 
@@ -22,7 +22,7 @@ class ChildProcess {
   using Reaped = std::function<void(ExitStatus)>;
 
   /// Throws base::SystemCallError if there is no such process.
-  ChildProcess(EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped);
+  ChildProcess(base::EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped);
 
   pid_t pid() const { return pid_; }
   const base::Fd& pidfd() const { return pidfd_; }
@@ -39,9 +39,9 @@ class ChildProcess {
   const pid_t pid_;
   const base::Fd pidfd_;
   Reaped reaped_;
-  std::optional<ReadinessWatch> watch_;
-  Timer retry_;
-  Timer mercy_;
+  std::optional<base::ReadinessWatch> watch_;
+  base::Timer retry_;
+  base::Timer mercy_;
   int retries_ = 0;
 };
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log/log.h"
 #include "base/system_call.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
-#include "supervisor/log.h"
 #include "supervisor/printable.h"
 #include "supervisor/report.h"
 
@@ -218,11 +218,11 @@ void Client::welcome() {
   connection_.send(welcome, {pidfd.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientWelcomed);
   if (!isShared() || isOperator()) return;
-  log(LogLevel::kInfo, describe() + " is attached",
-      {{"client", id_.value},
-       {"program", program_},
-       {"client_pid", peer_->processId},
-       {"user", peer_->userId}});
+  base::log(base::LogLevel::kInfo, describe() + " is attached",
+            {{"client", id_.value},
+             {"program", program_},
+             {"client_pid", peer_->processId},
+             {"user", peer_->userId}});
 }
 
 void Client::openPool(const ipc::OpenPool& message) {
@@ -449,7 +449,7 @@ ipc::ReportedClient Client::report() const {
   entry.program = program_;
   entry.state = !welcomed_ ? "greeting" : draining_ ? "draining" : "attached";
   entry.attachedMilliseconds = static_cast<uint64_t>(
-      std::chrono::duration_cast<Milliseconds>(services_.loop.now() - attachedAt_).count());
+      std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - attachedAt_).count());
   entry.slots = static_cast<uint32_t>(seats_.size());
   entry.inputBytes = inputBytes_;
   entry.packageBytes = packageBytes();

@@ -134,9 +134,9 @@ class Client final : public CrewMember {
   Crew* crew_ = nullptr;  ///< null in a shared supervisor until a pool is opened
   Connection connection_;
   base::Fd pidfd_;
-  std::optional<ReadinessWatch> deathWatch_;
-  Timer handshake_;
-  const TimePoint attachedAt_;
+  std::optional<base::ReadinessWatch> deathWatch_;
+  base::Timer handshake_;
+  const base::TimePoint attachedAt_;
   std::string program_;
   ipc::ClientRole role_ = ipc::ClientRole::kProgram;
   bool saidHello_ = false;

@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "supervisor/log.h"
+#include "base/log/log.h"
 
 namespace isopool::supervisor {
 
@@ -12,17 +12,17 @@ using State = ipc::SendQueue::State;
 
 namespace {
 
-constexpr Milliseconds kOutOfDescriptors(100);
+constexpr base::Milliseconds kOutOfDescriptors(100);
 
 void sayThatDescriptorsLack() {
-  log(LogLevel::kError,
-      "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
-      "LimitNOFILE)");
+  base::log(base::LogLevel::kError,
+            "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
+            "LimitNOFILE)");
 }
 
 }  // namespace
 
-Connection::Connection(EventLoop& loop, base::Fd socket, Events events)
+Connection::Connection(base::EventLoop& loop, base::Fd socket, Events events)
     : loop_(loop),
       socket_(std::move(socket)),
       events_(std::move(events)),
@@ -88,7 +88,8 @@ void Connection::handle(State state) {
       });
     case State::kCrowded:
       if (!std::exchange(crowded_, true)) {
-        log(LogLevel::kWarning,
+        base::log(
+            base::LogLevel::kWarning,
             "a message has to wait: the kernel passes on no more descriptors of this user "
             "(ETOOMANYREFS), because some of its processes have sent many that nobody has received "
             "yet; until those end, programs that come wait");

@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "base/loop/readiness_watch.h"
+#include "base/loop/timer.h"
 #include "ipc/control/frame.h"
 #include "ipc/control/send_queue.h"
-#include "supervisor/readiness_watch.h"
-#include "supervisor/timer.h"
 
 namespace isopool::supervisor {
 
@@ -31,7 +31,7 @@ class Connection {
     std::function<void()> sent;
   };
 
-  Connection(EventLoop& loop, base::Fd socket, Events events);
+  Connection(base::EventLoop& loop, base::Fd socket, Events events);
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
   ~Connection();
@@ -63,13 +63,13 @@ class Connection {
   void giveUp(std::string reason);
   void readWhenDescriptorsFit();
 
-  EventLoop& loop_;
+  base::EventLoop& loop_;
   ipc::ControlSocket socket_;
   Events events_;
-  std::optional<ReadinessWatch> watch_;
-  Timer retry_;
-  Timer readRetry_;
-  Timer offerRetry_;
+  std::optional<base::ReadinessWatch> watch_;
+  base::Timer retry_;
+  base::Timer readRetry_;
+  base::Timer offerRetry_;
   ipc::SendQueue queue_;
   bool lacksDescriptors_ = false;
   bool lacksCopies_ = false;

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log/log.h"
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
 #include "ipc/worker_exit.h"
-#include "supervisor/log.h"
 #include "supervisor/printable.h"
 #include "supervisor/worker_folders.h"
 
@@ -23,21 +23,23 @@ using ipc::CrashPoint;
 
 namespace {
 
-constexpr Milliseconds kZygoteRetry(1000);
-constexpr Milliseconds kChannelRetry(200);
+constexpr base::Milliseconds kZygoteRetry(1000);
+constexpr base::Milliseconds kChannelRetry(200);
 // How often calls, age and memory of workers with a limited life are looked at, and how often
 // somebody is asked to let go of one that retires.
-constexpr Milliseconds kLifeWatchPeriod(1000);
-constexpr Milliseconds kRetirementPeriod(50);
+constexpr base::Milliseconds kLifeWatchPeriod(1000);
+constexpr base::Milliseconds kRetirementPeriod(50);
 // A client that reports a worker as often has no new channel to it: others wait while it detaches one.
 constexpr uint32_t kMostReports = 3;
 // How often the calls that run are looked at, if their time is limited: eight times in that time.
-constexpr Milliseconds kShortestCallLook(5);
-constexpr Milliseconds kLongestCallLook(1000);
+constexpr base::Milliseconds kShortestCallLook(5);
+constexpr base::Milliseconds kLongestCallLook(1000);
 
 std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
 
-std::string inSeconds(Milliseconds time) { return std::to_string(time.count() / 1000) + " s"; }
+std::string inSeconds(base::Milliseconds time) {
+  return std::to_string(time.count() / 1000) + " s";
+}
 
 std::string textOf(const Quarantine& quarantine) {
   return "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
@@ -163,8 +165,8 @@ void Crew::workerReported(Worker& worker, CrewMember& member, const std::string&
   }
   const uint32_t times = worker.reportedBy(member.id());
   if (worker.reportedByAll()) return loseWorker(worker, text);
-  log(times == 1 ? LogLevel::kWarning : LogLevel::kDebug,
-      describe(worker) + " runs, though " + text);
+  base::log(times == 1 ? base::LogLevel::kWarning : base::LogLevel::kDebug,
+            describe(worker) + " runs, though " + text);
   // One that answers lets go of the member. Nothing else of it is touched.
   worker.detach(member.id());
 }
@@ -223,11 +225,11 @@ void Crew::introduceAnew(Epoch epoch, ClientId client) {
   const std::string text = describe(*worker) + " has no channel to " + member->second->describe() +
                            " until it is replaced: it was reported " +
                            std::to_string(kMostReports) + " times, and answers";
-  log(LogLevel::kWarning, text);
+  base::log(base::LogLevel::kWarning, text);
   for (const auto& [key, served] : serving_) {
     const Slot slot{PoolId(key.first), key.second};
     if (served == epoch && member->second->uses(slot)) {
-      member->second->slotQuarantined({slot, 0, Milliseconds(0)}, text);
+      member->second->slotQuarantined({slot, 0, base::Milliseconds(0)}, text);
     }
   }
 }
@@ -251,7 +253,8 @@ void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
 void Crew::channelNotMade(Worker& worker, const std::string& failure) {
   if (members_.size() == 1) return worker.lose("there is no shared memory for it: " + failure);
   if (channelRetry_.isSet()) return;
-  log(LogLevel::kError, describe(worker) + ": there is no shared memory for a channel: " + failure);
+  base::log(base::LogLevel::kError,
+            describe(worker) + ": there is no shared memory for a channel: " + failure);
   channelRetry_.setAfter(kChannelRetry, [this] {
     for (const auto& [epoch, each] : workers_) {
       for (const auto& [id, member] : members_) {
@@ -312,7 +315,7 @@ void Crew::workerLost(Worker& worker) {
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
   // First of all: callers wait.
-  const Milliseconds vacancy = roster_.workerLost(epoch, death, services_.loop.now());
+  const base::Milliseconds vacancy = roster_.workerLost(epoch, death, services_.loop.now());
   if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
   scheduleTick();
@@ -343,8 +346,8 @@ void Crew::logDeath(const Lost& lost, const std::string& death, const std::strin
       text += "; a replacement is to start";
     }
   }
-  log(LogLevel::kWarning, text,
-      {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
+  base::log(base::LogLevel::kWarning, text,
+            {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
 }
 
 void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
@@ -354,7 +357,7 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   removeLeftoversSoon(services_.options.workerFolders, epoch);
   const auto lost = lost_.find(epoch);
   if (lost == lost_.end()) {
-    if (status) log(LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
+    if (status) base::log(base::LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
   } else {
     const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
     const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
@@ -425,8 +428,9 @@ Epoch Crew::startWorker(bool spare) {
     if (member != members_.end()) member->second->segmentWanted(*find(epoch), bytes);
   };
   events.forbidden = [this, epoch](const std::string& act, uint64_t times) {
-    log(LogLevel::kWarning, describe(*find(epoch)) + ": the sandbox forbade " + act + ", " +
-                                std::to_string(times) + (times == 1 ? " time" : " times"));
+    base::log(base::LogLevel::kWarning, describe(*find(epoch)) + ": the sandbox forbade " + act +
+                                            ", " + std::to_string(times) +
+                                            (times == 1 ? " time" : " times"));
   };
   events.lost = [this, epoch] { workerLost(*find(epoch)); };
   events.notMade = [this, epoch] { roster_.workerNotMade(epoch); };
@@ -437,7 +441,8 @@ Epoch Crew::startWorker(bool spare) {
     workers_[epoch] = std::make_shared<Worker>(services_, epoch, spare, std::move(events));
   } catch (const base::SystemCallError& error) {
     workers_.erase(epoch);
-    log(LogLevel::kError, std::string("a worker could not be asked for: ") + error.what());
+    base::log(base::LogLevel::kError,
+              std::string("a worker could not be asked for: ") + error.what());
     services_.loop.post([self = std::weak_ptr(self_), epoch] {
       const auto alive = self.lock();
       if (alive == nullptr || (*alive)->over_) return;
@@ -467,20 +472,20 @@ void Crew::serveIfAttached(CrewMember& member, const Slot& slot, Epoch epoch) {
 
 void Crew::slotQuarantined(const Quarantine& quarantine) {
   const std::string text = textOf(quarantine);
-  log(LogLevel::kWarning, text);
+  base::log(base::LogLevel::kWarning, text);
   for (const auto& [id, member] : members_) {
     if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);
   }
 }
 
-void Crew::spareQuarantined(uint32_t deaths, Milliseconds duration) {
-  log(LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
-                              " ms: the last " + std::to_string(deaths) +
-                              " died before they served (ISOPOOL_RESTART_LIMIT)");
+void Crew::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
+  base::log(base::LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
+                                          " ms: the last " + std::to_string(deaths) +
+                                          " died before they served (ISOPOOL_RESTART_LIMIT)");
 }
 
 void Crew::scheduleTick() {
-  const std::optional<TimePoint> next = roster_.nextTick();
+  const std::optional<base::TimePoint> next = roster_.nextTick();
   if (!next) return tick_.cancel();
   tick_.setAt(*next, [this] {
     roster_.tick(services_.loop.now());
@@ -500,7 +505,7 @@ Crew::LifeSpan Crew::drawLifeSpan() {
   };
   LifeSpan life;
   life.calls = scaled(recycling.calls);
-  life.age = Milliseconds(scaled(static_cast<uint64_t>(recycling.age.count())));
+  life.age = base::Milliseconds(scaled(static_cast<uint64_t>(recycling.age.count())));
   life.memoryGrowth = scaled(recycling.memoryGrowth);
   return life;
 }
@@ -525,7 +530,7 @@ void Crew::watchLives() {
       if (!roster_.relieve(epoch)) break;  // there is no spare yet
       retiring_[epoch].since = services_.loop.now();
       ++recycled_;
-      log(LogLevel::kInfo, who + " is replaced: " + why);
+      base::log(base::LogLevel::kInfo, who + " is replaced: " + why);
       pursueRetirements();
     }
     watchLives();
@@ -537,7 +542,8 @@ std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
   if (life.calls != 0 && calls >= life.calls) {
     return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
   }
-  const auto age = std::chrono::duration_cast<Milliseconds>(services_.loop.now() - worker.bornAt());
+  const auto age =
+      std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - worker.bornAt());
   if (life.age.count() != 0 && age >= life.age)
     return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
   if (life.memoryGrowth == 0 || calls == 0) return {};
@@ -557,7 +563,7 @@ void Crew::settingsChanged() {
 
 // Looks at workers only while calls are limited and there is somebody to make one.
 void Crew::watchCallTimes() {
-  const Milliseconds limit = services_.options.limits.callTime;
+  const base::Milliseconds limit = services_.options.limits.callTime;
   const bool limited = limit.count() != 0 && !services_.options.noKill;
   if (over_ || callWatch_.isSet() || !limited || members_.empty()) return;
   callWatch_.setAfter(std::clamp(limit / 8, kShortestCallLook, kLongestCallLook), [this] {
@@ -582,7 +588,7 @@ void Crew::released(Epoch epoch, ClientId client) {
 }
 
 void Crew::pursueRetirements() {
-  const Milliseconds patience = services_.options.recycling.patience;
+  const base::Milliseconds patience = services_.options.recycling.patience;
   for (const auto& [epoch, retirement] : retiring_) {
     Worker* worker = find(epoch);
     if (worker == nullptr || worker->stage() == Worker::Stage::kDying) continue;
@@ -601,9 +607,9 @@ void Crew::pursueRetirements() {
     if (!used) {
       worker->kill();
     } else if (services_.loop.now() - retirement.since > patience) {
-      log(LogLevel::kWarning, describe(*worker) +
-                                  " is replaced, and something of it was still used after " +
-                                  inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
+      base::log(base::LogLevel::kWarning,
+                describe(*worker) + " is replaced, and something of it was still used after " +
+                    inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
       worker->kill();
     }
   }

@@ -105,7 +105,7 @@ class Crew : private RosterEffects {
     uint64_t restarts = 0;
     std::string reason;
     base::Epoch worker;
-    TimePoint at;
+    base::TimePoint at;
   };
   const std::map<std::pair<uint32_t, uint32_t>, Obituary>& obituaries() const {
     return obituaries_;
@@ -115,7 +115,7 @@ class Crew : private RosterEffects {
   /// When a worker's life is long enough (Recycling), with this life's jitter.
   struct LifeSpan {
     uint64_t calls = 0;
-    Milliseconds age{0};
+    base::Milliseconds age{0};
     uint64_t memoryGrowth = 0;
     std::optional<uint64_t> memoryAfterFirstCall;
   };
@@ -126,10 +126,10 @@ class Crew : private RosterEffects {
     bool barren = false;       ///< it was introduced, and completed no call
     bool replaced = false;     ///< it was to retire
     pid_t processId = 0;
-    Milliseconds vacancy{0};  ///< for how long nothing is started in its place
+    base::Milliseconds vacancy{0};  ///< for how long nothing is started in its place
   };
   struct Retirement {
-    TimePoint since;
+    base::TimePoint since;
     std::set<ClientId> released;
   };
 
@@ -151,7 +151,7 @@ class Crew : private RosterEffects {
   void retireWorker(base::Epoch epoch) override;
   void assignWorker(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine) override;
-  void spareQuarantined(uint32_t deaths, Milliseconds duration) override;
+  void spareQuarantined(uint32_t deaths, base::Milliseconds duration) override;
   void scheduleTick();
 
   CrewMember* memberOf(ClientId client) const;
@@ -179,10 +179,10 @@ class Crew : private RosterEffects {
   uint64_t recycled_ = 0;
   uint64_t unfit_ = 0;  ///< ended by ipc::kUnfitWorkerExit
   bool over_ = false;
-  Timer tick_;
-  Timer lifeWatch_;
-  Timer channelRetry_;
-  Timer callWatch_;
+  base::Timer tick_;
+  base::Timer lifeWatch_;
+  base::Timer channelRetry_;
+  base::Timer callWatch_;
   /// Handlers on their way hold it weakly: they outlive the crew.
   std::shared_ptr<Crew*> self_;
 };

@@ -10,9 +10,9 @@
 #include <initializer_list>
 
 #include "base/close_descriptors.h"
+#include "base/procfs.h"
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "supervisor/process_table.h"
 #include "supervisor/worker_folders.h"
 
 namespace isopool::supervisor {
@@ -32,7 +32,7 @@ pid_t waitForOne(pid_t which) {
 // Each kill hands the victim's own children over to us, so this ends when the last is dead.
 void killAllDescendants() {
   do {
-    for (const pid_t child : childrenOf(::getpid())) ::kill(child, SIGKILL);
+    for (const pid_t child : base::childrenOf(::getpid())) ::kill(child, SIGKILL);
   } while (waitForOne(-1) != -1);
 }
 

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/procfs.h"
 #include "base/system_call.h"
-#include "supervisor/process_table.h"
 
 namespace isopool::supervisor {
 
@@ -65,14 +65,14 @@ void KernelProcesses::reap(const base::Fd& pidfd) {
 
 Processes::Condition KernelProcesses::conditionOf(pid_t child) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING, set at the beginning of a process's end
-  const ProcessStatus status = statusOf(child);
+  const base::ProcessStatus status = base::statusOf(child);
   if (status.state == 'Z' || status.state == 'X' || (status.flags & kExiting) != 0) {
     return Condition::kEnds;
   }
   return status.state == 'T' ? Condition::kStopped : Condition::kRuns;
 }
 
-std::vector<pid_t> KernelProcesses::children() { return childrenOf(::getpid()); }
+std::vector<pid_t> KernelProcesses::children() { return base::childrenOf(::getpid()); }
 
 pid_t KernelProcesses::groupOf(pid_t pid) { return ::getpgid(pid); }
 
@@ -99,7 +99,7 @@ bool KernelProcesses::isDescendant(pid_t pid) {
   pid_t ancestor = pid;
   for (int i = 0; i < kMostLookUps; ++i) {
     if (ancestor <= 1) return false;
-    const ProcessStatus status = statusOf(ancestor);
+    const base::ProcessStatus status = base::statusOf(ancestor);
     if (status.state != 0) {
       if (status.parent == self) return true;
       ancestor = status.parent;
@@ -119,10 +119,10 @@ bool KernelProcesses::isPidfdOf(const base::Fd& pidfd, pid_t pid) {
   return supervisor::isPidfdOf(pidfd, pid);
 }
 
-std::string KernelProcesses::programOf(pid_t pid) { return supervisor::programOf(pid); }
+std::string KernelProcesses::programOf(pid_t pid) { return base::programOf(pid); }
 
 uint64_t KernelProcesses::residentAnonymousBytes(pid_t pid) {
-  return supervisor::residentAnonymousBytes(pid);
+  return base::residentAnonymousBytes(pid);
 }
 
 }  // namespace isopool::supervisor

@@ -16,15 +16,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/log/log.h"
 #include "base/unix_address.h"
-#include "supervisor/log.h"
 
 namespace isopool::supervisor {
 
 namespace {
 
-constexpr Milliseconds kOutOfDescriptors(100);
-constexpr Milliseconds kPredecessorsEnd(2000);
+constexpr base::Milliseconds kOutOfDescriptors(100);
+constexpr base::Milliseconds kPredecessorsEnd(2000);
 constexpr int kLockLook = 5;  // ms
 // The kernel closes a dying predecessor's lock a little before its socket.
 constexpr int kServedLooks = 4;
@@ -117,7 +117,8 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   return listening;
 }
 
-Listener::Listener(EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted)
+Listener::Listener(base::EventLoop& loop, ListeningSocket socket,
+                   std::function<void(base::Fd)> accepted)
     : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(loop) {
   ::fcntl(socket_.socket.get(), F_SETFL, O_NONBLOCK);
   watch();
@@ -132,7 +133,7 @@ Listener::~Listener() {
 }
 
 void Listener::watch() {
-  watch_ = std::make_unique<ReadinessWatch>(loop_, socket_.socket.get());
+  watch_ = std::make_unique<base::ReadinessWatch>(loop_, socket_.socket.get());
   watch_->onReadable([this] { accept(); });
 }
 
@@ -147,7 +148,8 @@ void Listener::accept() {
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
     // A connection that can't be taken stays ready: look again when there may be descriptors.
-    log(LogLevel::kError, std::string("no connection can be accepted: ") + std::strerror(errno));
+    base::log(base::LogLevel::kError,
+              std::string("no connection can be accepted: ") + std::strerror(errno));
     watch_.reset();
     retry_.setAfter(kOutOfDescriptors, [this] { watch(); });
     return;

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/fd.h"
-#include "supervisor/readiness_watch.h"
-#include "supervisor/timer.h"
+#include "base/loop/readiness_watch.h"
+#include "base/loop/timer.h"
 
 namespace isopool::supervisor {
 
@@ -31,7 +31,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group);
 class Listener {
  public:
   /// `accepted` gets each connection, close-on-exec and non-blocking.
-  Listener(EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted);
+  Listener(base::EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted);
   /// Removes the socket's file if it is the one that listenAt() made.
   ~Listener();
   Listener(const Listener&) = delete;
@@ -41,11 +41,11 @@ class Listener {
   void accept();
   void watch();
 
-  EventLoop& loop_;
+  base::EventLoop& loop_;
   ListeningSocket socket_;
   const std::function<void(base::Fd)> accepted_;
-  std::unique_ptr<ReadinessWatch> watch_;
-  Timer retry_;
+  std::unique_ptr<base::ReadinessWatch> watch_;
+  base::Timer retry_;
 };
 
 }  // namespace isopool::supervisor

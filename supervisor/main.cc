@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/lifeline.h"
+#include "base/log/log.h"
+#include "base/loop/kernel_event_loop.h"
 #include "ipc/control/frame.h"
 #include "ipc/crash_point.h"
 #include "supervisor/detach.h"
 #include "supervisor/guardian.h"
-#include "supervisor/kernel_event_loop.h"
 #include "supervisor/kernel_processes.h"
-#include "supervisor/lifeline.h"
-#include "supervisor/log.h"
 #include "supervisor/memory_shortage.h"
 #include "supervisor/service_manager.h"
 #include "supervisor/settings.h"
@@ -57,8 +57,8 @@ int supervise(const Options& settings) {
   const std::string folders = reserveWorkerFolders();
   const Options options = withFolders(settings, folders);
   InheritedLimits limits = detach(folders);
-  if (!armLifeline(options.lifelineFd)) return 0;
-  KernelEventLoop loop;
+  if (!base::armLifeline(options.lifelineFd)) return 0;
+  base::KernelEventLoop loop;
   KernelProcesses processes;
   Supervisor supervisor({loop, processes, std::random_device{}()}, options, std::move(limits), {});
   supervisor.addClient(base::Fd(options.controlFd));
@@ -87,15 +87,16 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
   const auto changes = settings.reload();
   manager.ready("serving");
   if (const auto* refused = std::get_if<OptionsRefused>(&changes)) {
-    log(LogLevel::kError, "the settings stay as they were: " + refused->text);
+    base::log(base::LogLevel::kError, "the settings stay as they were: " + refused->text);
     return std::nullopt;
   }
   const auto& [taken, needRestart] = std::get<Settings::Changes>(changes);
-  setLogLevel(settings.options().logLevel);
-  log(LogLevel::kInfo, "the settings were read again",
-      {{"taken", joined(taken)}, {"need_restart", joined(needRestart)}});
+  base::setLogLevel(settings.options().logLevel);
+  base::log(base::LogLevel::kInfo, "the settings were read again",
+            {{"taken", joined(taken)}, {"need_restart", joined(needRestart)}});
   if (!needRestart.empty()) {
-    log(LogLevel::kWarning, "changed in the file, but needs a restart: " + joined(needRestart));
+    base::log(base::LogLevel::kWarning,
+              "changed in the file, but needs a restart: " + joined(needRestart));
   }
   return servedAt(settings.options(), address, folders);
 }
@@ -116,15 +117,15 @@ int serveShared(Settings settings, base::Fd socket, ServiceManager manager, Inhe
   SupervisorEvents events;
   events.serving = [&] {
     manager.ready("serving");
-    log(LogLevel::kInfo, "serving", {{"address", address}});
+    base::log(base::LogLevel::kInfo, "serving", {{"address", address}});
   };
   events.draining = [&] { manager.stopping("waiting for calls in flight"); };
   if (const auto period = manager.signOfLifePeriod()) {
     events.alive = [&] { manager.alive(); };
-    events.aliveEvery = std::chrono::duration_cast<Milliseconds>(*period);
+    events.aliveEvery = std::chrono::duration_cast<base::Milliseconds>(*period);
   }
   events.reload = [&] { return reloaded(settings, manager, address, folders); };
-  KernelEventLoop loop;
+  base::KernelEventLoop loop;
   KernelProcesses processes;
   Supervisor supervisor({loop, processes, std::random_device{}()},
                         servedAt(settings.options(), address, folders), std::move(limits),
@@ -167,8 +168,8 @@ bool asksForPrivatePool(int argc, char** argv) {
 
 // A private pool's log is read by whoever reads its program's error stream.
 void startLogOf(const Options& options) {
-  const bool asText = options.privatePool && options.logFormat == LogFormat::kAuto;
-  startLog(options.logLevel, asText ? LogFormat::kText : options.logFormat);
+  const bool asText = options.privatePool && options.logFormat == base::LogFormat::kAuto;
+  base::startLog(options.logLevel, asText ? base::LogFormat::kText : options.logFormat);
 }
 
 int run(int argc, char** argv) {
@@ -189,7 +190,7 @@ int run(int argc, char** argv) {
     return refuse({"isopoold: " + problem, 2}, options.privatePool ? options.controlFd : -1);
   }
   if (options.privatePool) return supervise(options);
-  for (const std::string& each : unknownVariables()) log(LogLevel::kWarning, each);
+  for (const std::string& each : unknownVariables()) base::log(base::LogLevel::kWarning, each);
   return superviseShared(std::move(settings));
 }
 
@@ -202,10 +203,11 @@ int main(int argc, char** argv) {
   } catch (const ActivationError& error) {
     return refuse({std::string("isopoold: ") + error.what(), 2}, -1);
   } catch (const std::bad_alloc&) {
-    log(LogLevel::kError, "there is no memory, and it was waited for in vain: isopoold ends");
+    base::log(base::LogLevel::kError,
+              "there is no memory, and it was waited for in vain: isopoold ends");
     ::_exit(1);
   } catch (const std::exception& error) {
-    log(LogLevel::kError, error.what());
+    base::log(base::LogLevel::kError, error.what());
     ::_exit(1);
   }
 }

@@ -5,10 +5,10 @@
 #include <exception>
 #include <utility>
 
+#include "base/log/log.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
-#include "supervisor/log.h"
 
 namespace isopool::supervisor {
 
@@ -25,7 +25,7 @@ ChannelMemory makeChannelMemory(uint64_t outputBytes) {
 
 }  // namespace
 
-MemoryStock::MemoryStock(EventLoop& loop, uint64_t outputBytes, uint32_t atRest)
+MemoryStock::MemoryStock(base::EventLoop& loop, uint64_t outputBytes, uint32_t atRest)
     : loop_(loop),
       outputBytes_(outputBytes),
       atRest_(atRest),
@@ -52,7 +52,7 @@ void MemoryStock::take(Taken taken) {
 }
 
 void MemoryStock::make(Taken taken) {
-  loop_.runAside([bytes = outputBytes_, taken = std::move(taken)]() -> EventLoop::Handler {
+  loop_.runAside([bytes = outputBytes_, taken = std::move(taken)]() -> base::EventLoop::Handler {
     auto made = std::make_shared<ChannelMemory>();
     std::string failure;
     try {
@@ -72,7 +72,8 @@ void MemoryStock::replenish() {
       if (alive == nullptr) return;
       --(*alive)->making_;
       if (!error.empty()) {
-        return log(LogLevel::kWarning, "no memory in hand for another worker: " + error);
+        return base::log(base::LogLevel::kWarning,
+                         "no memory in hand for another worker: " + error);
       }
       (*alive)->ready_.push_back(std::move(made));
     });
@@ -80,7 +81,7 @@ void MemoryStock::replenish() {
 }
 
 void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
-  loop_.runAside([bytes, made = std::move(made)]() -> EventLoop::Handler {
+  loop_.runAside([bytes, made = std::move(made)]() -> base::EventLoop::Handler {
     auto segment = std::make_shared<base::Fd>();
     std::string failure;
     try {

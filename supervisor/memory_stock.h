@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/fd.h"
-#include "supervisor/event_loop.h"
+#include "base/loop/event_loop.h"
 
 namespace isopool::supervisor {
 
@@ -31,7 +31,7 @@ class MemoryStock {
   using Taken = std::function<void(ChannelMemory memory, const std::string& error)>;
 
   /// Keeps `atRest` sets in hand at rest.
-  MemoryStock(EventLoop& loop, uint64_t outputBytes, uint32_t atRest);
+  MemoryStock(base::EventLoop& loop, uint64_t outputBytes, uint32_t atRest);
 
   /// A worker is being made that will take() soon; cancelled if it never will.
   void expectWorker();
@@ -46,7 +46,7 @@ class MemoryStock {
   void replenish();
   void make(Taken taken);
 
-  EventLoop& loop_;
+  base::EventLoop& loop_;
   const uint64_t outputBytes_;
   const uint32_t atRest_;
   std::deque<ChannelMemory> ready_;

@@ -16,15 +16,15 @@ std::chrono::milliseconds milliseconds(const SettingValue& value) {
 
 uint32_t count(const SettingValue& value) { return static_cast<uint32_t>(value.number); }
 
-LogLevel logLevel(const std::string& text) {
+base::LogLevel logLevel(const std::string& text) {
   constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "error"};
   const auto found = std::find(kNames.begin(), kNames.end(), text);
-  return static_cast<LogLevel>(found - kNames.begin());  // behind the last: kOff
+  return static_cast<base::LogLevel>(found - kNames.begin());  // behind the last: kOff
 }
 
-LogFormat logFormat(const std::string& text) {
-  if (text == "text") return LogFormat::kText;
-  return text == "json" ? LogFormat::kJson : LogFormat::kAuto;
+base::LogFormat logFormat(const std::string& text) {
+  if (text == "text") return base::LogFormat::kText;
+  return text == "json" ? base::LogFormat::kJson : base::LogFormat::kAuto;
 }
 
 struct Field {

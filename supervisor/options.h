@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "supervisor/log.h"
+#include "base/log/log.h"
 #include "supervisor/restart_policy.h"
 
 namespace isopool::supervisor {
@@ -75,8 +75,8 @@ struct Options {
   /// NAME=VALUE for the zygote and the workers: the settings that are theirs, and [environment].
   std::vector<std::string> workerEnvironment;
   bool noKill = false;  ///< the time-outs are as good as none
-  LogLevel logLevel = LogLevel::kWarning;
-  LogFormat logFormat = LogFormat::kAuto;
+  base::LogLevel logLevel = base::LogLevel::kWarning;
+  base::LogFormat logFormat = base::LogFormat::kAuto;
 };
 
 }  // namespace isopool::supervisor

@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint64_t kNanosecondsPerMillisecond = 1'000'000;
 
-uint64_t milliseconds(TimePoint::duration time) {
-  return static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(time).count());
+uint64_t milliseconds(base::TimePoint::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<base::Milliseconds>(time).count());
 }
 
 std::string stateOf(const Crew& crew, const Worker& worker) {
@@ -28,7 +28,7 @@ std::string stateOf(const Crew& crew, const Worker& worker) {
 }
 
 // The board's times are those of monotonicNow(), which is what the loop's clock counts.
-void readBoard(const Worker& worker, TimePoint now, ipc::ReportedWorker& entry) {
+void readBoard(const Worker& worker, base::TimePoint now, ipc::ReportedWorker& entry) {
   // The page as it is now, and plain numbers from here on.
   alignas(ipc::WorkerBoard) std::byte bytes[sizeof(ipc::WorkerBoard)];
   if (::pread(worker.board().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
@@ -55,7 +55,7 @@ void readBoard(const Worker& worker, TimePoint now, ipc::ReportedWorker& entry) 
 }  // namespace
 
 void reportCrew(Crew& crew, const Services& services, ipc::Report& report) {
-  const TimePoint now = services.loop.now();
+  const base::TimePoint now = services.loop.now();
   Processes& processes = services.processes;
   const uint64_t ofZygote =
       report.zygoteProcessId != 0 ? processes.residentAnonymousBytes(report.zygoteProcessId) : 0;

@@ -8,12 +8,13 @@ namespace isopool::supervisor {
 
 namespace {
 
-constexpr std::array<Milliseconds, 4> kBackOff{Milliseconds(0), Milliseconds(10), Milliseconds(100),
-                                               Milliseconds(1000)};
+constexpr std::array<base::Milliseconds, 4> kBackOff{base::Milliseconds(0), base::Milliseconds(10),
+                                                     base::Milliseconds(100),
+                                                     base::Milliseconds(1000)};
 
 }  // namespace
 
-RestartPolicy::Decision RestartPolicy::died(Death death, TimePoint now) {
+RestartPolicy::Decision RestartPolicy::died(Death death, base::TimePoint now) {
   if (death == Death::kAfterService) {
     barren_.clear();
     inARow_ = 0;

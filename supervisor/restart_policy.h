@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <deque>
 
+#include "base/clock.h"
+
 namespace isopool::supervisor {
 
-using TimePoint = std::chrono::steady_clock::time_point;
-using Milliseconds = std::chrono::milliseconds;
-
 struct RestartLimits {
-  uint32_t deaths = 10;             ///< so many barren deaths ...
-  Milliseconds window{30'000};      ///< ... within this time ...
-  Milliseconds quarantine{30'000};  ///< ... and nothing is restarted for so long
+  uint32_t deaths = 10;                   ///< so many barren deaths ...
+  base::Milliseconds window{30'000};      ///< ... within this time ...
+  base::Milliseconds quarantine{30'000};  ///< ... and nothing is restarted for so long
 };
 
 /// How a process ended that ran in one place: a worker that completed no call, a zygote that forked
@@ -25,20 +23,20 @@ enum class Death { kBarren, kAfterService };
 class RestartPolicy {
  public:
   struct Decision {
-    Milliseconds delay{0};
+    base::Milliseconds delay{0};
     bool quarantined = false;  ///< the delay is a quarantine, to be reported
   };
 
   explicit RestartPolicy(const RestartLimits& limits) : limits_(limits) {}
 
-  Decision died(Death death, TimePoint now);
+  Decision died(Death death, base::TimePoint now);
 
   /// Barren deaths since the last process that served (or since a quiet window).
   uint32_t barrenDeathsInARow() const { return inARow_; }
 
  private:
   RestartLimits limits_;
-  std::deque<TimePoint> barren_;
+  std::deque<base::TimePoint> barren_;
   uint32_t inARow_ = 0;
   bool onProbation_ = false;  ///< a quarantine is over: one more barren death is one too many
 };

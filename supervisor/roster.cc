@@ -76,13 +76,13 @@ void Roster::workerUsable(Epoch epoch) {
   if (!place->worker) fill(*place);
 }
 
-Milliseconds Roster::workerLost(Epoch epoch, Death death, TimePoint now) {
+base::Milliseconds Roster::workerLost(Epoch epoch, Death death, base::TimePoint now) {
   Place* place = find(epoch);
-  if (place == nullptr) return Milliseconds(0);
+  if (place == nullptr) return base::Milliseconds(0);
   place->worker.reset();
   place->usable = false;
   const RestartPolicy::Decision decision = place->policy.died(death, now);
-  if (decision.delay == Milliseconds(0)) {
+  if (decision.delay == base::Milliseconds(0)) {
     fill(*place);
     return decision.delay;
   }
@@ -111,7 +111,7 @@ bool Roster::relieve(Epoch epoch) {
   return place != nullptr && place->slot && place->usable && promoteSpare(*place);
 }
 
-void Roster::tick(TimePoint now) {
+void Roster::tick(base::TimePoint now) {
   visitPlaces(pools_, sparePlaces_, [&](Place& place) {
     if (place.retryAt && *place.retryAt <= now) {
       place.retryAt.reset();
@@ -122,8 +122,8 @@ void Roster::tick(TimePoint now) {
   });
 }
 
-std::optional<TimePoint> Roster::nextTick() const {
-  std::optional<TimePoint> next;
+std::optional<base::TimePoint> Roster::nextTick() const {
+  std::optional<base::TimePoint> next;
   visitPlaces(pools_, sparePlaces_, [&](const Place& place) {
     if (place.retryAt && (!next || *place.retryAt < *next)) next = place.retryAt;
     return false;
@@ -154,11 +154,11 @@ std::vector<Slot> Roster::unservedSlots() const {
   return unserved;
 }
 
-std::vector<Quarantine> Roster::quarantinedSlots(TimePoint now) const {
+std::vector<Quarantine> Roster::quarantinedSlots(base::TimePoint now) const {
   std::vector<Quarantine> quarantines;
   visitPlaces(pools_, sparePlaces_, [&](const Place& place) {
     if (!place.slot || !place.quarantined) return false;
-    const auto left = std::chrono::duration_cast<Milliseconds>(*place.retryAt - now);
+    const auto left = std::chrono::duration_cast<base::Milliseconds>(*place.retryAt - now);
     quarantines.push_back({*place.slot, place.policy.barrenDeathsInARow(), left});
     return false;
   });

@@ -22,7 +22,7 @@ struct Slot {
 struct Quarantine {
   Slot slot;
   uint32_t deaths = 0;
-  Milliseconds duration{0};
+  base::Milliseconds duration{0};
 };
 
 /// What a roster decides, to be carried out by its owner. None of these may call the roster back.
@@ -36,7 +36,7 @@ class RosterEffects {
   /// The slot is served by this usable worker from now on.
   virtual void assignWorker(const Slot& slot, base::Epoch epoch) = 0;
   virtual void slotQuarantined(const Quarantine& quarantine) = 0;
-  virtual void spareQuarantined(uint32_t deaths, Milliseconds duration) = 0;
+  virtual void spareQuarantined(uint32_t deaths, base::Milliseconds duration) = 0;
 };
 
 /// Which worker serves which slot of a crew, and which is the spare: a pure state machine. The
@@ -59,7 +59,7 @@ class Roster {
   void workerUsable(base::Epoch epoch);
   /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown epochs
   /// (retired, lost before) are ignored.
-  Milliseconds workerLost(base::Epoch epoch, Death death, TimePoint now);
+  base::Milliseconds workerLost(base::Epoch epoch, Death death, base::TimePoint now);
   /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
   /// for at once.
   void workerNotMade(base::Epoch epoch);
@@ -69,9 +69,9 @@ class Roster {
   bool relieve(base::Epoch epoch);
 
   /// Tries again where the time has come.
-  void tick(TimePoint now);
+  void tick(base::TimePoint now);
   /// When tick() is due next.
-  std::optional<TimePoint> nextTick() const;
+  std::optional<base::TimePoint> nextTick() const;
 
   struct Seat {
     std::optional<Slot> slot;  ///< none: a spare's
@@ -82,7 +82,7 @@ class Roster {
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
   /// Slots that stay empty for a while because their workers kept dying, with the time that is left.
-  std::vector<Quarantine> quarantinedSlots(TimePoint now) const;
+  std::vector<Quarantine> quarantinedSlots(base::TimePoint now) const;
   /// True if some pool has not one usable worker.
   bool poolWithoutWorker() const;
 
@@ -92,7 +92,7 @@ class Roster {
     RestartPolicy policy;
     std::optional<base::Epoch> worker;
     bool usable = false;
-    std::optional<TimePoint> retryAt;
+    std::optional<base::TimePoint> retryAt;
     bool quarantined = false;  ///< that is what it waits for
   };
 

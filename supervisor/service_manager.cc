@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/log/log.h"
 #include "base/system_call.h"
-#include "supervisor/log.h"
 
 namespace isopool::supervisor {
 
@@ -65,9 +65,10 @@ ServiceManager ServiceManager::fromEnvironment() {
   const bool isName = address->front() == '/' || address->front() == '@';
   const auto unixAddress = base::UnixAddress::ofPathOrAbstractName(*address);
   if (!isName || !unixAddress) {
-    log(LogLevel::kWarning, "NOTIFY_SOCKET=" + *address +
-                                " is neither a path nor an abstract socket: nobody is told when "
-                                "isopoold is ready");
+    base::log(base::LogLevel::kWarning,
+              "NOTIFY_SOCKET=" + *address +
+                  " is neither a path nor an abstract socket: nobody is told when "
+                  "isopoold is ready");
     return manager;
   }
   manager.socket_ = base::Fd(base::checkSystemCall(

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "base/ids.h"
-#include "supervisor/event_loop.h"
+#include "base/loop/event_loop.h"
 #include "supervisor/memory_stock.h"
 #include "supervisor/options.h"
 #include "supervisor/package_library.h"
@@ -15,7 +15,7 @@ namespace isopool::supervisor {
 
 /// What clients, crews and workers borrow from the supervisor, which outlives them.
 struct Services {
-  EventLoop& loop;
+  base::EventLoop& loop;
   Processes& processes;
   const Options& options;  ///< may change between two events, when the configuration is read again
   MemoryStock& stock;

@@ -5,11 +5,12 @@
 #include <array>
 #include <cctype>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
+#include "base/json.h"
 #include "base/settings/setting_text.h"
-#include "supervisor/json_text.h"
 #include "supervisor/settings.h"
 
 namespace isopool::supervisor {
@@ -24,35 +25,32 @@ std::string joined(std::initializer_list<std::string_view> parts) {
   return text;
 }
 
-std::string jsonString(std::string_view text) {
-  std::string out;
-  appendJsonString(out, text);
-  return out;
-}
-
-std::string listOf(const std::vector<std::string>& items) {
-  std::string text = "[";
-  for (const std::string& item : items) text += (text.size() > 1 ? ", " : "") + jsonString(item);
-  return text + "]";
-}
-
-// As JSON and TOML write it: they agree about these.
-std::string literal(const base::Setting& setting, const base::SettingValue& value) {
+base::Json jsonOf(const base::Setting& setting, const base::SettingValue& value) {
   switch (setting.kind) {
     case base::SettingKind::kCount:
-      return std::to_string(value.number);
+      return value.number;
     case base::SettingKind::kSwitch:
-      return value.number != 0 ? "true" : "false";
+      return value.number != 0;
     case base::SettingKind::kList:
-      return listOf(value.items);
+      return value.items;
     case base::SettingKind::kSize:
     case base::SettingKind::kTime:
-      if (value.number == 0) return "0";
+      if (value.number == 0) return 0;
       break;
     default:
       break;
   }
-  return jsonString(base::spellSetting(setting, value));
+  return base::spellSetting(setting, value);
+}
+
+// TOML writes these as JSON does.
+std::string tomlOf(const base::Setting& setting, const base::SettingValue& value) {
+  if (setting.kind != base::SettingKind::kList) return base::jsonText(jsonOf(setting, value));
+  std::string text = "[";
+  for (const std::string& item : value.items) {
+    text += (text.size() > 1 ? ", " : "") + base::jsonString(item);
+  }
+  return text + "]";
 }
 
 std::string paragraph(const std::string& text, const std::string& prefix) {
@@ -139,7 +137,7 @@ std::string exampleOf(const base::Setting& setting) {
                                    describeDefault(setting), ")"}),
                 "#");
   const std::string_view key = setting.key.substr(setting.key.find('.') + 1);
-  return text + "#" + std::string(key) + " = " + literal(setting, value) + "\n";
+  return text + "#" + std::string(key) + " = " + tomlOf(setting, value) + "\n";
 }
 
 std::string exampleTable(const std::string& table) {
@@ -186,11 +184,12 @@ std::string showSettingsAsJson(const Settings& settings) {
     const bool reloads = each.setting != nullptr
                              ? each.setting->reload == base::ReloadPolicy::kOnReload
                              : each.key.ends_with(".share");
-    out += out.size() > 1 ? ",\n " : "\n ";
-    out += "{\"key\": " + jsonString(each.key) + ", \"value\": ";
-    out += each.setting != nullptr ? literal(*each.setting, each.value) : jsonString(each.text);
-    out += ", \"source\": " + jsonString(each.source);
-    out += std::string(", \"reloadable\": ") + (reloads ? "true" : "false") + "}";
+    base::Json one{{"key", each.key}};
+    one["value"] =
+        each.setting != nullptr ? jsonOf(*each.setting, each.value) : base::Json(each.text);
+    one["source"] = each.source;
+    one["reloadable"] = reloads;
+    out += (out.size() > 1 ? ",\n " : "\n ") + base::jsonText(one);
   }
   return out + "\n]";
 }

@@ -11,8 +11,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log/log.h"
 #include "ipc/crash_point.h"
-#include "supervisor/log.h"
 #include "supervisor/orphans.h"
 #include "supervisor/report.h"
 
@@ -20,7 +20,7 @@ namespace isopool::supervisor {
 
 namespace {
 
-constexpr Milliseconds kDrainLook(5);
+constexpr base::Milliseconds kDrainLook(5);
 // Who looks at a supervisor that has all the programs that it may have.
 constexpr size_t kOperators = 32;
 
@@ -88,7 +88,8 @@ void Supervisor::makeFolders() {
   try {
     folders_.emplace(options_.workerFolders);
   } catch (const std::exception& error) {
-    log(LogLevel::kWarning,
+    base::log(
+        base::LogLevel::kWarning,
         "workers have no folder for temporary files of their own: " + std::string(error.what()));
   }
 }
@@ -98,7 +99,8 @@ void Supervisor::zygoteReady() {
   for (const auto& [id, client] : clients_) client->zygoteReady();
   if (std::exchange(served_, true)) return;
   for (const std::string& missing : zygote_.readiness()->missingProtections) {
-    log(LogLevel::kWarning, "the sandbox is weaker than " + options_.sandbox + ": " + missing);
+    base::log(base::LogLevel::kWarning,
+              "the sandbox is weaker than " + options_.sandbox + ": " + missing);
   }
   if (events_.serving) events_.serving();
 }
@@ -131,9 +133,9 @@ void Supervisor::accept(base::Fd socket) {
   }
   if (!refusal.empty()) {
     ++refusedConnections_;
-    log(LogLevel::kWarning,
-        "process " + std::to_string(peer.processId) + " is refused: " + refusal);
-    ipc::ControlSocket(std::move(socket)).send(ipc::Failure{refusal}, {}, Milliseconds(0));
+    base::log(base::LogLevel::kWarning,
+              "process " + std::to_string(peer.processId) + " is refused: " + refusal);
+    ipc::ControlSocket(std::move(socket)).send(ipc::Failure{refusal}, {}, base::Milliseconds(0));
     return;
   }
   const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
@@ -167,16 +169,17 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
   const auto found = clients_.find(id);
   if (options_.privatePool) {
     const bool failed = !reason.empty() && !ending_;
-    if (failed) log(LogLevel::kError, found->second->describe() + ": " + reason);
+    if (failed) base::log(base::LogLevel::kError, found->second->describe() + ": " + reason);
     return stop(failed ? 1 : 0);
   }
   if (ending_) {
-    log(LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
+    base::log(base::LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
   } else if (!reason.empty()) {
     ++refusedConnections_;
-    log(LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
+    base::log(base::LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
   } else if (!found->second->isOperator()) {
-    log(LogLevel::kInfo, found->second->describe() + " has left", {{"client", id.value}});
+    base::log(base::LogLevel::kInfo, found->second->describe() + " has left",
+              {{"client", id.value}});
   }
   // Not now: the client is calling us, and what it said last has yet to leave.
   loop_.post([leaving = std::shared_ptr<Client>(std::move(found->second))] {});
@@ -197,7 +200,7 @@ ipc::Report Supervisor::report() {
   report.address = options_.listen;
   report.state = draining_ ? "draining" : served_ ? "serving" : "starting";
   report.uptimeMilliseconds = static_cast<uint64_t>(
-      std::chrono::duration_cast<Milliseconds>(loop_.now() - startedAt_).count());
+      std::chrono::duration_cast<base::Milliseconds>(loop_.now() - startedAt_).count());
   if (const auto& zygote = zygote_.readiness()) {
     report.pythonVersion = zygote->pythonVersion;
     report.torchVersion = zygote->torchVersion;
@@ -258,7 +261,7 @@ std::vector<pid_t> Supervisor::ownChildren() const {
 void Supervisor::signalled(int signal) {
   if (signal == SIGHUP) return reload();
   if (signal == SIGCHLD) return sweepOrphans();
-  log(LogLevel::kInfo, "asked to end by signal " + std::to_string(signal));
+  base::log(base::LogLevel::kInfo, "asked to end by signal " + std::to_string(signal));
   drain();
 }
 
@@ -285,14 +288,15 @@ void Supervisor::drain() {
   awaitDrained(loop_.now() + options_.drainTimeout);
 }
 
-void Supervisor::awaitDrained(TimePoint until) {
+void Supervisor::awaitDrained(base::TimePoint until) {
   const bool drained = std::all_of(clients_.begin(), clients_.end(),
                                    [](const auto& entry) { return entry.second->drained(); });
   if (!drained && loop_.now() < until) {
     return drained_.setAfter(kDrainLook, [this, until] { awaitDrained(until); });
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
-  if (!drained) log(LogLevel::kWarning, "calls still ran at the end (ISOPOOL_DRAIN_TIMEOUT)");
+  if (!drained)
+    base::log(base::LogLevel::kWarning, "calls still ran at the end (ISOPOOL_DRAIN_TIMEOUT)");
   ending_ = true;
   refuseAll("the supervisor has ended, as it was told to");
   stop(0);

@@ -24,14 +24,14 @@ struct SupervisorEvents {
   std::function<void()> serving;   ///< workers can be had, and the socket is open
   std::function<void()> draining;  ///< SIGTERM came
   std::function<void()> alive;     ///< every aliveEvery
-  Milliseconds aliveEvery{0};
+  base::Milliseconds aliveEvery{0};
   /// SIGHUP came: the options from now on; nothing if they are wrong, and that was said.
   std::function<std::optional<Options>()> reload;
 };
 
 /// What a supervisor runs on: the kernel, or a simulation.
 struct Surroundings {
-  EventLoop& loop;
+  base::EventLoop& loop;
   Processes& processes;
   uint32_t seed;  ///< of chance: the jitter of lives
 };
@@ -70,7 +70,7 @@ class Supervisor {
   void signalled(int signal);
   void reload();
   void drain();
-  void awaitDrained(TimePoint until);
+  void awaitDrained(base::TimePoint until);
   void sayAlive();
   void refuseAll(const std::string& text);
   void stop(int exitCode);
@@ -78,7 +78,7 @@ class Supervisor {
   Options options_;
   std::optional<WorkerFolders> folders_;
   const SupervisorEvents events_;
-  EventLoop& loop_;
+  base::EventLoop& loop_;
   Processes& processes_;
   MemoryStock stock_;
   Zygote zygote_;
@@ -89,9 +89,9 @@ class Supervisor {
   std::map<ClientId, std::unique_ptr<Client>> clients_;
   ClientId lastClient_;
   uint64_t refusedConnections_ = 0;
-  const TimePoint startedAt_;
-  Timer drained_;
-  Timer alive_;
+  const base::TimePoint startedAt_;
+  base::Timer drained_;
+  base::Timer alive_;
   bool served_ = false;
   bool draining_ = false;
   bool ending_ = false;  ///< clients that go now are sent away

@@ -19,7 +19,7 @@ namespace {
 // A worker that invents names shall not fill our memory with them.
 constexpr size_t kMostForbiddenActs = 64;
 // From the end of its control socket to its death, if it dies by itself.
-constexpr Milliseconds kTimeToEnd(100);
+constexpr base::Milliseconds kTimeToEnd(100);
 // So many messages wait for it at most, with descriptors of their own. What else there is to tell it
 // of its clients waits without.
 constexpr size_t kMostWaiting = 16;
@@ -37,7 +37,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
       self_(std::make_shared<Worker*>(this)) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   base::Fd lifelineEnd;
-  lifeline_ = Lifeline::make(lifelineEnd);
+  lifeline_ = base::Lifeline::make(lifelineEnd);
   connection_ = std::make_unique<Connection>(
       services.loop, std::move(ours),
       Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
@@ -353,11 +353,11 @@ uint64_t Worker::runningClient() const {
 }
 
 // The board's times are those of monotonicNow(), which is what the loop's clock counts.
-Milliseconds Worker::runningTime() const {
+base::Milliseconds Worker::runningTime() const {
   const std::chrono::nanoseconds since(
       static_cast<int64_t>(boardWord(offsetof(ipc::WorkerBoard, runningSince))));
   const std::chrono::nanoseconds now = services_.loop.now().time_since_epoch();
-  return std::chrono::duration_cast<Milliseconds>(now - std::clamp(since, since.zero(), now));
+  return std::chrono::duration_cast<base::Milliseconds>(now - std::clamp(since, since.zero(), now));
 }
 
 bool Worker::busyWith(ClientId client) const {

@@ -9,12 +9,12 @@
 #include <optional>
 #include <string>
 
+#include "base/lifeline.h"
 #include "supervisor/attachment.h"
 #include "supervisor/bell.h"
 #include "supervisor/child_process.h"
 #include "supervisor/client_id.h"
 #include "supervisor/connection.h"
-#include "supervisor/lifeline.h"
 #include "supervisor/restart_policy.h"
 #include "supervisor/services.h"
 
@@ -103,7 +103,7 @@ class Worker {
   const std::string& cause() const { return cause_; }
   base::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
-  TimePoint bornAt() const { return bornAt_; }
+  base::TimePoint bornAt() const { return bornAt_; }
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
   const base::Fd& pidfd() const { return process_->pidfd(); }
   const base::Fd& lastWords() const { return lastWords_; }
@@ -115,7 +115,7 @@ class Worker {
   /// Whose call runs, as the worker says; 0 if none does.
   uint64_t runningClient() const;
   /// For how long it has run, as the worker says; right to a few milliseconds.
-  Milliseconds runningTime() const;
+  base::Milliseconds runningTime() const;
   /// True if a request of the client waits or runs.
   bool busyWith(ClientId client) const;
   const std::map<std::string, uint64_t>& forbiddenActs() const { return forbiddenActs_; }
@@ -144,13 +144,13 @@ class Worker {
   const base::Epoch epoch_;
   Events events_;
   Stage stage_ = Stage::kForking;
-  const TimePoint bornAt_;
+  const base::TimePoint bornAt_;
   bool forkSettled_ = false;
   bool saidReady_ = false;
   bool wasIntroduced_ = false;
   std::optional<std::string> controlOver_;
   std::string cause_;
-  Lifeline lifeline_;
+  base::Lifeline lifeline_;
   Bell bell_;
   base::Fd lastWords_;
   base::Fd board_;
@@ -162,7 +162,7 @@ class Worker {
   bool telling_ = false;
   uint64_t callsOfForgotten_ = 0;  ///< completed for clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
-  Timer deadline_;
+  base::Timer deadline_;
   /// Handlers on their way hold it weakly: they outlive the worker.
   std::shared_ptr<Worker*> self_;
 };

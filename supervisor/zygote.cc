@@ -7,9 +7,9 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log/log.h"
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
-#include "supervisor/log.h"
 
 namespace isopool::supervisor {
 
@@ -17,9 +17,9 @@ namespace {
 
 // Where a spare has just taken a dead worker's slot, its caller waits for the first answer, which takes
 // less than a millisecond if the next spare's birth does not take the processor from it.
-constexpr Milliseconds kPatience(20);
+constexpr base::Milliseconds kPatience(20);
 // How often a zygote that has not answered yet is looked at.
-constexpr Milliseconds kStoppedLook(100);
+constexpr base::Milliseconds kStoppedLook(100);
 
 uint64_t randomSeed() {
   uint64_t seed = 0;
@@ -29,7 +29,7 @@ uint64_t randomSeed() {
 
 }  // namespace
 
-Zygote::Zygote(EventLoop& loop, Processes& processes, const Options& options,
+Zygote::Zygote(base::EventLoop& loop, Processes& processes, const Options& options,
                InheritedLimits limits, Events events)
     : loop_(loop),
       processes_(processes),
@@ -47,7 +47,7 @@ void Zygote::start() {
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     base::Fd lifelineEnd;
-    lifeline_ = Lifeline::make(lifelineEnd);
+    lifeline_ = base::Lifeline::make(lifelineEnd);
     const pid_t pid = processes_.startZygote(options_.worker, options_.workerEnvironment, theirs,
                                              lifelineEnd, limits_);
     ipc::reachCrashPoint(ipc::CrashPoint::kZygoteSpawned);
@@ -204,10 +204,10 @@ void Zygote::lost(const std::string& text) {
   const ZygotePolicy::Decision decision = policy_.lost(
       loop_.now(), stopped_ ? ZygotePolicy::Loss::kStopped : ZygotePolicy::Loss::kByItself);
   if (decision.verdict == ZygotePolicy::Verdict::kGiveUp) {
-    log(LogLevel::kError, text);
+    base::log(base::LogLevel::kError, text);
     return events_.givenUp(text);
   }
-  log(LogLevel::kWarning, text + "; starting another");
+  base::log(base::LogLevel::kWarning, text + "; starting another");
   restart_.setAfter(decision.delay, [this] {
     ++restarts_;
     start();

@@ -9,13 +9,13 @@
 
 #include "base/fd.h"
 #include "base/ids.h"
+#include "base/lifeline.h"
+#include "base/loop/timer.h"
 #include "ipc/control/messages.h"
 #include "supervisor/child_process.h"
 #include "supervisor/connection.h"
-#include "supervisor/lifeline.h"
 #include "supervisor/options.h"
 #include "supervisor/processes.h"
-#include "supervisor/timer.h"
 #include "supervisor/zygote_policy.h"
 
 namespace isopool::supervisor {
@@ -62,8 +62,8 @@ class Zygote {
     std::function<void()> forksSettled;
   };
 
-  Zygote(EventLoop& loop, Processes& processes, const Options& options, InheritedLimits limits,
-         Events events);
+  Zygote(base::EventLoop& loop, Processes& processes, const Options& options,
+         InheritedLimits limits, Events events);
 
   void start();
   void fork(ForkRequest request);
@@ -96,7 +96,7 @@ class Zygote {
   void condemn(const std::string& reason);
   void lost(const std::string& text);
 
-  EventLoop& loop_;
+  base::EventLoop& loop_;
   Processes& processes_;
   const Options& options_;
   const InheritedLimits limits_;
@@ -104,7 +104,7 @@ class Zygote {
   ZygotePolicy policy_;
 
   // The running one.
-  Lifeline lifeline_;
+  base::Lifeline lifeline_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
   std::optional<ipc::ZygoteReady> readiness_;
@@ -114,10 +114,10 @@ class Zygote {
   std::deque<ForkRequest> patient_;
   std::deque<ForkRequest> waiting_;
   std::deque<Outstanding> outstanding_;
-  Timer patience_;
-  Timer deadline_;
-  Timer look_;
-  Timer restart_;
+  base::Timer patience_;
+  base::Timer deadline_;
+  base::Timer look_;
+  base::Timer restart_;
   uint64_t restarts_ = 0;
   std::string lastFailure_;
 };

@@ -19,14 +19,14 @@ class ZygotePolicy {
   };
   struct Decision {
     Verdict verdict;
-    Milliseconds delay{0};
+    base::Milliseconds delay{0};
   };
 
   ZygotePolicy();
 
   void ready() { everReady_ = true; }
   void forked() { forked_ = true; }
-  Decision lost(TimePoint now, Loss loss = Loss::kByItself);
+  Decision lost(base::TimePoint now, Loss loss = Loss::kByItself);
 
   /// True from the third barren zygote in a row until one forks a worker.
   bool struggling() const { return struggling_ && !forked_; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/lifeline.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -9,19 +8,13 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/lifeline.h"
 #include "base/system_call.h"
 
 namespace isopool::worker {
 
-void armLifeline(int pipe) {
-  using base::checkSystemCall;
-  checkSystemCall(::fcntl(pipe, F_SETSIG, SIGKILL), "fcntl(F_SETSIG)", pipe);
-  checkSystemCall(::fcntl(pipe, F_SETOWN, -::getpgrp()), "fcntl(F_SETOWN)", pipe);
-  const int flags = checkSystemCall(::fcntl(pipe, F_GETFL), "fcntl(F_GETFL)", pipe);
-  checkSystemCall(::fcntl(pipe, F_SETFL, flags | O_ASYNC | O_NONBLOCK), "fcntl(F_SETFL)", pipe);
-  // Closed before it was armed: no signal will come.
-  pollfd end{pipe, POLLIN, 0};
-  if (::poll(&end, 1, 0) > 0) ::kill(-::getpgrp(), SIGKILL);
+void armLifeline(int readEnd) {
+  if (!base::armLifeline(readEnd)) ::kill(-::getpgrp(), SIGKILL);
 }
 
 void endWithSupervisor(pid_t forker) {

@@ -20,9 +20,9 @@ GOOD_TREE = {
     "client/README.md": "",
     "client/session.cc": '#include "isopool/pool.h"\n#include "ipc/tensor/codec.h"',
     "supervisor/README.md": "",
-    "supervisor/log.h": "#include <string_view>",
-    "supervisor/log.cc": '#include "supervisor/log.h"\n#include <spdlog/spdlog.h>',
-    "supervisor/main.cc": '#include "supervisor/log.h"\n#include "ipc/ring.h"',
+    "base/log/log.h": "#include <string_view>",
+    "base/log/log.cc": '#include "base/log/log.h"\n#include <spdlog/spdlog.h>',
+    "supervisor/main.cc": '#include "base/log/log.h"\n#include "ipc/ring.h"',
     "worker/README.md": "",
     "worker/zygote.cc": '#include <Python.h>\n#include "ipc/tensor/codec.h"',
     "examples/README.md": "",
@@ -30,7 +30,7 @@ GOOD_TREE = {
     "bench/README.md": "",
     "bench/ring.cc": '#include "ipc/ring.h"',
     "tests/README.md": "",
-    "tests/supervisor/log_test.cc": '#include "supervisor/log.h"',
+    "tests/base/log_test.cc": '#include "base/log/log.h"',
     "tests/worker/zygote_test.cc": '#include <Python.h>\n#include "ipc/ring.h"',
 }
 
@@ -50,7 +50,7 @@ FAULTS = {
     "ipc/tensor includes Python": (
         "ipc/tensor/codec.h", "#include <Python.h>", "may see Python's C API"),
     "the client includes the supervisor": (
-        "client/session.cc", '#include "supervisor/log.h"', "client/ may not"),
+        "client/session.cc", '#include "base/log/log.h"', "client/ may not"),
     "the client includes Python by way of torch": (
         "client/session.cc", "#include <torch/extension.h>", "may see Python's C API"),
     "the supervisor includes the worker": (
@@ -60,7 +60,7 @@ FAULTS = {
     "the supervisor includes torch": (
         "supervisor/main.cc", "#include <ATen/ATen.h>", "supervisor/ is free of torch"),
     "the worker includes the supervisor": (
-        "worker/zygote.cc", '#include "supervisor/log.h"', "worker/ may not"),
+        "worker/zygote.cc", '#include "base/log/log.h"', "worker/ may not"),
     "the worker includes the public header": (
         "worker/zygote.cc", '#include "isopool/pool.h"', "worker/ may not"),
     "an example includes ipc": (
@@ -68,7 +68,7 @@ FAULTS = {
     "a benchmark includes the worker": (
         "bench/ring.cc", '#include "worker/zygote.h"', "bench/ may not"),
     "a supervisor's test includes the worker": (
-        "tests/supervisor/log_test.cc", '#include "worker/zygote.h"', "tests/ may not"),
+        "tests/base/log_test.cc", '#include "worker/zygote.h"', "tests/ may not"),
     "a file sees torch and spdlog": (
         "worker/zygote.cc", "#include <ATen/ATen.h>\n#include <spdlog/spdlog.h>", "another fmt"),
     "a file sees torch and, through a header of ours, fmt": (

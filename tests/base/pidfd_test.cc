@@ -61,8 +61,7 @@ TEST(Pidfd, NamesAProcessByItsNumberInTheOwnProc) {
     const pid_t first = ::fork();
     if (first == 0) {
       if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) ::_exit(kNotAllowed);
-      const bool right =
-          ::getpid() == 1 && processOf(pidfdOf(1)) == 1 && processOf(outer) == 0;
+      const bool right = ::getpid() == 1 && processOf(pidfdOf(1)) == 1 && processOf(outer) == 0;
       ::_exit(right ? 0 : 1);
     }
     int status = 0;

@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "base/utf8.h"
 #include "cli/findings.h"
-#include "cli/json_writer.h"
 #include "cli/rates.h"
 #include "cli/report_pages.h"
 #include "cli/sorting.h"
 #include "cli/styled_text.h"
-#include "cli/utf8.h"
 #include "cli/wording.h"
 
 namespace isopool::cli {
@@ -99,22 +98,9 @@ TEST(Wording, CutsByColumns) {
 TEST(Utf8, RefusesWhatIsNotTheShortestFormOrNoCharacter) {
   for (const char* wrong : {"\xc0\x80", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xed\xbf\xbf",
                             "\xf4\x90\x80\x80", "\xc3", "\x80"}) {
-    EXPECT_FALSE(firstCharacter(wrong).valid) << wrong;
+    EXPECT_FALSE(base::firstCharacter(wrong).valid) << wrong;
   }
-  EXPECT_EQ(firstCharacter("\xf4\x8f\xbf\xbf").code, char32_t{0x10FFFF});
-}
-
-TEST(JsonWriter, EscapesWhateverATextHolds) {
-  JsonWriter json;
-  json.value(std::string("a\"b\\c\n\x00\x1b\x7f\xc2\x9b\xff", 12));
-  EXPECT_EQ(json.text(), "\"a\\\"b\\\\c\\u000a\\u0000\\u001b\\u007f\\u009b\xEF\xBF\xBD\"");
-}
-
-TEST(JsonWriter, SeparatesValues) {
-  JsonWriter json;
-  json.beginObject().field("a", 1).name("b").beginArray().value(0.5).value(true).null().endArray();
-  json.name("c").beginObject().endObject().field("d", "").endObject();
-  EXPECT_EQ(json.text(), R"({"a": 1, "b": [0.500, true, null], "c": {}, "d": ""})");
+  EXPECT_EQ(base::firstCharacter("\xf4\x8f\xbf\xbf").code, char32_t{0x10FFFF});
 }
 
 TEST(Table, AlignsAndLeavesOutEmptyColumns) {

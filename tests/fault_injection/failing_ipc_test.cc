@@ -10,6 +10,7 @@
 #include <new>
 #include <string>
 
+#include "base/lifeline.h"
 #include "base/system_call.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
@@ -18,7 +19,6 @@
 #include "ipc/memory/page_arena.h"
 #include "ipc/memory/private_pages.h"
 #include "supervisor/bell.h"
-#include "supervisor/lifeline.h"
 #include "tests/fault_injection/failing_calls.h"
 #include "tests/fault_injection/held.h"
 
@@ -142,7 +142,7 @@ TEST(EachCallThatFails, LeavesNothingOfABellOrALifeline) {
     const base::Fd forWorker = bell.descriptor();
     bell.ring();
     base::Fd readEnd;
-    const supervisor::Lifeline lifeline = supervisor::Lifeline::make(readEnd);
+    const base::Lifeline lifeline = base::Lifeline::make(readEnd);
   });
 }
 

@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kSlots = 2;
 constexpr uint32_t kPlaces = kSlots + 1;  // the spare's seat is the last
 constexpr base::PoolId kPool{1};
-constexpr RestartLimits kLimits{3, Milliseconds(30'000), Milliseconds(30'000)};
+constexpr RestartLimits kLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)};
 
 enum class Status : uint8_t { kMaking, kUsable, kWaiting };
 enum class Event : uint8_t { kUsable, kLostBarren, kLostAfterService, kNotMade, kRelieve, kTick };
@@ -49,7 +49,7 @@ class NotingEffects : public RosterEffects {
   void retireWorker(base::Epoch epoch) override { workers.erase(epoch.value); }
   void assignWorker(const Slot&, base::Epoch) override {}
   void slotQuarantined(const Quarantine&) override {}
-  void spareQuarantined(uint32_t, Milliseconds) override {}
+  void spareQuarantined(uint32_t, base::Milliseconds) override {}
   std::set<uint64_t> workers;
 
  private:
@@ -74,7 +74,7 @@ class DrivenRoster {
   }
   /// False if it can't happen now.
   bool bring(const Happening& happening) {
-    now_ += Milliseconds(1);
+    now_ += base::Milliseconds(1);
     if (happening.event == Event::kTick) {
       const auto next = roster_.nextTick();
       if (!next) return false;
@@ -137,7 +137,7 @@ class DrivenRoster {
 
   NotingEffects effects_;
   Roster roster_{effects_, 1, kLimits};
-  TimePoint now_{};
+  base::TimePoint now_{};
   std::array<uint32_t, kPlaces> barrenDeaths_{};
 };
 

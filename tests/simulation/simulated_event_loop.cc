@@ -89,11 +89,11 @@ void SimulatedEventLoop::runAside(std::function<Handler()> work) {
   });
 }
 
-std::unique_ptr<supervisor::EventLoop::Alarm> SimulatedEventLoop::makeAlarm() {
+std::unique_ptr<base::EventLoop::Alarm> SimulatedEventLoop::makeAlarm() {
   return std::make_unique<SimulatedAlarm>(*this);
 }
 
-std::unique_ptr<supervisor::EventLoop::Watch> SimulatedEventLoop::watch(int fd) {
+std::unique_ptr<base::EventLoop::Watch> SimulatedEventLoop::watch(int fd) {
   return std::make_unique<SimulatedWatch>(*this, fd);
 }
 

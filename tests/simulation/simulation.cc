@@ -18,8 +18,8 @@
 
 namespace isopool::simulation {
 
+using base::Milliseconds;
 using std::chrono::seconds;
-using supervisor::Milliseconds;
 using supervisor::Options;
 using supervisor::Supervisor;
 

@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string>
 
-#include "supervisor/log.h"
+#include "base/log/log.h"
 
 namespace isopool::simulation {
 namespace {
@@ -27,7 +27,7 @@ std::string textOf(uint64_t seed, const Report& report) {
 
 class Simulated : public testing::Test {
  protected:
-  Simulated() { supervisor::startLog(supervisor::LogLevel::kOff, supervisor::LogFormat::kText); }
+  Simulated() { base::startLog(base::LogLevel::kOff, base::LogFormat::kText); }
 };
 
 // One test for each of these shares, so that they run beside each other.

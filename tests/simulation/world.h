@@ -13,7 +13,7 @@
 
 namespace isopool::simulation {
 
-using supervisor::TimePoint;
+using base::TimePoint;
 
 /// Something that acts by itself: a process, or the supervisor's event loop.
 class Actor {

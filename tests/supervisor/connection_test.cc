@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/loop/kernel_event_loop.h"
 #include "ipc/memory/memory_object.h"
-#include "supervisor/kernel_event_loop.h"
 #include "tests/ipc/crowded_user.h"
 
 namespace isopool::supervisor {
@@ -40,7 +40,7 @@ class ConnectionTest : public testing::Test {
     return frames;
   }
 
-  KernelEventLoop loop_;
+  base::KernelEventLoop loop_;
   ipc::ControlSocket peer_;
   std::unique_ptr<Connection> connection_;
   std::vector<ipc::Frame> frames_;
@@ -151,7 +151,7 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
   const tests::CrowdedUser crowd;
   if (!crowd.crowded()) ::_exit(1);
   auto [ours, theirs] = ipc::ControlSocket::makePair();
-  KernelEventLoop loop;
+  base::KernelEventLoop loop;
   Connection connection(loop, std::move(ours), {[](ipc::Frame&) {}, [](const std::string&) {}, {}});
   for (const uint32_t pool : {1, 2}) {
     ::dprintf(STDERR_FILENO, "message %u\n", pool);

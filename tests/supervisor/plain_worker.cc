@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/lifeline.h"
 #include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
@@ -27,14 +28,13 @@
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/memory_object.h"
-#include "supervisor/lifeline.h"
 #include "tests/supervisor/plain_calls.h"
 
 namespace {
 
 using namespace isopool::base;
 using namespace isopool::ipc;
-using isopool::supervisor::armLifeline;
+using isopool::base::armLifeline;
 using isopool::tests::PlainCalls;
 
 std::string mode() {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "supervisor/process_table.h"
+#include "base/procfs.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
@@ -75,7 +75,7 @@ TEST_F(ReportedWorker, AgainAndAgainByOneProgramIsLostToThatProgramOnly) {
 TEST_F(ReportedWorker, ThatASignalHasStoppedIsReplaced) {
   const pid_t process = other_->worker(worker_).introduction.processId;
   ASSERT_EQ(::kill(process, SIGSTOP), 0);
-  ASSERT_TRUE(other_->waitFor([&] { return supervisor::statusOf(process).state == 'T'; }));
+  ASSERT_TRUE(other_->waitFor([&] { return base::statusOf(process).state == 'T'; }));
   reporter_->send(ipc::ReportDeath{worker_, "it sleeps on though it was called"});
   for (const auto* client : {&other_, &reporter_}) {
     ASSERT_TRUE((*client)->waitFor([&] { return (*client)->serving(1, 0) != worker_; }));
@@ -91,7 +91,7 @@ TEST(ReportedWorkerInNoKillMode, ThatASignalHasStoppedServesOnWhenItIsContinued)
   const uint64_t worker = client->serving(1, 0);
   const pid_t process = client->worker(worker).introduction.processId;
   ASSERT_EQ(::kill(process, SIGSTOP), 0);
-  ASSERT_TRUE(client->waitFor([&] { return supervisor::statusOf(process).state == 'T'; }));
+  ASSERT_TRUE(client->waitFor([&] { return base::statusOf(process).state == 'T'; }));
   client->send(ipc::ReportDeath{worker, "it sleeps on though it was called"});
   client->statistics();  // answered in turn: the report was read before
   ASSERT_EQ(::kill(process, SIGCONT), 0);

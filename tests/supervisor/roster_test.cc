@@ -25,7 +25,7 @@ class FakeEffects : public RosterEffects {
     serving[{slot.pool.value, slot.index}] = epoch.value;
   }
   void slotQuarantined(const Quarantine& quarantine) override { quarantines.push_back(quarantine); }
-  void spareQuarantined(uint32_t, Milliseconds) override { ++spareQuarantines; }
+  void spareQuarantined(uint32_t, base::Milliseconds) override { ++spareQuarantines; }
 
   std::vector<uint64_t> started;
   std::set<uint64_t> startedSpares;
@@ -47,15 +47,16 @@ class RosterTest : public testing::Test {
   void serves(uint64_t epoch) { roster_.workerLost(Epoch(epoch), Death::kAfterService, now_); }
   void diesBarren(uint64_t epoch) { roster_.workerLost(Epoch(epoch), Death::kBarren, now_); }
   void pass(int milliseconds) {
-    now_ += Milliseconds(milliseconds);
+    now_ += base::Milliseconds(milliseconds);
     roster_.tick(now_);
   }
   uint64_t serving(uint32_t slot, uint32_t pool = 1) { return effects_.serving[{pool, slot}]; }
   uint64_t lastStarted() const { return effects_.started.back(); }
 
-  TimePoint now_{};
+  base::TimePoint now_{};
   FakeEffects effects_;
-  Roster roster_{effects_, 1, RestartLimits{3, Milliseconds(30'000), Milliseconds(30'000)}};
+  Roster roster_{effects_, 1,
+                 RestartLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)}};
 };
 
 TEST_F(RosterTest, AsksForAllWorkersAtOnceAndForTheSpareLast) {
@@ -117,10 +118,10 @@ TEST_F(RosterTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
   roster.workerLost(Epoch(1), Death::kBarren, now_);
   EXPECT_TRUE(roster.quarantinedSlots(now_).empty());
   roster.workerLost(Epoch(2), Death::kBarren, now_);
-  const auto quarantines = roster.quarantinedSlots(now_ + Milliseconds(1000));
+  const auto quarantines = roster.quarantinedSlots(now_ + base::Milliseconds(1000));
   ASSERT_EQ(quarantines.size(), 1u);
   EXPECT_EQ(quarantines[0].deaths, 2u);
-  EXPECT_EQ(quarantines[0].duration, limits.quarantine - Milliseconds(1000));
+  EXPECT_EQ(quarantines[0].duration, limits.quarantine - base::Milliseconds(1000));
   roster.tick(now_ + limits.quarantine);
   EXPECT_TRUE(roster.quarantinedSlots(now_ + limits.quarantine).empty());
 }
@@ -134,7 +135,7 @@ TEST_F(RosterTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
   usable(3);
   diesBarren(2);
   EXPECT_EQ(serving(0), 2u) << "nothing new before the delay is over";
-  EXPECT_EQ(*roster_.nextTick() - now_, Milliseconds(10));
+  EXPECT_EQ(*roster_.nextTick() - now_, base::Milliseconds(10));
   pass(10);
   EXPECT_EQ(serving(0), 3u);
 }

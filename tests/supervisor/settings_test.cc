@@ -84,11 +84,11 @@ TEST_F(SettingsTest, HaveDefaults) {
   EXPECT_EQ(options.spares, 1u);
   EXPECT_EQ(options.restart.deaths, 10u);
   EXPECT_EQ(options.outputArena, 4u << 20);
-  EXPECT_EQ(options.forkTimeout, Milliseconds(5000));
+  EXPECT_EQ(options.forkTimeout, base::Milliseconds(5000));
   EXPECT_NE(options.worker.find("/isopool-worker"), std::string::npos);
   EXPECT_EQ(options.limits.memory, 0u);
   EXPECT_EQ(options.sandbox, "default");
-  EXPECT_EQ(options.logLevel, LogLevel::kWarning);
+  EXPECT_EQ(options.logLevel, base::LogLevel::kWarning);
   EXPECT_TRUE(options.workerEnvironment.empty());
 }
 
@@ -148,7 +148,7 @@ TEST_F(SettingsTest, TellWhereEachIsFrom) {
   EXPECT_NE(text.find("flag --workers"), std::string::npos) << text;
   EXPECT_NE(text.find("file " + path_ + ":6"), std::string::npos) << text;
   const std::string json = refused({"--workers", "7", "--show-settings", "--json"});
-  EXPECT_NE(json.find(R"({"key": "workers", "value": 7, "source": "flag --workers", )"),
+  EXPECT_NE(json.find(R"({"key":"workers","value":7,"source":"flag --workers",)"),
             std::string::npos)
       << json;
 }
@@ -160,14 +160,14 @@ TEST_F(SettingsTest, WithNoKillNothingIsGivenUpForBeingSlow) {
     EXPECT_GE(each, std::chrono::hours(24));
   }
   ::setenv("ISOPOOL_NO_KILL", "0", 1);
-  EXPECT_EQ(accepted({"--fork-timeout", "1s"}).forkTimeout, Milliseconds(1000));
+  EXPECT_EQ(accepted({"--fork-timeout", "1s"}).forkTimeout, base::Milliseconds(1000));
   EXPECT_TRUE(accepted({"--no-kill"}).noKill);
 }
 
 TEST_F(SettingsTest, UnderstandUnits) {
-  EXPECT_EQ(accepted({"--quarantine", "250ms"}).restart.quarantine, Milliseconds(250));
-  EXPECT_EQ(accepted({"--quarantine", "2m"}).restart.quarantine, Milliseconds(120'000));
-  EXPECT_EQ(accepted({"--quarantine", "7"}).restart.quarantine, Milliseconds(7'000));
+  EXPECT_EQ(accepted({"--quarantine", "250ms"}).restart.quarantine, base::Milliseconds(250));
+  EXPECT_EQ(accepted({"--quarantine", "2m"}).restart.quarantine, base::Milliseconds(120'000));
+  EXPECT_EQ(accepted({"--quarantine", "7"}).restart.quarantine, base::Milliseconds(7'000));
   EXPECT_EQ(accepted({"--recycle-age", "36h"}).recycling.age, std::chrono::hours(36));
   EXPECT_EQ(accepted({"--output-arena", "8MiB"}).outputArena, 8u << 20);
 }
@@ -444,7 +444,7 @@ TEST_F(ReloadTest, TakesUpWhatCanChangeAndNamesWhatCannot) {
   const auto changes = reloaded(all, "grace = \"3s\"\nspares = 4\n[limits]\ncalls = 8\n");
   EXPECT_EQ(changes.taken, (Keys{"grace", "limits.calls"}));
   EXPECT_EQ(changes.needRestart, (Keys{"spares"}));
-  EXPECT_EQ(all.options().grace, Milliseconds(3000));
+  EXPECT_EQ(all.options().grace, base::Milliseconds(3000));
   EXPECT_EQ(all.options().limits.calls, 8u);
   EXPECT_EQ(all.options().spares, 1u);
 }
@@ -466,7 +466,7 @@ TEST_F(ReloadTest, LeavesAloneWhatAFlagOrTheEnvironmentSays) {
   ::setenv("ISOPOOL_MAX_CLIENTS", "7", 1);
   Settings all = started("", {"--grace", "9s"});
   EXPECT_EQ(reloaded(all, "grace = \"1s\"\nmax_clients = 3\n").taken, (Keys{}));
-  EXPECT_EQ(all.options().grace, Milliseconds(9000));
+  EXPECT_EQ(all.options().grace, base::Milliseconds(9000));
   EXPECT_EQ(all.options().maxClients, 7u);
 }
 
@@ -478,7 +478,7 @@ TEST_F(ReloadTest, ChangesNothingWhenTheFileIsWrong) {
   EXPECT_EQ(
       std::get<OptionsRefused>(result).text,
       "isopoold: " + path_ + ":2: max_clients: '0' is not a whole number between 1 and 100000");
-  EXPECT_EQ(all.options().grace, Milliseconds(1000));
+  EXPECT_EQ(all.options().grace, base::Milliseconds(1000));
 }
 
 TEST_F(ReloadTest, TakesUpSharesButNotOtherClasses) {

@@ -27,7 +27,7 @@ TEST(ZygotePolicy, ReplacesOneThatServedAtOnce) {
     policy.forked();
     const auto decision = policy.lost({});
     EXPECT_EQ(decision.verdict, Verdict::kRetry);
-    EXPECT_EQ(decision.delay, Milliseconds(0));
+    EXPECT_EQ(decision.delay, base::Milliseconds(0));
   }
   EXPECT_FALSE(policy.struggling());
 }
@@ -38,7 +38,7 @@ TEST(ZygotePolicy, ReportsTheThirdInARowThatCameToNothingAndNeverGivesUp) {
   EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetry);
   EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetry);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetryAndReport);
-  EXPECT_EQ(policy.lost({}).delay, Milliseconds(1000));
+  EXPECT_EQ(policy.lost({}).delay, base::Milliseconds(1000));
   EXPECT_TRUE(policy.struggling());
   policy.ready();
   policy.forked();

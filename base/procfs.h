@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// The children of this process, dead ones that it has not reaped included. Looks at every process of
 /// the system, 20 us each, only where the kernel keeps no list of children.
@@ -26,4 +26,4 @@ uint64_t residentAnonymousBytes(pid_t pid);
 /// The name of its program, as ps shows it; empty if it is gone.
 std::string programOf(pid_t pid);
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

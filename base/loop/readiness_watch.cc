@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/readiness_watch.h"
+#include "base/loop/readiness_watch.h"
 
 #include <utility>
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 // Shared with the handlers on their way: one that is queued already can't be taken back, but finds
 // `stopped`.
@@ -52,4 +52,4 @@ void ReadinessWatch::onceWritable(std::function<void()> writable) {
   });
 }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/utf8.h"
+#include "base/utf8.h"
 
-namespace isopool::cli {
+namespace isopool::base {
 
 namespace {
 
@@ -38,4 +38,6 @@ Character firstCharacter(std::string_view text) {
   return character;
 }
 
-}  // namespace isopool::cli
+bool isControlCharacter(char32_t code) { return code < 0x20 || (code >= 0x7F && code <= 0x9F); }
+
+}  // namespace isopool::base

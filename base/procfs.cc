@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/process_table.h"
+#include "base/procfs.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -16,11 +16,10 @@
 
 #include "base/fd.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 ProcessStatus statusOf(pid_t pid) {
-  const base::Fd file(
-      ::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd file(::open(("/proc/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
   char text[512];
   const ssize_t length = file.valid() ? ::read(file.get(), text, sizeof text - 1) : 0;
   text[length > 0 ? length : 0] = '\0';
@@ -83,4 +82,4 @@ std::string programOf(pid_t pid) {
   return name;
 }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

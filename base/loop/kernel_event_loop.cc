@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/kernel_event_loop.h"
+#include "base/loop/kernel_event_loop.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -11,7 +11,7 @@
 #include <memory>
 #include <utility>
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 namespace asio = boost::asio;
 using asio::posix::descriptor_base;
@@ -122,4 +122,4 @@ void KernelEventLoop::awaitSignal() {
 
 size_t KernelEventLoop::poll() { return io_.poll(); }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

@@ -5,9 +5,9 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/thread_pool.hpp>
 
-#include "supervisor/event_loop.h"
+#include "base/loop/event_loop.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// The kernel's time, descriptors and signals, by Asio.
 class KernelEventLoop final : public EventLoop {
@@ -37,4 +37,4 @@ class KernelEventLoop final : public EventLoop {
   boost::asio::thread_pool aside_{1};
 };
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

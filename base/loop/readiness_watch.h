@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 
-#include "supervisor/event_loop.h"
+#include "base/loop/event_loop.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// Tells when a borrowed descriptor (socket, pipe, pidfd) is ready, until it is destroyed, which any
 /// of its callbacks may do. The descriptor must stay open for as long.
@@ -32,4 +32,4 @@ class ReadinessWatch {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

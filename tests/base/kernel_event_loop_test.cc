@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/kernel_event_loop.h"
+#include "base/loop/kernel_event_loop.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 #include "base/fd.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 namespace {
 
 struct Pipe {
@@ -70,4 +70,4 @@ TEST(KernelEventLoop, ReportsADescriptorWritableOnceThereIsRoom) {
 }
 
 }  // namespace
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

@@ -3,7 +3,7 @@
 
 #include "base/fd.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// The supervisor's end of a lifeline: a pipe of which it holds the only write end. When that end is
 /// gone, by close() or because the supervisor died however it did, the kernel kills the process
@@ -15,16 +15,16 @@ class Lifeline {
  public:
   Lifeline() = default;
   /// The read end is for the child alone.
-  static Lifeline make(base::Fd& readEnd);
+  static Lifeline make(Fd& readEnd);
 
   void cut() { writeEnd_.close(); }
 
  private:
-  base::Fd writeEnd_;
+  Fd writeEnd_;
 };
 
 /// Makes the kernel kill the calling process's group (SIGKILL) when nobody holds the write end of
 /// the pipe any more. Returns false if that is so already. The descriptor must stay open.
 [[nodiscard]] bool armLifeline(int readEnd);
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

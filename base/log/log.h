@@ -8,7 +8,7 @@
 #include <string_view>
 #include <variant>
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 enum class LogLevel {
   kDebug,    ///< what only somebody wants who looks for a mistake in isopool
@@ -52,4 +52,4 @@ void setLogLevel(LogLevel level);
 /// longer message is cut, and what is no UTF-8, or a control character, is replaced or escaped.
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/log.h"
+#include "base/log/log.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,8 @@
 #include <string>
 
 #include "base/fd.h"
-#include "supervisor/json_text.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 namespace {
 
 /// With 0 for each number.
@@ -34,7 +33,7 @@ class LogTest : public testing::Test {
   LogTest() : before_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-    reader_ = base::Fd(ends[0]);
+    reader_ = Fd(ends[0]);
     ::dup2(ends[1], STDERR_FILENO);
     ::close(ends[1]);
     // As the user's pipes are: only we must not wait.
@@ -53,8 +52,8 @@ class LogTest : public testing::Test {
   }
 
  private:
-  base::Fd before_;
-  base::Fd reader_;
+  Fd before_;
+  Fd reader_;
 };
 
 TEST_F(LogTest, WritesLinesOfItsLevelAndAbove) {
@@ -167,41 +166,5 @@ TEST_F(LogTest, DropsLinesAndDoesNotWaitWhileNobodyReads) {
   EXPECT_NE(written().find("heard again"), std::string::npos);
 }
 
-std::string asJson(std::string_view text, size_t most = SIZE_MAX) {
-  std::string out;
-  appendJsonString(out, text, most);
-  return out;
-}
-
-TEST(JsonText, KeepsWhatIsUtf8) {
-  EXPECT_EQ(asJson("Gr\xC3\xBC\xC3\x9F"
-                   "e \xE2\x82\xAC \xF0\x9F\x98\x80"),
-            "\"Gr\xC3\xBC\xC3\x9F"
-            "e \xE2\x82\xAC \xF0\x9F\x98\x80\"");
-}
-
-TEST(JsonText, ReplacesWhatIsNot) {
-  const std::string replaced = "\xEF\xBF\xBD";
-  EXPECT_EQ(asJson("a\xFFz"), "\"a" + replaced + "z\"");
-  EXPECT_EQ(asJson("\xC3"), "\"" + replaced + "\"") << "an end in a character";
-  EXPECT_EQ(asJson("\xC0\xAF"), "\"" + replaced + replaced + "\"") << "an overlong form";
-  EXPECT_EQ(asJson("\xED\xA0\x80"), "\"" + replaced + replaced + replaced + "\"") << "a surrogate";
-  EXPECT_EQ(asJson("\xF4\x90\x80\x80").size(), 2 + 4 * replaced.size()) << "above U+10FFFF";
-}
-
-TEST(JsonText, EscapesControlCharacters) {
-  EXPECT_EQ(asJson(std::string_view("\0\x1F\x7F\b\n\"\\", 7)),
-            R"("\u0000\u001f\u007f\u0008\n\"\\")");
-  EXPECT_EQ(asJson("\xC2\x80 \xC2\x9B \xC2\x9F \xC2\xA0"), "\"\\u0080 \\u009b \\u009f \xC2\xA0\"")
-      << "as the command isopool does";
-}
-
-TEST(JsonText, CutsBetweenCharacters) {
-  EXPECT_EQ(asJson("abcdefgh", 10), "\"abcdefgh\"");
-  EXPECT_EQ(asJson("abcdefghi", 10), "\"abcde...\"");
-  EXPECT_EQ(asJson("abcd\xE2\x82\xAC\xE2\x82\xAC", 10), "\"abcd...\"");
-  EXPECT_EQ(asJson("abcd\n\n\n\n", 10), "\"abcd...\"");
-}
-
 }  // namespace
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/lifeline.h"
+#include "base/lifeline.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,16 +8,14 @@
 
 #include "base/system_call.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
-using base::checkSystemCall;
-
-Lifeline Lifeline::make(base::Fd& readEnd) {
+Lifeline Lifeline::make(Fd& readEnd) {
   int ends[2];
   checkSystemCall(::pipe2(ends, O_CLOEXEC), "pipe2");
-  readEnd = base::Fd(ends[0]);
+  readEnd = Fd(ends[0]);
   Lifeline lifeline;
-  lifeline.writeEnd_ = base::Fd(ends[1]);
+  lifeline.writeEnd_ = Fd(ends[1]);
   return lifeline;
 }
 
@@ -25,10 +23,11 @@ bool armLifeline(int readEnd) {
   checkSystemCall(::fcntl(readEnd, F_SETSIG, SIGKILL), "fcntl(F_SETSIG)", readEnd);
   checkSystemCall(::fcntl(readEnd, F_SETOWN, -::getpgrp()), "fcntl(F_SETOWN)", readEnd);
   const int flags = checkSystemCall(::fcntl(readEnd, F_GETFL), "fcntl(F_GETFL)", readEnd);
-  checkSystemCall(::fcntl(readEnd, F_SETFL, flags | O_ASYNC), "fcntl(F_SETFL)", readEnd);
+  checkSystemCall(::fcntl(readEnd, F_SETFL, flags | O_ASYNC | O_NONBLOCK), "fcntl(F_SETFL)",
+                  readEnd);
   // The writer may have gone before the kernel was told to look.
   pollfd end{readEnd, POLLIN, 0};
   return ::poll(&end, 1, 0) == 0;
 }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

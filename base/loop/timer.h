@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 
-#include "supervisor/event_loop.h"
+#include "base/loop/event_loop.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// One alarm that can be set again and again; setting it forgets the one before. Its callback may
 /// set or destroy it.
@@ -29,4 +29,4 @@ class Timer {
   std::shared_ptr<std::function<void()>> setting_;
 };
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace isopool::cli {
+namespace isopool::base {
 
 /// What stands at the front of a text.
 struct Character {
@@ -17,4 +17,7 @@ struct Character {
 /// U+10FFFF are no UTF-8; each byte of those is a character that is not valid.
 Character firstCharacter(std::string_view text);
 
-}  // namespace isopool::cli
+/// True for what makes a terminal do something: U+0000 to U+001F and U+007F to U+009F.
+bool isControlCharacter(char32_t code);
+
+}  // namespace isopool::base

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "supervisor/restart_policy.h"
+#include "base/clock.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 /// The one thread on which everything of the supervisor happens, and the only source of time for it.
 /// KernelEventLoop is the one that is shipped; tests/simulation has another, whose clock it moves
@@ -57,4 +57,4 @@ class EventLoop {
   virtual bool stopped() const = 0;
 };
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

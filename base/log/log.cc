@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/log.h"
+#include "base/log/log.h"
 
 #include <poll.h>
 #include <spdlog/sinks/base_sink.h>
@@ -11,9 +11,10 @@
 #include <memory>
 #include <mutex>
 
-#include "supervisor/json_text.h"
+#include "base/json.h"
+#include "base/utf8.h"
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 namespace {
 
@@ -82,7 +83,7 @@ std::string spelled(const LogField& field, LogFormat format) {
     if (format == LogFormat::kText && !needsQuotes(*text) && text->size() <= kMostFieldText) {
       return std::string(*text);
     }
-    appendJsonString(out, *text, kMostFieldText);
+    out = jsonString(*text, kMostFieldText);
   } else if (const auto* truth = std::get_if<bool>(&field.value)) {
     out = *truth ? "true" : "false";
   } else if (const auto* number = std::get_if<int64_t>(&field.value)) {
@@ -99,9 +100,7 @@ std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
   for (const LogField& field : fields) {
     std::string one;
     if (format == LogFormat::kJson) {
-      one = ",";
-      appendJsonString(one, field.key);
-      one += ":";
+      one.append(",").append(jsonString(field.key)).append(":");
     } else {
       one = " ";
       one += field.key;
@@ -121,11 +120,11 @@ std::string harmless(std::string_view text, size_t most) {
   std::string out;
   size_t cut = 0;
   while (!text.empty()) {
-    const size_t length = characterLength(text);
-    const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+    const Character first = firstCharacter(text);
+    const std::string_view character = text.substr(0, first.bytes);
     if (character == "\n") {
       out += "\n    ";
-    } else if (length == 0 || isControlCharacter(character)) {
+    } else if (!first.valid || isControlCharacter(first.code)) {
       out += '?';
     } else {
       out += character;
@@ -141,13 +140,7 @@ std::string payload(std::string_view text, std::initializer_list<LogField> field
                     LogFormat format) {
   const std::string behind = spelled(fields, format);
   const size_t most = kMostPayload - behind.size();
-  std::string out;
-  if (format == LogFormat::kJson) {
-    appendJsonString(out, text, most);
-  } else {
-    out = harmless(text, most);
-  }
-  return out + behind;
+  return (format == LogFormat::kJson ? jsonString(text, most) : harmless(text, most)) + behind;
 }
 
 }  // namespace
@@ -172,4 +165,4 @@ void log(LogLevel level, std::string_view text, std::initializer_list<LogField> 
   logger().log(toSpdlog(level), spdlog::string_view_t(payload(text, fields, formatNow)));
 }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

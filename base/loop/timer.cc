@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/timer.h"
+#include "base/loop/timer.h"
 
 #include <utility>
 
-namespace isopool::supervisor {
+namespace isopool::base {
 
 void Timer::setAt(TimePoint when, std::function<void()> alarm) {
   setting_ = std::make_shared<std::function<void()>>(std::move(alarm));
@@ -24,4 +24,4 @@ void Timer::cancel() {
   alarm_->cancel();
 }
 
-}  // namespace isopool::supervisor
+}  // namespace isopool::base

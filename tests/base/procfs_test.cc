@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/process_table.h"
+#include "base/procfs.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <future>
 #include <thread>
 
-namespace isopool::supervisor {
+namespace isopool::base {
 namespace {
 
 pid_t forkChild(bool ends) {
@@ -60,4 +60,4 @@ TEST(ProcessTable, SaysHowAProcessIs) {
 }
 
 }  // namespace
-}  // namespace isopool::supervisor
+}  // namespace isopool::base
