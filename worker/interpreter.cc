@@ -5,7 +5,6 @@
 #include <string>
 
 #include "worker/embedded_modules.h"
-#include "worker/isopool_module.h"
 #include "worker/python_errors.h"
 
 namespace isopool::worker {
@@ -35,7 +34,6 @@ bool importPackage() {
 }  // namespace
 
 void startInterpreter(const char* executable, UserPackages users) {
-  PyImport_AppendInittab("_isopool", &createIsopoolModule);
   PyConfig config;
   PyConfig_InitPythonConfig(&config);
   config.parse_argv = 0;

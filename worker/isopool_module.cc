@@ -11,6 +11,7 @@
 #include "worker/model_functions.h"
 #include "worker/moved_storages.h"
 #include "worker/output_streams.h"
+#include "worker/package_capsule.h"
 #include "worker/package_store.h"
 #include "worker/python_values.h"
 
@@ -18,9 +19,6 @@ namespace isopool::worker {
 
 namespace {
 
-// The two kinds of package mappings in Python's hands, by their capsules' names.
-constexpr const char* kCopyOnWriteCapsule = "isopool.package";
-constexpr const char* kSharedCapsule = "isopool.moved";
 using MappingOwner = std::shared_ptr<const ipc::Mapping>;
 
 base::Epoch workerEpoch;
@@ -111,21 +109,14 @@ PyObject* armCrashPointFromPython(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// Null with an error set if it is no package's capsule.
-const MappingOwner* mappingOf(PyObject* capsule) {
-  const bool shared = PyCapsule_IsValid(capsule, kSharedCapsule) != 0;
-  return static_cast<MappingOwner*>(
-      PyCapsule_GetPointer(capsule, shared ? kSharedCapsule : kCopyOnWriteCapsule));
-}
-
 bool within(const ipc::Mapping& mapping, uint64_t offset, uint64_t bytes) {
   return offset <= mapping.bytes() && bytes <= mapping.bytes() - offset;
 }
 
 // The mapping of a moved object's memory with room for `bytes`, else null with an error set.
-const MappingOwner* writableMapping(PyObject* capsule, uint64_t offset, uint64_t bytes) {
-  const auto* mapping = static_cast<MappingOwner*>(PyCapsule_GetPointer(capsule, kSharedCapsule));
-  if (mapping == nullptr || within(**mapping, offset, bytes)) return mapping;
+MappingOwner writableMapping(PyObject* capsule, uint64_t offset, uint64_t bytes) {
+  MappingOwner mapping = movedObjectMapping(capsule);
+  if (mapping == nullptr || within(*mapping, offset, bytes)) return mapping;
   PyErr_SetString(PyExc_ValueError, "what is moved reaches beyond its memory");
   return nullptr;
 }
@@ -136,9 +127,9 @@ PyObject* writePackage(PyObject*, PyObject* arguments) {
   PyObject* bytes = nullptr;
   if (PyArg_ParseTuple(arguments, "OKS", &capsule, &offset, &bytes) == 0) return nullptr;
   const auto count = static_cast<size_t>(PyBytes_GET_SIZE(bytes));
-  const MappingOwner* mapping = writableMapping(capsule, offset, count);
+  const MappingOwner mapping = writableMapping(capsule, offset, count);
   if (mapping == nullptr) return nullptr;
-  std::memcpy((*mapping)->data() + offset, PyBytes_AS_STRING(bytes), count);
+  std::memcpy(mapping->data() + offset, PyBytes_AS_STRING(bytes), count);
   Py_RETURN_NONE;
 }
 
@@ -150,9 +141,9 @@ PyObject* moveStorageFromPython(PyObject*, PyObject* arguments) {
   if (PyArg_ParseTuple(arguments, "OOKp", &object, &capsule, &offset, &adopt) == 0) return nullptr;
   const c10::Storage storage = storageOf(object);
   if (!storage) return nullptr;
-  const MappingOwner* mapping = writableMapping(capsule, offset, storage.nbytes());
+  const MappingOwner mapping = writableMapping(capsule, offset, storage.nbytes());
   if (mapping == nullptr) return nullptr;
-  moveStorage(storage, *mapping, offset, adopt != 0);
+  moveStorage(storage, mapping, offset, adopt != 0);
   Py_RETURN_NONE;
 }
 
@@ -164,16 +155,16 @@ PyObject* packageTensor(PyObject*, PyObject* arguments) {
   if (PyArg_ParseTuple(arguments, "OKLO", &capsule, &offset, &elements, &dtype) == 0) {
     return nullptr;
   }
-  const MappingOwner* mapping = mappingOf(capsule);
+  const MappingOwner mapping = packageMapping(capsule);
   if (mapping == nullptr) return nullptr;
   const size_t itemBytes = elementBytes(dtype);
   uint64_t bytes = 0;
   if (itemBytes == 0 || elements <= 0 ||
       __builtin_mul_overflow(static_cast<uint64_t>(elements), itemBytes, &bytes) ||
-      !within(**mapping, offset, bytes)) {
+      !within(*mapping, offset, bytes)) {
     return PyErr_Format(PyExc_ValueError, "a stored tensor reaches beyond its package");
   }
-  return tensorOver(packageStorage(*mapping, offset, bytes), dtype, elements).release();
+  return tensorOver(packageStorage(mapping, offset, bytes), dtype, elements).release();
 }
 
 // The package's local header of a record at `offset`: [signature, compression method].
@@ -181,17 +172,15 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
   PyObject* capsule = nullptr;
   unsigned long long offset = 0;
   if (PyArg_ParseTuple(arguments, "OK", &capsule, &offset) == 0) return nullptr;
-  const MappingOwner* mapping = mappingOf(capsule);
+  const MappingOwner mapping = packageMapping(capsule);
   if (mapping == nullptr) return nullptr;
   constexpr size_t kHeaderBytes = 30;
-  if (!within(**mapping, offset, kHeaderBytes)) {
+  if (!within(*mapping, offset, kHeaderBytes)) {
     return PyErr_Format(PyExc_ValueError, "a record lies beyond its package");
   }
-  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>((*mapping)->data() + offset),
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(mapping->data() + offset),
                                    kHeaderBytes);
 }
-
-void releaseCapsule(PyObject* capsule) { delete mappingOf(capsule); }
 
 std::array<PyMethodDef, 12> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
@@ -235,23 +224,9 @@ PyObject* createIsopoolModule() {
   return module && addModelFunctions(module.get()) ? module.release() : nullptr;
 }
 
-std::shared_ptr<const ipc::Mapping> packageMapping(PyObject* capsule) {
-  const MappingOwner* owner = mappingOf(capsule);
-  return owner == nullptr ? nullptr : *owner;
-}
-
 void setIsopoolModuleWorker(base::Epoch epochOfWorker, const CopyCounts& copies) {
   workerEpoch = epochOfWorker;
   workerCopies = &copies;
-}
-
-PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping, bool shared) {
-  auto owner = std::make_unique<MappingOwner>(std::move(mapping));
-  PyRef capsule = PyRef::steal(
-      PyCapsule_New(owner.get(), shared ? kSharedCapsule : kCopyOnWriteCapsule, &releaseCapsule));
-  if (capsule) [[maybe_unused]]
-    auto* taken = owner.release();
-  return capsule;
 }
 
 }  // namespace isopool::worker

@@ -10,7 +10,7 @@
 
 #include "worker/compiled_model.h"
 #include "worker/interpreter.h"
-#include "worker/isopool_module.h"
+#include "worker/package_capsule.h"
 #include "worker/script_weights.h"
 
 namespace isopool::worker {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "worker/interpreter.h"
-#include "worker/isopool_module.h"
+#include "worker/package_capsule.h"
 #include "worker/memory_limit.h"
 
 namespace isopool::worker {

@@ -19,6 +19,7 @@
 #include "ipc/crash_point.h"
 #include "worker/huge_pages.h"
 #include "worker/interpreter.h"
+#include "worker/isopool_module.h"
 #include "worker/kernel_protections.h"
 #include "worker/lifeline.h"
 #include "worker/native_libraries.h"
@@ -56,6 +57,7 @@ void useOneThread() {
 }
 
 void startPython(const SandboxSettings& sandbox) {
+  PyImport_AppendInittab("_isopool", &createIsopoolModule);
   // They lie where a worker may be allowed to write, and the zygote has no sandbox.
   try {
     startInterpreter(pythonExecutable().c_str(), sandbox.level == SandboxLevel::kStrict
