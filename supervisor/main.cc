@@ -19,15 +19,15 @@
 #include "base/loop/kernel_event_loop.h"
 #include "ipc/control/frame.h"
 #include "ipc/crash_point.h"
-#include "supervisor/detach.h"
-#include "supervisor/guardian.h"
-#include "supervisor/kernel_processes.h"
-#include "supervisor/memory_shortage.h"
-#include "supervisor/service_manager.h"
-#include "supervisor/settings.h"
+#include "supervisor/config/settings.h"
+#include "supervisor/config/system_check.h"
+#include "supervisor/processes/detach.h"
+#include "supervisor/processes/guardian.h"
+#include "supervisor/processes/kernel_processes.h"
+#include "supervisor/processes/memory_shortage.h"
+#include "supervisor/processes/service_manager.h"
+#include "supervisor/processes/worker_folders.h"
 #include "supervisor/supervisor.h"
-#include "supervisor/system_check.h"
-#include "supervisor/worker_folders.h"
 
 namespace {
 

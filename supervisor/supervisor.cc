@@ -13,8 +13,8 @@
 
 #include "base/log/log.h"
 #include "ipc/crash_point.h"
-#include "supervisor/orphans.h"
-#include "supervisor/report.h"
+#include "supervisor/clients/report.h"
+#include "supervisor/processes/orphans.h"
 
 namespace isopool::supervisor {
 

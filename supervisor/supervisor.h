@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/client.h"
-#include "supervisor/crew.h"
-#include "supervisor/listener.h"
-#include "supervisor/memory_stock.h"
-#include "supervisor/options.h"
-#include "supervisor/services.h"
-#include "supervisor/worker_folders.h"
-#include "supervisor/zygote.h"
+#include "supervisor/clients/client.h"
+#include "supervisor/clients/listener.h"
+#include "supervisor/config/options.h"
+#include "supervisor/pool/crew.h"
+#include "supervisor/pool/memory_stock.h"
+#include "supervisor/pool/services.h"
+#include "supervisor/pool/zygote.h"
+#include "supervisor/processes/worker_folders.h"
 
 namespace isopool::supervisor {
 

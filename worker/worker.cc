@@ -12,12 +12,12 @@
 #include "base/settings/environment.h"
 #include "ipc/crash_point.h"
 #include "ipc/named_objects.h"
-#include "worker/call_loop.h"
-#include "worker/forked_child.h"
-#include "worker/interpreter.h"
-#include "worker/last_words.h"
-#include "worker/native_libraries.h"
-#include "worker/python_errors.h"
+#include "worker/process/forked_child.h"
+#include "worker/process/last_words.h"
+#include "worker/process/native_libraries.h"
+#include "worker/python/interpreter.h"
+#include "worker/python/python_errors.h"
+#include "worker/serve/call_loop.h"
 
 namespace isopool::worker {
 

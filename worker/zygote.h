@@ -7,9 +7,9 @@
 #include <string>
 
 #include "ipc/control/frame.h"
-#include "worker/process_setup.h"
-#include "worker/routed_blocks.h"
-#include "worker/sandbox.h"
+#include "worker/memory/routed_blocks.h"
+#include "worker/process/process_setup.h"
+#include "worker/sandbox/sandbox.h"
 
 namespace isopool::worker {
 

@@ -13,6 +13,31 @@ import re
 import sys
 from collections.abc import Iterator
 
+# What of the supervisor and of the worker may include what besides base/ and ipc/. Whatever lies in
+# supervisor/ or worker/ itself may include all of its folders, and none of them includes it.
+SUPERVISOR = {
+    "supervisor/processes": [],
+    "supervisor/config": ["supervisor/processes"],
+    "supervisor/pool": ["supervisor/config", "supervisor/processes"],
+    "supervisor/clients": ["supervisor/config", "supervisor/pool", "supervisor/processes"],
+}
+WORKER = {
+    "worker/process": [],
+    "worker/python": [],
+    "worker/values": ["worker/python"],
+    "worker/memory": ["worker/process", "worker/python"],
+    "worker/sandbox": ["worker/memory", "worker/process", "worker/python"],
+    "worker/backends": ["worker/memory", "worker/python", "worker/sandbox"],
+    "worker/serve": [
+        "worker/backends",
+        "worker/memory",
+        "worker/process",
+        "worker/python",
+        "worker/sandbox",
+        "worker/values",
+    ],
+}
+
 # A folder may include itself and the folders named here. The longest matching folder rules a file.
 ALLOWED = {
     "include/isopool": [],
@@ -21,8 +46,10 @@ ALLOWED = {
     "ipc": ["base"],
     "ipc/tensor": ["base", "ipc"],
     "client": ["include/isopool", "base", "ipc", "ipc/tensor"],
-    "supervisor": ["base", "ipc"],
-    "worker": ["base", "ipc", "ipc/tensor"],
+    "supervisor": ["base", "ipc", *SUPERVISOR],
+    **{folder: ["base", "ipc", *others] for folder, others in SUPERVISOR.items()},
+    "worker": ["base", "ipc", "ipc/tensor", *WORKER],
+    **{folder: ["base", "ipc", "ipc/tensor", *others] for folder, others in WORKER.items()},
     "service": ["include/isopool"],
     "batch": ["include/isopool"],
     # Asks a supervisor that it is no client of, and starts without torch.
@@ -38,9 +65,17 @@ ALLOWED = {
     # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
     "tests": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor"],
     # Runs, models or fails the calls of what decides in supervisor/ and client/.
-    "tests/simulation": ["base", "ipc", "supervisor", "client", "tests"],
-    "tests/model": ["base", "ipc", "supervisor", "tests"],
-    "tests/fault_injection": ["include/isopool", "base", "ipc", "supervisor", "client", "tests"],
+    "tests/simulation": ["base", "ipc", "supervisor", *SUPERVISOR, "client", "tests"],
+    "tests/model": ["base", "ipc", "supervisor", *SUPERVISOR, "tests"],
+    "tests/fault_injection": [
+        "include/isopool",
+        "base",
+        "ipc",
+        "supervisor",
+        *SUPERVISOR,
+        "client",
+        "tests",
+    ],
     # Feeds the code that reads what other processes wrote, wherever it is.
     "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "tests"],
 }
@@ -60,7 +95,7 @@ LOGGING = re.compile(r"(spdlog|fmt)/")
 
 # bench/ calls a model in its own process through CPython's C API, to compare with.
 MAY_SEE_PYTHON = ["worker", "python", "tests/worker", "bench"]
-MUST_NOT_SEE_TORCH = ["base", "ipc", "supervisor", "cli"]
+MUST_NOT_SEE_TORCH = ["base", "ipc", "supervisor", *SUPERVISOR, "cli"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 
@@ -169,7 +204,10 @@ def wrong_manners(tree: Tree, source: str) -> Iterator[str]:
 
 
 def missing_readmes(tree: Tree) -> Iterator[str]:
-    for folder in sorted({source.split("/")[0] for source in tree.sources()}):
+    rooms = [*SUPERVISOR, *WORKER]
+    folders = {source.split("/")[0] for source in tree.sources()}
+    folders |= {folder_of(source, rooms) for source in tree.sources()} - {None}
+    for folder in sorted(folders):
         if not (tree.root / folder / "README.md").is_file():
             yield f"{folder}/ has no README.md"
 

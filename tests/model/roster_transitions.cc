@@ -15,7 +15,7 @@
 #include <tuple>
 #include <vector>
 
-#include "supervisor/roster.h"
+#include "supervisor/pool/roster.h"
 
 namespace isopool::supervisor {
 namespace {

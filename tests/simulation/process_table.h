@@ -6,7 +6,7 @@
 #include <map>
 #include <memory>
 
-#include "supervisor/processes.h"
+#include "supervisor/processes/processes.h"
 #include "tests/simulation/world.h"
 
 namespace isopool::simulation {

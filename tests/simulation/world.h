@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/restart_policy.h"
+#include "supervisor/processes/restart_policy.h"
 #include "tests/simulation/chance.h"
 
 namespace isopool::simulation {

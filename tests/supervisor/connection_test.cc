@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/connection.h"
+#include "supervisor/processes/connection.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/guardian.h"
+#include "supervisor/processes/guardian.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/fd.h"
-#include "supervisor/detach.h"
+#include "supervisor/processes/detach.h"
 
 namespace isopool::supervisor {
 namespace {

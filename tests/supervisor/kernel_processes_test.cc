@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/kernel_processes.h"
+#include "supervisor/processes/kernel_processes.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/memory_shortage.h"
+#include "supervisor/processes/memory_shortage.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>

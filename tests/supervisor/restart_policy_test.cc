@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/restart_policy.h"
+#include "supervisor/processes/restart_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/roster.h"
+#include "supervisor/pool/roster.h"
 
 #include <gtest/gtest.h>
 

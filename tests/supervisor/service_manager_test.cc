@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/service_manager.h"
+#include "supervisor/processes/service_manager.h"
 #include "base/unix_address.h"
 
 #include <fcntl.h>

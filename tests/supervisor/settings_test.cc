@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/settings.h"
+#include "supervisor/config/settings.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -11,8 +11,8 @@
 #include <sstream>
 
 #include "base/settings/setting_text.h"
-#include "supervisor/option_fields.h"
-#include "supervisor/settings_report.h"
+#include "supervisor/config/option_fields.h"
+#include "supervisor/config/settings_report.h"
 #include "tests/one_processor.h"
 
 namespace isopool::supervisor {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/worker_folders.h"
+#include "supervisor/processes/worker_folders.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/zygote_policy.h"
+#include "supervisor/pool/zygote_policy.h"
 
 #include <gtest/gtest.h>
 

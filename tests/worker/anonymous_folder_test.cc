@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/anonymous_folder.h"
+#include "worker/sandbox/anonymous_folder.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/kernel_protections.h"
+#include "worker/sandbox/kernel_protections.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/sleep_watches.h"
+#include "worker/serve/sleep_watches.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

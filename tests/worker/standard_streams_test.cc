@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/standard_streams.h"
+#include "worker/sandbox/standard_streams.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 #include "base/fd.h"
 #include "base/system_call.h"
 #include "tests/worker/harness.h"
-#include "worker/kernel_protections.h"
-#include "worker/landlock_interface.h"
+#include "worker/sandbox/kernel_protections.h"
+#include "worker/sandbox/landlock_interface.h"
 
 namespace isopool::tests {
 namespace {

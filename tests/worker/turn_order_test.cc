@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/turn_order.h"
+#include "worker/serve/turn_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A client's memory: what it declares and loads, what workers get for its results, and what of all
+// that it may not have.
+#include <sys/resource.h>
+
+#include <bit>
+#include <utility>
+
+#include "ipc/crash_point.h"
+#include "ipc/memory/memory_object.h"
+#include "supervisor/clients/client.h"
+
+namespace isopool::supervisor {
+
+using base::Epoch;
+using ipc::ProtocolError;
+
+namespace {
+
+constexpr uint64_t kSmallestSegment = 8u << 20;
+constexpr size_t kLongestReportedName = 256;
+// Each of a program's own is 8 MiB or more. What is refused is kept: its workers answer calls by it.
+constexpr size_t kMostRefusedSegments = 4096;
+
+// Classes a quarter of a power of two apart: at most a quarter is given in vain.
+uint64_t sizeClass(uint64_t bytes) {
+  if (bytes <= kSmallestSegment) return kSmallestSegment;
+  const uint64_t step = std::bit_floor(bytes) / 4;
+  return (bytes + step - 1) / step * step;
+}
+
+}  // namespace
+
+uint64_t Client::packageBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [number, package] : packages_) bytes += package.memory->digest.bytes;
+  return bytes;
+}
+
+uint64_t Client::sumOverWorkers(uint64_t (Attachment::*figure)() const) const {
+  uint64_t sum = 0;
+  if (crew_ == nullptr) return sum;
+  for (const auto& [epoch, worker] : crew_->workers()) {
+    if (const Attachment* attachment = worker->attachment(id_)) sum += (attachment->*figure)();
+  }
+  return sum;
+}
+
+uint64_t Client::outputBytes() const { return sumOverWorkers(&Attachment::outputBytes); }
+
+uint64_t Client::handleBytes() const { return sumOverWorkers(&Attachment::handleBytes); }
+
+// Empty, or why the client may not have so much more.
+std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
+  const uint64_t limit = isShared() ? services_.options.limits.memory : 0;
+  if (limit == 0) return {};
+  const uint64_t held = inputBytes_ + packageBytes() + outputBytes() + handleBytes();
+  if (bytes <= limit && held <= limit - bytes) return {};
+  return std::string(what) + " of " + std::to_string(bytes) +
+         " bytes is refused: the program holds " + std::to_string(held) +
+         " bytes of inputs, packages, results and handles and may hold " + std::to_string(limit) +
+         " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
+}
+
+// Empty, or why isopoold may not keep another descriptor for the client. Of its open files clients have
+// half, and one of them half of that; the rest is for connections, workers and channels.
+std::string Client::refusalOfDescriptor() const {
+  rlimit limit{};
+  if (!isShared() || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  const size_t own = declaredDescriptors();
+  const size_t ofAll = events_.descriptorsOfClients();
+  if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) return {};
+  return "the program has " + std::to_string(own) + " segments and packages, all programs have " +
+         std::to_string(ofAll) + "; one may have a quarter and all together half of the " +
+         std::to_string(limit.rlim_cur) + " files that isopoold may open (ulimit -n, LimitNOFILE)";
+}
+
+void Client::declareInputSegment(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::DeclareInputSegment>(frame);
+  const auto segment = std::make_shared<InputSegment>();
+  segment->object = onlyDescriptor(frame);
+  segment->bytes = message.bytes;
+  if (!ipc::memoryObjectHas(segment->object, segment->bytes, ipc::Seal::kFixedSize)) {
+    throw ProtocolError("an input segment is not of its size or not sealed");
+  }
+  if (!inputSegments_.try_emplace(message.segment, segment).second) {
+    throw ProtocolError("an input segment was declared twice");
+  }
+  segment->refusal = refusalOfMemory(segment->bytes, "a segment for inputs");
+  if (segment->refusal.empty()) segment->refusal = refusalOfDescriptor();
+  if (segment->refusal.empty()) {
+    ++segmentsHeld_;
+    inputBytes_ += segment->bytes;
+  } else {
+    segment->object.close();
+    ++refusals_;
+    if (inputSegments_.size() - segmentsHeld_ > kMostRefusedSegments) {
+      return refuse("the program declares segments for inputs, though " +
+                    std::to_string(kMostRefusedSegments) + " were refused, the last one because " +
+                    segment->refusal);
+    }
+  }
+  visitListeningWorkers([&](Worker& worker) { worker.mapSegment(id_, message.segment, segment); });
+}
+
+template <typename Visit>
+void Client::visitListeningWorkers(Visit&& visit) const {
+  if (crew_ == nullptr) return;
+  for (const auto& [epoch, worker] : crew_->workers()) {
+    const Attachment* attachment = worker->attachment(id_);
+    if (worker->stage() != Worker::Stage::kDying && attachment != nullptr &&
+        attachment->listening()) {
+      visit(*worker);
+    }
+  }
+}
+
+void Client::loadPackage(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::LoadPackage>(frame);
+  auto memory = std::make_shared<PackageMemory>();
+  memory->object = onlyDescriptor(frame);
+  memory->digest = {message.digestLow, message.digestHigh, message.bytes};
+  memory->name = message.name.substr(0, kLongestReportedName);
+  const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
+  if (!ipc::memoryObjectHas(memory->object, message.bytes, seal)) {
+    throw ProtocolError("a package is not of its size or not sealed");
+  }
+  if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");
+  std::string refusal = refusalOfDescriptor();
+  // The memory of a moved object is there already and stands for nobody else's: it is counted, and
+  // neither compared nor refused.
+  if (!isShared() || message.shared) {
+    // A client does not wait for an answer, and its calls need what it moved.
+    if (!refusal.empty()) return refuse("an object can't be moved: " + refusal);
+    Package& package =
+        packages_[message.package] = {memory, message.name, message.shared, {}, false};
+    return mapPackage(message.package, package);
+  }
+  if (refusal.empty()) refusal = refusalOfMemory(message.bytes, "a package");
+  const uint32_t models = services_.options.limits.models;
+  if (models != 0 && packages_.size() >= models) {
+    refusal = "the program has " + std::to_string(packages_.size()) +
+              " packages loaded and may have " + std::to_string(models) +
+              " (limits.models, ISOPOOL_CLIENT_MODELS)";
+  }
+  if (!refusal.empty()) {
+    ++refusals_;
+    return connection_.send(ipc::PackageHeld{message.package, refusal});
+  }
+  const auto candidate = services_.packages.find(memory->digest);
+  Package& package = packages_[message.package] = {memory, message.name, false, candidate, false};
+  if (candidate != nullptr) {
+    return connection_.send(ipc::PackageHeld{message.package, ""}, {candidate->object.get()});
+  }
+  services_.packages.add(memory);
+  mapPackage(message.package, package);
+  connection_.send(ipc::PackageHeld{message.package, ""});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageHeldSent);
+}
+
+void Client::confirmPackage(const ipc::ConfirmPackage& message) {
+  const auto found = packages_.find(message.package);
+  if (found == packages_.end() || found->second.candidate == nullptr) {
+    throw ProtocolError("ConfirmPackage of a package that is in no question");
+  }
+  Package& package = found->second;
+  const auto candidate = std::exchange(package.candidate, nullptr);
+  if (message.same) package.memory = candidate;
+  mapPackage(message.package, package);
+}
+
+void Client::mapPackage(uint32_t number, Package& package) {
+  package.mapped = true;
+  visitListeningWorkers([&](Worker& worker) { tell(worker, number, package); });
+}
+
+void Client::tell(Worker& worker, uint32_t number, const Package& package) {
+  worker.mapPackage({id_.value, number, package.memory->digest.bytes, package.name, package.shared},
+                    package.memory);
+}
+
+void Client::unloadPackage(const ipc::UnloadPackage& message) {
+  if (packages_.erase(message.package) == 0) return;
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageForgotten);
+  visitListeningWorkers([&](Worker& worker) { worker.unmapPackage(id_, message.package); });
+}
+
+void Client::segmentWanted(Worker& worker, uint64_t bytes) {
+  const uint64_t limit = services_.options.outputArenaLimit;
+  Attachment& attachment = *worker.attachment(id_);
+  uint64_t size = bytes <= limit ? sizeClass(bytes) : bytes;
+  if (!refusalOfMemory(size, "").empty()) size = ipc::roundUpToPages(bytes);
+  const std::string refusal = refusalOfMemory(size, "shared memory for results");
+  if (!refusal.empty()) {
+    ++refusals_;
+    return worker.send(ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true});
+  }
+  std::optional<uint32_t> number = attachment.reserveSegment(size, limit);
+  if (!number && bytes <= limit) {
+    size = ipc::roundUpToPages(bytes);
+    number = attachment.reserveSegment(size, limit);
+  }
+  if (!number) {
+    worker.send(ipc::RefuseOutputSegment{
+        id_.value,
+        "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
+            " bytes, another " + std::to_string(bytes) + " would pass the limit of " +
+            std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)",
+        /*clientLimit=*/false});
+    return;
+  }
+  services_.stock.makeSegment(
+      size, [self = std::weak_ptr(self_), epoch = worker.epoch(), number = *number, size](
+                base::Fd segment, const std::string& failure) {
+        if (const auto alive = self.lock()) {
+          (*alive)->grantSegment(epoch, number, size, std::move(segment), failure);
+        }
+      });
+}
+
+void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,
+                          const std::string& failure) {
+  Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
+  if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
+  Attachment* attachment = worker->attachment(id_);
+  if (attachment == nullptr) return;
+  if (!segment.valid()) {
+    attachment->releaseSegment(bytes);
+    worker->send(ipc::RefuseOutputSegment{id_.value, failure, /*clientLimit=*/false});
+    return;
+  }
+  // The client first: it must know the segment before a result lies in it.
+  connection_.send(ipc::GrantOutputSegment{epoch.value, number, bytes}, {segment.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentGranted);
+  worker->grantOutput({id_.value, number, bytes}, std::move(segment));
+}
+
+}  // namespace isopool::supervisor

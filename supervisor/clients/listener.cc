@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/clients/listener.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/unix_address.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr base::Milliseconds kOutOfDescriptors(100);
+constexpr base::Milliseconds kPredecessorsEnd(2000);
+constexpr int kLockLook = 5;  // ms
+// The kernel closes a dying predecessor's lock a little before its socket.
+constexpr int kServedLooks = 4;
+constexpr int kServedLook = 50;  // ms
+constexpr int kBacklog = 1024;
+constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
+
+[[noreturn]] void fail(const std::string& path, const std::string& what) {
+  throw std::runtime_error("can't listen at " + path + ": " + what);
+}
+
+bool isServed(const base::UnixAddress& address) {
+  const base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return ::connect(socket.get(), address.get(), address.bytes()) == 0 || errno == EAGAIN;
+}
+
+// So that two that start at once don't both take the path. It stays: removing it would be a race.
+// The kernel takes a moment to end a predecessor, which holds the lock until then.
+base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
+  const std::string name = path + ".lock";
+  base::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.valid()) fail(path, name + ": " + std::strerror(errno));
+  const auto giveUp = std::chrono::steady_clock::now() + kPredecessorsEnd;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail(path, std::strerror(errno));
+    if (isServed(address)) fail(path, "another supervisor serves it");
+    if (std::chrono::steady_clock::now() > giveUp) {
+      fail(path, "another supervisor that does not serve it holds " + name);
+    }
+    ::poll(nullptr, 0, kLockLook);
+  }
+  return lock;
+}
+
+// With the lock held no supervisor serves the path, but another program may, or a supervisor whose
+// lock file was removed.
+void removeLeftover(const std::string& path, const base::UnixAddress& address) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return;
+  if (!S_ISSOCK(status.st_mode)) fail(path, "it exists and is no socket");
+  for (int look = 0; isServed(address); ++look) {
+    if (look == kServedLooks) fail(path, "another process serves it");
+    ::poll(nullptr, 0, kServedLook);
+  }
+  if (errno != ECONNREFUSED) {
+    fail(path, std::string("whether another process serves it can't be found out: ") +
+                   std::strerror(errno));
+  }
+  ::unlink(path.c_str());
+}
+
+std::pair<dev_t, ino_t> fileAt(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
+}
+
+}  // namespace
+
+ListeningSocket listenAt(const std::string& path, const std::string& group) {
+  const auto address = base::UnixAddress::ofPath(path);
+  if (!address) {
+    fail(path, "a socket's path has 1 to " + std::to_string(base::UnixAddress::kMostBytes) +
+                   " characters");
+  }
+  gid_t groupId = static_cast<gid_t>(-1);
+  if (!group.empty()) {
+    const struct group* entry = ::getgrnam(group.c_str());
+    if (entry == nullptr) fail(path, "there is no group " + group + " (socket_group)");
+    groupId = entry->gr_gid;
+  }
+  ListeningSocket listening;
+  listening.lock = lockPath(path, *address);
+  removeLeftover(path, *address);
+  listening.socket = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listening.socket.valid()) fail(path, std::strerror(errno));
+  // Nobody gets in before the mode is what it shall be.
+  const mode_t before = ::umask(0177);
+  const int bound = ::bind(listening.socket.get(), address->get(), address->bytes());
+  const int error = errno;
+  ::umask(before);
+  if (bound != 0) fail(path, std::strerror(error));
+  listening.path = path;
+  listening.file = fileAt(path);
+  if (!group.empty() && (::chown(path.c_str(), static_cast<uid_t>(-1), groupId) != 0 ||
+                         ::chmod(path.c_str(), 0660) != 0)) {
+    fail(path, "it can't be given to the group " + group + ": " + std::strerror(errno));
+  }
+  if (::listen(listening.socket.get(), kBacklog) != 0) fail(path, std::strerror(errno));
+  return listening;
+}
+
+Listener::Listener(base::EventLoop& loop, ListeningSocket socket,
+                   std::function<void(base::Fd)> accepted)
+    : loop_(loop), socket_(std::move(socket)), accepted_(std::move(accepted)), retry_(loop) {
+  ::fcntl(socket_.socket.get(), F_SETFL, O_NONBLOCK);
+  watch();
+}
+
+Listener::~Listener() {
+  watch_.reset();
+  // A successor may have made another one.
+  if (!socket_.path.empty() && fileAt(socket_.path) == socket_.file) {
+    ::unlink(socket_.path.c_str());
+  }
+}
+
+void Listener::watch() {
+  watch_ = std::make_unique<base::ReadinessWatch>(loop_, socket_.socket.get());
+  watch_->onReadable([this] { accept(); });
+}
+
+void Listener::accept() {
+  for (int i = 0; i < kAcceptedAtOnce; ++i) {
+    base::Fd connection(
+        ::accept4(socket_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.valid()) {
+      accepted_(std::move(connection));
+      continue;
+    }
+    if (errno == EINTR || errno == ECONNABORTED) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+    // A connection that can't be taken stays ready: look again when there may be descriptors.
+    base::log(base::LogLevel::kError,
+              std::string("no connection can be accepted: ") + std::strerror(errno));
+    watch_.reset();
+    retry_.setAfter(kOutOfDescriptors, [this] { watch(); });
+    return;
+  }
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/clients/report.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+#include "ipc/channel/board.h"
+#include "ipc/control/frame.h"
+#include "supervisor/clients/client.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr uint64_t kNanosecondsPerMillisecond = 1'000'000;
+
+uint64_t milliseconds(base::TimePoint::duration time) {
+  return static_cast<uint64_t>(std::chrono::duration_cast<base::Milliseconds>(time).count());
+}
+
+std::string stateOf(const Crew& crew, const Worker& worker) {
+  if (worker.stage() == Worker::Stage::kDying) return "dying";
+  if (crew.retires(worker.epoch())) return "retiring";
+  if (worker.stage() != Worker::Stage::kReady) return "starting";
+  const std::optional<Roster::Seat> seat = crew.roster().seatOf(worker.epoch());
+  return seat && seat->slot ? "serving" : "spare";
+}
+
+// The board's times are those of monotonicNow(), which is what the loop's clock counts.
+void readBoard(const Worker& worker, base::TimePoint now, ipc::ReportedWorker& entry) {
+  // The page as it is now, and plain numbers from here on.
+  alignas(ipc::WorkerBoard) std::byte bytes[sizeof(ipc::WorkerBoard)];
+  if (::pread(worker.board().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
+  const auto number = [&](size_t offset) {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes + offset, sizeof value);
+    return value;
+  };
+  uint32_t waiting = 0;
+  std::memcpy(&waiting, bytes + offsetof(ipc::WorkerBoard, waitingClients), sizeof waiting);
+  entry.runningClient = number(offsetof(ipc::WorkerBoard, runningClient));
+  if (entry.runningClient != 0) {
+    const auto since = static_cast<int64_t>(number(offsetof(ipc::WorkerBoard, runningSince)));
+    const int64_t ran = std::chrono::nanoseconds(now.time_since_epoch()).count() - since;
+    if (ran > 0)
+      entry.runningMilliseconds = static_cast<uint64_t>(ran) / kNanosecondsPerMillisecond;
+    entry.waitingClients = waiting;
+  }
+  entry.lentBlocks = number(offsetof(ipc::WorkerBoard, lentBlocks));
+  entry.lentBytes = number(offsetof(ipc::WorkerBoard, lentBytes));
+  entry.zombieBytes = number(offsetof(ipc::WorkerBoard, zombieBytes));
+}
+
+}  // namespace
+
+void reportCrew(Crew& crew, const Services& services, ipc::Report& report) {
+  const base::TimePoint now = services.loop.now();
+  Processes& processes = services.processes;
+  const uint64_t ofZygote =
+      report.zygoteProcessId != 0 ? processes.residentAnonymousBytes(report.zygoteProcessId) : 0;
+  report.restarts += crew.restarts();
+  report.recycled += crew.recycled();
+  report.unfit += crew.unfit();
+  for (const auto& [epoch, worker] : crew.workers()) {
+    ipc::ReportedWorker entry;
+    entry.epoch = epoch.value;
+    entry.processId = worker->pid();
+    entry.crew = crew.name();
+    entry.state = stateOf(crew, *worker);
+    const std::optional<Roster::Seat> seat = crew.roster().seatOf(epoch);
+    if (seat && seat->slot) entry.slot = static_cast<int32_t>(seat->slot->index);
+    entry.ageMilliseconds = milliseconds(now - worker->bornAt());
+    entry.completedCalls = worker->completedCalls();
+    entry.clients = static_cast<uint32_t>(worker->attachments().size());
+    const uint64_t anonymous =
+        worker->pid() != 0 ? processes.residentAnonymousBytes(worker->pid()) : 0;
+    entry.privateBytes = anonymous > ofZygote ? anonymous - ofZygote : 0;
+    for (const auto& [client, attachment] : worker->attachments()) {
+      entry.outputBytes += attachment.outputBytes();
+    }
+    readBoard(*worker, now, entry);
+    for (const auto& [act, times] : worker->forbiddenActs()) {
+      entry.forbiddenActs.push_back({act, times});
+    }
+    report.sharedBytes += worker->sharedBytes();
+    report.workers.push_back(std::move(entry));
+  }
+  for (const Slot& slot : crew.roster().slotsOf(kSharedPool)) {
+    ipc::ReportedSlot entry{crew.name(), slot.index, 0, {}, 0};
+    const auto obituary = crew.obituaries().find({slot.pool.value, slot.index});
+    if (obituary != crew.obituaries().end()) {
+      entry.restarts = obituary->second.restarts;
+      entry.lastDeath = obituary->second.reason;
+      entry.lastDeathMillisecondsAgo = milliseconds(now - obituary->second.at);
+    }
+    report.slots.push_back(std::move(entry));
+  }
+}
+
+void makeFit(ipc::Report& report) {
+  // The decoder takes so many elements an array.
+  constexpr size_t kMostElements = 4000;
+  const auto shorten = [&](auto& list, size_t most) {
+    if (list.size() <= most) return;
+    list.resize(most);
+    report.complete = false;
+  };
+  for (size_t most = kMostElements; most > 0; most /= 2) {
+    shorten(report.models, most);
+    shorten(report.clients, most);
+    shorten(report.workers, most);
+    shorten(report.slots, most);
+    for (ipc::ReportedModel& model : report.models) shorten(model.clients, most);
+    for (ipc::ReportedWorker& worker : report.workers) shorten(worker.forbiddenActs, most);
+    if (ipc::encodeBody(report).size() <= ipc::kMaxBodyBytes) return;
+  }
+}
+
+}  // namespace isopool::supervisor

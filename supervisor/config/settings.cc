@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/config/settings.h"
+
+#include <grp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "base/settings/environment.h"
+#include "base/settings/setting_text.h"
+#include "base/unix_address.h"
+#include "ipc/memory/memory_object.h"
+#include "supervisor/config/option_fields.h"
+#include "supervisor/config/settings_report.h"
+#include "supervisor/config/system_check.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+class Mistake : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+OptionsRefused refusal(const std::exception& mistake) {
+  return {std::string("isopoold: ") + mistake.what(), 2};
+}
+
+std::string workerBesideUs() {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
+  const std::string self(path, static_cast<size_t>(length > 0 ? length : 0));
+  return self.substr(0, self.rfind('/') + 1) + "isopool-worker";
+}
+
+uint64_t processorsForUs() {
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return 1;
+  return static_cast<uint64_t>(std::max(1, CPU_COUNT(&processors)));
+}
+
+base::SettingValue defaultOf(const base::Setting& setting) {
+  if (setting.key == "workers") return {processorsForUs(), {}, {}};
+  if (setting.key == "worker_program") return {0, workerBesideUs(), {}};
+  if (setting.fallback.empty()) return {};
+  return std::get<base::SettingValue>(base::parseSetting(setting, setting.fallback));
+}
+
+SettingsFile readFile(const std::string& path) {
+  if (path.empty()) return {};
+  auto read = readSettingsFile(path);
+  if (const auto* problem = std::get_if<std::string>(&read)) throw Mistake(*problem);
+  return std::move(std::get<SettingsFile>(read));
+}
+
+bool isGroup(const std::string& name) { return ::getgrnam(name.c_str()) != nullptr; }
+
+bool sameButForShare(const ClientClass& left, const ClientClass& right) {
+  return left.name == right.name && left.userId == right.userId && left.program == right.program &&
+         left.dedicatedWorkers == right.dedicatedWorkers;
+}
+
+}  // namespace
+
+std::variant<Settings, OptionsRefused> Settings::parse(int argc, const char* const* argv) {
+  auto words = parseCommandLine(argc, argv);
+  if (auto* refused = std::get_if<OptionsRefused>(&words)) return std::move(*refused);
+  const CommandLineRequest& request = std::get<CommandLineRequest>(words);
+  Settings settings;
+  try {
+    settings.commandLine_ = request.commandLine;
+    const SettingsFile file = readFile(request.commandLine.file);
+    settings.held_ = settings.resolve(file);
+    settings.environment_ = file.environment;
+    settings.classes_ = file.classes;
+    settings.options_ = settings.makeOptions();
+    settings.check(settings.options_);
+  } catch (const Mistake& mistake) {
+    return refusal(mistake);
+  }
+  switch (request.answer) {
+    case Answer::kServe:
+      return settings;
+    case Answer::kCheck: {
+      const std::string& file = settings.file();
+      std::string problem = problemOnThisSystem(settings);
+      for (const std::string& each : unknownVariables()) problem = each;
+      if (!problem.empty()) return OptionsRefused{"isopoold: " + problem, 2};
+      return OptionsRefused{
+          "isopoold: the settings are valid" + (file.empty() ? "" : " (" + file + ")"), 0};
+    }
+    case Answer::kShow:
+      return OptionsRefused{showSettings(settings), 0};
+    case Answer::kShowJson:
+      return OptionsRefused{showSettingsAsJson(settings), 0};
+  }
+  return settings;
+}
+
+Settings::HeldSettings Settings::resolve(const SettingsFile& file) const {
+  HeldSettings resolved;
+  for (const base::Setting& setting : base::settingTable()) {
+    if (setting.key.empty()) continue;
+    Held& held = resolved[&setting];
+    const auto flag = commandLine_.flags.find(&setting);
+    const char* variable = base::textInEnvironment(setting);
+    const auto entry = file.entries.find(&setting);
+    std::string text;
+    std::string where;
+    if (flag != commandLine_.flags.end()) {
+      text = flag->second;
+      where = setting.flag;
+      held.source = SourceKind::kFlag;
+    } else if (variable != nullptr) {
+      text = variable;
+      where = std::string(setting.variable) + "=" + text;
+      held.source = SourceKind::kEnvironment;
+    } else if (entry != file.entries.end()) {
+      held = {entry->second.value, SourceKind::kFile, entry->second.line};
+      continue;
+    } else {
+      held.value = defaultOf(setting);
+      continue;
+    }
+    auto parsed = base::parseSetting(setting, text);
+    if (const auto* problem = std::get_if<std::string>(&parsed)) {
+      throw Mistake(where + ": " + *problem);
+    }
+    held.value = std::move(std::get<base::SettingValue>(parsed));
+  }
+  return resolved;
+}
+
+// How a mistake in this setting begins.
+std::string Settings::whereIs(const base::Setting& setting, const Held& held) const {
+  switch (held.source) {
+    case SourceKind::kFlag:
+      return std::string(setting.flag);
+    case SourceKind::kEnvironment:
+      return std::string(setting.variable) + "=" + base::spellSetting(setting, held.value);
+    case SourceKind::kFile:
+      return commandLine_.file + ":" + std::to_string(held.line) + ": " + std::string(setting.key);
+    case SourceKind::kDefault:
+      break;
+  }
+  return std::string(setting.key);
+}
+
+std::string Settings::sourceOf(const base::Setting& setting, const Held& held) const {
+  switch (held.source) {
+    case SourceKind::kFlag:
+      return "flag " + std::string(setting.flag);
+    case SourceKind::kEnvironment:
+      return "environment " + std::string(setting.variable);
+    case SourceKind::kFile:
+      return "file " + commandLine_.file + ":" + std::to_string(held.line);
+    case SourceKind::kDefault:
+      break;
+  }
+  return "default";
+}
+
+// For worker/python/code_paths.py: a worker that writes there decides what we run.
+std::string Settings::filesOf(const Options& options) const {
+  std::error_code error;
+  std::string files = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  for (const std::string& file : {options.worker, commandLine_.file}) {
+    if (!file.empty()) files += ":" + std::filesystem::absolute(file, error).string();
+  }
+  return files;
+}
+
+Options Settings::makeOptions() const {
+  Options options;
+  options.privatePool = commandLine_.privatePool;
+  options.controlFd = commandLine_.controlFd;
+  options.lifelineFd = commandLine_.lifelineFd;
+  for (const SettingsFile::Variable& each : environment_) {
+    options.workerEnvironment.push_back(each.name + "=" + each.value);
+  }
+  for (const auto& [setting, held] : held_) {
+    if (options.privatePool && setting->scope == base::Scope::kShared) continue;
+    setOption(options, setting->key, held.value);
+    // Also what the workers would inherit: they get it checked, and in its shortest spelling.
+    if (setting->concernsWorkers() && held.source != SourceKind::kDefault) {
+      options.workerEnvironment.push_back(std::string(setting->variable) + "=" +
+                                          base::spellSetting(*setting, held.value));
+    }
+  }
+  for (const SettingsFile::Class& each : classes_) options.classes.push_back(each.clientClass);
+  if (options.sandbox == "strict") {
+    options.workerEnvironment.push_back("ISOPOOL_SUPERVISOR_FILES=" + filesOf(options));
+  }
+  if (options.noKill) {
+    constexpr std::chrono::hours kForEver(24 * 365);
+    options.zygoteTimeout = options.forkTimeout = options.workerTimeout = kForEver;
+  }
+  options.outputArena = ipc::roundUpToPages(options.outputArena);
+  return options;
+}
+
+void Settings::check(const Options& options) const {
+  if (options.outputArenaLimit < options.outputArena) {
+    throw Mistake("--output-arena-limit (ISOPOOL_OUTPUT_ARENA_LIMIT) is less than --output-arena");
+  }
+  const auto where = [this](std::string_view key) {
+    const base::Setting& setting = *base::findSetting(key);
+    return whereIs(setting, held_.at(&setting));
+  };
+  constexpr size_t kMostPath = base::UnixAddress::kMostBytes;
+  if (options.listen.size() > kMostPath) {
+    throw Mistake(where("listen") + ": '" + options.listen + "' is longer than the " +
+                  std::to_string(kMostPath) + " bytes that the path of a socket may have");
+  }
+  if (options.sandbox == "none") {
+    for (const std::string_view key : {"sandbox.memory", "sandbox.files", "sandbox.processes"}) {
+      if (held_.at(base::findSetting(key)).value.number == 0) continue;
+      throw Mistake(where(key) + ": the sandbox level none sets no limits; remove this limit, or " +
+                    "choose the level default");
+    }
+  }
+  if (!options.socketGroup.empty() && !isGroup(options.socketGroup)) {
+    throw Mistake(where("socket_group") + ": '" + options.socketGroup +
+                  "' is no group of this system");
+  }
+}
+
+std::vector<Settings::Shown> Settings::shown() const {
+  std::vector<Shown> all;
+  for (const base::Setting& setting : base::settingTable()) {
+    if (setting.key.empty()) continue;
+    const Held& held = held_.at(&setting);
+    all.push_back({&setting, std::string(setting.key), held.value,
+                   base::spellSetting(setting, held.value), sourceOf(setting, held)});
+  }
+  const auto add = [&](const std::string& key, const std::string& text, uint32_t line) {
+    all.push_back(
+        {nullptr, key, {}, text, "file " + commandLine_.file + ":" + std::to_string(line)});
+  };
+  for (const SettingsFile::Variable& each : environment_) {
+    add("environment." + each.name, each.value, each.line);
+  }
+  for (const SettingsFile::Class& each : classes_) {
+    const std::string prefix = "class." + each.clientClass.name + ".";
+    if (!each.user.empty()) add(prefix + "user", each.user, each.line);
+    if (!each.clientClass.program.empty())
+      add(prefix + "program", each.clientClass.program, each.line);
+    add(prefix + "share", std::to_string(each.clientClass.share), each.line);
+    add(prefix + "dedicated_workers", std::to_string(each.clientClass.dedicatedWorkers), each.line);
+  }
+  return all;
+}
+
+std::variant<Settings::Changes, OptionsRefused> Settings::reload() {
+  Settings next = *this;
+  Changes changes;
+  try {
+    SettingsFile file = readFile(commandLine_.file);
+    for (auto& [setting, held] : resolve(file)) {
+      Held& ours = next.held_.at(setting);
+      const bool changed = !(ours.value == held.value);
+      if (changed && setting->reload == base::ReloadPolicy::kAtStart) {
+        changes.needRestart.emplace_back(setting->key);
+        continue;
+      }
+      if (changed) changes.taken.emplace_back(setting->key);
+      ours = std::move(held);
+    }
+    next.takeEnvironment(file.environment, changes);
+    next.takeClasses(std::move(file.classes), changes);
+    next.options_ = next.makeOptions();
+    next.check(next.options_);
+  } catch (const Mistake& mistake) {
+    return refusal(mistake);
+  }
+  *this = std::move(next);
+  return changes;
+}
+
+void Settings::takeEnvironment(const std::vector<SettingsFile::Variable>& environment,
+                               Changes& changes) {
+  const auto missesIn = [&](const auto& all, const SettingsFile::Variable& one) {
+    return std::none_of(all.begin(), all.end(), [&](const SettingsFile::Variable& each) {
+      return each.name == one.name && each.value == one.value;
+    });
+  };
+  std::vector<std::string> keys;
+  for (const auto& each : environment) {
+    if (missesIn(environment_, each)) keys.push_back("environment." + each.name);
+  }
+  for (const auto& each : environment_) {
+    if (missesIn(environment, each)) keys.push_back("environment." + each.name);
+  }
+  std::sort(keys.begin(), keys.end());
+  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+  changes.needRestart.insert(changes.needRestart.end(), keys.begin(), keys.end());
+}
+
+// Which class a client is in is settled when it attaches, and dedicated workers are forked for it:
+// only what a class gets of the shared workers can change.
+void Settings::takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes) {
+  const bool sameClasses = std::equal(classes.begin(), classes.end(), classes_.begin(),
+                                      classes_.end(), [](const auto& left, const auto& right) {
+                                        return sameButForShare(left.clientClass, right.clientClass);
+                                      });
+  if (!sameClasses) {
+    changes.needRestart.emplace_back("class");
+    return;
+  }
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (classes[i].clientClass.share == classes_[i].clientClass.share) continue;
+    changes.taken.push_back("class." + classes[i].clientClass.name + ".share");
+  }
+  classes_ = std::move(classes);
+}
+
+std::variant<Options, OptionsRefused> parseOptions(int argc, const char* const* argv) {
+  auto parsed = Settings::parse(argc, argv);
+  if (auto* refused = std::get_if<OptionsRefused>(&parsed)) return std::move(*refused);
+  return std::get<Settings>(parsed).options();
+}
+
+}  // namespace isopool::supervisor

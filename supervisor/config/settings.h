@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/settings/setting_table.h"
+#include "supervisor/config/command_line.h"
+#include "supervisor/config/options.h"
+#include "supervisor/config/settings_file.h"
+
+namespace isopool::supervisor {
+
+/// Every setting's value and where it came from: a flag wins over an environment variable, that over
+/// the file, that over the default.
+class Settings {
+ public:
+  /// One setting as --show-settings has it.
+  struct Shown {
+    const base::Setting* setting;  ///< nullptr for entries of [environment] and [class.NAME]
+    std::string key;
+    base::SettingValue value;
+    std::string text;
+    std::string source;  ///< "flag --spares", "file PATH:LINE", "default", ...
+  };
+
+  /// Keys that differ between two readings of the file.
+  struct Changes {
+    std::vector<std::string> taken;
+    std::vector<std::string> needRestart;  ///< still as they were
+  };
+
+  /// Reads the environment, and the file that the command line names. The refusal may be an answer:
+  /// to --help, --check and the like.
+  static std::variant<Settings, OptionsRefused> parse(int argc, const char* const* argv);
+
+  const Options& options() const { return options_; }
+  std::vector<Shown> shown() const;
+  const std::string& file() const { return commandLine_.file; }
+
+  /// Reads the file anew, with the flags and the environment of the start. Of what changed, options()
+  /// then has what can change while we run. After a refusal nothing has changed.
+  std::variant<Changes, OptionsRefused> reload();
+
+ private:
+  enum class SourceKind { kDefault, kFile, kEnvironment, kFlag };
+  struct Held {
+    base::SettingValue value;
+    SourceKind source = SourceKind::kDefault;
+    uint32_t line = 0;
+  };
+  using HeldSettings = std::map<const base::Setting*, Held>;
+
+  HeldSettings resolve(const SettingsFile& file) const;
+  std::string whereIs(const base::Setting& setting, const Held& held) const;
+  std::string sourceOf(const base::Setting& setting, const Held& held) const;
+  void takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes);
+  void takeEnvironment(const std::vector<SettingsFile::Variable>& environment, Changes& changes);
+  Options makeOptions() const;
+  std::string filesOf(const Options& options) const;
+  void check(const Options& options) const;
+
+  CommandLine commandLine_;
+  HeldSettings held_;
+  std::vector<SettingsFile::Variable> environment_;
+  std::vector<SettingsFile::Class> classes_;
+  Options options_;
+};
+
+/// Settings::parse() for who needs no more than the options.
+std::variant<Options, OptionsRefused> parseOptions(int argc, const char* const* argv);
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,618 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/pool/crew.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/system_call.h"
+#include "ipc/crash_point.h"
+#include "ipc/worker_exit.h"
+#include "supervisor/pool/printable.h"
+#include "supervisor/processes/worker_folders.h"
+
+namespace isopool::supervisor {
+
+using base::Epoch;
+using base::PoolId;
+using ipc::CrashPoint;
+
+namespace {
+
+constexpr base::Milliseconds kZygoteRetry(1000);
+constexpr base::Milliseconds kChannelRetry(200);
+// How often calls, age and memory of workers with a limited life are looked at, and how often
+// somebody is asked to let go of one that retires.
+constexpr base::Milliseconds kLifeWatchPeriod(1000);
+constexpr base::Milliseconds kRetirementPeriod(50);
+// A client that reports a worker as often has no new channel to it: others wait while it detaches one.
+constexpr uint32_t kMostReports = 3;
+// How often the calls that run are looked at, if their time is limited: eight times in that time.
+constexpr base::Milliseconds kShortestCallLook(5);
+constexpr base::Milliseconds kLongestCallLook(1000);
+
+std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
+
+std::string inSeconds(base::Milliseconds time) {
+  return std::to_string(time.count() / 1000) + " s";
+}
+
+std::string textOf(const Quarantine& quarantine) {
+  return "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
+         std::to_string(quarantine.duration.count()) + " ms: its last " +
+         std::to_string(quarantine.deaths) +
+         " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
+}
+
+// The last line of a worker's last words, which user code may have written: fit for the log.
+std::string lastLineOf(const base::Fd& words) {
+  constexpr off_t kMost = 512;
+  struct stat status {};
+  const off_t end = ::fstat(words.get(), &status) == 0 ? status.st_size : 0;
+  const off_t begin = std::max<off_t>(end - kMost, 0);
+  std::string text(static_cast<size_t>(end - begin), '\0');
+  const ssize_t got = ::pread(words.get(), text.data(), text.size(), begin);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
+  return printable(std::move(text), kMost);
+}
+
+}  // namespace
+
+Crew::Crew(Services& services, std::string name, Events events)
+    : services_(services),
+      name_(std::move(name)),
+      events_(std::move(events)),
+      roster_(*this, services.options.spares, services.options.restart),
+      tick_(services.loop),
+      lifeWatch_(services.loop),
+      channelRetry_(services.loop),
+      callWatch_(services.loop),
+      self_(std::make_shared<Crew*>(this)) {}
+
+Crew::~Crew() = default;
+
+// ---- its members -----------------------------------------------------------------------------
+
+void Crew::openPool(PoolId pool, uint32_t workers) { roster_.openPool(pool, workers); }
+
+void Crew::closePool(PoolId pool) {
+  std::erase_if(serving_, [&](const auto& entry) { return entry.first.first == pool.value; });
+  roster_.closePool(pool);
+  scheduleTick();
+}
+
+void Crew::join(CrewMember& member) {
+  members_[member.id()] = &member;
+  watchCallTimes();
+  for (const auto& [epoch, worker] : workers_) {
+    if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
+  }
+  for (const Quarantine& quarantine : roster_.quarantinedSlots(services_.loop.now())) {
+    if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, textOf(quarantine));
+  }
+}
+
+void Crew::leave(CrewMember& member) {
+  if (members_.erase(member.id()) == 0) return;
+  departing_[member.id()] = &member;
+  for (const auto& [epoch, worker] : workers_) worker->detach(member.id());
+}
+
+void Crew::forget(ClientId client) {
+  members_.erase(client);
+  departing_.erase(client);
+  for (const auto& [epoch, worker] : workers_) worker->forgetReports(client);
+}
+
+CrewMember* Crew::memberOf(ClientId client) const {
+  for (const auto* members : {&members_, &departing_}) {
+    const auto found = members->find(client);
+    if (found != members->end()) return found->second;
+  }
+  return nullptr;
+}
+
+std::vector<uint32_t> Crew::leastUsedSlots(PoolId pool, uint32_t count) const {
+  std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
+  for (const Slot& slot : roster_.slotsOf(pool)) {
+    const auto users = std::count_if(members_.begin(), members_.end(),
+                                     [&](const auto& entry) { return entry.second->uses(slot); });
+    slots.emplace_back(static_cast<size_t>(users), slot.index);
+  }
+  std::sort(slots.begin(), slots.end());
+  std::vector<uint32_t> chosen;
+  for (uint32_t i = 0; i < count && !slots.empty(); ++i) {
+    chosen.push_back(slots[i % slots.size()].second);
+  }
+  return chosen;
+}
+
+void Crew::end() {
+  over_ = true;
+  tick_.cancel();
+  lifeWatch_.cancel();
+  channelRetry_.cancel();
+  callWatch_.cancel();
+  for (const auto& [epoch, worker] : workers_) worker->kill();
+}
+
+void Crew::loseWorker(Worker& worker, const std::string& reason) {
+  const bool known = worker.stage() == Worker::Stage::kDying;
+  worker.blame(reason);
+  worker.kill();
+  if (!known) workerLost(worker);
+}
+
+void Crew::workerReported(Worker& worker, CrewMember& member, const std::string& reason) {
+  if (worker.stage() == Worker::Stage::kDying) return;
+  const std::string text =
+      member.describe() + " reported: " + (reason.empty() ? "it has died" : reason);
+  switch (services_.processes.conditionOf(worker.pid())) {
+    case Processes::Condition::kEnds:
+      return loseWorker(worker, "");
+    case Processes::Condition::kStopped:
+      // Where nothing is to be killed a debugger may have stopped it.
+      if (services_.options.noKill) return;
+      return loseWorker(worker, "it was stopped by a signal (" + text + ")");
+    case Processes::Condition::kRuns:
+      break;
+  }
+  const uint32_t times = worker.reportedBy(member.id());
+  if (worker.reportedByAll()) return loseWorker(worker, text);
+  base::log(times == 1 ? base::LogLevel::kWarning : base::LogLevel::kDebug,
+            describe(worker) + " runs, though " + text);
+  // One that answers lets go of the member. Nothing else of it is touched.
+  worker.detach(member.id());
+}
+
+void Crew::blameReaped(Epoch epoch, const std::string& reason) {
+  const auto reaped = reaped_.find(epoch);
+  if (reaped != reaped_.end()) reaped->second->blame(reason);
+}
+
+void Crew::zygoteStruggles() {
+  const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
+  if (roster_.poolWithoutWorker()) {
+    // By copies: a member may leave over it.
+    for (const auto& [id, member] : std::map(members_)) member->workersLacking(text);
+  }
+  for (const Slot& slot : roster_.unservedSlots()) {
+    for (const auto& [id, member] : members_) {
+      if (member->uses(slot)) member->slotQuarantined({slot, 0, kZygoteRetry}, text);
+    }
+  }
+}
+
+// ---- what its workers do ---------------------------------------------------------------------
+
+void Crew::workerReady(Worker& worker) {
+  const Epoch epoch = worker.epoch();
+  lives_[epoch] = drawLifeSpan();
+  ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
+  // Before the roster may give it another seat.
+  for (const auto& [id, member] : members_) introduce(worker, *member);
+  roster_.workerUsable(epoch);
+  watchLives();
+}
+
+// A spare to all members, another worker to those that use its slot.
+void Crew::introduce(Worker& worker, CrewMember& member) {
+  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
+  if (!seat || (seat->slot && !member.uses(*seat->slot))) return;
+  services_.stock.take([self = std::weak_ptr(self_), epoch = worker.epoch(), id = member.id()](
+                           ChannelMemory memory, const std::string& failure) {
+    const auto alive = self.lock();
+    if (alive == nullptr) return;
+    (*alive)->introduceWith(epoch, id, std::move(memory), failure);
+  });
+}
+
+// To a member that has no channel to the worker any more, or not yet.
+void Crew::introduceAnew(Epoch epoch, ClientId client) {
+  Worker* worker = find(epoch);
+  const auto member = members_.find(client);
+  if (worker == nullptr || worker->stage() != Worker::Stage::kReady || retires(epoch) ||
+      member == members_.end() || worker->attachment(client) != nullptr) {
+    return;
+  }
+  if (worker->reportsOf(client) < kMostReports) return introduce(*worker, *member->second);
+  const std::string text = describe(*worker) + " has no channel to " + member->second->describe() +
+                           " until it is replaced: it was reported " +
+                           std::to_string(kMostReports) + " times, and answers";
+  base::log(base::LogLevel::kWarning, text);
+  for (const auto& [key, served] : serving_) {
+    const Slot slot{PoolId(key.first), key.second};
+    if (served == epoch && member->second->uses(slot)) {
+      member->second->slotQuarantined({slot, 0, base::Milliseconds(0)}, text);
+    }
+  }
+}
+
+void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
+                         const std::string& failure) {
+  Worker* worker = find(epoch);
+  const auto member = members_.find(client);
+  if (worker == nullptr || worker->stage() != Worker::Stage::kReady || member == members_.end()) {
+    return;
+  }
+  if (worker->attachment(client) != nullptr) return;
+  if (!failure.empty()) return channelNotMade(*worker, failure);
+  worker->introduce(client, std::move(memory));
+  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  member->second->introduce(*worker, seat && !seat->slot);
+  ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
+}
+
+// Other members call a shared worker: whoever lacks a channel to it waits until there is room for one.
+void Crew::channelNotMade(Worker& worker, const std::string& failure) {
+  if (members_.size() == 1) return worker.lose("there is no shared memory for it: " + failure);
+  if (channelRetry_.isSet()) return;
+  base::log(base::LogLevel::kError,
+            describe(worker) + ": there is no shared memory for a channel: " + failure);
+  channelRetry_.setAfter(kChannelRetry, [this] {
+    for (const auto& [epoch, each] : workers_) {
+      for (const auto& [id, member] : members_) {
+        if (each->reportsOf(id) < kMostReports) introduceAnew(epoch, id);
+      }
+    }
+  });
+}
+
+void Crew::workerAttached(Worker& worker, ClientId client) {
+  const auto member = members_.find(client);
+  if (member == members_.end()) return;
+  for (const auto& [key, epoch] : serving_) {
+    if (epoch != worker.epoch()) continue;
+    serveIfAttached(*member->second, Slot{PoolId(key.first), key.second}, epoch);
+  }
+}
+
+void Crew::workerDetached(Worker& worker, ClientId client) {
+  const auto member = members_.find(client);
+  if (member != members_.end()) {
+    if (worker.attachment(client)->stage != Attachment::Stage::kDetaching) {
+      return member->second->channelSpoilt();
+    }
+    member->second->channelClosed(worker.epoch());
+    // Not now: the worker is about to forget the channel.
+    services_.loop.post([self = std::weak_ptr(self_), epoch = worker.epoch(), client] {
+      if (const auto alive = self.lock()) (*alive)->introduceAnew(epoch, client);
+    });
+    return;
+  }
+  const auto departing = departing_.find(client);
+  if (departing != departing_.end()) departing->second->channelClosed(worker.epoch());
+}
+
+void Crew::workerLost(Worker& worker) {
+  if (over_) return;
+  ipc::reachCrashPoint(CrashPoint::kDeathSeen);
+  const Epoch epoch = worker.epoch();
+  const Death death = worker.deathNow();
+  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  const bool retiring = retires(epoch);
+  if (seat || retiring) {
+    Lost& lost = lost_[epoch];
+    lost.name = describe(worker);
+    if (seat) lost.slot = seat->slot;
+    lost.barren = worker.wasIntroduced() && death == Death::kBarren;
+    lost.replaced = retiring;
+    lost.processId = worker.pid();
+  }
+  if (!retiring) ++restarts_;
+  if (seat && seat->slot) {
+    Obituary& obituary = obituaries_[keyOf(*seat->slot)];
+    ++obituary.restarts;
+    obituary.reason = worker.cause().empty() ? "died" : worker.cause();
+    obituary.worker = epoch;
+    obituary.at = services_.loop.now();
+  }
+  std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
+  // First of all: callers wait.
+  const base::Milliseconds vacancy = roster_.workerLost(epoch, death, services_.loop.now());
+  if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
+  ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
+  scheduleTick();
+  if (services_.zygote.struggling()) zygoteStruggles();
+}
+
+void Crew::logDeath(const Lost& lost, const std::string& death, const std::string& cause) const {
+  std::string text = lost.name + " died: " + death + " (" + cause + ")";
+  if (lost.barren) text += ", before it completed a call";
+  pid_t replacement = 0;
+  const std::string vacancy = std::to_string(lost.vacancy.count()) + " ms";
+  if (over_) {
+    // Nothing is started any more.
+  } else if (lost.replaced) {
+    text += "; another had taken its place before";
+  } else if (!lost.slot) {
+    text += "; another spare is started";
+    if (lost.vacancy.count() != 0) text += " in " + vacancy;
+  } else if (roster_.hasPool(lost.slot->pool)) {
+    const auto serving = serving_.find(keyOf(*lost.slot));
+    const auto next = serving != serving_.end() ? workers_.find(serving->second) : workers_.end();
+    if (next != workers_.end()) replacement = next->second->pid();
+    if (replacement != 0) {
+      text += "; replaced by pid " + std::to_string(replacement);
+    } else if (lost.vacancy.count() != 0) {
+      text += "; its slot stays empty for " + vacancy;
+    } else {
+      text += "; a replacement is to start";
+    }
+  }
+  base::log(base::LogLevel::kWarning, text,
+            {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
+}
+
+void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
+  ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
+  const Epoch epoch = worker.epoch();
+  const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
+  removeLeftoversSoon(services_.options.workerFolders, epoch);
+  const auto lost = lost_.find(epoch);
+  if (lost == lost_.end()) {
+    if (status) base::log(base::LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
+  } else {
+    const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
+    const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
+    unfit_ += unfit && !lost->second.replaced ? 1 : 0;
+    if (unfit || gaveUp) worker.blame(lastLineOf(worker.lastWords()));
+    // Not now: what a client reports of it may be the next thing that we read.
+    services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
+                         death = status ? status->name() : "it was not started",
+                         leaving = workers_.at(epoch)] {
+      const std::string& known = leaving->cause();
+      const std::string cause = known.empty() ? how.likelyCause() : known;
+      const auto alive = self.lock();
+      if (alive == nullptr) return;
+      (*alive)->reaped_.erase(leaving->epoch());
+      for (auto& [slot, obituary] : (*alive)->obituaries_) {
+        if (obituary.worker == leaving->epoch()) obituary.reason = death + " (" + cause + ")";
+      }
+      (*alive)->logDeath(record, death, cause);
+    });
+    reaped_[epoch] = workers_.at(epoch);
+    lost_.erase(lost);
+  }
+  if (!over_) {
+    for (const auto& [client, attachment] : worker.attachments()) {
+      if (CrewMember* member = memberOf(client)) member->workerDied(epoch, how);
+    }
+  }
+  retiring_.erase(epoch);
+  lives_.erase(epoch);
+  // Not now: the worker is calling us.
+  const auto found = workers_.find(epoch);
+  services_.loop.post([leaving = std::move(found->second)] {});
+  workers_.erase(found);
+  events_.reaped();
+}
+
+Worker* Crew::find(Epoch epoch) {
+  const auto found = workers_.find(epoch);
+  return found != workers_.end() ? found->second.get() : nullptr;
+}
+
+void Crew::appendPids(std::vector<pid_t>& pids) const {
+  for (const auto& [epoch, worker] : workers_) {
+    if (worker->pid() != 0) pids.push_back(worker->pid());
+  }
+}
+
+std::string Crew::describe(const Worker& worker) const {
+  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
+  std::string text = !seat || !seat->slot ? std::string(seat ? "spare worker" : "worker")
+                                          : "worker " + std::to_string(seat->slot->index);
+  if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
+  if (!seat || !seat->slot) return text;
+  return text + " of " +
+         (name_.empty() ? "pool " + std::to_string(seat->slot->pool.value) : name_ + " pool");
+}
+
+// ---- what its roster decides -----------------------------------------------------------------
+
+Epoch Crew::startWorker(bool spare) {
+  const Epoch epoch = services_.nextEpoch();
+  Worker::Events events;
+  events.ready = [this, epoch] { workerReady(*find(epoch)); };
+  events.attached = [this, epoch](ClientId client) { workerAttached(*find(epoch), client); };
+  events.detached = [this, epoch](ClientId client) { workerDetached(*find(epoch), client); };
+  events.segmentWanted = [this, epoch](ClientId client, uint64_t bytes) {
+    const auto member = members_.find(client);
+    if (member != members_.end()) member->second->segmentWanted(*find(epoch), bytes);
+  };
+  events.forbidden = [this, epoch](const std::string& act, uint64_t times) {
+    base::log(base::LogLevel::kWarning, describe(*find(epoch)) + ": the sandbox forbade " + act +
+                                            ", " + std::to_string(times) +
+                                            (times == 1 ? " time" : " times"));
+  };
+  events.lost = [this, epoch] { workerLost(*find(epoch)); };
+  events.notMade = [this, epoch] { roster_.workerNotMade(epoch); };
+  events.gone = [this, epoch](const std::optional<ExitStatus>& status) {
+    workerGone(*find(epoch), status);
+  };
+  try {
+    workers_[epoch] = std::make_shared<Worker>(services_, epoch, spare, std::move(events));
+  } catch (const base::SystemCallError& error) {
+    workers_.erase(epoch);
+    base::log(base::LogLevel::kError,
+              std::string("a worker could not be asked for: ") + error.what());
+    services_.loop.post([self = std::weak_ptr(self_), epoch] {
+      const auto alive = self.lock();
+      if (alive == nullptr || (*alive)->over_) return;
+      (*alive)->roster_.workerLost(epoch, Death::kBarren, (*alive)->services_.loop.now());
+      (*alive)->scheduleTick();
+    });
+  }
+  return epoch;
+}
+
+void Crew::retireWorker(Epoch epoch) {
+  if (Worker* worker = find(epoch)) worker->kill();
+}
+
+void Crew::assignWorker(const Slot& slot, Epoch epoch) {
+  serving_[keyOf(slot)] = epoch;
+  for (const auto& [id, member] : members_) serveIfAttached(*member, slot, epoch);
+  ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
+}
+
+void Crew::serveIfAttached(CrewMember& member, const Slot& slot, Epoch epoch) {
+  Worker* worker = find(epoch);
+  if (worker == nullptr || !member.uses(slot)) return;
+  const Attachment* attachment = worker->attachment(member.id());
+  if (attachment != nullptr && attachment->usable()) member.slotServed(slot, epoch);
+}
+
+void Crew::slotQuarantined(const Quarantine& quarantine) {
+  const std::string text = textOf(quarantine);
+  base::log(base::LogLevel::kWarning, text);
+  for (const auto& [id, member] : members_) {
+    if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);
+  }
+}
+
+void Crew::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
+  base::log(base::LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
+                                          " ms: the last " + std::to_string(deaths) +
+                                          " died before they served (ISOPOOL_RESTART_LIMIT)");
+}
+
+void Crew::scheduleTick() {
+  const std::optional<base::TimePoint> next = roster_.nextTick();
+  if (!next) return tick_.cancel();
+  tick_.setAt(*next, [this] {
+    roster_.tick(services_.loop.now());
+    scheduleTick();
+  });
+}
+
+// ---- recycling -------------------------------------------------------------------------------
+
+Crew::LifeSpan Crew::drawLifeSpan() {
+  const Recycling& recycling = services_.options.recycling;
+  const double jitter = recycling.jitterPercent / 100.0;
+  const double factor =
+      std::uniform_real_distribution<double>(1 - jitter, 1 + jitter)(services_.random);
+  const auto scaled = [&](uint64_t value) {
+    return value == 0 ? 0 : std::max<uint64_t>(1, static_cast<uint64_t>(value * factor));
+  };
+  LifeSpan life;
+  life.calls = scaled(recycling.calls);
+  life.age = base::Milliseconds(scaled(static_cast<uint64_t>(recycling.age.count())));
+  life.memoryGrowth = scaled(recycling.memoryGrowth);
+  return life;
+}
+
+// Looks at nobody unless lives are limited, so that a pool at rest costs nothing.
+void Crew::watchLives() {
+  const Recycling& recycling = services_.options.recycling;
+  const bool limited =
+      recycling.calls != 0 || recycling.age.count() != 0 || recycling.memoryGrowth != 0;
+  if (over_ || lifeWatch_.isSet() || (!limited && retiring_.empty())) return;
+  lifeWatch_.setAfter(retiring_.empty() ? kLifeWatchPeriod : kRetirementPeriod, [this] {
+    pursueRetirements();
+    // One at a time: the spare that takes over has a successor before the next one goes.
+    for (auto& [epoch, life] : lives_) {
+      if (!retiring_.empty()) break;
+      Worker& worker = *find(epoch);
+      const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+      if (worker.stage() != Worker::Stage::kReady || !seat || !seat->slot) continue;
+      const std::string why = lifeOver(worker, life);
+      if (why.empty()) continue;
+      const std::string who = describe(worker);
+      if (!roster_.relieve(epoch)) break;  // there is no spare yet
+      retiring_[epoch].since = services_.loop.now();
+      ++recycled_;
+      base::log(base::LogLevel::kInfo, who + " is replaced: " + why);
+      pursueRetirements();
+    }
+    watchLives();
+  });
+}
+
+std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
+  const uint64_t calls = worker.completedCalls();
+  if (life.calls != 0 && calls >= life.calls) {
+    return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
+  }
+  const auto age =
+      std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - worker.bornAt());
+  if (life.age.count() != 0 && age >= life.age)
+    return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
+  if (life.memoryGrowth == 0 || calls == 0) return {};
+  const uint64_t bytes = services_.processes.residentAnonymousBytes(worker.pid());
+  if (!life.memoryAfterFirstCall) life.memoryAfterFirstCall = bytes;
+  const uint64_t before = *life.memoryAfterFirstCall;
+  if (bytes < before || bytes - before < life.memoryGrowth) return {};
+  return "its memory grew by " + std::to_string((bytes - before) >> 20) +
+         " MiB (ISOPOOL_RECYCLE_MEMORY_GROWTH)";
+}
+
+void Crew::settingsChanged() {
+  watchLives();
+  callWatch_.cancel();  // its period may be another
+  watchCallTimes();
+}
+
+// Looks at workers only while calls are limited and there is somebody to make one.
+void Crew::watchCallTimes() {
+  const base::Milliseconds limit = services_.options.limits.callTime;
+  const bool limited = limit.count() != 0 && !services_.options.noKill;
+  if (over_ || callWatch_.isSet() || !limited || members_.empty()) return;
+  callWatch_.setAfter(std::clamp(limit / 8, kShortestCallLook, kLongestCallLook), [this] {
+    for (const auto& [epoch, worker] : workers_) {
+      if (worker->stage() != Worker::Stage::kReady) continue;
+      const auto member = members_.find(ClientId(worker->runningClient()));
+      if (member == members_.end()) continue;
+      const Attachment* attachment = worker->attachment(member->first);
+      if (attachment == nullptr) continue;
+      // The time last: if a call ends while we read and another begins, the time is the new one's.
+      const uint64_t sequence = attachment->startedSequence();
+      if (worker->runningTime() < services_.options.limits.callTime) continue;
+      member->second->callTimeOver(*worker, sequence);
+    }
+    watchCallTimes();
+  });
+}
+
+void Crew::released(Epoch epoch, ClientId client) {
+  const auto found = retiring_.find(epoch);
+  if (found != retiring_.end()) found->second.released.insert(client);
+}
+
+void Crew::pursueRetirements() {
+  const base::Milliseconds patience = services_.options.recycling.patience;
+  for (const auto& [epoch, retirement] : retiring_) {
+    Worker* worker = find(epoch);
+    if (worker == nullptr || worker->stage() == Worker::Stage::kDying) continue;
+    bool used = false;
+    for (const auto& [client, attachment] : worker->attachments()) {
+      const auto member = members_.find(client);
+      if (member == members_.end()) {
+        used = true;  // it is being detached
+      } else if (retirement.released.count(client) == 0) {
+        used = true;
+        member->second->workerRetires(epoch);
+      } else {
+        used = used || worker->busyWith(client);
+      }
+    }
+    if (!used) {
+      worker->kill();
+    } else if (services_.loop.now() - retirement.since > patience) {
+      base::log(base::LogLevel::kWarning,
+                describe(*worker) + " is replaced, and something of it was still used after " +
+                    inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
+      worker->kill();
+    }
+  }
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/pool/memory_stock.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/log/log.h"
+#include "ipc/channel/layout.h"
+#include "ipc/crash_point.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+ChannelMemory makeChannelMemory(uint64_t outputBytes) {
+  ChannelMemory memory;
+  memory.clientControl = ipc::createMemoryObject("isopool:client", ipc::kClientControlBytes);
+  memory.workerControl = ipc::createMemoryObject("isopool:worker", ipc::kWorkerControlBytes);
+  memory.output = ipc::createMemoryObject("isopool:output", outputBytes);
+  memory.outputBytes = outputBytes;
+  return memory;
+}
+
+}  // namespace
+
+MemoryStock::MemoryStock(base::EventLoop& loop, uint64_t outputBytes, uint32_t atRest)
+    : loop_(loop),
+      outputBytes_(outputBytes),
+      atRest_(atRest),
+      self_(std::make_shared<MemoryStock*>(this)) {
+  replenish();
+}
+
+void MemoryStock::expectWorker() {
+  ++expected_;
+  replenish();
+}
+
+void MemoryStock::cancelExpectation() {
+  if (expected_ > 0) --expected_;
+}
+
+void MemoryStock::take(Taken taken) {
+  cancelExpectation();
+  if (ready_.empty()) return make(std::move(taken));
+  ChannelMemory memory = std::move(ready_.front());
+  ready_.pop_front();
+  replenish();
+  taken(std::move(memory), {});
+}
+
+void MemoryStock::make(Taken taken) {
+  loop_.runAside([bytes = outputBytes_, taken = std::move(taken)]() -> base::EventLoop::Handler {
+    auto made = std::make_shared<ChannelMemory>();
+    std::string failure;
+    try {
+      *made = makeChannelMemory(bytes);
+      ipc::reachCrashPoint(ipc::CrashPoint::kChannelMemoryMade);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    return [made, failure, taken] { taken(std::move(*made), failure); };
+  });
+}
+
+void MemoryStock::replenish() {
+  for (; ready_.size() + making_ < std::max(expected_, atRest_); ++making_) {
+    make([self = std::weak_ptr(self_)](ChannelMemory made, const std::string& error) {
+      const auto alive = self.lock();
+      if (alive == nullptr) return;
+      --(*alive)->making_;
+      if (!error.empty()) {
+        return base::log(base::LogLevel::kWarning,
+                         "no memory in hand for another worker: " + error);
+      }
+      (*alive)->ready_.push_back(std::move(made));
+    });
+  }
+}
+
+void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
+  loop_.runAside([bytes, made = std::move(made)]() -> base::EventLoop::Handler {
+    auto segment = std::make_shared<base::Fd>();
+    std::string failure;
+    try {
+      *segment = ipc::createMemoryObject("isopool:output", bytes);
+      ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentMade);
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+    return [segment, failure, made] { made(std::move(*segment), failure); };
+  });
+}
+
+}  // namespace isopool::supervisor

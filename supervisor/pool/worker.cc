@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/pool/worker.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/system_call.h"
+#include "ipc/channel/board.h"
+#include "ipc/crash_point.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+// A worker that invents names shall not fill our memory with them.
+constexpr size_t kMostForbiddenActs = 64;
+// From the end of its control socket to its death, if it dies by itself.
+constexpr base::Milliseconds kTimeToEnd(100);
+// So many messages wait for it at most, with descriptors of their own. What else there is to tell it
+// of its clients waits without.
+constexpr size_t kMostWaiting = 16;
+
+}  // namespace
+
+Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
+    : services_(services),
+      epoch_(epoch),
+      events_(std::move(events)),
+      bornAt_(services.loop.now()),
+      lastWords_(ipc::createGrowingMemoryObject("isopool:last-words")),
+      board_(ipc::createMemoryObject("isopool:board", ipc::kPageBytes)),
+      deadline_(services.loop),
+      self_(std::make_shared<Worker*>(this)) {
+  auto [ours, theirs] = ipc::ControlSocket::makePair();
+  base::Fd lifelineEnd;
+  lifeline_ = base::Lifeline::make(lifelineEnd);
+  connection_ = std::make_unique<Connection>(
+      services.loop, std::move(ours),
+      Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
+                         [this](const std::string& reason) { controlOver(reason); },
+                         [this] {
+                           bell_.ring();
+                           tellMore();
+                         }});
+  requestFork(std::move(theirs), std::move(lifelineEnd), spare);
+  if (services_.options.privatePool) services_.stock.expectWorker();
+}
+
+Worker::~Worker() = default;
+
+void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
+  ForkRequest request;
+  request.epoch = epoch_;
+  request.control = std::move(control);
+  request.lifeline = std::move(lifelineEnd);
+  request.bell = bell_.descriptor();
+  request.lastWords = lastWords_.duplicate();
+  request.board = board_.duplicate();
+  request.patient = spare;
+  request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {
+    if (const auto alive = self.lock()) (*alive)->forkSettled(outcome);
+  };
+  services_.zygote.fork(std::move(request));
+}
+
+void Worker::forkSettled(const ForkOutcome& outcome) {
+  forkSettled_ = true;
+  if (outcome.kind == ForkOutcome::Kind::kForked) {
+    try {
+      process_ = std::make_unique<ChildProcess>(services_.loop, services_.processes, outcome.pid,
+                                                [this](const ExitStatus& status) {
+                                                  connection_->readNow();
+                                                  lose("");
+                                                  events_.gone(status);
+                                                });
+    } catch (const base::SystemCallError& error) {
+      lose(error.what());
+      return goneSoon();
+    }
+    if (stage_ == Stage::kDying) return process_->kill();
+    stage_ = Stage::kStarting;
+    deadline_.setAfter(services_.options.workerTimeout, [this] { loseLate("to start"); });
+    if (saidReady_) becomeReady();
+    if (controlOver_) controlOver(*controlOver_);
+    return;
+  }
+  lifeline_.cut();
+  if (outcome.kind == ForkOutcome::Kind::kFailed) {
+    lose("the zygote could not fork it: " + outcome.text);
+  } else if (stage_ != Stage::kDying) {
+    stop();
+    events_.notMade();
+  }
+  goneSoon();
+}
+
+void Worker::kill() {
+  if (stage_ != Stage::kDying) stop();
+  if (process_ != nullptr) return process_->kill();
+  lifeline_.cut();
+  // Withdrawn at most once: afterwards the zygote does not know it.
+  if (!forkSettled_ && services_.zygote.withdraw(epoch_)) goneSoon();
+}
+
+void Worker::stop() {
+  stage_ = Stage::kDying;
+  if (services_.options.privatePool && !wasIntroduced_) services_.stock.cancelExpectation();
+  deadline_.cancel();
+  for (auto& [client, attachment] : attachments_) {
+    attachment.deadline.cancel();
+    attachment.overdue.cancel();
+  }
+}
+
+// ---- its channels ----------------------------------------------------------------------------
+
+Attachment& Worker::introduce(ClientId client, ChannelMemory memory) {
+  wasIntroduced_ = true;
+  return attachments_.try_emplace(client, services_.loop, std::move(memory)).first->second;
+}
+
+void Worker::attach(ClientId client, uint32_t share, const ClientLimits& limits) {
+  Attachment& attachment = attachments_.at(client);
+  attachment.stage = Attachment::Stage::kMapped;
+  attachment.untold.channel = {epoch_.value, client.value,  attachment.memory.outputBytes,
+                               share,        limits.leases, limits.memory};
+  tell(client);
+  awaitAnswer(client);
+}
+
+void Worker::detach(ClientId client) {
+  Attachment* attachment = this->attachment(client);
+  if (attachment == nullptr || stage_ == Stage::kDying) return;
+  if (attachment->stage == Attachment::Stage::kDetaching) return;
+  const bool known = attachment->knownToWorker();
+  attachment->stage = Attachment::Stage::kDetaching;
+  // But for memory that a call of it may wait for.
+  attachment->untold.packages.clear();
+  attachment->untold.segments.clear();
+  attachment->untold.droppedPackages.clear();
+  if (!known) {
+    events_.detached(client);
+    return forget(client);
+  }
+  attachment->overdue.cancel();
+  send(ipc::DetachChannel{client.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kDetachChannelSent);
+  awaitDetached(client);
+}
+
+// Between two calls the worker forgets the client. While it runs another's call it is not to blame.
+void Worker::awaitDetached(ClientId client) {
+  attachments_.at(client).deadline.setAfter(services_.options.grace, [this, client] {
+    const uint64_t running = runningClient();
+    if (running == 0) return awaitAnswer(client);
+    if (running != client.value) return awaitDetached(client);
+    lose("a call of client " + std::to_string(client.value) + ", which is gone, ran on for " +
+         std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
+  });
+}
+
+// It reads its messages between two calls, and calls of others may take their time. One that runs none
+// at two looks and has not answered is stopped, or stuck in what it cleans up.
+void Worker::awaitAnswer(ClientId client) {
+  const bool hadTime = hasTimeToAnswer();
+  const auto look = [this, client, hadTime] {
+    const bool attaching = attachments_.at(client).stage != Attachment::Stage::kDetaching;
+    if (hadTime && hasTimeToAnswer()) {
+      loseLate(attaching ? "to attach a channel" : "to let go of a channel");
+    } else if (attaching) {
+      awaitAnswer(client);
+    } else {
+      awaitDetached(client);
+    }
+  };
+  attachments_.at(client).deadline.setAfter(services_.options.workerTimeout, look);
+}
+
+bool Worker::hasTimeToAnswer() const { return runningClient() == 0 && !connection_->heldUp(); }
+
+bool Worker::overdue(ClientId client, uint64_t sequence, const std::string& reason) {
+  Attachment* attachment = this->attachment(client);
+  if (attachment == nullptr || !attachment->usable()) return false;
+  // Unless that is of a call that has ended.
+  if (attachment->overdue.isSet() && runningClient() == client.value &&
+      attachment->startedSequence() == attachment->overdueSequence) {
+    return false;
+  }
+  attachment->overdueSequence = sequence;
+  attachment->overdue.setAfter(services_.options.grace, [this, client, attachment, reason] {
+    if (runningClient() != client.value ||
+        attachment->startedSequence() != attachment->overdueSequence) {
+      return;
+    }
+    lose("a call of client " + std::to_string(client.value) + " " + reason + " and went on for " +
+         std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
+  });
+  return true;
+}
+
+void Worker::forget(ClientId client) {
+  const auto found = attachments_.find(client);
+  if (found == attachments_.end()) return;
+  callsOfForgotten_ += found->second.completedCalls();
+  if (found->second.inLine) std::erase(line_, client);
+  attachments_.erase(found);
+  ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentClosed);
+}
+
+uint32_t Worker::reportsOf(ClientId client) const {
+  const auto found = reports_.find(client);
+  return found != reports_.end() ? found->second : 0;
+}
+
+bool Worker::reportedByAll() const {
+  return std::all_of(attachments_.begin(), attachments_.end(),
+                     [this](const auto& entry) { return reportsOf(entry.first) > 0; });
+}
+
+Attachment* Worker::attachment(ClientId client) {
+  const auto found = attachments_.find(client);
+  return found != attachments_.end() ? &found->second : nullptr;
+}
+
+// ---- what it is told of its clients ----------------------------------------------------------
+
+void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory) {
+  const ClientId client(message.client);
+  Attachment::Untold& untold = attachments_.at(client).untold;
+  const auto dropped = untold.droppedPackages.find(message.package);
+  if (dropped != untold.droppedPackages.end()) {
+    const bool isMapped = dropped->second;
+    untold.droppedPackages.erase(dropped);
+    if (isMapped) return;
+  }
+  untold.packages[message.package] = {message, std::move(memory)};
+  tell(client);
+}
+
+// The worker is told of all: a notification in its ring may name a package that it was never told of.
+void Worker::unmapPackage(ClientId client, uint32_t package) {
+  Attachment::Untold& untold = attachments_.at(client).untold;
+  const bool isMapped = untold.packages.erase(package) == 0;
+  untold.droppedPackages.insert_or_assign(package, isMapped);
+  tell(client);
+}
+
+void Worker::mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment) {
+  attachments_.at(client).untold.segments.emplace_back(number, std::move(segment));
+  tell(client);
+}
+
+void Worker::grantOutput(const ipc::AddOutputSegment& message, base::Fd segment) {
+  const ClientId client(message.client);
+  attachments_.at(client).untold.outputs.emplace_back(message, std::move(segment));
+  tell(client);
+}
+
+void Worker::tell(ClientId client) {
+  if (!std::exchange(attachments_.at(client).inLine, true)) line_.push_back(client);
+  tellMore();
+}
+
+// One message of each client in turn: one that has much to tell delays no other.
+void Worker::tellMore() {
+  // A message that leaves at once says so from within.
+  if (std::exchange(telling_, true)) return;
+  while (!line_.empty() && connection_->waiting() < kMostWaiting) {
+    const ClientId client = line_.front();
+    Attachment& attachment = attachments_.at(client);
+    if (!tellNext(client, attachment)) break;
+    line_.pop_front();
+    attachment.inLine = !attachment.untold.empty();
+    if (attachment.inLine) line_.push_back(client);
+  }
+  telling_ = false;
+}
+
+// False if no descriptor is left for the message: the connection says when there may be one.
+bool Worker::tellNext(ClientId client, Attachment& attachment) {
+  Attachment::Untold& untold = attachment.untold;
+  if (attachment.stage == Attachment::Stage::kMapped) {
+    ChannelMemory& memory = attachment.memory;
+    if (!connection_->offer(untold.channel, {memory.clientControl.get(), memory.workerControl.get(),
+                                             memory.output.get()})) {
+      return false;
+    }
+    attachment.stage = Attachment::Stage::kAttaching;
+    memory.output.close();
+    ipc::reachCrashPoint(ipc::CrashPoint::kAttachChannelSent);
+  } else if (!untold.outputs.empty()) {
+    const auto& [message, segment] = untold.outputs.front();
+    if (!connection_->offer(message, {segment.get()})) return false;
+    untold.outputs.pop_front();
+    ipc::reachCrashPoint(ipc::CrashPoint::kAddOutputSegmentSent);
+  } else if (!untold.packages.empty()) {
+    const auto first = untold.packages.begin();
+    const auto& [message, memory] = first->second;
+    if (!connection_->offer(message, {memory->object.get()})) return false;
+    untold.packages.erase(first);
+  } else if (!untold.segments.empty()) {
+    const auto& [number, segment] = untold.segments.front();
+    if (!segment->refusal.empty()) {
+      send(ipc::RefuseInputSegment{client.value, number, segment->refusal});
+    } else if (!connection_->offer(ipc::MapInputSegment{client.value, number, segment->bytes},
+                                   {segment->object.get()})) {
+      return false;
+    }
+    untold.segments.pop_front();
+  } else {
+    tellOfDropped(client, untold.droppedPackages);
+  }
+  return true;
+}
+
+void Worker::tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped) {
+  constexpr size_t kMostInMessage = 1000;
+  if (dropped.empty()) return;
+  ipc::UnmapPackage message{client.value, {}};
+  while (!dropped.empty() && message.packages.size() < kMostInMessage) {
+    message.packages.push_back(dropped.begin()->first);
+    dropped.erase(dropped.begin());
+  }
+  send(message);
+}
+
+// ---- what it tells of itself -----------------------------------------------------------------
+
+uint64_t Worker::sharedBytes() const {
+  uint64_t bytes = 2 * ipc::kPageBytes;  // bell and board
+  for (const auto& [client, attachment] : attachments_) bytes += attachment.sharedBytes();
+  return bytes;
+}
+
+uint64_t Worker::completedCalls() const {
+  uint64_t calls = callsOfForgotten_;
+  for (const auto& [client, attachment] : attachments_) calls += attachment.completedCalls();
+  return calls;
+}
+
+uint64_t Worker::boardWord(size_t offset) const {
+  uint64_t value = 0;
+  const auto got = ::pread(board_.get(), &value, sizeof value, static_cast<off_t>(offset));
+  return got == sizeof value ? value : 0;
+}
+
+uint64_t Worker::runningClient() const {
+  return boardWord(offsetof(ipc::WorkerBoard, runningClient));
+}
+
+// The board's times are those of monotonicNow(), which is what the loop's clock counts.
+base::Milliseconds Worker::runningTime() const {
+  const std::chrono::nanoseconds since(
+      static_cast<int64_t>(boardWord(offsetof(ipc::WorkerBoard, runningSince))));
+  const std::chrono::nanoseconds now = services_.loop.now().time_since_epoch();
+  return std::chrono::duration_cast<base::Milliseconds>(now - std::clamp(since, since.zero(), now));
+}
+
+bool Worker::busyWith(ClientId client) const {
+  const auto found = attachments_.find(client);
+  if (found == attachments_.end()) return false;
+  // In this order: the worker says that it runs a call before it says that it has taken it.
+  return found->second.queuedCalls() != 0 || runningClient() == client.value;
+}
+
+void Worker::handle(ipc::Frame& frame) {
+  if (stage_ == Stage::kDying) return;
+  switch (frame.type) {
+    case ipc::MessageType::kWorkerReady:
+      if (saidReady_ || ipc::decodeMessage<ipc::WorkerReady>(frame).epoch != epoch_.value) {
+        throw ipc::ProtocolError("WorkerReady twice or for another epoch");
+      }
+      saidReady_ = true;
+      if (stage_ == Stage::kStarting) becomeReady();
+      return;
+    case ipc::MessageType::kChannelAttached: {
+      const ClientId client(ipc::decodeMessage<ipc::ChannelAttached>(frame).client);
+      Attachment* attachment = this->attachment(client);
+      // Told to forget the client meanwhile, it says that next.
+      if (attachment != nullptr && attachment->stage == Attachment::Stage::kDetaching) return;
+      if (attachment == nullptr || attachment->stage != Attachment::Stage::kAttaching) {
+        throw ipc::ProtocolError("ChannelAttached for no such channel");
+      }
+      attachment->deadline.cancel();
+      attachment->stage = Attachment::Stage::kUsable;
+      ipc::reachCrashPoint(ipc::CrashPoint::kAttachmentUsable);
+      return events_.attached(client);
+    }
+    case ipc::MessageType::kChannelDetached: {
+      const ClientId client(ipc::decodeMessage<ipc::ChannelDetached>(frame).client);
+      const Attachment* attachment = this->attachment(client);
+      if (attachment == nullptr || !attachment->knownToWorker()) {
+        throw ipc::ProtocolError("ChannelDetached for no such channel");
+      }
+      events_.detached(client);
+      return forget(client);
+    }
+    case ipc::MessageType::kRequestOutputSegment: {
+      const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(frame);
+      const Attachment* attachment = this->attachment(ClientId(request.client));
+      if (attachment == nullptr || !attachment->knownToWorker()) {
+        throw ipc::ProtocolError("RequestOutputSegment for no such channel");
+      }
+      if (attachment->listening()) events_.segmentWanted(ClientId(request.client), request.bytes);
+      return;
+    }
+    case ipc::MessageType::kForbiddenAct:
+      return forbiddenAct(ipc::decodeMessage<ipc::ForbiddenAct>(frame));
+    default:
+      throw ipc::ProtocolError("a worker sends no message of type " +
+                               std::to_string(static_cast<uint32_t>(frame.type)));
+  }
+}
+
+void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {
+  std::string act = message.act.substr(0, 256);
+  if (forbiddenActs_.size() >= kMostForbiddenActs && forbiddenActs_.count(act) == 0) act = "others";
+  uint64_t& times = forbiddenActs_[act];
+  // Said once a life: a model may try it in every call.
+  if (times == 0) events_.forbidden(act, message.times);
+  times += message.times;
+}
+
+void Worker::becomeReady() {
+  stage_ = Stage::kReady;
+  deadline_.cancel();
+  events_.ready();
+}
+
+void Worker::controlOver(const std::string& reason) {
+  if (!reason.empty()) return lose("it broke the protocol: " + reason);
+  // While it is being forked its end of the socket may have gone with a zygote that died.
+  if (stage_ == Stage::kForking) {
+    controlOver_ = reason;
+    return;
+  }
+  if (stage_ == Stage::kDying) return;
+  stop();
+  // Its own exit status is on its way, unless it only closed the socket.
+  deadline_.setAfter(kTimeToEnd, [this] {
+    blame("it closed its control socket and lived on");
+    process_->kill();
+  });
+  events_.lost();
+}
+
+void Worker::lose(const std::string& reason) {
+  if (stage_ == Stage::kDying) return;
+  blame(reason);
+  kill();
+  events_.lost();
+}
+
+void Worker::blame(const std::string& reason) {
+  if (cause_.empty()) cause_ = reason;
+}
+
+void Worker::goneSoon() {
+  services_.loop.post([self = std::weak_ptr(self_)] {
+    if (const auto alive = self.lock()) (*alive)->events_.gone(std::nullopt);
+  });
+}
+
+void Worker::loseLate(const char* what) {
+  lose("it took longer than " + std::to_string(services_.options.workerTimeout.count()) + " ms " +
+       what + " (ISOPOOL_WORKER_TIMEOUT)");
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/processes/bell.h"
+
+#include <new>
+
+#include "ipc/channel/futex.h"
+
+namespace isopool::supervisor {
+
+Bell::Bell()
+    : object_(ipc::createMemoryObject("isopool:bell", ipc::kPageBytes)),
+      page_(ipc::mapShared(object_, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
+                           ipc::Prefault::kYes)),
+      word_(new (page_.data()) ipc::SharedWord<uint32_t>(0)) {
+  ipc::sealMemoryObject(object_, ipc::Seal::kSingleWriter);
+}
+
+void Bell::ring() noexcept {
+  word_->fetch_add(1);
+  ipc::futexWake(*word_);
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/processes/child_process.h"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace isopool::supervisor {
+
+namespace {
+
+// A debugger has what it traces until it lets go.
+constexpr base::Milliseconds kTracedRetry(1);
+constexpr int kTracedRetries = 5000;
+constexpr base::Milliseconds kTimeToEnd(100);
+
+}  // namespace
+
+ChildProcess::ChildProcess(base::EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped)
+    : processes_(processes),
+      pid_(pid),
+      pidfd_(processes.open(pid)),
+      reaped_(std::move(reaped)),
+      watch_(std::in_place, loop, pidfd_.get()),
+      retry_(loop),
+      mercy_(loop) {
+  watch_->onReadable([this] {
+    watch_.reset();
+    reap();
+  });
+}
+
+void ChildProcess::kill() {
+  if (reaped_ == nullptr) return;  // the number may be another's
+  processes_.kill(pidfd_);
+  processes_.killGroup(pid_);
+}
+
+void ChildProcess::killSoon() {
+  mercy_.setAfter(kTimeToEnd, [this] { kill(); });
+}
+
+void ChildProcess::reap() {
+  mercy_.cancel();
+  if (const auto status = processes_.exitStatus(pidfd_)) {
+    // Between its death and its reaping the number can't name another group.
+    processes_.killGroup(pid_);
+    processes_.reap(pidfd_);
+    return std::exchange(reaped_, {})(*status);
+  }
+  if (++retries_ > kTracedRetries) return std::exchange(reaped_, {})({SIGKILL, 0});
+  retry_.setAfter(kTracedRetry, [this] { reap(); });
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/processes/connection.h"
+
+#include <new>
+#include <utility>
+
+#include "base/log/log.h"
+
+namespace isopool::supervisor {
+
+using State = ipc::SendQueue::State;
+
+namespace {
+
+constexpr base::Milliseconds kOutOfDescriptors(100);
+
+void sayThatDescriptorsLack() {
+  base::log(base::LogLevel::kError,
+            "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
+            "LimitNOFILE)");
+}
+
+}  // namespace
+
+Connection::Connection(base::EventLoop& loop, base::Fd socket, Events events)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      events_(std::move(events)),
+      watch_(std::in_place, loop, socket_.fd()),
+      retry_(loop),
+      readRetry_(loop),
+      offerRetry_(loop),
+      queue_([this] {
+        if (events_.sent) events_.sent();
+      }),
+      self_(std::make_shared<Connection*>(this)) {
+  watch_->onReadable([this] { readNow(); });
+}
+
+Connection::~Connection() = default;
+
+void Connection::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (queue(std::move(frame), descriptors) == State::kOutOfFiles) giveUp("too many open files");
+}
+
+bool Connection::tryEnqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (queue(std::move(frame), descriptors) != State::kOutOfFiles) {
+    lacksCopies_ = false;
+    offerRetry_.cancel();
+    return true;
+  }
+  if (!std::exchange(lacksCopies_, true)) sayThatDescriptorsLack();
+  offerRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
+    const auto alive = self.lock();
+    if (alive != nullptr && (*alive)->events_.sent) (*alive)->events_.sent();
+  });
+  return false;
+}
+
+State Connection::queue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors) {
+  if (over_ || peerGone_) return State::kPeerGone;
+  const bool waited = !queue_.empty();
+  const State state = queue_.send(socket_, std::move(frame), descriptors);
+  // Else it is watched already.
+  if (!waited || state == State::kOverflow) handle(state);
+  return state;
+}
+
+void Connection::flush() {
+  if (!over_ && !peerGone_) handle(queue_.flush(socket_));
+}
+
+void Connection::handle(State state) {
+  const auto retry = [self = std::weak_ptr(self_)] {
+    if (const auto alive = self.lock()) (*alive)->flush();
+  };
+  switch (state) {
+    case State::kEmpty:
+      crowded_ = false;
+      return;
+    case State::kFull:
+      if (std::exchange(awaitsRoom_, true)) return;
+      return watch_->onceWritable([self = std::weak_ptr(self_)] {
+        const auto alive = self.lock();
+        if (alive == nullptr) return;
+        (*alive)->awaitsRoom_ = false;
+        (*alive)->flush();
+      });
+    case State::kCrowded:
+      if (!std::exchange(crowded_, true)) {
+        base::log(
+            base::LogLevel::kWarning,
+            "a message has to wait: the kernel passes on no more descriptors of this user "
+            "(ETOOMANYREFS), because some of its processes have sent many that nobody has received "
+            "yet; until those end, programs that come wait");
+      }
+      return retry_.setAfter(ipc::SendQueue::kCrowdedRetry, retry);
+    case State::kPeerGone:
+      return endOnceRead();
+    case State::kOverflow:
+      return giveUp("it reads none of its control messages");
+    case State::kOutOfFiles:
+      return;  // who sends it says what is to be done
+  }
+}
+
+// The shortage is ours: the peer's message waits for its end.
+void Connection::readWhenDescriptorsFit() {
+  if (!std::exchange(lacksDescriptors_, true)) sayThatDescriptorsLack();
+  watch_->pause();
+  readRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
+    const auto alive = self.lock();
+    if (alive == nullptr || (*alive)->over_) return;
+    (*alive)->watch_->resume();
+  });
+}
+
+void Connection::readNow() {
+  if (over_) return;
+  if (!socket_.descriptorsFit()) return readWhenDescriptorsFit();
+  lacksDescriptors_ = false;
+  std::string reason;
+  bool gone = false;
+  try {
+    gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
+    while (std::optional<ipc::Frame> frame = socket_.next()) events_.frame(*frame);
+  } catch (const std::bad_alloc&) {
+    // Not the peer's doing, and what it asked for is half done: nobody can go on from there.
+    throw;
+  } catch (const std::exception& error) {  // ProtocolError, or a descriptor that could not be used
+    gone = true;
+    reason = error.what();
+  }
+  if (gone) giveUp(std::move(reason));
+}
+
+// The peer takes nothing any more. What it said before is read: it may name a process.
+void Connection::endOnceRead() {
+  peerGone_ = true;
+  queue_.clear();
+  loop_.post([self = std::weak_ptr(self_)] {
+    if (const auto alive = self.lock()) (*alive)->readNow();
+    if (const auto alive = self.lock()) (*alive)->giveUp("");
+  });
+}
+
+void Connection::giveUp(std::string reason) {
+  if (std::exchange(over_, true)) return;
+  watch_.reset();
+  queue_.clear();
+  loop_.post([self = std::weak_ptr(self_), reason = std::move(reason)] {
+    if (const auto alive = self.lock()) (*alive)->events_.over(reason);
+  });
+}
+
+base::Fd onlyDescriptor(ipc::Frame& frame) {
+  if (frame.descriptors.size() != 1) throw ipc::ProtocolError("a message lacks its descriptor");
+  return std::move(frame.descriptors.front());
+}
+
+}  // namespace isopool::supervisor

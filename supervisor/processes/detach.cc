@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/processes/detach.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "base/close_descriptors.h"
+#include "base/system_call.h"
+#include "ipc/crash_point.h"
+#include "supervisor/processes/guardian.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr const char* kOomAdjustment = "/proc/self/oom_score_adj";
+
+// Not of our own making, and no reason to end: whoever sends them means another program.
+bool meansNothing(int signal) {
+  switch (signal) {
+    case SIGPIPE:
+    case SIGUSR1:
+    case SIGUSR2:
+    case SIGALRM:
+    case SIGVTALRM:
+    case SIGPROF:
+    case SIGIO:
+    case SIGPWR:
+    case SIGSTKFLT:
+      return true;
+    default:
+      return signal >= SIGRTMIN;
+  }
+}
+
+void resetSignalHandlers() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action {};
+    action.sa_handler = meansNothing(signal) ? SIG_IGN : SIG_DFL;
+    ::sigaction(signal, &action, nullptr);  // some can't be set
+  }
+}
+
+void unblockSignals() {
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// About ten descriptors per worker.
+rlimit raiseOpenFiles() {
+  rlimit before{};
+  if (::getrlimit(RLIMIT_NOFILE, &before) == 0) {
+    const rlimit all{before.rlim_max, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &all);
+  }
+  return before;
+}
+
+// Workers hold the memory; the kernel shall not end all of them because of one. Needs a privilege
+// that we mostly lack.
+std::string lowerOomScore() {
+  std::string before;
+  std::ifstream(kOomAdjustment) >> before;
+  std::ofstream(kOomAdjustment) << "-500";
+  return before;
+}
+
+InheritedLimits becomeSupervisor() {
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorGuarded);
+  base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
+  InheritedLimits inherited;
+  inherited.openFiles = raiseOpenFiles();
+  inherited.oomScoreAdjustment = lowerOomScore();
+  return inherited;
+}
+
+}  // namespace
+
+void closeInheritedDescriptors(const std::vector<int>& kept) {
+  for (int standard = 0; standard <= 2; ++standard) {
+    // The lowest free number is what open() takes.
+    if (::fcntl(standard, F_GETFD) == -1) ::open("/dev/null", O_RDWR);
+  }
+  base::closeDescriptorsBut(kept, 3);
+  for (const int descriptor : kept) {
+    base::checkSystemCall(::fcntl(descriptor, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)", descriptor);
+  }
+}
+
+InheritedLimits detach(const std::string& folders) {
+  // Before the fork: then the number of the guardian's process group is that of the process which the
+  // program started. By it the program reaps the guardian, where that is its to do.
+  const bool leads = ::setsid() != -1;
+  if (base::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
+  if (!leads) base::checkSystemCall(::setsid(), "setsid");
+  resetSignalHandlers();
+  unblockSignals();
+  continueUnderGuardian(folders);
+  base::checkSystemCall(::setsid(), "setsid");
+  return becomeSupervisor();
+}
+
+InheritedLimits detachStandalone(const std::string& folders) {
+  resetSignalHandlers();
+  continueUnderForegroundGuardian(folders);
+  return becomeSupervisor();
+}
+
+}  // namespace isopool::supervisor

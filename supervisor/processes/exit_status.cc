@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/processes/exit_status.h"
+
+#include <signal.h>
+
+#include <cstring>
+
+namespace isopool::supervisor {
+
+std::string ExitStatus::describe() const {
+  if (signal == 0) return "exited with code " + std::to_string(exitCode);
+  const char* name = ::sigdescr_np(signal);
+  return "was killed by signal " + std::to_string(signal) + " (" +
+         (name != nullptr ? name : "unknown") + ")";
+}
+
+std::string ExitStatus::name() const {
+  if (signal == 0) return "exit code " + std::to_string(exitCode);
+  const char* abbreviation = ::sigabbrev_np(signal);
+  return abbreviation != nullptr ? std::string("SIG") + abbreviation
+                                 : "signal " + std::to_string(signal);
+}
+
+std::string ExitStatus::likelyCause() const {
+  switch (signal) {
+    case 0:
+      return "it ended by itself";
+    case SIGKILL:
+      return "killed from outside: by the kernel because memory was short, or by another process";
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGILL:
+    case SIGFPE:
+    case SIGABRT:
+    case SIGTRAP:
+      return "a crash in native code";
+    case SIGSYS:
+      return "a system call that is forbidden to it";
+    default:
+      return "sent by another process or by user code";
+  }
+}
+
+}  // namespace isopool::supervisor

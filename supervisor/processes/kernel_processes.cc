@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/processes/kernel_processes.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/procfs.h"
+#include "base/system_call.h"
+
+namespace isopool::supervisor {
+
+namespace {
+
+constexpr auto kAnyPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which C libraries may lack
+
+ExitStatus toExitStatus(const siginfo_t& info) {
+  if (info.si_code == CLD_EXITED) return {0, info.si_status};
+  return {info.si_status, 0};
+}
+
+}  // namespace
+
+pid_t KernelProcesses::startZygote(const std::string& executable,
+                                   const std::vector<std::string>& variables,
+                                   const base::Fd& control, const base::Fd& lifeline,
+                                   const InheritedLimits& limits) {
+  return spawnZygote(executable, variables, control, lifeline, limits);
+}
+
+bool KernelProcesses::isNewChild(pid_t pid) {
+  siginfo_t info{};
+  return pid > 0 && opened_.count(pid) == 0 &&
+         ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+base::Fd KernelProcesses::open(pid_t pid) {
+  base::Fd pidfd(base::checkSystemCall(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)),
+                                       "pidfd_open", pid));
+  opened_.insert(pid);
+  return pidfd;
+}
+
+void KernelProcesses::kill(const base::Fd& pidfd) {
+  ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+}
+
+void KernelProcesses::killGroup(pid_t leader) { ::kill(-leader, SIGKILL); }
+
+std::optional<ExitStatus> KernelProcesses::exitStatus(const base::Fd& pidfd) {
+  siginfo_t info{};
+  const int result =
+      ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT);
+  if (result != 0 || info.si_pid == 0) return std::nullopt;
+  return toExitStatus(info);
+}
+
+void KernelProcesses::reap(const base::Fd& pidfd) {
+  siginfo_t info{};
+  ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG);
+  opened_.erase(info.si_pid);
+}
+
+Processes::Condition KernelProcesses::conditionOf(pid_t child) {
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING, set at the beginning of a process's end
+  const base::ProcessStatus status = base::statusOf(child);
+  if (status.state == 'Z' || status.state == 'X' || (status.flags & kExiting) != 0) {
+    return Condition::kEnds;
+  }
+  return status.state == 'T' ? Condition::kStopped : Condition::kRuns;
+}
+
+std::vector<pid_t> KernelProcesses::children() { return base::childrenOf(::getpid()); }
+
+pid_t KernelProcesses::groupOf(pid_t pid) { return ::getpgid(pid); }
+
+bool KernelProcesses::killOrphan(pid_t pid) { return ::kill(pid, SIGKILL) == 0; }
+
+pid_t KernelProcesses::deadChild() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
+  return info.si_pid;
+}
+
+void KernelProcesses::reapOrphan(pid_t pid) {
+  siginfo_t info{};
+  ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG);
+}
+
+Peer KernelProcesses::peer(const base::Fd& socket) { return peerOf(socket); }
+
+// Whose parent has died is a child of ours: we are the subreaper of all that descend from us. User
+// code chooses how many processes lie between, and when they end.
+bool KernelProcesses::isDescendant(pid_t pid) {
+  constexpr int kMostLookUps = 1000;
+  const pid_t self = ::getpid();
+  pid_t ancestor = pid;
+  for (int i = 0; i < kMostLookUps; ++i) {
+    if (ancestor <= 1) return false;
+    const base::ProcessStatus status = base::statusOf(ancestor);
+    if (status.state != 0) {
+      if (status.parent == self) return true;
+      ancestor = status.parent;
+      continue;
+    }
+    const int error = ::kill(ancestor, 0) == 0 ? 0 : errno;
+    // Another user's, which /proc hides (hidepid=): no process of a strict worker can become one.
+    if (error == EPERM) return false;
+    if (error != ESRCH || ancestor == pid) return true;
+    // It ended after it was found, so its child has another parent by now.
+    ancestor = pid;
+  }
+  return true;
+}
+
+bool KernelProcesses::isPidfdOf(const base::Fd& pidfd, pid_t pid) {
+  return supervisor::isPidfdOf(pidfd, pid);
+}
+
+std::string KernelProcesses::programOf(pid_t pid) { return base::programOf(pid); }
+
+uint64_t KernelProcesses::residentAnonymousBytes(pid_t pid) {
+  return base::residentAnonymousBytes(pid);
+}
+
+}  // namespace isopool::supervisor

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <set>
+
+#include "supervisor/processes/processes.h"
+
+namespace isopool::supervisor {
+
+/// The kernel's processes.
+class KernelProcesses final : public Processes {
+ public:
+  pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
+                    const base::Fd& control, const base::Fd& lifeline,
+                    const InheritedLimits& limits) override;
+  bool isNewChild(pid_t pid) override;
+  base::Fd open(pid_t pid) override;
+  void kill(const base::Fd& pidfd) override;
+  void killGroup(pid_t leader) override;
+  std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) override;
+  void reap(const base::Fd& pidfd) override;
+  Condition conditionOf(pid_t child) override;
+
+  std::vector<pid_t> children() override;
+  pid_t groupOf(pid_t pid) override;
+  bool killOrphan(pid_t pid) override;
+  pid_t deadChild() override;
+  void reapOrphan(pid_t pid) override;
+
+  Peer peer(const base::Fd& socket) override;
+  bool isPidfdOf(const base::Fd& pidfd, pid_t pid) override;
+  bool isDescendant(pid_t pid) override;
+  std::string programOf(pid_t pid) override;
+  uint64_t residentAnonymousBytes(pid_t pid) override;
+
+ private:
+  std::set<pid_t> opened_;  ///< and not reaped
+};
+
+}  // namespace isopool::supervisor

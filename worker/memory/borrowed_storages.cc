@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/memory/borrowed_storages.h"
+
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "ipc/crash_point.h"
+#include "worker/memory/channel_memory.h"
+#include "worker/memory/privatised_ranges.h"
+#include "worker/process/forked_child.h"
+
+namespace isopool::worker {
+
+/// One borrowed storage. Its address is the context of the storage's data pointer.
+struct BorrowedRange {
+  std::shared_ptr<ChannelMemory> memory;
+  BorrowedRange* newer = nullptr;
+  BorrowedRange* older = nullptr;
+  std::byte* data = nullptr;
+  size_t bytes = 0;            ///< of the storage
+  std::byte* pages = nullptr;  ///< that data lies in
+  size_t mappedBytes = 0;      ///< of these pages
+  uint64_t call = 0;
+  InputSegment* segment = nullptr;  ///< of an input; null: a block that came home
+  void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
+  ipc::Lease lease;                 ///< generation 0: none, or given back
+  ipc::Mapping window;  ///< the pages, if those at the proper address are another call's
+  BorrowedPages* shared = nullptr;  ///< those at the proper address; null: in no group yet
+  bool privatised = false;
+};
+
+c10::Storage BorrowedStorages::makeStorage(std::unique_ptr<BorrowedRange> range, uint64_t bytes) {
+  BorrowedRange* context = range.release();
+  context->memory->borrowed.link(*context);
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+      c10::DataPtr(context->data, context, &BorrowedStorages::release,
+                   c10::Device(c10::DeviceType::CPU)),
+      // An input may be resized, as in one process: it then moves to memory of its own.
+      c10::GetCPUAllocator(), /*resizable=*/true));
+}
+
+c10::Storage BorrowedStorages::lent(const std::shared_ptr<ChannelMemory>& memory,
+                                    InputSegment& segment, uint64_t offset, uint64_t bytes,
+                                    ipc::Lease lease) {
+  auto range = std::make_unique<BorrowedRange>();
+  range->memory = memory;
+  range->segment = &segment;
+  const uint64_t firstPage = offset / ipc::kPageBytes * ipc::kPageBytes;
+  range->bytes = bytes;
+  range->pages = segment.mapping.data() + firstPage;
+  range->mappedBytes = ipc::roundUpToPages(offset + bytes) - firstPage;
+  if (memory->borrowed.earlierCallHas(range->pages, range->mappedBytes)) {
+    range->window = ipc::mapShared(segment.object, firstPage, range->mappedBytes,
+                                   ipc::Access::kReadWrite, ipc::Prefault::kNo);
+    range->pages = range->window.data();
+  }
+  range->data = range->pages + (offset - firstPage);
+  range->lease = lease;
+  return makeStorage(std::move(range), bytes);
+}
+
+c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory, void* block,
+                                    uint64_t bytes) {
+  auto range = std::make_unique<BorrowedRange>();
+  range->memory = memory;
+  range->data = static_cast<std::byte*>(block);
+  range->bytes = bytes;
+  range->mappedBytes = ipc::roundUpToPages(bytes);
+  if (memory->output.isPrivatised(block) ||
+      memory->borrowed.earlierCallHas(range->data, range->mappedBytes)) {
+    range->window = memory->output.mapWindow(*memory->output.arena().locate(block));
+    range->data = range->window.data();
+  }
+  memory->output.addReference(block);
+  range->pages = range->data;
+  range->block = block;
+  return makeStorage(std::move(range), bytes);
+}
+
+void BorrowedStorages::link(BorrowedRange& range) {
+  range.call = call_;
+  std::lock_guard lock(mutex_);
+  range.older = newest_;
+  if (newest_ != nullptr) newest_->newer = &range;
+  newest_ = &range;
+}
+
+void BorrowedStorages::unlink(BorrowedRange& range) {
+  if (range.newer != nullptr) {
+    range.newer->older = range.older;
+  } else {
+    newest_ = range.older;
+  }
+  if (range.older != nullptr) range.older->newer = range.newer;
+}
+
+// The mutex is held.
+BorrowedPages* BorrowedStorages::pagesAt(const std::byte* begin, size_t bytes) {
+  const auto after = pages_.lower_bound(begin + bytes);
+  if (after == pages_.begin()) return nullptr;
+  BorrowedPages& before = std::prev(after)->second;
+  return before.end() > begin ? &before : nullptr;
+}
+
+bool BorrowedStorages::earlierCallHas(const std::byte* begin, size_t bytes) {
+  if (groupedCall_ + 1 < call_) {
+    std::lock_guard lock(mutex_);
+    groupPages();
+    groupedCall_ = call_ - 1;
+  }
+  if (pagesCount_.load(std::memory_order_relaxed) == 0) return false;
+  std::lock_guard lock(mutex_);
+  return pagesAt(begin, bytes) != nullptr;
+}
+
+// The mutex is held. Storages that share a page are of one call, as earlierCallHas() sees to it.
+void BorrowedStorages::groupPages() {
+  std::vector<BorrowedRange*> ranges;
+  for (BorrowedRange* range = newest_; range != nullptr && range->call > groupedCall_;
+       range = range->older) {
+    if (range->shared == nullptr && !range->window.valid() && range->bytes > 0) {
+      ranges.push_back(range);
+    }
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const auto* one, const auto* two) { return one->pages < two->pages; });
+  for (BorrowedRange* range : ranges) {
+    range->shared = pagesAt(range->pages, range->mappedBytes);
+    if (range->shared == nullptr) {
+      range->shared = &pages_[range->pages];
+      range->shared->begin = range->pages;
+      pagesCount_.store(pages_.size(), std::memory_order_relaxed);
+    }
+    BorrowedPages& shared = *range->shared;
+    shared.bytes = static_cast<size_t>(std::max(shared.end(), range->pages + range->mappedBytes) -
+                                       shared.begin);
+    ++shared.ranges;
+  }
+}
+
+// The mutex is held. True if the storage was the last one of its pages.
+bool BorrowedStorages::leavePages(BorrowedRange& range) {
+  // Of no group yet: nothing has come since that could lie in its pages.
+  if (range.shared == nullptr) return !range.window.valid();
+  if (--range.shared->ranges > 0) return false;
+  const BorrowedPages left = *range.shared;
+  pages_.erase(left.begin);
+  pagesCount_.store(pages_.size(), std::memory_order_relaxed);
+  // A block's pages are restored by its arena.
+  if (!left.privatised || range.segment == nullptr) return true;
+  if (detached_) {
+    forgetPrivatisedRange();
+    return true;
+  }
+  endPrivatisedRange(left.begin, left.bytes);
+  ipc::mapSharedAt(left.begin, range.segment->object,
+                   static_cast<size_t>(left.begin - range.segment->mapping.data()), left.bytes,
+                   ipc::Access::kReadWrite, ipc::Prefault::kNo);
+  ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
+  return true;
+}
+
+bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
+  if (range.privatised || range.bytes == 0) return false;
+  if (range.window.valid()) {
+    if (!privatiseRange(range.pages, range.mappedBytes)) return false;
+  } else {
+    if (range.shared == nullptr) return false;
+    BorrowedPages& shared = *range.shared;
+    if (!shared.privatised) {
+      shared.privatised = range.block != nullptr
+                              ? memory.output.privatise(range.block, shared.bytes)
+                              : privatiseRange(shared.begin, shared.bytes);
+    }
+    if (!shared.privatised) return false;
+  }
+  range.privatised = true;
+  if (range.lease.generation != 0) {
+    ipc::returnLease(memory.end.returns(), std::exchange(range.lease, {}));
+  }
+  if (range.window.valid() && range.block != nullptr) {
+    memory.output.dropReference(std::exchange(range.block, nullptr));
+  }
+  return true;
+}
+
+void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) {
+  std::lock_guard lock(mutex_);
+  try {
+    groupPages();
+    groupedCall_ = call_;
+  } catch (const std::bad_alloc&) {
+    // As if there were no memory for the pages: what is in no group stays shared.
+  }
+  for (BorrowedRange* range = newest_; range != nullptr && range->call == call_;
+       range = range->older) {
+    if (privatise(memory, *range)) copies.count(ipc::CopyReason::kKeptByModel, range->bytes);
+  }
+}
+
+void BorrowedStorages::release(void* context) {
+  // A forked child shares the pages and must give nothing back.
+  if (isForkedChild()) return;
+  std::unique_ptr<BorrowedRange> range(static_cast<BorrowedRange*>(context));
+  ChannelMemory& memory = *range->memory;
+  BorrowedStorages& self = memory.borrowed;
+  bool lastOfPages = false;
+  {
+    std::lock_guard lock(self.mutex_);
+    self.unlink(*range);
+    lastOfPages = self.leavePages(*range);
+  }
+  if (range->privatised && range->window.valid()) {
+    endPrivatisedRange(range->pages, range->mappedBytes);
+  }
+  if (range->lease.generation != 0) {
+    ipc::returnLease(memory.end.returns(), range->lease);
+  }
+  if (range->block != nullptr) {
+    if (lastOfPages) {
+      memory.output.free(range->block);
+    } else {
+      memory.output.dropReference(range->block);
+    }
+  }
+}
+
+void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
+  std::lock_guard lock(mutex_);
+  detached_ = true;
+  // What stays alive, as disjoint ranges of the segments' address space.
+  std::map<std::byte*, std::byte*> alive;
+  for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
+    if (range->window.valid()) {
+      if (!range->privatised) range->privatised = privatiseRange(range->pages, range->mappedBytes);
+    } else if (range->segment != nullptr && range->bytes > 0) {
+      std::byte*& end = alive[range->pages];
+      end = std::max(end, range->pages + range->mappedBytes);
+    }
+  }
+  // What is left shared of a segment would pin all its memory.
+  for (const auto& segment : memory.inputs.all()) {
+    if (segment == nullptr) continue;
+    std::byte* cursor = segment->mapping.data();
+    std::byte* const segmentEnd = cursor + segment->mapping.bytes();
+    const auto drop = [&](std::byte* to) {
+      if (cursor >= to) return;
+      ::mmap(cursor, static_cast<size_t>(to - cursor), PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    };
+    for (auto kept = alive.lower_bound(cursor); kept != alive.end() && kept->first < segmentEnd;
+         ++kept) {
+      drop(kept->first);
+      std::byte* const begin = std::max(cursor, kept->first);
+      if (kept->second > begin) {
+        ipc::privatisePages(begin, static_cast<size_t>(kept->second - begin));
+      }
+      cursor = std::max(cursor, kept->second);
+    }
+    drop(segmentEnd);
+    segment->object.close();
+  }
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/memory/output_blocks.h"
+
+#include <algorithm>
+#include <new>
+
+#include "ipc/channel/futex.h"
+#include "ipc/crash_point.h"
+#include "ipc/memory/address_space.h"
+#include "worker/memory/privatised_ranges.h"
+#include "worker/process/forked_child.h"
+
+namespace isopool::worker {
+
+namespace {
+
+// Address space only; memory comes with the segments. Where address space is limited each client's
+// arena takes a share of what the others have left.
+constexpr size_t kReservedBytes = size_t{64} << 30;
+
+// After the supervisor refused, a miss asks again only after this long.
+constexpr int64_t kRefusalLasts = 100'000'000;  // ns
+
+}  // namespace
+
+OutputBlocks::OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns,
+                           SegmentRequester& requester)
+    : client_(client),
+      requester_(requester),
+      arena_(ipc::reservableBytes(kReservedBytes)),
+      leases_(peerReturns) {}
+
+OutputBlocks::~OutputBlocks() = default;
+
+bool OutputBlocks::addSegment(base::SegmentId segment, base::Fd object, size_t bytes) {
+  requestedBytes_ = 0;
+  refusal_ = {};
+  base::Fd forWindows = object.duplicate();
+  roomForBooks_.emplace_back(ipc::PageArena::bookBytes(bytes));
+  if (!arena_.addSegment(segment, std::move(object), bytes, ipc::Prefault::kYes)) {
+    addressSpaceIsFull_ = true;
+    return false;
+  }
+  objects_.emplace_back(segment, std::move(forWindows));
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentAdded);
+  return true;
+}
+
+void OutputBlocks::segmentRefused(const std::string& reason, bool clientLimit) {
+  requestedBytes_ = 0;
+  refusal_ = {reason, clientLimit};
+  askAgainAt_ = ipc::monotonicNow() + kRefusalLasts;
+}
+
+void* OutputBlocks::allocateBlock(size_t bytes) noexcept {
+  if (isForkedChild()) return nullptr;
+  void* block = arena_.allocate(bytes);
+  if (block == nullptr) {
+    wantRoom(bytes);
+    return nullptr;
+  }
+  try {
+    allocatedInCall_.push_back(block);
+  } catch (const std::bad_alloc&) {
+    arena_.dropReference(block);
+    return nullptr;
+  }
+  return block;
+}
+
+void* OutputBlocks::allocateUnnoted(size_t bytes) noexcept { return arena_.allocate(bytes); }
+
+void OutputBlocks::wantRoom(size_t bytes) noexcept {
+  if (requestedBytes_ != 0) return;
+  // What the supervisor made for it would be of no use, and would stay until the channel ends.
+  lacksAddressSpace_ = addressSpaceIsFull_ || !arena_.hasRoomFor(ipc::roundUpToPages(bytes));
+  if (lacksAddressSpace_) return;
+  if (askAgainAt_ != 0 && ipc::monotonicNow() < askAgainAt_) return;
+  requestedBytes_ = ipc::roundUpToPages(bytes);
+  requester_.requestOutputSegment(client_, requestedBytes_);
+}
+
+std::optional<ipc::Lease> OutputBlocks::lend(void* block) {
+  const auto lease = leases_.lend(block);
+  if (!lease) return std::nullopt;
+  arena_.addReference(block);
+  lentInCall_.push_back({block, *lease, /*hadStorage=*/true});
+  ipc::reachCrashPoint(ipc::CrashPoint::kResultLent);
+  return lease;
+}
+
+std::optional<ipc::Lease> OutputBlocks::lendOwned(void* block) {
+  const auto lease = leases_.lend(block);
+  if (lease) lentInCall_.push_back({block, *lease, /*hadStorage=*/false});
+  ipc::reachCrashPoint(ipc::CrashPoint::kResultLent);
+  return lease;
+}
+
+void OutputBlocks::cancelLeases() {
+  for (const Lent& lent : lentInCall_) {
+    if (leases_.cancel(lent.lease)) arena_.dropReference(lent.block);
+  }
+  lentInCall_.clear();
+}
+
+void OutputBlocks::collectReturned() noexcept {
+  leases_.collect([this](const void* block) { arena_.dropReference(block); });
+}
+
+uint32_t OutputBlocks::leasesOf(const void* block) const noexcept {
+  // A block of this call can only have leases of this call; one of an earlier call may have more.
+  const bool allocatedNow = std::find(allocatedInCall_.rbegin(), allocatedInCall_.rend(), block) !=
+                            allocatedInCall_.rend();
+  return allocatedNow ? leasesOfThisCall(block) : leases_.leasesOf(block);
+}
+
+uint32_t OutputBlocks::leasesOfThisCall(const void* block) const noexcept {
+  return static_cast<uint32_t>(
+      std::count_if(lentInCall_.begin(), lentInCall_.end(),
+                    [block](const Lent& lent) { return lent.block == block; }));
+}
+
+bool OutputBlocks::privatiseLocked(void* block, size_t bytes) noexcept {
+  try {
+    if (!privatised_.insert(block).second) return false;
+  } catch (const std::bad_alloc&) {
+    return false;  // as if there were no memory for the pages
+  }
+  if (!privatiseRange(block, bytes)) {
+    privatised_.erase(block);
+    return false;
+  }
+  privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
+  return true;
+}
+
+void OutputBlocks::privatiseLent(CopyCounts& copies) {
+  for (const Lent& lent : lentInCall_) {
+    if (!lent.hadStorage) continue;
+    // Most storages are gone by now: that is seen without a further lock.
+    const uint32_t leases = leasesOf(lent.block);
+    if (arena_.references(lent.block) <= leases) continue;
+    std::lock_guard lock(mutex_);
+    if (arena_.references(lent.block) <= leases) continue;
+    const size_t bytes = arena_.locate(lent.block)->bytes;
+    if (privatiseLocked(lent.block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
+  }
+}
+
+void OutputBlocks::noteKept() {
+  for (void* block : allocatedInCall_) {
+    if (arena_.references(block) == 0) continue;
+    std::lock_guard lock(mutex_);
+    if (arena_.references(block) > leasesOfThisCall(block) && privatised_.count(block) == 0) {
+      kept_.insert(block);
+    }
+  }
+}
+
+void OutputBlocks::privatiseKept(CopyCounts& copies) {
+  std::lock_guard lock(mutex_);
+  for (void* block : kept_) {
+    const size_t bytes = arena_.locate(block)->bytes;
+    if (privatiseLocked(block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
+  }
+  kept_.clear();
+}
+
+void OutputBlocks::endCall() {
+  allocatedInCall_.clear();
+  lentInCall_.clear();
+}
+
+bool OutputBlocks::isPrivatised(const void* block) const noexcept {
+  if (privatisedCount_.load(std::memory_order_relaxed) == 0) return false;
+  std::lock_guard lock(mutex_);
+  return privatised_.count(block) != 0;
+}
+
+ipc::Mapping OutputBlocks::mapWindow(const ipc::BlockLocation& block) const {
+  for (const auto& [segment, object] : objects_) {
+    if (segment == block.segment) {
+      return ipc::mapShared(object, block.offset, block.bytes, ipc::Access::kReadWrite,
+                            ipc::Prefault::kNo);
+    }
+  }
+  return {};
+}
+
+bool OutputBlocks::privatise(void* block, size_t bytes) noexcept {
+  std::lock_guard lock(mutex_);
+  return privatiseLocked(block, bytes);
+}
+
+void OutputBlocks::free(void* block) noexcept {
+  if (isForkedChild()) return;
+  std::lock_guard lock(mutex_);
+  kept_.erase(block);
+  if (!privatised_.empty() && privatised_.erase(block) != 0) {
+    privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
+    if (detached_) {
+      forgetPrivatisedRange();
+    } else {
+      endPrivatisedRange(block, arena_.locate(block)->bytes);
+      // Without its shared pages the block could never be used again; a mapping over an existing one
+      // needs no further entry in the kernel's books, so this does not fail.
+      arena_.restoreSharedPages(block);
+    }
+    ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);
+  }
+  arena_.dropReference(block);
+}
+
+void OutputBlocks::detach() noexcept {
+  leases_.collectAll([this](const void* block) { arena_.dropReference(block); });
+  std::lock_guard lock(mutex_);
+  detached_ = true;
+  kept_.clear();
+  arena_.leaveSegments();
+  objects_.clear();
+}
+
+}  // namespace isopool::worker

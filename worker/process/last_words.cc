@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/process/last_words.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cxxabi.h>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+#include <typeinfo>
+
+#include "ipc/memory/memory_object.h"
+#include "worker/process/memory_limit.h"
+
+namespace isopool::worker {
+
+namespace {
+
+int wordsFd = -1;
+
+void writeAll(int fd, std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+std::string describeCurrentException() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return "terminate called without an exception";
+  std::string text = std::string("terminate called after an exception of type ") + type->name();
+  try {
+    throw;
+  } catch (const std::bad_alloc& error) {
+    text.append(": ").append(error.what());
+    if (const std::string limit = memoryLimitInWords(); !limit.empty()) text += "\n" + limit;
+  } catch (const std::exception& error) {
+    text.append(": ").append(error.what());
+  } catch (...) {
+  }
+  return text;
+}
+
+[[noreturn]] void tellAndAbort() {
+  complain(describeCurrentException() + "\n");
+  std::abort();
+}
+
+}  // namespace
+
+void keepLastWords(int fd) {
+  wordsFd = fd;
+  // Appending also after another process truncated nothing but read: the offset is not ours alone.
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_APPEND);
+  std::set_terminate(tellAndAbort);
+}
+
+int lastWordsFd() { return wordsFd; }
+
+void sayLastWords(std::string_view text) noexcept {
+  if (wordsFd < 0) return;
+  if (text.size() > kLastWordsBytes) text.remove_prefix(text.size() - kLastWordsBytes);
+  writeAll(wordsFd, text);
+  struct stat status {};
+  if (::fstat(wordsFd, &status) != 0) return;
+  const auto size = static_cast<size_t>(status.st_size);
+  if (size <= 2 * kLastWordsBytes) return;
+  const size_t hole = (size - kLastWordsBytes) / ipc::kPageBytes * ipc::kPageBytes;
+  ::fallocate(wordsFd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(hole));
+}
+
+void complain(std::string_view text) noexcept {
+  writeAll(STDERR_FILENO, text);
+  sayLastWords(text);
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/python/interpreter.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "worker/python/embedded_modules.h"
+#include "worker/python/python_errors.h"
+
+namespace isopool::worker {
+
+namespace {
+
+void check(PyStatus status, PyConfig& config) {
+  if (PyStatus_Exception(status) == 0) return;
+  std::string text = "Python could not be started";
+  if (status.err_msg != nullptr) text.append(": ").append(status.err_msg);
+  PyConfig_Clear(&config);
+  throw std::runtime_error(text);
+}
+
+// The package's own module, which teaches the import system to find the others.
+bool importPackage() {
+  const char* text = nullptr;
+  for (const EmbeddedModule& module : embeddedModules()) {
+    if (std::string_view(module.name) == "__init__") text = module.text;
+  }
+  const PyRef code =
+      PyRef::steal(Py_CompileString(text, "<isopool>/isopool_worker/__init__.py", Py_file_input));
+  if (!code) return false;
+  return static_cast<bool>(PyRef::steal(PyImport_ExecCodeModule("isopool_worker", code.get())));
+}
+
+}  // namespace
+
+void startInterpreter(const char* executable, UserPackages users) {
+  PyConfig config;
+  PyConfig_InitPythonConfig(&config);
+  config.parse_argv = 0;
+  if (users == UserPackages::kNot) config.user_site_directory = 0;
+  check(PyConfig_SetBytesString(&config, &config.executable, executable), config);
+  check(PyConfig_SetBytesString(&config, &config.program_name, executable), config);
+  check(Py_InitializeFromConfig(&config), config);
+  PyConfig_Clear(&config);
+  if (!importPackage()) throw std::runtime_error(takePythonError().traceback);
+}
+
+PyRef workerFunction(const char* module, const char* name) {
+  const std::string fullName = std::string("isopool_worker.") + module;
+  const PyRef found = PyRef::steal(PyImport_ImportModule(fullName.c_str()));
+  if (!found) return {};
+  return PyRef::steal(PyObject_GetAttrString(found.get(), name));
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/python/python_errors.h"
+
+#include "worker/python/interpreter.h"
+#include "worker/python/py_ref.h"
+
+namespace isopool::worker {
+
+namespace {
+
+PyRef takeRaised() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return PyRef::steal(PyErr_GetRaisedException());
+#else
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (type == nullptr) return {};
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr && value != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return PyRef::steal(value);
+#endif
+}
+
+std::string bytesOf(PyObject* bytes) {
+  if (bytes == nullptr || !PyBytes_Check(bytes)) return {};
+  return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
+}
+
+// What a sandbox may have to do with it.
+void describeDenial(PyObject* raised, PythonError& error) {
+  const PyRef denial = workerFunction("errors", "denial");
+  const PyRef both = denial ? PyRef::steal(PyObject_CallOneArg(denial.get(), raised)) : PyRef();
+  if (!both || !PyTuple_Check(both.get()) || PyTuple_GET_SIZE(both.get()) != 2) {
+    PyErr_Clear();
+    return;
+  }
+  error.memoryShort = PyTuple_GET_ITEM(both.get(), 0) == Py_True;
+  PyObject* files = PyTuple_GET_ITEM(both.get(), 1);
+  if (!PyList_Check(files)) return;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(files); ++i) {
+    error.refusedFiles.push_back(bytesOf(PyList_GET_ITEM(files, i)));
+  }
+}
+
+}  // namespace
+
+PythonError takePythonError() {
+  PythonError error;
+  const PyRef raised = takeRaised();
+  if (!raised) {
+    error.type = "SystemError";
+    error.message = "Python reported an error without an exception";
+    error.formatted = error.type + ": " + error.message;
+    return error;
+  }
+  error.exitAsked = PyErr_GivenExceptionMatches(raised.get(), PyExc_SystemExit) != 0;
+  const PyRef describe = workerFunction("errors", "describe");
+  const PyRef words =
+      describe ? PyRef::steal(PyObject_CallOneArg(describe.get(), raised.get())) : PyRef();
+  if (words && PyTuple_Check(words.get()) && PyTuple_GET_SIZE(words.get()) == 4) {
+    error.type = bytesOf(PyTuple_GET_ITEM(words.get(), 0));
+    error.message = bytesOf(PyTuple_GET_ITEM(words.get(), 1));
+    error.traceback = bytesOf(PyTuple_GET_ITEM(words.get(), 2));
+    error.formatted = bytesOf(PyTuple_GET_ITEM(words.get(), 3));
+  } else {
+    PyErr_Clear();
+    error.type = Py_TYPE(raised.get())->tp_name;
+    error.message = "(an exception that could not be described)";
+    error.formatted = error.type + ": " + error.message;
+  }
+  describeDenial(raised.get(), error);
+  return error;
+}
+
+}  // namespace isopool::worker

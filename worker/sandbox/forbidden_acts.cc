@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/sandbox/forbidden_acts.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "base/system_call.h"
+#include "worker/sandbox/system_call_filter.h"
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr size_t kCalls = 512;  // numbers from here on share the last place
+constexpr size_t kMaxNames = 64;
+constexpr size_t kMaxNameBytes = 256;
+constexpr int kFromFilter = 1;  // SYS_SECCOMP, which not every libc's header has
+
+std::array<std::atomic<uint32_t>, kCalls> timesOfCall{};
+std::atomic<uint32_t> forks{0};
+std::atomic<bool> news{false};
+static_assert(std::atomic<uint32_t>::is_always_lock_free);
+
+// Every name that there ever was, so that whoever is told has a bounded number of them.
+std::vector<ipc::ForbiddenAct>& otherActs() {
+  static auto* acts = new std::vector<ipc::ForbiddenAct>;
+  return *acts;
+}
+
+std::array<uint64_t, 2> filterKey{};
+
+// A call that concerns another thread of this process is made for the one that tried. Its outcome.
+std::optional<long> callForOwnThread(int number, const greg_t* registers) {
+  const std::optional<size_t> which = threadArgument(number);
+  if (!which) return std::nullopt;
+  const std::array<long, 4> arguments{
+      static_cast<long>(registers[REG_RDI]), static_cast<long>(registers[REG_RSI]),
+      static_cast<long>(registers[REG_RDX]), static_cast<long>(registers[REG_R10])};
+  const int saved = errno;
+  std::optional<long> outcome;
+  // Signal 0 asks whether there is such a thread.
+  if (::syscall(SYS_tgkill, ::getpid(), arguments[*which], 0) == 0) {
+    const long result = ::syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
+                                  filterKey[0], filterKey[1]);
+    outcome = result == -1 ? -errno : result;
+  }
+  errno = saved;
+  return outcome;
+}
+
+// Somebody's kill -SYS is of no consequence.
+void refuseCall(int, siginfo_t* info, void* context) {
+  if (info->si_code != kFromFilter) return;
+  auto* interrupted = static_cast<ucontext_t*>(context);
+  greg_t* registers = interrupted->uc_mcontext.gregs;
+  if (const auto outcome = callForOwnThread(info->si_syscall, registers)) {
+    registers[REG_RAX] = *outcome;
+    return;
+  }
+  registers[REG_RAX] = -EPERM;
+  const auto number = static_cast<size_t>(info->si_syscall);
+  timesOfCall[std::min(number, kCalls - 1)].fetch_add(1, std::memory_order_relaxed);
+  news.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
+void countForbiddenCalls(const FilterOptions& options) {
+  filterKey = {options.key[0], options.key[1]};
+  struct sigaction action {};
+  action.sa_sigaction = refuseCall;
+  // The system calls that the handler interrupts must not be restarted; it may interrupt itself.
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  base::checkSystemCall(::sigaction(SIGSYS, &action, nullptr), "sigaction", "SIGSYS");
+}
+
+void countForbiddenAct(const std::string& act) {
+  std::string name = act.substr(0, kMaxNameBytes);
+  auto& acts = otherActs();
+  const auto named = [&](const ipc::ForbiddenAct& each) { return each.act == name; };
+  auto found = std::find_if(acts.begin(), acts.end(), named);
+  if (found == acts.end() && acts.size() + 1 >= kMaxNames) {
+    name = "other acts";
+    found = std::find_if(acts.begin(), acts.end(), named);
+  }
+  if (found != acts.end()) {
+    ++found->times;
+  } else {
+    acts.push_back({std::move(name), 1});
+  }
+  news.store(true, std::memory_order_release);
+}
+
+void countForbiddenFork() noexcept {
+  forks.fetch_add(1, std::memory_order_relaxed);
+  news.store(true, std::memory_order_release);
+}
+
+bool anyForbiddenActs() noexcept { return news.load(std::memory_order_relaxed); }
+
+std::vector<ipc::ForbiddenAct> takeForbiddenActs() {
+  if (!news.exchange(false, std::memory_order_acquire)) return {};
+  std::vector<ipc::ForbiddenAct> acts;
+  for (ipc::ForbiddenAct& act : otherActs()) {
+    if (act.times > 0) acts.push_back({act.act, std::exchange(act.times, 0)});
+  }
+  for (size_t number = 0; number < kCalls; ++number) {
+    const uint32_t times = timesOfCall[number].exchange(0, std::memory_order_relaxed);
+    if (times == 0) continue;
+    acts.push_back(
+        {"system call " + forbiddenCallName(number).value_or(std::to_string(number)), times});
+  }
+  if (const uint32_t times = forks.exchange(0)) {
+    acts.push_back({"start of a process (fork)", times});
+  }
+  return acts;
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,530 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Filters are written out here, not made by libseccomp: that one has no rule for "any target but
+// these three", which kill() needs.
+#include "worker/sandbox/system_call_filter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/btrfs.h>
+#include <linux/fs.h>
+#include <linux/fscrypt.h>
+#include <linux/fsverity.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <initializer_list>
+#include <iterator>
+#include <map>
+#include <span>
+#include <stdexcept>
+
+#include "base/system_call.h"
+
+#if !defined(__x86_64__)
+#error "the numbers of system calls here are those of x86-64"
+#endif
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
+constexpr uint32_t kTrap = SECCOMP_RET_TRAP;
+constexpr uint32_t refusal(int error) { return SECCOMP_RET_ERRNO | static_cast<uint32_t>(error); }
+
+// Newer than the headers of the systems that we build on.
+constexpr int kQuotactlFd = 443;
+constexpr int kProcessMrelease = 448;
+constexpr int kTcsets2 = 0x402C542B;  // and its two successors, which wait and flush
+constexpr int kFchmodat2 = 452;
+constexpr int kSetxattrat = 463;
+constexpr int kRemovexattrat = 466;
+constexpr int kOpenTreeAttr = 467;
+constexpr int kFileSetattr = 469;
+// Of setpriority() and ioprio_set(): by user, and ioprio_set() counts from 1.
+constexpr uint32_t kPriorityOfUser = 2;
+constexpr uint32_t kIoPriorityOfUser = 3;
+
+struct Call {
+  int number;
+  const char* name;
+};
+
+// Whatever their arguments are.
+constexpr Call kAlwaysForbidden[] = {
+    // other processes
+    {SYS_ptrace, "ptrace"},
+    {SYS_process_vm_readv, "process_vm_readv"},
+    {SYS_process_vm_writev, "process_vm_writev"},
+    {SYS_process_madvise, "process_madvise"},
+    {kProcessMrelease, "process_mrelease"},
+    {SYS_pidfd_getfd, "pidfd_getfd"},
+    {SYS_kcmp, "kcmp"},
+    {SYS_migrate_pages, "migrate_pages"},
+    {SYS_move_pages, "move_pages"},
+    {SYS_tkill, "tkill"},
+    // what any process of the user may be told, shown or robbed of by its number or key
+    {SYS_shmget, "shmget"},
+    {SYS_shmat, "shmat"},
+    {SYS_shmctl, "shmctl"},
+    {SYS_semget, "semget"},
+    {SYS_semop, "semop"},
+    {SYS_semtimedop, "semtimedop"},
+    {SYS_semctl, "semctl"},
+    {SYS_msgget, "msgget"},
+    {SYS_msgsnd, "msgsnd"},
+    {SYS_msgrcv, "msgrcv"},
+    {SYS_msgctl, "msgctl"},
+    {SYS_mq_open, "mq_open"},
+    {SYS_mq_unlink, "mq_unlink"},
+    // file systems and namespaces
+    {SYS_mount, "mount"},
+    {SYS_umount2, "umount2"},
+    {SYS_pivot_root, "pivot_root"},
+    {SYS_chroot, "chroot"},
+    {SYS_fsopen, "fsopen"},
+    {SYS_fsconfig, "fsconfig"},
+    {SYS_fsmount, "fsmount"},
+    {SYS_fspick, "fspick"},
+    {SYS_move_mount, "move_mount"},
+    {SYS_open_tree, "open_tree"},
+    {kOpenTreeAttr, "open_tree_attr"},
+    {SYS_mount_setattr, "mount_setattr"},
+    {SYS_setns, "setns"},
+    {SYS_unshare, "unshare"},
+    {SYS_open_by_handle_at, "open_by_handle_at"},
+    {SYS_quotactl, "quotactl"},
+    {kQuotactlFd, "quotactl_fd"},
+    {SYS_fanotify_init, "fanotify_init"},
+    {SYS_swapon, "swapon"},
+    {SYS_swapoff, "swapoff"},
+    {SYS_acct, "acct"},
+    // the kernel's large doors
+    {SYS_bpf, "bpf"},
+    {SYS_perf_event_open, "perf_event_open"},
+    {SYS_userfaultfd, "userfaultfd"},
+    {SYS_io_uring_setup, "io_uring_setup"},
+    {SYS_io_uring_enter, "io_uring_enter"},
+    {SYS_io_uring_register, "io_uring_register"},
+    {SYS_keyctl, "keyctl"},
+    {SYS_add_key, "add_key"},
+    {SYS_request_key, "request_key"},
+    {SYS_kexec_load, "kexec_load"},
+    {SYS_kexec_file_load, "kexec_file_load"},
+    {SYS_init_module, "init_module"},
+    {SYS_finit_module, "finit_module"},
+    {SYS_delete_module, "delete_module"},
+    {SYS_modify_ldt, "modify_ldt"},
+    {SYS_iopl, "iopl"},
+    {SYS_ioperm, "ioperm"},
+    {SYS_syslog, "syslog"},
+    // who one is, and the machine
+    {SYS_setuid, "setuid"},
+    {SYS_setgid, "setgid"},
+    {SYS_setreuid, "setreuid"},
+    {SYS_setregid, "setregid"},
+    {SYS_setresuid, "setresuid"},
+    {SYS_setresgid, "setresgid"},
+    {SYS_setfsuid, "setfsuid"},
+    {SYS_setfsgid, "setfsgid"},
+    {SYS_setgroups, "setgroups"},
+    {SYS_setrlimit, "setrlimit"},
+    {SYS_reboot, "reboot"},
+    {SYS_sethostname, "sethostname"},
+    {SYS_setdomainname, "setdomainname"},
+    {SYS_settimeofday, "settimeofday"},
+    {SYS_clock_settime, "clock_settime"},
+    {SYS_clock_adjtime, "clock_adjtime"},
+    {SYS_adjtimex, "adjtimex"},
+    {SYS_vhangup, "vhangup"},
+};
+
+// The kernel's rules for files (Landlock) say nothing about these, so that they reach every file of the
+// user. Programs that run while a model is loaded are refused without a signal: they would die of it.
+constexpr Call kForbiddenOnFiles[] = {
+    {SYS_chmod, "chmod"},
+    {SYS_fchmod, "fchmod"},
+    {SYS_fchmodat, "fchmodat"},
+    {kFchmodat2, "fchmodat2"},
+    {SYS_chown, "chown"},
+    {SYS_fchown, "fchown"},
+    {SYS_lchown, "lchown"},
+    {SYS_fchownat, "fchownat"},
+    {SYS_utime, "utime"},
+    {SYS_utimes, "utimes"},
+    {SYS_futimesat, "futimesat"},
+    {SYS_utimensat, "utimensat"},
+    {SYS_setxattr, "setxattr"},
+    {SYS_lsetxattr, "lsetxattr"},
+    {SYS_fsetxattr, "fsetxattr"},
+    {kSetxattrat, "setxattrat"},
+    {SYS_removexattr, "removexattr"},
+    {SYS_lremovexattr, "lremovexattr"},
+    {SYS_fremovexattr, "fremovexattr"},
+    {kRemovexattrat, "removexattrat"},
+    {kFileSetattr, "file_setattr"},
+};
+
+// The same by ioctl() on a file or folder that is open for reading.
+constexpr uint32_t kControlsOfFiles[] = {
+    FS_IOC_SETFLAGS,
+    FS_IOC_FSSETXATTR,
+    FS_IOC_SETVERSION,
+    FS_IOC_ENABLE_VERITY,
+    FS_IOC_SET_ENCRYPTION_POLICY,
+    FS_IOC_ADD_ENCRYPTION_KEY,
+    FS_IOC_REMOVE_ENCRYPTION_KEY,
+    BTRFS_IOC_SUBVOL_CREATE,
+    BTRFS_IOC_SUBVOL_CREATE_V2,
+    BTRFS_IOC_SNAP_CREATE,
+    BTRFS_IOC_SNAP_CREATE_V2,
+    BTRFS_IOC_SNAP_DESTROY,
+    BTRFS_IOC_SNAP_DESTROY_V2,
+    BTRFS_IOC_SUBVOL_SETFLAGS,
+};
+
+// That may be told of the calling thread, of the worker, and of its other threads: countForbiddenCalls()
+// makes the call for the last.
+constexpr Call kForbiddenOnOthers[] = {
+    {SYS_sched_setaffinity, "sched_setaffinity"},
+    {SYS_sched_setscheduler, "sched_setscheduler"},
+    {SYS_sched_setparam, "sched_setparam"},
+    {SYS_sched_setattr, "sched_setattr"},
+    {SYS_setpriority, "setpriority"},
+    {SYS_ioprio_set, "ioprio_set"},
+};
+
+// By their arguments, below.
+constexpr Call kSometimesForbidden[] = {
+    {SYS_kill, "kill"},
+    {SYS_tgkill, "tgkill"},
+    {SYS_rt_sigqueueinfo, "rt_sigqueueinfo"},
+    {SYS_rt_tgsigqueueinfo, "rt_tgsigqueueinfo"},
+    {SYS_pidfd_send_signal, "pidfd_send_signal"},
+    {SYS_prlimit64, "prlimit64"},
+    {SYS_socket, "socket"},
+    {SYS_socketpair, "socketpair"},
+    {SYS_sendmsg, "sendmsg"},
+    {SYS_sendmmsg, "sendmmsg"},
+    {SYS_clone, "clone"},
+    {SYS_personality, "personality"},
+    {SYS_ioctl, "ioctl"},
+    {SYS_fcntl, "fcntl"},
+    {SYS_prctl, "prctl"},
+    {SYS_setpgid, "setpgid"},
+    {SYS_execve, "execve"},
+    {SYS_execveat, "execveat"},
+    {SYS_fork, "fork"},
+};
+
+// CLONE_NEWTIME shares a bit with the signal that clone() may be given.
+constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
+                                 CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+
+/// Straight-line code for one system call: its conditions in their order, then what else holds.
+class Verdict {
+ public:
+  Verdict& load(size_t argument) { return loadAt(offsetof(seccomp_data, args) + 8 * argument); }
+  Verdict& loadHigh(size_t argument) {
+    return loadAt(offsetof(seccomp_data, args) + 8 * argument + 4);
+  }
+  Verdict& ifEqual(uint32_t value, uint32_t action) {
+    return jump(BPF_JEQ, value, 0, 1).otherwise(action);
+  }
+  Verdict& unlessEqual(uint32_t value, uint32_t action) {
+    return jump(BPF_JEQ, value, 1, 0).otherwise(action);
+  }
+  Verdict& ifAny(uint32_t bits, uint32_t action) {
+    return jump(BPF_JSET, bits, 0, 1).otherwise(action);
+  }
+  Verdict& unlessAny(uint32_t bits, uint32_t action) {
+    return jump(BPF_JSET, bits, 1, 0).otherwise(action);
+  }
+  /// `then` ends with what else holds.
+  Verdict& whenEqual(uint32_t value, const Verdict& then) {
+    jump(BPF_JEQ, value, 0, static_cast<uint8_t>(then.code_.size()));
+    code_.insert(code_.end(), then.code_.begin(), then.code_.end());
+    return *this;
+  }
+  Verdict& ifNull(size_t argument, uint32_t action) {
+    load(argument).jump(BPF_JEQ, 0, 0, 3);
+    return loadHigh(argument).ifEqual(0, action);
+  }
+  Verdict& unlessWhole(size_t argument, uint64_t value, uint32_t action) {
+    load(argument).unlessEqual(static_cast<uint32_t>(value), action);
+    return loadHigh(argument).unlessEqual(static_cast<uint32_t>(value >> 32), action);
+  }
+  /// The last thing.
+  Verdict& otherwise(uint32_t action) {
+    code_.push_back(BPF_STMT(BPF_RET | BPF_K, action));
+    return *this;
+  }
+  const FilterProgram& code() const { return code_; }
+
+ private:
+  Verdict& loadAt(size_t offset) {
+    code_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
+    return *this;
+  }
+  Verdict& jump(uint16_t comparison, uint32_t value, uint8_t ifTrue, uint8_t ifFalse) {
+    code_.push_back(
+        BPF_JUMP(static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), value, ifTrue, ifFalse));
+    return *this;
+  }
+
+  FilterProgram code_;
+};
+
+using Verdicts = std::map<uint32_t, Verdict>;
+
+// A binary tree over the numbers: every call passes all of its levels, where the kernel does not
+// know beforehand that it is allowed.
+FilterProgram treeOver(Verdicts::const_iterator first, size_t count) {
+  FilterProgram code;
+  if (count == 1) {
+    const FilterProgram& verdict = first->second.code();
+    code.push_back(
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first->first, 0, static_cast<uint8_t>(verdict.size())));
+    code.insert(code.end(), verdict.begin(), verdict.end());
+    code.push_back(BPF_STMT(BPF_RET | BPF_K, kAllow));
+    return code;
+  }
+  const auto middle = std::next(first, static_cast<ptrdiff_t>(count / 2));
+  const FilterProgram below = treeOver(first, count / 2);
+  const FilterProgram above = treeOver(middle, count - count / 2);
+  // A conditional jump reaches only 255 instructions far.
+  code.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, middle->first, 0, 1));
+  code.push_back(BPF_STMT(BPF_JMP | BPF_JA, static_cast<uint32_t>(below.size())));
+  code.insert(code.end(), below.begin(), below.end());
+  code.insert(code.end(), above.begin(), above.end());
+  return code;
+}
+
+FilterProgram programOf(const Verdicts& verdicts) {
+  constexpr uint32_t kFirstOfX32 = 0x40000000;
+  FilterProgram program = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, refusal(EPERM)),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kFirstOfX32, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, refusal(ENOSYS)),
+  };
+  const FilterProgram tree = treeOver(verdicts.begin(), verdicts.size());
+  program.insert(program.end(), tree.begin(), tree.end());
+  return program;
+}
+
+Verdict onlySignals(const FilterOptions& options, size_t signalArgument) {
+  const auto process = static_cast<uint32_t>(options.process);
+  Verdict verdict;
+  // Signal 0 asks whether the process is there.
+  verdict.load(signalArgument).ifEqual(0, kAllow);
+  return verdict.load(0).ifEqual(process, kAllow);
+}
+
+// A datagram socket sends to every other one that has a path, without a connection: to the system's log,
+// to the service manager.
+Verdict connectionsOnly(size_t typeArgument) {
+  Verdict verdict;
+  verdict.load(typeArgument);
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
+    for (const int flags :
+         {0, int{SOCK_CLOEXEC}, int{SOCK_NONBLOCK}, SOCK_CLOEXEC | SOCK_NONBLOCK}) {
+      verdict.ifEqual(static_cast<uint32_t>(type | flags), kAllow);
+    }
+  }
+  return verdict.otherwise(kTrap);
+}
+
+Verdict sockets(bool network) {
+  constexpr uint32_t kRoutes = 0;  // NETLINK_ROUTE: name look-ups ask for the machine's addresses
+  // As libc asks nscd whenever a user is looked up: that would be counted against innocent code.
+  constexpr uint32_t kToNscd = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
+  Verdict verdict;
+  verdict.load(0);
+  if (!network) {
+    return verdict.unlessEqual(AF_UNIX, kTrap)
+        .load(1)
+        .ifEqual(kToNscd, refusal(EPERM))
+        .otherwise(kTrap);
+  }
+  for (const uint32_t family : {AF_INET, AF_INET6}) verdict.ifEqual(family, kAllow);
+  return verdict.whenEqual(AF_UNIX, connectionsOnly(1))
+      .unlessEqual(AF_NETLINK, kTrap)
+      .load(2)
+      .ifEqual(kRoutes, kAllow)
+      .otherwise(kTrap);
+}
+
+Verdict controlsOfFiles(uint32_t action) {
+  Verdict verdict;
+  verdict.load(1);
+  for (const uint32_t request : kControlsOfFiles) verdict.ifEqual(request, action);
+  return verdict;
+}
+
+Verdict controls() {
+  Verdict verdict = controlsOfFiles(refusal(EPERM));
+  // Signals, and words put into the mouth of whoever sits at the terminal.
+  for (const uint32_t request : {FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX}) {
+    verdict.ifEqual(request, kTrap);
+  }
+  // What the terminal does with input and output, and for whom.
+  for (const uint32_t request :
+       {TCSETS, TCSETSW, TCSETSF, TCSETA, TCSETAW, TCSETAF, kTcsets2, kTcsets2 + 1, kTcsets2 + 2,
+        TCFLSH, TCXONC, TIOCSETD, TIOCSCTTY, TIOCNOTTY, TIOCSPGRP, TIOCEXCL, TIOCSWINSZ}) {
+    verdict.ifEqual(request, kTrap);
+  }
+  return verdict.otherwise(kAllow);
+}
+
+// A worker ends with its supervisor.
+Verdict deathSignals(uint32_t action) {
+  return Verdict().load(0).ifEqual(PR_SET_PDEATHSIG, action).otherwise(kAllow);
+}
+
+// The process itself or the calling thread, or a thread of the process if whoever calls has the key.
+Verdict onlyOwn(const FilterOptions& options, size_t argument, Verdict verdict = {}) {
+  return verdict.load(argument)
+      .ifEqual(0, kAllow)
+      .ifEqual(static_cast<uint32_t>(options.process), kAllow)
+      .unlessWhole(4, options.key[0], kTrap)
+      .unlessWhole(5, options.key[1], kTrap)
+      .otherwise(kAllow);
+}
+
+}  // namespace
+
+FilterProgram alwaysForbidden(const FilterOptions& options) {
+  Verdicts verdicts;
+  for (const Call& call : kAlwaysForbidden) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
+  }
+  for (const Call& call : kForbiddenOnFiles) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(refusal(EPERM));
+  }
+  for (const Call& call : kForbiddenOnOthers) {
+    verdicts[static_cast<uint32_t>(call.number)] = onlyOwn(options, 0);
+  }
+  verdicts[SYS_setpriority] =
+      onlyOwn(options, 1, Verdict().load(0).ifEqual(kPriorityOfUser, kTrap));
+  verdicts[SYS_ioprio_set] =
+      onlyOwn(options, 1, Verdict().load(0).ifEqual(kIoPriorityOfUser, kTrap));
+  // Whoever joins another's group is killed with it, or kills it.
+  verdicts[SYS_setpgid].load(1).ifEqual(0, kAllow).otherwise(kTrap);
+  const auto group = static_cast<uint32_t>(-options.process);
+  verdicts[SYS_kill] =
+      onlySignals(options, 1).ifEqual(group, kAllow).ifEqual(0, kAllow).otherwise(kTrap);
+  verdicts[SYS_tgkill] = onlySignals(options, 2).otherwise(kTrap);
+  verdicts[SYS_rt_sigqueueinfo] = onlySignals(options, 1).otherwise(kTrap);
+  verdicts[SYS_rt_tgsigqueueinfo] = onlySignals(options, 2).otherwise(kTrap);
+  verdicts[SYS_pidfd_send_signal].load(1).ifEqual(0, kAllow).otherwise(kTrap);
+  // A signal when a descriptor is ready would be one more way to send one.
+  verdicts[SYS_fcntl]
+      .load(1)
+      .ifEqual(F_SETOWN, kTrap)
+      .ifEqual(F_SETOWN_EX, kTrap)
+      .ifEqual(F_SETSIG, kTrap)
+      .otherwise(kAllow);
+  verdicts[SYS_ioctl] = controls();
+  // Without a signal: a program that runs while a model is loaded would die of it.
+  verdicts[SYS_prctl] = deathSignals(refusal(EPERM));
+  verdicts[SYS_prlimit64]
+      .ifNull(2, kAllow)
+      .load(0)
+      .unlessEqual(0, kTrap)
+      // Compilers want a larger stack, and nobody else has less of it.
+      .load(1)
+      .ifEqual(RLIMIT_STACK, kAllow)
+      .unlessWhole(4, options.key[0], kTrap)
+      .unlessWhole(5, options.key[1], kTrap)
+      .otherwise(kAllow);
+  verdicts[SYS_socket] = sockets(options.network);
+  verdicts[SYS_socketpair].load(0).whenEqual(AF_UNIX, connectionsOnly(1)).otherwise(kTrap);
+  if (!options.network) {
+    // Descriptors that are on their way and never received keep all processes of the user from passing
+    // any on. The worker's own messages bring none, so it sends them otherwise.
+    verdicts[SYS_sendmsg].otherwise(kTrap);
+    verdicts[SYS_sendmmsg].otherwise(kTrap);
+  }
+  verdicts[SYS_clone].load(0).ifAny(kNamespaces, kTrap).otherwise(kAllow);
+  verdicts[SYS_clone3].otherwise(refusal(ENOSYS));
+  verdicts[SYS_personality].load(0).ifEqual(0, kAllow).ifEqual(~0U, kAllow).otherwise(kTrap);
+  verdicts[SYS_rt_sigaction]
+      .load(0)
+      .unlessEqual(SIGSYS, kAllow)
+      .ifNull(1, kAllow)
+      .otherwise(refusal(EPERM));
+  return programOf(verdicts);
+}
+
+FilterProgram forbiddenDuringCalls() {
+  Verdicts verdicts;
+  verdicts[SYS_execve].otherwise(kTrap);
+  verdicts[SYS_execveat].otherwise(kTrap);
+  verdicts[SYS_fork].otherwise(kTrap);
+  verdicts[SYS_vfork].otherwise(refusal(EPERM));
+  for (const Call& call : kForbiddenOnFiles) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
+  }
+  verdicts[SYS_ioctl] = controlsOfFiles(kTrap).otherwise(kAllow);
+  verdicts[SYS_prctl] = deathSignals(kTrap);
+  verdicts[SYS_clone].load(0).unlessAny(CLONE_THREAD, refusal(EPERM)).otherwise(kAllow);
+  return programOf(verdicts);
+}
+
+void installFilter(const FilterProgram& program) {
+  const sock_fprog code{static_cast<unsigned short>(program.size()),
+                        const_cast<sock_filter*>(program.data())};
+  const auto result = static_cast<int>(
+      ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &code));
+  base::checkSystemCall(result, "seccomp", "a filter");
+  if (result != 0) {
+    throw std::runtime_error("thread " + std::to_string(result) +
+                             " has a filter of system calls that user code gave it");
+  }
+}
+
+std::optional<std::string> forbiddenCallName(size_t number) {
+  for (const std::span<const Call> calls :
+       {std::span<const Call>(kAlwaysForbidden), std::span<const Call>(kForbiddenOnFiles),
+        std::span<const Call>(kForbiddenOnOthers), std::span<const Call>(kSometimesForbidden)}) {
+    for (const Call& call : calls) {
+      if (static_cast<size_t>(call.number) == number) return call.name;
+    }
+  }
+  return std::nullopt;
+}
+
+bool changesFiles(const std::string& callName) {
+  return std::any_of(std::begin(kForbiddenOnFiles), std::end(kForbiddenOnFiles),
+                     [&](const Call& call) { return callName == call.name; });
+}
+
+std::optional<size_t> threadArgument(int number) {
+  switch (number) {
+    case SYS_sched_setaffinity:
+    case SYS_sched_setscheduler:
+    case SYS_sched_setparam:
+    case SYS_sched_setattr:
+      return 0;
+    case SYS_setpriority:
+    case SYS_ioprio_set:
+      return 1;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace isopool::worker

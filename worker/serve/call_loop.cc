@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/serve/call_loop.h"
+
+#include <Python.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <string>
+
+#include "base/system_call.h"
+#include "ipc/crash_point.h"
+#include "ipc/worker_exit.h"
+#include "worker/process/last_words.h"
+#include "worker/serve/isopool_module.h"
+
+namespace isopool::worker {
+
+namespace {
+
+/// Lets other Python threads run while it lives.
+class ReleasedGil {
+ public:
+  ReleasedGil() : state_(PyEval_SaveThread()) {}
+  ~ReleasedGil() { PyEval_RestoreThread(state_); }
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// Without a supervisor nobody would account for us. No destructors, no atexit: the memory is shared
+// by name with nobody, and a finalizer may hang.
+[[noreturn]] void leave() { ::_exit(0); }
+
+// A message that the supervisor sent and that can't be obeyed: the worker is of no use to anybody
+// without what it brought, and a fresh one may do better.
+[[noreturn]] void giveUp(const std::string& why) {
+  complain("isopool worker: " + why + "\n");
+  ::_exit(ipc::kGivenUpWorkerExit);
+}
+
+// The supervisor reads the last line.
+[[noreturn]] void leaveUnfit(const std::string& why) {
+  complain("isopool worker: after the calls of one program it is not fit for another's: " + why +
+           "\n");
+  ::_exit(ipc::kUnfitWorkerExit);
+}
+
+// Asked of every descriptor before it is mapped. A client's mistake is the client's loss alone.
+bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal seal,
+               const char* what) {
+  if (index < frame.descriptors.size() &&
+      ipc::memoryObjectHas(frame.descriptors[index], bytes, seal)) {
+    return true;
+  }
+  complain(std::string("isopool worker: ") + what +
+           " came without the size or the seals that it must have\n");
+  return false;
+}
+
+// A worker that never rests looks after its books this often.
+constexpr uint32_t kCallsPerUpdate = 1024;
+
+// A few nanoseconds, and right to a few milliseconds: people read it.
+int64_t coarseNow() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+}  // namespace
+
+CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
+                   ipc::Mapping board, RoutedBlocks& blocks, Sandbox& sandbox)
+    : epoch_(epoch),
+      control_(std::move(control)),
+      bellMapping_(std::move(bell)),
+      bell_(*reinterpret_cast<const ipc::SharedWord<uint32_t>*>(bellMapping_.data())),
+      boardMapping_(std::move(board)),
+      board_(*new (boardMapping_.data()) ipc::WorkerBoard),
+      blocks_(blocks),
+      runner_(*this, copies_, sandbox),
+      fitness_(sandbox) {
+  setIsopoolModuleWorker(epoch_, copies_);
+}
+
+void CallLoop::run() {
+  control_.send(ipc::WorkerReady{epoch_.value});
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerReady);
+  // What came before the bell was looked at for the first time.
+  readMessages();
+  for (;;) {
+    if (bellRung()) readMessages();
+    const bool served = serveNext();
+    dropDetachedChannels();
+    if (!served) waitForWork();
+    if (collection_.overdue()) collect();
+  }
+}
+
+bool CallLoop::serveNext() {
+  uint32_t waiting = 0;
+  const auto next = turns_.next(
+      channels_,
+      [&](const auto& channel) {
+        const bool waits = !channel->detached && channel->memory->end.callReady();
+        if (!waits) channel->packages.forgetRemoved();
+        waiting += waits ? 1 : 0;
+        return waits;
+      },
+      [](const auto& channel) -> const Turns& { return channel->turns; });
+  if (next == channels_.end()) return false;
+  // By reference to the channel: a call may wait for a message that attaches a further one.
+  Channel& channel = **next;
+  requireFitnessFor(channel);
+  board_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
+  board_.runningSince.store(coarseNow(), std::memory_order_relaxed);
+  board_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kBoardBusyStored);
+  const CallRunner::Served served = runner_.serveOne(channel);
+  board_.runningClient.store(0, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kBoardIdleStored);
+  if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
+  if (++servedSinceUpdate_ >= kCallsPerUpdate) updateBoard();
+  return served != CallRunner::Served::kNothing;
+}
+
+// Before its call has started: so it runs elsewhere, as do all that wait.
+void CallLoop::requireFitnessFor(const Channel& channel) {
+  const std::string failure = fitness_.failureBefore(channel.memory->client);
+  if (!failure.empty()) leaveUnfit(failure);
+}
+
+void CallLoop::updateBoard() noexcept {
+  servedSinceUpdate_ = 0;
+  uint64_t blocks = 0;
+  uint64_t bytes = 0;
+  for (const auto& channel : channels_) {
+    channel->memory->output.collectReturned();
+    blocks += channel->memory->output.leasesOut();
+    bytes += channel->memory->output.arena().bytesInUse();
+  }
+  uint64_t zombies = 0;
+  for (const auto& memory : remains_) zombies += memory->output.arena().bytesInUse();
+  board_.lentBlocks.store(blocks, std::memory_order_relaxed);
+  board_.lentBytes.store(bytes, std::memory_order_relaxed);
+  board_.zombieBytes.store(zombies, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kBoardBooksStored);
+}
+
+bool CallLoop::bellRung() const noexcept {
+  return bell_.load(std::memory_order_acquire) != seenBell_;
+}
+
+bool CallLoop::anythingToDo() const noexcept {
+  if (bellRung()) return true;
+  return std::any_of(channels_.begin(), channels_.end(),
+                     [](const auto& channel) { return channel->memory->end.callReady(); });
+}
+
+int64_t CallLoop::spinAllowance() const noexcept {
+  int64_t allowance = 0;
+  for (const auto& channel : channels_) {
+    allowance = std::max(allowance, channel->memory->end.spinAllowance());
+  }
+  return allowance;
+}
+
+void CallLoop::waitForWork() {
+  const int64_t begin = ipc::monotonicNow();
+  const auto spun = ipc::spinUntil([this] { return anythingToDo(); }, begin,
+                                   std::min(spinAllowance(), spinBudget_.nanoseconds()));
+  if (!spun) {
+    const auto forEachEnd = [this](auto&& step) {
+      for (const auto& channel : channels_) step(channel->memory->end);
+    };
+    ipc::sleepUnless(
+        forEachEnd, [this] { return anythingToDo(); },
+        [this, begin] {
+          if (servedSinceUpdate_ != 0) updateBoard();
+          watches_.clear();
+          watches_.add(&bell_, seenBell_);
+          for (const auto& channel : channels_) {
+            const auto [word, expected] = channel->memory->end.watch();
+            watches_.add(word, expected);
+          }
+          const ReleasedGil released;
+          watches_.sleep(collection_.idleTime(begin));
+        });
+    const auto left = collection_.idleTime(begin);
+    if (left && *left == left->zero()) {
+      if (!anythingToDo()) collect();
+    } else if (!anythingToDo()) {
+      // Woken for nothing: a call is about to come, whose input is being copied.
+      ipc::spinUntil([this] { return anythingToDo(); }, ipc::monotonicNow(), spinAllowance());
+    }
+  }
+  spinBudget_.waited(spun ? *spun : ipc::monotonicNow() - begin);
+}
+
+void CallLoop::dropDetachedChannels() {
+  const auto detached = [](const auto& channel) { return channel->detached; };
+  if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
+  for (auto& channel : channels_) {
+    if (!channel->detached) continue;
+    channel->handles.clear();
+    channel->objects.clear();
+    channel->packages.clear();
+  }
+  // An importer and its modules hold each other. No call of another client waits for it: what is in
+  // cycles until then is privatised, which costs a copy.
+  collection_.request();
+  if (std::all_of(channels_.begin(), channels_.end(), detached)) collection_.run();
+  for (const auto& channel : channels_) {
+    if (channel->detached) detach(*channel);
+  }
+  std::erase_if(channels_, detached);
+  if (channels_.size() == 1) channels_.front()->alone = true;
+  dropRemains();
+  updateBoard();
+}
+
+void CallLoop::detach(Channel& channel) {
+  ipc::reachCrashPoint(ipc::CrashPoint::kClientObjectsDropped);
+  const uint64_t client = channel.memory->client;
+  channel.memory->borrowed.detach(*channel.memory);
+  ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
+  // Nobody consumes them any more.
+  for (const Channel::Blob& blob : channel.blobs) {
+    channel.memory->output.dropReference(blob.block);
+  }
+  channel.blobs.clear();
+  channel.memory->output.detach();
+  ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentsLeft);
+  channel.memory->end.detach();
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetached);
+  remains_.push_back(std::move(channel.memory));
+  control_.send(ipc::ChannelDetached{client});
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
+}
+
+void CallLoop::dropRemains() {
+  std::erase_if(remains_, [this](const std::shared_ptr<ChannelMemory>& memory) {
+    if (!memory->output.empty()) return false;
+    blocks_.remove(memory->output);
+    return true;  // borrowed storages hold it as long as they live
+  });
+}
+
+void CallLoop::collect() {
+  collection_.run();
+  if (remains_.empty()) return;
+  dropRemains();
+  updateBoard();
+}
+
+// ---- the supervisor ---------------------------------------------------------------------------
+
+bool CallLoop::readMessages() {
+  bool any = false;
+  seenBell_ = bell_.load(std::memory_order_acquire);
+  try {
+    for (;;) {
+      const ipc::ReceiveResult result = control_.receive();
+      while (auto frame = control_.next()) {
+        obey(*frame);
+        any = true;
+      }
+      if (result == ipc::ReceiveResult::kPeerGone) leave();
+      if (result == ipc::ReceiveResult::kWouldBlock) return any;
+    }
+  } catch (const std::exception& error) {
+    // Descriptors of a message that found no room, for one.
+    const std::string failure = fitness_.failure();
+    if (!failure.empty()) leaveUnfit(failure);
+    giveUp(error.what());
+  }
+}
+
+bool CallLoop::waitForMessage(int64_t deadline) {
+  for (;;) {
+    if (readMessages()) return true;
+    const int64_t left = deadline - ipc::monotonicNow();
+    if (left <= 0) return false;
+    const ReleasedGil released;
+    control_.waitReadable(std::chrono::milliseconds(left / 1'000'000 + 1));
+  }
+}
+
+void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
+  try {
+    const auto result =
+        control_.send(ipc::RequestOutputSegment{client, bytes}, {}, std::chrono::milliseconds(0));
+    // A frame cut in the middle would spoil all that follow.
+    if (result != ipc::SendResult::kSent) giveUp("the supervisor does not read its messages");
+    ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentRequested);
+  } catch (const std::exception& error) {
+    giveUp(error.what());
+  }
+}
+
+bool CallLoop::tell(const ipc::ForbiddenAct& act) {
+  // Small against the socket's buffer: it goes whole or not at all.
+  return control_.send(act, {}, std::chrono::milliseconds(0)) != ipc::SendResult::kWouldBlock;
+}
+
+Channel* CallLoop::find(uint64_t client) const noexcept {
+  for (const auto& channel : channels_) {
+    if (channel->memory->client == client && !channel->detached) return channel.get();
+  }
+  return nullptr;
+}
+
+void CallLoop::obey(ipc::Frame& frame) {
+  switch (frame.type) {
+    case ipc::MessageType::kAttachChannel:
+      return attachChannel(frame);
+    case ipc::MessageType::kDetachChannel:
+      if (Channel* channel = find(ipc::decodeMessage<ipc::DetachChannel>(frame).client)) {
+        channel->detached = true;
+      }
+      return;
+    case ipc::MessageType::kMapInputSegment:
+      return mapInputSegment(frame);
+    case ipc::MessageType::kMapPackage:
+      return mapPackage(frame);
+    case ipc::MessageType::kUnmapPackage: {
+      const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
+      if (Channel* channel = find(message.client)) {
+        for (const uint32_t package : message.packages) {
+          if (!channel->packages.remove(base::PackageId(package))) continue;
+          collection_.request();
+          channel->newestOfDropped = channel->handles.newest();
+        }
+        ipc::reachCrashPoint(ipc::CrashPoint::kPackageUnmapped);
+      }
+      return;
+    }
+    case ipc::MessageType::kAddOutputSegment:
+      return addOutputSegment(frame);
+    case ipc::MessageType::kRefuseOutputSegment: {
+      const auto message = ipc::decodeMessage<ipc::RefuseOutputSegment>(frame);
+      if (Channel* channel = find(message.client)) {
+        channel->memory->output.segmentRefused(message.text, message.clientLimit);
+      }
+      return;
+    }
+    case ipc::MessageType::kRefuseInputSegment: {
+      const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
+      if (Channel* channel = find(message.client)) {
+        channel->memory->inputs.refuse(base::SegmentId(message.segment), message.text);
+      }
+      return;
+    }
+    default:
+      giveUp("was sent a message of type " + std::to_string(static_cast<uint32_t>(frame.type)) +
+             ", which is none for a worker");
+  }
+}
+
+bool CallLoop::hasRoomFor(const char* what, const std::function<void()>& step) {
+  std::string shortage = "malloc";
+  try {
+    step();
+    return true;
+  } catch (const base::SystemCallError& error) {
+    if (error.errorNumber() != ENOMEM) throw;
+    shortage = error.what();
+  } catch (const std::bad_alloc&) {
+  }
+  const std::string failure = fitness_.failure();
+  if (!failure.empty()) leaveUnfit(failure);
+  complain(std::string("isopool worker: no room for ") + what + ": " + shortage + "\n");
+  return false;
+}
+
+void CallLoop::attachChannel(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::AttachChannel>(frame);
+  if (!hasObject(frame, 0, ipc::kClientControlBytes, ipc::Seal::kSingleWriter,
+                 "a client's control segment") ||
+      !hasObject(frame, 1, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize,
+                 "a worker's control segment") ||
+      !hasObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment")) {
+    return refuseChannel(message.client);
+  }
+  std::unique_ptr<Channel> channel;
+  if (!hasRoomFor("another client", [&] { channel = makeChannel(message, frame); }) ||
+      channel == nullptr) {
+    return refuseChannel(message.client);
+  }
+  ChannelMemory& memory = *channel->memory;
+  for (const auto& other : channels_) {
+    other->alone = false;
+    other->memory->output.privatiseKept(copies_);
+  }
+  channel->alone = channels_.empty();
+  channel->turns.share = message.share;
+  channel->leaseLimit = message.leaseLimit;
+  channel->handles.limitBytes(message.memoryLimit);
+  channels_.push_back(std::move(channel));
+  memory.end.attach();
+  control_.send(ipc::ChannelAttached{message.client});
+  ipc::reachCrashPoint(ipc::CrashPoint::kChannelAttachedSent);
+}
+
+std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message,
+                                               ipc::Frame& frame) {
+  const base::Fd& ownControl = frame.descriptors[1];
+  ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
+                                    ipc::Access::kReadWrite, ipc::Prefault::kYes);
+  ipc::sealMemoryObject(ownControl, ipc::Seal::kSingleWriter);
+  ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSegmentSealed);
+  ipc::Mapping client = ipc::mapShared(frame.descriptors[0], 0, ipc::kClientControlBytes,
+                                       ipc::Access::kReadOnly, ipc::Prefault::kYes);
+  auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
+      message.client, epoch_, std::move(own), std::move(client), *this));
+  OutputBlocks& output = channel->memory->output;
+  if (!channel->memory->end.headerValid()) {
+    complain("isopool worker: a client's control segment has another layout or epoch\n");
+    return nullptr;
+  }
+  if (!output.addSegment(base::SegmentId(1), std::move(frame.descriptors[2]),
+                         message.outputBytes)) {
+    throw base::SystemCallError("mmap", "an output segment", ENOMEM);
+  }
+  const auto space = output.arena().addressSpace();
+  if (!blocks_.add(output, space.data(), space.data() + space.size())) {
+    complain("isopool worker: serves as many clients as one worker can\n");
+    return nullptr;
+  }
+  return channel;
+}
+
+// The supervisor waits for an answer, and would hold silence against this worker.
+void CallLoop::refuseChannel(uint64_t client) { control_.send(ipc::ChannelDetached{client}); }
+
+void CallLoop::mapInputSegment(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::MapInputSegment>(frame);
+  Channel* channel = find(message.client);
+  if (channel == nullptr) return;
+  if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an input segment") ||
+      message.segment == 0 || message.segment >= kMaxInputSegments) {
+    channel->detached = true;
+    return;
+  }
+  const base::SegmentId id(message.segment);
+  InputSegments& inputs = channel->memory->inputs;
+  if (!hasRoomFor("an input segment",
+                  [&] { inputs.add(id, std::move(frame.descriptors[0]), message.bytes); })) {
+    return inputs.refuse(id, "the worker has no address space left for memory shared with it");
+  }
+  ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);
+}
+
+void CallLoop::mapPackage(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::MapPackage>(frame);
+  Channel* channel = find(message.client);
+  if (channel == nullptr) return;
+  const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
+  if (!hasObject(frame, 0, message.bytes, seal, "a package")) {
+    channel->detached = true;
+    return;
+  }
+  const auto sharing = message.shared ? Package::Sharing::kShared : Package::Sharing::kCopyOnWrite;
+  const base::PackageId id(message.package);
+  if (!hasRoomFor("a package", [&] {
+        channel->packages.add(std::make_unique<Package>(
+            id, message.name, std::move(frame.descriptors[0]), message.bytes, sharing));
+      })) {
+    channel->detached = true;
+    return;
+  }
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageMapped);
+}
+
+void CallLoop::addOutputSegment(ipc::Frame& frame) {
+  const auto message = ipc::decodeMessage<ipc::AddOutputSegment>(frame);
+  Channel* channel = find(message.client);
+  if (channel == nullptr) return;
+  if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment")) return;
+  OutputBlocks& output = channel->memory->output;
+  if (!hasRoomFor("an output segment", [&] {
+        output.addSegment(base::SegmentId(message.segment), std::move(frame.descriptors[0]),
+                          message.bytes);
+      })) {
+    output.segmentRefused("the worker has no memory left to map it", /*clientLimit=*/false);
+  }
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/serve/fitness_check.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "ipc/channel/futex.h"
+#include "worker/process/last_words.h"
+#include "worker/process/memory_limit.h"
+#include "worker/process/process_setup.h"
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr int64_t kPeriod = 100'000'000;  // ns
+// A call with its package, its segments and its model's files needs some.
+constexpr size_t kDescriptors = 16;
+// What Python asks the system for at once.
+constexpr size_t kMemoryBytes = size_t{1} << 20;
+// When no thread can be started: with fewer tasks of its own, others of its user take them all.
+constexpr size_t kOwnTasks = 16;
+
+struct NamedLimit {
+  __rlimit_resource resource;
+  const char* name;
+};
+constexpr std::array<NamedLimit, 5> kLimits{{{RLIMIT_NOFILE, "RLIMIT_NOFILE"},
+                                             {RLIMIT_NPROC, "RLIMIT_NPROC"},
+                                             {RLIMIT_FSIZE, "RLIMIT_FSIZE"},
+                                             {RLIMIT_AS, "RLIMIT_AS"},
+                                             {RLIMIT_DATA, "RLIMIT_DATA"}}};
+
+std::string contentsOf(const std::string& path) {
+  std::string text;
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return text;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = ::read(file.get(), buffer, sizeof buffer)) > 0;) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  return text;
+}
+
+// Nothing where the kernel tells none (before 5.9) or the file can't be read.
+std::optional<uint64_t> filtersIn(const std::string& status) {
+  constexpr std::string_view kField = "Seccomp_filters:";
+  const size_t at = status.find(kField);
+  if (at == std::string::npos) return std::nullopt;
+  return std::strtoull(status.c_str() + at + kField.size(), nullptr, 10);
+}
+
+// Before the others, which need some: a thread's stack, for one.
+std::string failureOfMemory() {
+  void* const memory = ::mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory != MAP_FAILED) {
+    ::munmap(memory, kMemoryBytes);
+    return {};
+  }
+  for (const auto& [resource, name] : kLimits) {
+    rlimit now{};
+    if (resource != RLIMIT_AS && resource != RLIMIT_DATA) continue;
+    if (::getrlimit(resource, &now) != 0 || now.rlim_cur == RLIM_INFINITY) continue;
+    return "it has no memory left (" + std::string(name) + " is " + std::to_string(now.rlim_cur) +
+           ")";
+  }
+  return {};  // the system has none for any process
+}
+
+std::string failureOfDescriptors() {
+  std::vector<base::Fd> opened;
+  while (opened.size() < kDescriptors) {
+    opened.emplace_back(::fcntl(lastWordsFd(), F_DUPFD_CLOEXEC, 0));
+    if (opened.back().valid()) continue;
+    return "it can open " + std::to_string(opened.size() - 1) + " more descriptors (" +
+           ::strerror(errno) + ")";
+  }
+  return {};
+}
+
+// Threads, and processes that it has started and not waited for.
+size_t ownTasks() {
+  size_t tasks = threadCount();
+  const std::string children =
+      contentsOf("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  for (const char each : children) tasks += each == ' ' ? 1 : 0;
+  return tasks;
+}
+
+std::string failureOfThreads() {
+  constexpr size_t kStack = 128 * 1024;
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, kStack);
+  sigset_t all;
+  sigset_t previous;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  pthread_t thread{};
+  const int error = ::pthread_create(
+      &thread, &attributes, [](void*) -> void* { return nullptr; }, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  ::pthread_attr_destroy(&attributes);
+  if (error == 0) {
+    ::pthread_join(thread, nullptr);
+    return {};
+  }
+  const size_t tasks = ownTasks();
+  if (error == EAGAIN && tasks < kOwnTasks) return {};
+  return "it can start no thread (" + std::string(::strerror(error)) + "), and has " +
+         std::to_string(tasks) + " threads and processes";
+}
+
+}  // namespace
+
+FitnessCheck::FitnessCheck(const Sandbox& sandbox)
+    : sandbox_(sandbox), filters_(filtersIn(contentsOf("/proc/self/status"))) {
+  for (size_t i = 0; i < kLimits.size(); ++i) ::getrlimit(kLimits[i].resource, &limits_[i]);
+}
+
+std::string FitnessCheck::failureBefore(uint64_t client) {
+  const uint64_t before = std::exchange(lastClient_, client);
+  if (before == 0 || before == client) return {};
+  const int64_t now = ipc::monotonicNow();
+  // Before the sandbox is closed a call may fail for good, and that is soon over.
+  if (now - checkedAt_ < kPeriod && !sandbox_.filtersLater()) {
+    // So that the next call of this client is looked at when the time has come.
+    lastClient_ = before;
+    return {};
+  }
+  checkedAt_ = now;
+  return failure();
+}
+
+std::string FitnessCheck::failure() const {
+  for (size_t i = 0; i < kLimits.size(); ++i) {
+    rlimit now{};
+    ::getrlimit(kLimits[i].resource, &now);
+    // A cap on memory is moved by its owner alone, and is out of user code's reach.
+    if (kLimits[i].resource == RLIMIT_DATA && !memoryLimitInWords().empty()) continue;
+    if (now.rlim_cur < limits_[i].rlim_cur) {
+      return std::string("user code lowered ") + kLimits[i].name + " to " +
+             std::to_string(now.rlim_cur);
+    }
+  }
+  for (const auto& check : {&failureOfMemory, &failureOfDescriptors, &failureOfThreads}) {
+    if (std::string found = check(); !found.empty()) return found;
+  }
+  return failureOfFilters();
+}
+
+std::string FitnessCheck::failureOfFilters() const {
+  if (!filters_) return {};
+  const std::optional<uint64_t> now = filtersIn(contentsOf("/proc/self/status"));
+  if (!now) return "it can not read /proc/self/status any more";
+  if (*now > *filters_ + sandbox_.filtersOfCalls()) {
+    return "user code installed a filter of system calls";
+  }
+  if (!sandbox_.filtersLater() || threadCount() == 1) return {};
+  // The sandbox's filter for calls goes to all threads at once, and the kernel refuses that if one of
+  // them has others.
+  const std::string folder = "/proc/self/task/";
+  DIR* tasks = ::opendir(folder.c_str());
+  if (tasks == nullptr) return {};
+  std::string found;
+  while (const dirent* entry = ::readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    const auto filters = filtersIn(contentsOf(folder + entry->d_name + "/status"));
+    if (!filters || *filters <= *now) continue;
+    found = "a thread of user code has a filter of system calls, so the sandbox can not be closed";
+    break;
+  }
+  ::closedir(tasks);
+  return found;
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include "base/ids.h"
+#include "worker/memory/copy_counts.h"
+#include "worker/python/py_ref.h"
+
+namespace isopool::worker {
+
+/// Makes the built-in module `_isopool`: what our own Python, tests and curious users may ask of the
+/// runtime. In a child that user code forked every function raises RuntimeError.
+PyObject* createIsopoolModule();
+
+/// From now on the module speaks for this worker. `copies` must live as long as the process.
+void setIsopoolModuleWorker(base::Epoch epoch, const CopyCounts& copies);
+
+}  // namespace isopool::worker

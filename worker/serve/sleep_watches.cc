@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/serve/sleep_watches.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr size_t kOwn = ipc::kMaxFutexWatches - 1;        // and the deputies' word
+constexpr size_t kPerDeputy = ipc::kMaxFutexWatches - 1;  // and its generation
+
+}  // namespace
+
+void SleepWatches::sleep(std::optional<std::chrono::nanoseconds> timeout) {
+  if (watches_.size() <= ipc::kMaxFutexWatches) return ipc::futexWait(watches_, timeout);
+  // Never destroyed: the threads use them for as long as the process lives.
+  if (woken_ == nullptr) woken_ = new ipc::SharedWord<uint32_t>(0);
+  const uint32_t seen = woken_->load(std::memory_order_acquire);
+  size_t used = 0;
+  for (size_t begin = kOwn; begin < watches_.size(); begin += kPerDeputy, ++used) {
+    if (used == deputies_.size()) {
+      deputies_.push_back(new Deputy);
+      sigset_t all;
+      sigset_t previous;
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+      std::thread([deputy = deputies_.back(), woken = woken_] {
+        deputise(*deputy, *woken);
+      }).detach();
+      ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    }
+    Deputy& deputy = *deputies_[used];
+    {
+      std::lock_guard lock(deputy.mutex);
+      const auto first = watches_.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto count = std::min(kPerDeputy, watches_.size() - begin);
+      deputy.watches.assign(first, first + static_cast<std::ptrdiff_t>(count));
+      deputy.generation.fetch_add(1, std::memory_order_release);
+    }
+    ipc::futexWake(deputy.generation);
+  }
+  std::vector<ipc::FutexWatch> own(watches_.begin(), watches_.begin() + kOwn);
+  own.push_back({woken_, seen});
+  ipc::futexWait(own, timeout);
+}
+
+void SleepWatches::deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken) {
+  std::vector<ipc::FutexWatch> watches;
+  uint32_t done = 0;  // the generation that was slept through
+  for (;;) {
+    uint32_t generation = 0;
+    {
+      std::lock_guard lock(deputy.mutex);
+      watches = deputy.watches;
+      generation = deputy.generation.load(std::memory_order_relaxed);
+    }
+    if (generation == done) {
+      const ipc::FutexWatch next{&deputy.generation, done};
+      ipc::futexWait({&next, 1}, std::nullopt);
+      continue;
+    }
+    done = generation;
+    watches.push_back({&deputy.generation, generation});
+    // Some channel of an old set may be gone by now: that, too, only ends the sleep.
+    ipc::futexWait(watches, std::nullopt);
+    // A new set is from a sleeper that is awake, and says by its values what it has seen: if it woke
+    // for that it would give out the next one, and so on.
+    if (deputy.generation.load(std::memory_order_acquire) != generation) continue;
+    woken.fetch_add(1, std::memory_order_release);
+    ipc::futexWake(woken);
+  }
+}
+
+}  // namespace isopool::worker

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "worker/values/permissive_values.h"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ipc/tensor/dict_builder.h"
+#include "ipc/tensor/payload_types.h"
+#include "ipc/tensor/value_codec.h"
+#include "worker/python/interpreter.h"
+#include "worker/python/py_ref.h"
+#include "worker/python/python_errors.h"
+#include "worker/values/simple_values.h"
+
+namespace isopool::worker {
+
+namespace {
+
+constexpr size_t kMaxShownKey = 100;
+
+// Where an element is, from the result inwards. Words are made of it only for a refusal.
+struct Place {
+  const Place* container = nullptr;
+  PyObject* key = nullptr;  // of a dict; else by index
+  Py_ssize_t index = 0;
+  bool isKey = false;  // not what lies under the key, but the key itself
+};
+
+std::string shownKey(PyObject* key) {
+  const PyRef text = PyRef::steal(PyUnicode_Check(key) ? PyObject_Str(key) : PyObject_Repr(key));
+  const char* bytes = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (bytes == nullptr) {
+    PyErr_Clear();
+    return std::string("a ") + Py_TYPE(key)->tp_name;
+  }
+  std::string shown(bytes);
+  if (shown.size() > kMaxShownKey) shown = shown.substr(0, kMaxShownKey) + "...";
+  return PyUnicode_Check(key) ? '"' + shown + '"' : shown;
+}
+
+std::string pathOf(const Place& place) {
+  if (place.container == nullptr) return "result";
+  if (place.isKey) return "key " + shownKey(place.key) + " of " + pathOf(*place.container);
+  return pathOf(*place.container) + "[" +
+         (place.key != nullptr ? shownKey(place.key) : std::to_string(place.index)) + "]";
+}
+
+[[noreturn]] void refuse(const Place& place, const std::string& reason) {
+  throw ipc::ValueError(pathOf(place) + " can't become a value: " + reason);
+}
+
+TypedValue convert(PyObject* object, const Place& place, int depth);
+
+// What elements have in common; once that is nothing, anything goes.
+void widen(c10::TypePtr& type, const c10::TypePtr& next) {
+  if (type && type->kind() == c10::TypeKind::AnyType) return;
+  type = unified(type, next);
+  if (!type) type = c10::AnyType::get();
+}
+
+TypedValue convertList(PyObject* list, const Place& place, int depth) {
+  std::vector<at::IValue> values;
+  values.reserve(static_cast<size_t>(PyList_GET_SIZE(list)));
+  c10::TypePtr type;
+  // User code may run and change the list.
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+    const PyRef element = PyRef::share(PyList_GET_ITEM(list, i));
+    TypedValue converted = convert(element.get(), {&place, nullptr, i}, depth + 1);
+    widen(type, converted.type);
+    values.push_back(std::move(converted.value));
+  }
+  if (!type) type = c10::AnyType::get();
+  c10::impl::GenericList result(type);
+  result.reserve(values.size());
+  for (at::IValue& value : values) result.push_back(std::move(value));
+  return {std::move(result), c10::ListType::create(type)};
+}
+
+TypedValue convertTuple(PyObject* tuple, const Place& place, int depth) {
+  std::vector<at::IValue> values;
+  std::vector<c10::TypePtr> types;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    TypedValue element = convert(PyTuple_GET_ITEM(tuple, i), {&place, nullptr, i}, depth + 1);
+    values.push_back(std::move(element.value));
+    types.push_back(std::move(element.type));
+  }
+  return {c10::ivalue::Tuple::create(std::move(values)), c10::TupleType::create(std::move(types))};
+}
+
+TypedValue convertDict(PyObject* dict, const Place& place, int depth) {
+  std::vector<std::pair<at::IValue, at::IValue>> entries;
+  c10::TypePtr keyType;
+  c10::TypePtr valueType;
+  // A copy, because user code may run and change the dict.
+  const PyRef items = PyRef::steal(PyDict_Items(dict));
+  if (!items) throw python_error();
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items.get()); ++i) {
+    PyObject* item = PyList_GET_ITEM(items.get(), i);
+    PyObject* key = PyTuple_GET_ITEM(item, 0);
+    const Place keyPlace{&place, key, 0, /*isKey=*/true};
+    TypedValue entryKey = convert(key, keyPlace, depth + 1);
+    if (!ipc::isDictKey(entryKey.value) || PyBytes_Check(key)) {
+      refuse(keyPlace, "a dict's keys can be texts, numbers, bools, tensors and devices");
+    }
+    TypedValue entryValue = convert(PyTuple_GET_ITEM(item, 1), {&place, key}, depth + 1);
+    widen(keyType, entryKey.type);
+    widen(valueType, entryValue.type);
+    entries.emplace_back(std::move(entryKey.value), std::move(entryValue.value));
+  }
+  if (!keyType) keyType = valueType = c10::AnyType::get();
+  // A type in common that no dict can have for its keys, as an optional one.
+  if (!ipc::isDictKeyType(*keyType)) keyType = c10::AnyType::get();
+  ipc::DictBuilder result(keyType, valueType, entries.size());
+  for (auto& [key, value] : entries) {
+    if (!result.set(std::move(key), std::move(value))) {
+      refuse(place, "two of its keys become the same value");
+    }
+  }
+  return {result.take(), c10::DictType::create(keyType, valueType)};
+}
+
+TypedValue bytesAsTensor(PyObject* bytes) {
+  const Py_ssize_t size = PyBytes_GET_SIZE(bytes);
+  at::Tensor tensor = at::empty({size}, at::kByte);
+  if (size > 0) {
+    std::memcpy(tensor.mutable_data_ptr(), PyBytes_AS_STRING(bytes), static_cast<size_t>(size));
+  }
+  return {std::move(tensor), c10::TensorType::get()};
+}
+
+// A simpler object that stands for one that is no value itself.
+PyRef plainOf(PyObject* object, const Place& place) {
+  static PyObject* const plain = workerFunction("values", "plain").release();
+  PyRef result = plain == nullptr ? PyRef() : PyRef::steal(PyObject_CallOneArg(plain, object));
+  if (!result) refuse(place, takePythonError().message);
+  return result;
+}
+
+TypedValue convert(PyObject* object, const Place& place, int depth) {
+  if (depth > kMaxNesting) refuse(place, "it is nested too deeply, or holds itself");
+  if (PyBytes_Check(object)) return bytesAsTensor(object);
+  if (PyComplex_Check(object)) {
+    const Py_complex number = PyComplex_AsCComplex(object);
+    return {c10::complex<double>(number.real, number.imag), c10::ComplexType::get()};
+  }
+  try {
+    if (auto simple = simpleValue(object)) return std::move(*simple);
+  } catch (const NotInferable& error) {
+    refuse(place, error.reason());
+  } catch (python_error&) {
+    PyErr_Clear();
+    refuse(place, "its class raises when it is asked whether it is a tensor");
+  }
+  if (PyTuple_Check(object)) return convertTuple(object, place, depth);
+  if (PyDict_CheckExact(object)) return convertDict(object, place, depth);
+  if (PyList_Check(object)) return convertList(object, place, depth);
+  const PyRef plain = plainOf(object, place);
+  return convert(plain.get(), place, depth + 1);
+}
+
+}  // namespace
+
+at::IValue fromPythonPermissive(PyObject* object) {
+  if (THPVariable_CheckExact(object)) return detached(object);
+  try {
+    return convert(object, {}, 0).value;
+  } catch (const c10::Error& error) {
+    throw ipc::ValueError(std::string("the result can't become a value: ") +
+                          error.what_without_backtrace());
+  } catch (python_error&) {
+    throw ipc::ValueError("the result can't become a value: " + takePythonError().message);
+  }
+}
+
+}  // namespace isopool::worker
