@@ -24,7 +24,8 @@ struct Id {
 using Epoch = Id<struct EpochTag, uint64_t>;
 /// One InterpreterManager of a client. The client's counter, from 1.
 using PoolId = Id<struct PoolIdTag, uint32_t>;
-/// A package that a client loaded, or the memory of an object that it moved. The client's counter, from 1.
+/// A package that a client loaded, or the memory of an object that it moved. The client's counter,
+/// from 1.
 using PackageId = Id<struct PackageIdTag, uint32_t>;
 /// A segment of an arena. Input segments are numbered by the client, output segments by the
 /// supervisor per worker; both from 1.

@@ -12,8 +12,9 @@ namespace isopool::base {
 /// A JSON value whose objects keep the order in which their fields were added.
 using Json = nlohmann::ordered_json;
 
-/// The value on one line. It is valid UTF-8 whatever its texts hold: what is not becomes U+FFFD. All
-/// control characters are escaped, also U+007F to U+009F, because the text may reach a terminal.
+/// The value on one line. It is valid UTF-8 whatever its texts hold: what is not becomes U+FFFD.
+/// All control characters are escaped, also U+007F to U+009F, because the text may reach a
+/// terminal.
 std::string jsonText(const Json& value);
 
 /// The text as a JSON string, quotes included. If it would take more than `most` bytes, only its

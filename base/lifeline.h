@@ -5,8 +5,8 @@
 
 namespace isopool::base {
 
-/// The supervisor's end of a lifeline: a pipe of which it holds the only write end. When that end is
-/// gone, by close() or because the supervisor died however it did, the kernel kills the process
+/// The supervisor's end of a lifeline: a pipe of which it holds the only write end. When that end
+/// is gone, by close() or because the supervisor died however it did, the kernel kills the process
 /// group of the child that holds and has armed the read end, even if it is stopped.
 ///
 /// One pipe per child: what the kernel does at the pipe's end belongs to the open read end, so two

@@ -9,8 +9,8 @@
 
 namespace isopool::base {
 
-/// The children of this process, dead ones that it has not reaped included. Looks at every process of
-/// the system, 20 us each, only where the kernel keeps no list of children.
+/// The children of this process, dead ones that it has not reaped included. Looks at every process
+/// of the system, 20 us each, only where the kernel keeps no list of children.
 std::vector<pid_t> childrenOf(pid_t parent);
 
 /// Of /proc/PID/stat (proc(5)); all zero if there is no such process.

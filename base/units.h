@@ -28,13 +28,14 @@ inline constexpr std::array<Unit, 7> kSizeUnits{{{"B", 1},
 inline constexpr std::array<Unit, 4> kTimeUnits{
     {{"ms", 1}, {"s", 1000}, {"m", 60'000}, {"h", 3'600'000}}};
 
-/// The value of a whole number and a unit, with or without a space between them; a number alone is in
-/// units of `bareFactor`. UINT64_MAX if the value exceeds 64 bits. Nothing if the text is something else.
+/// The value of a whole number and a unit, with or without a space between them; a number alone is
+/// in units of `bareFactor`. UINT64_MAX if the value exceeds 64 bits. Nothing if the text is
+/// something else.
 std::optional<uint64_t> parseQuantity(std::string_view text, std::span<const Unit> units,
                                       uint64_t bareFactor);
 
-/// The value in the largest unit that divides it, with `gap` before the unit; a number alone for 0, and
-/// where no unit divides it.
+/// The value in the largest unit that divides it, with `gap` before the unit; a number alone for 0,
+/// and where no unit divides it.
 std::string spellQuantity(uint64_t value, std::span<const Unit> units, std::string_view gap = "");
 
 }  // namespace isopool::base

@@ -9,8 +9,8 @@
 namespace bench {
 
 /// The yardstick: the same packaged object, called in this very process through CPython's C API.
-/// Starts the interpreter on first use. The thread that made the first one holds the GIL from then on,
-/// but while a GilReleased lives; other threads need a GilHeld around their calls.
+/// Starts the interpreter on first use. The thread that made the first one holds the GIL from then
+/// on, but while a GilReleased lives; other threads need a GilHeld around their calls.
 class InProcessModel {
  public:
   /// Throws std::runtime_error with Python's own words.

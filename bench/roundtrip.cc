@@ -58,9 +58,9 @@ struct Options {
   bool asleep = false;
 };
 
-/// Has the library believe that this program may use one processor, on which spinning would only keep
-/// the worker from running: so no side of a call spins, which is what a loaded machine sees. The
-/// library looks once, at the program's first call.
+/// Has the library believe that this program may use one processor, on which spinning would only
+/// keep the worker from running: so no side of a call spins, which is what a loaded machine sees.
+/// The library looks once, at the program's first call.
 class OneProcessor {
  public:
   OneProcessor() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How many calls of a Python-bound model several workers answer, beside threads in one interpreter
-// and beside threads that run the same model as TorchScript. All of them take turns, round by round.
+// and beside threads that run the same model as TorchScript. All of them take turns, round by
+// round.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/script.h>

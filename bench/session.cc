@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the steps of a session cost, one at a time and back to back, beside the same steps in-process;
-// and what it costs to let a thousand results go.
+// What the steps of a session cost, one at a time and back to back, beside the same steps
+// in-process; and what it costs to let a thousand results go.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

@@ -65,7 +65,8 @@ double importTime() {
             "import os, torch; os.kill(os.getpid(), 9)", nullptr);
     ::_exit(127);
   }
-  // The process tears its memory down after that; whoever waits for its end would wait for that too.
+  // The process tears its memory down after that; whoever waits for its end would wait for that
+  // too.
   siginfo_t end{};
   if (python < 0 || ::waitid(P_PID, static_cast<id_t>(python), &end, WEXITED) != 0 ||
       end.si_status != SIGKILL) {

@@ -17,8 +17,8 @@ bool outputHasColours();
 /// reader that is gone.
 void writeOut(std::string_view text);
 
-/// The terminal while a program has all of it: a screen of its own, no cursor, no echo, keys without
-/// the return key. As it was when the object dies.
+/// The terminal while a program has all of it: a screen of its own, no cursor, no echo, keys
+/// without the return key. As it was when the object dies.
 class Screen {
  public:
   struct Size {

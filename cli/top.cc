@@ -94,8 +94,8 @@ std::string jsonOf(const Observation& seen) {
   return base::jsonText(json) + "\n";
 }
 
-/// Signals that end or change what is shown, as something to wait for. The mask is as it was when the
-/// object dies.
+/// Signals that end or change what is shown, as something to wait for. The mask is as it was when
+/// the object dies.
 class Signals {
  public:
   Signals() {

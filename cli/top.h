@@ -13,9 +13,9 @@ struct TopOptions {
   bool json = false;
 };
 
-/// Shows what the supervisor at the address does, again and again: in place on a terminal until 'q' or
-/// a signal, elsewhere a page or a line of JSON for each report. Throws SupervisorUnreachable when
-/// the supervisor is gone or silent; the terminal is as it was before by then.
+/// Shows what the supervisor at the address does, again and again: in place on a terminal until 'q'
+/// or a signal, elsewhere a page or a line of JSON for each report. Throws SupervisorUnreachable
+/// when the supervisor is gone or silent; the terminal is as it was before by then.
 void runTop(const std::string& address, const TopOptions& options);
 
 }  // namespace isopool::cli

@@ -21,8 +21,8 @@ std::string wordsForRate(double perSecond);
 std::string counted(uint64_t number, std::string_view noun);
 
 /// What another process said, made fit for a terminal: what would move its cursor, change its state
-/// or the order of what is read, or is no text in the user's locale, becomes '?'; line ends and tabs
-/// become blanks. A text wider than `most` columns ends with "...".
+/// or the order of what is read, or is no text in the user's locale, becomes '?'; line ends and
+/// tabs become blanks. A text wider than `most` columns ends with "...".
 std::string terminalText(std::string_view text, size_t most = SIZE_MAX);
 /// The same for a path, of which the end says most: a wide one begins with "...".
 std::string terminalPath(std::string_view path, size_t most);

@@ -18,8 +18,8 @@ class ReadAdapterInterface;
 namespace isopool::client {
 
 /// The bytes of a package or a stored model, copied once from its file into a sealed memory object
-/// that all workers map. Files with the same bytes are one ArchiveFile in this process. Knows nothing
-/// of what they mean. Immutable; any thread.
+/// that all workers map. Files with the same bytes are one ArchiveFile in this process. Knows
+/// nothing of what they mean. Immutable; any thread.
 class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
  public:
   /// Throws c10::Error if the file can't be read or is empty.

@@ -20,8 +20,9 @@ namespace client {
 class AsyncExecutor;
 }
 
-/// The body of a PendingCall: what is asked, and what became of it. Whoever brings the first outcome
-/// settles it: the executor's thread that made the call, cancel(), its deadline, the manager's end.
+/// The body of a PendingCall: what is asked, and what became of it. Whoever brings the first
+/// outcome settles it: the executor's thread that made the call, cancel(), its deadline, the
+/// manager's end.
 class AsyncCall {
  public:
   using Callback = std::function<void(const Outcome&)>;

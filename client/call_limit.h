@@ -11,9 +11,9 @@
 
 namespace isopool::client {
 
-/// How many calls a connection may have in flight, as the operator of a shared supervisor says: calls
-/// that run, that wait for a worker, and asynchronous calls without an outcome. Any thread. Without a
-/// limit the pointer to it is null, and nothing is counted.
+/// How many calls a connection may have in flight, as the operator of a shared supervisor says:
+/// calls that run, that wait for a worker, and asynchronous calls without an outcome. Any thread.
+/// Without a limit the pointer to it is null, and nothing is counted.
 class CallLimit {
  public:
   explicit CallLimit(uint32_t most) : most_(most) {}

@@ -30,8 +30,8 @@ struct ObservedCall {
   std::chrono::steady_clock::time_point sent;
 };
 
-/// Is given a record of every call of this process's pools; a forked process inherits it. Any thread;
-/// must not throw.
+/// Is given a record of every call of this process's pools; a forked process inherits it. Any
+/// thread; must not throw.
 class CallSink {
  public:
   virtual ~CallSink() = default;
@@ -43,7 +43,8 @@ void removeCallSink(const CallSink* sink);
 
 extern std::atomic<bool> callsAreObserved;
 
-/// Begins and ends a record, of which `call` is then asked for the outcome by the exception in flight.
+/// Begins and ends a record, of which `call` is then asked for the outcome by the exception in
+/// flight.
 void beginObservation(ObservedCall& call, const Pool& pool, ipc::Operation operation);
 void endObservation(ObservedCall& call, std::exception_ptr error) noexcept;
 

@@ -704,8 +704,8 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   deliverUnlessLed();
   // Answered in this very moment: the worker is done with it.
   if (exchange.use.load(std::memory_order_acquire) != Exchange::Use::kAbandoned) return fate;
-  // What a preparation brings will be there for the next call; what runs for too long the supervisor
-  // knows.
+  // What a preparation brings will be there for the next call; what runs for too long the
+  // supervisor knows.
   if (takenBack || timeOver || (fate == Fate::kOverdue && prepares)) return fate;
   if (fate == Fate::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
@@ -717,8 +717,8 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   return fate;
 }
 
-// The request has waited for long. True if it was taken back, to be sent to the worker where a place
-// is reserved for it.
+// The request has waited for long. True if it was taken back, to be sent to the worker where a
+// place is reserved for it.
 bool Channel::migrates(Exchange& exchange, Migration& migration) {
   if (!migration.due()) return false;
   ipc::ClientEnd& end = memory_->end();
@@ -743,8 +743,8 @@ void Channel::wakeWaiter(Exchange& exchange) {
   ipc::futexWake(memory_->end().peer().completionTail);
 }
 
-// A deadline has passed before this request, or one behind it, started. A worker that is stopped, or
-// hangs in its preparation, would cost every caller a deadline.
+// A deadline has passed before this request, or one behind it, started. A worker that is stopped,
+// or hangs in its preparation, would cost every caller a deadline.
 void Channel::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
   const ipc::WorkerControl& peer = memory_->end().peer();
   const Clock::time_point now = Clock::now();

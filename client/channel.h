@@ -54,8 +54,8 @@ class Channel;
 class Migration;
 struct Exchange;
 
-/// The answer to a request. Until it is taken or destroyed it holds a slot of the channel, for which
-/// other threads may wait: take no lock meanwhile.
+/// The answer to a request. Until it is taken or destroyed it holds a slot of the channel, for
+/// which other threads may wait: take no lock meanwhile.
 class Answer {
  public:
   Answer(Answer&& other) noexcept;
@@ -85,11 +85,12 @@ class Answer {
 /// threads. One waiting thread leads: it looks at the ring for all of them and sleeps on it; it
 /// passes the lead on when its own answer is there.
 ///
-/// In a process that was forked from the one that made it nothing is published: exchange() throws, the
-/// others do nothing. The memory that it writes to is not mapped there.
+/// In a process that was forked from the one that made it nothing is published: exchange() throws,
+/// the others do nothing. The memory that it writes to is not mapped there.
 ///
-/// When the worker dies every waiting thread learns it within a fraction of a millisecond, after what
-/// the worker had finished was delivered. A channel never comes back: its successor has another epoch.
+/// When the worker dies every waiting thread learns it within a fraction of a millisecond, after
+/// what the worker had finished was delivered. A channel never comes back: its successor has
+/// another epoch.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
   Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd lastWords,
@@ -98,20 +99,20 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the deadline,
-  /// another thread's `recall`, or until `migration` has found another worker for a request that has
-  /// not started. Throws Error if a value can't cross, ArenaFull, LimitExceeded.
+  /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the
+  /// deadline, another thread's `recall`, or until `migration` has found another worker for a
+  /// request that has not started. Throws Error if a value can't cross, ArenaFull, LimitExceeded.
   Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                   Recall* recall = nullptr, Migration* migration = nullptr);
   /// Sends without waiting or blocking. Only for bodies without tensors that fit into a slot. False
   /// if the channel has no room now or is dead.
   bool notify(ipc::Operation operation, RequestDraft& draft);
 
-  /// Lets objects of the worker go: with the next request, or by themselves when many have gathered.
-  /// If there is no memory to note one, the worker keeps it as long as it lives.
+  /// Lets objects of the worker go: with the next request, or by themselves when many have
+  /// gathered. If there is no memory to note one, the worker keeps it as long as it lives.
   void releaseHandle(base::HandleId handle) noexcept;
-  /// An Obj was made, whose handle releaseObj() lets go. With the last one all are sent at once: its
-  /// program may make no further request, and the worker would keep what they refer to.
+  /// An Obj was made, whose handle releaseObj() lets go. With the last one all are sent at once:
+  /// its program may make no further request, and the worker would keep what they refer to.
   void objMade() noexcept { objs_.fetch_add(1, std::memory_order_relaxed); }
   void releaseObj(base::HandleId handle) noexcept;
   base::HandleId nextHandle() { return base::HandleId(nextHandle_.fetch_add(1)); }
@@ -138,13 +139,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool shared() const { return sharedWorker_.has_value(); }
   /// How much other programs ask of the worker just now; 0 if it is free, and in a private pool.
   uint32_t othersCalls() const;
-  /// How long the worker may run clean-up work, which no thread waits for; then it is killed. `watch`
-  /// begins when there is some. Call once, before the pool has the channel.
+  /// How long the worker may run clean-up work, which no thread waits for; then it is killed.
+  /// `watch` begins when there is some. Call once, before the pool has the channel.
   void limitCleanup(std::chrono::nanoseconds limit, std::shared_ptr<UnawaitedWatch> watch) {
     unawaited_.limitCleanup(limit, std::move(watch));
   }
-  /// Requests of this process that the worker has not ended. Work that no thread waits for counts as
-  /// one. Costs a look at the worker's memory only if there is such work.
+  /// Requests of this process that the worker has not ended. Work that no thread waits for counts
+  /// as one. Costs a look at the worker's memory only if there is such work.
   uint32_t load() const;
   /// Of these, the ones that threads wait for.
   uint32_t awaited() const;
@@ -155,14 +156,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void killIfBlocked();
   /// The same for a thread that looks after work that no thread waits for. False if there is none.
   bool lookAtUnawaitedWork();
-  /// 0 unless the worker has run one request for a while, whosever it is, or has work that no thread
-  /// waits for; then the more, the longer it has run what it runs: time so far is the best guess of the
-  /// time to come, and only a factor of ten tells two workers apart. Looks at the worker's memory.
+  /// 0 unless the worker has run one request for a while, whosever it is, or has work that no
+  /// thread waits for; then the more, the longer it has run what it runs: time so far is the best
+  /// guess of the time to come, and only a factor of ten tells two workers apart. Looks at the
+  /// worker's memory.
   uint32_t occupied() const;
   /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
   bool cleansUp();
-  /// The supervisor lets the request of this number run no longer: its exchange() throws LimitExceeded
-  /// with this text, if it still waits.
+  /// The supervisor lets the request of this number run no longer: its exchange() throws
+  /// LimitExceeded with this text, if it still waits.
   void callTimeOver(uint64_t sequence, const std::string& text);
   /// From here on requests throw SupervisorLost with this text; those in flight end as they do.
   void refuseRequests(const std::string& text);
@@ -177,8 +179,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void reaped(int signal, int exitCode);
   /// True once the worker's process is gone for good; waits for that up to `patience`.
   bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
-  /// Called when the death is first seen by a waiting thread, without a reason, and before kill() kills
-  /// a worker that nobody else uses, with its reason.
+  /// Called when the death is first seen by a waiting thread, without a reason, and before kill()
+  /// kills a worker that nobody else uses, with its reason.
   void onDeath(std::function<void(const std::string& reason)> callback) {
     deathReport_ = std::move(callback);
   }

@@ -42,9 +42,9 @@ c10::Storage heapStorage(std::span<const std::byte> bytes) {
                                                             allocator, /*resizable=*/true));
 }
 
-// What of one answer lies in packages and moved objects. The tensors of an archive are one range of it,
-// so that they share what they shared in the worker, and the number of mappings does not depend on the
-// worker.
+// What of one answer lies in packages and moved objects. The tensors of an archive are one range of
+// it, so that they share what they shared in the worker, and the number of mappings does not depend
+// on the worker.
 class PackageResults {
  public:
   explicit PackageResults(const std::vector<ipc::StorageRecord>& records) : records_(records) {}
@@ -325,7 +325,8 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
       case ipc::StorageKind::kLent: {
         const auto block =
             memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
-        // This program ended the worker while the answer was on its way, because it lost the supervisor.
+        // This program ended the worker while the answer was on its way, because it lost the
+        // supervisor.
         if (!block && causeKnown() && memory_->neverCame(base::SegmentId(record.segment))) {
           throw WorkerLost(death(), /*started=*/true);
         }

@@ -13,10 +13,10 @@
 
 namespace isopool::client {
 
-/// The writing half of a connection to a supervisor, shared with what may outlive it. Any thread, and
-/// none waits: what the socket does not take, because the supervisor is stopped or slow, stands in a
-/// queue that the connection's own thread sends. Does nothing in a process that was forked from the one
-/// that made it: the connection is its parent's.
+/// The writing half of a connection to a supervisor, shared with what may outlive it. Any thread,
+/// and none waits: what the socket does not take, because the supervisor is stopped or slow, stands
+/// in a queue that the connection's own thread sends. Does nothing in a process that was forked
+/// from the one that made it: the connection is its parent's.
 class ControlWriter {
  public:
   /// `wake`: an eventfd that is written to when there is something for flush() to do.

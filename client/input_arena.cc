@@ -132,8 +132,8 @@ bool InputArena::grow(size_t request) {
   return added;
 }
 
-// A worker that is given a block of a segment that its supervisor does not know can't use it. That the
-// audiences are told may fail; then the next block of the segment comes here again.
+// A worker that is given a block of a segment that its supervisor does not know can't use it. That
+// the audiences are told may fail; then the next block of the segment comes here again.
 void InputArena::announceSegmentOf(const void* block) {
   const uint32_t first = unannounced_.load(std::memory_order_relaxed);
   if (first == 0 || arena_.locate(block)->segment.value < first) return;

@@ -27,9 +27,10 @@ class SegmentAudience {
   virtual void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) = 0;
 };
 
-/// This process's memory for tensors that go to workers: one arena for all managers, mapped by every
-/// worker that the process may call, so that a tensor made before a worker was chosen crosses without
-/// a copy. Grows by segments of its own making, up to ISOPOOL_INPUT_ARENA_LIMIT; never shrinks.
+/// This process's memory for tensors that go to workers: one arena for all managers, mapped by
+/// every worker that the process may call, so that a tensor made before a worker was chosen crosses
+/// without a copy. Grows by segments of its own making, up to ISOPOOL_INPUT_ARENA_LIMIT; never
+/// shrinks.
 ///
 /// Lives for ever, because storages do. Any thread. A forked child has one of its own; its parent's
 /// neither allocates nor frees there.

@@ -29,9 +29,9 @@ class LoadedPackages {
   /// One more use; the first one sends the package to a supervisor of our own.
   void load(const std::shared_ptr<ArchiveFile>& package);
   /// One more use; for the first one a shared supervisor is asked, and the package's memory becomes
-  /// that of the same bytes that another program has sent before. Returns when the supervisor has the
-  /// package, also for a use that is not the first. Throws LimitExceeded, SupervisorLost: then there
-  /// is no use more.
+  /// that of the same bytes that another program has sent before. Returns when the supervisor has
+  /// the package, also for a use that is not the first. Throws LimitExceeded, SupervisorLost: then
+  /// there is no use more.
   void loadShared(const std::shared_ptr<ArchiveFile>& package);
   /// One use less; with the last one workers unmap the package.
   void unload(base::PackageId package);
@@ -64,9 +64,9 @@ class LoadedPackages {
   const std::shared_ptr<ControlWriter> writer_;
   const std::chrono::milliseconds patience_;
 
-  /// Held from the change of a count to the end of the message that tells of it, so that messages are
-  /// in the order of the changes: the supervisor refuses a package that is loaded twice. Locked before
-  /// mutex_.
+  /// Held from the change of a count to the end of the message that tells of it, so that messages
+  /// are in the order of the changes: the supervisor refuses a package that is loaded twice. Locked
+  /// before mutex_.
   std::mutex orderMutex_;
   std::mutex mutex_;
   std::map<uint32_t, std::shared_ptr<Load>> loads_;

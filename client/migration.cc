@@ -8,8 +8,8 @@ namespace isopool::client {
 
 namespace {
 
-// Behind a call of usual length a request waits for less: a worker may have two if they take less than
-// a millisecond.
+// Behind a call of usual length a request waits for less: a worker may have two if they take less
+// than a millisecond.
 constexpr std::chrono::milliseconds kPatience(2);
 // With a worker that was idle it starts at once, unless a step came first.
 constexpr std::chrono::milliseconds kPatienceWithIdleWorker(10);

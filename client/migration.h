@@ -9,9 +9,9 @@
 namespace isopool::client {
 
 /// The way of one call of a pool to its worker. A request that its worker does not start within
-/// milliseconds looks for another one: the pool reserves a place for it with the worker that is free
-/// first, before any call that has no worker yet. Then its thread takes the request back, which
-/// fails if it has started, and makes it there.
+/// milliseconds looks for another one: the pool reserves a place for it with the worker that is
+/// free first, before any call that has no worker yet. Then its thread takes the request back,
+/// which fails if it has started, and makes it there.
 ///
 /// One for each call, over all workers that it is tried on. For the thread that makes the call.
 class Migration {
@@ -23,8 +23,8 @@ class Migration {
   Migration(const Migration&) = delete;
   Migration& operator=(const Migration&) = delete;
 
-  /// The reserved place if the call has left its worker for it, else a turn that is waited for. Throws
-  /// as Pool::acquireTurn().
+  /// The reserved place if the call has left its worker for it, else a turn that is waited for.
+  /// Throws as Pool::acquireTurn().
   Pool::Turn nextTurn(const Deadline& deadline);
   /// The call is about to be published with the worker of that turn.
   void begin(Clock::time_point now) {

@@ -12,8 +12,8 @@
 
 namespace isopool::client {
 
-/// Python modules that the program gives its workers as text, in the order of their registration. Any
-/// thread. In a forked process every member but count() throws Error.
+/// Python modules that the program gives its workers as text, in the order of their registration.
+/// Any thread. In a forked process every member but count() throws Error.
 class ModuleSources {
  public:
   struct Source {
@@ -21,8 +21,8 @@ class ModuleSources {
     std::string text;
   };
 
-  /// A later source of the same name replaces the earlier one where that is not imported yet. Throws
-  /// Error if this can't be a module's name.
+  /// A later source of the same name replaces the earlier one where that is not imported yet.
+  /// Throws Error if this can't be a module's name.
   void add(std::string name, std::string text);
 
   /// How many names have a source.

@@ -12,9 +12,9 @@ namespace client {
 
 class Pool;
 
-/// Has the worker of `session` give an object, which must be the session's own, to all workers of its
-/// pool: its tensors' storages then lie in memory that all share. Throws Error, RemoteError (it can't
-/// be pickled), WorkerLost.
+/// Has the worker of `session` give an object, which must be the session's own, to all workers of
+/// its pool: its tensors' storages then lie in memory that all share. Throws Error, RemoteError (it
+/// can't be pickled), WorkerLost.
 std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
                                               const InterpreterObj& object);
 

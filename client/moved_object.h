@@ -15,9 +15,9 @@
 
 namespace isopool::client {
 
-/// The memory of one moved object: its tensors' storages and its pickle, written by the worker that it
-/// was moved from and mapped by all workers of the connection, what one writes seen by all. They have
-/// it as long as this lives: as a ReplicatedObj or a tensor refers to it. Any thread.
+/// The memory of one moved object: its tensors' storages and its pickle, written by the worker that
+/// it was moved from and mapped by all workers of the connection, what one writes seen by all. They
+/// have it as long as this lives: as a ReplicatedObj or a tensor refers to it. Any thread.
 class MovedObject : public std::enable_shared_from_this<MovedObject> {
  public:
   /// Throws Error if there is no memory.
@@ -33,8 +33,8 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   /// True if the workers of this connection have it.
   bool knownTo(uint64_t connection) const { return connection_ == connection; }
 
-  /// The storage at that place: the same one, and so an alias, as long as anybody has it. Null if it
-  /// reaches beyond the memory.
+  /// The storage at that place: the same one, and so an alias, as long as anybody has it. Null if
+  /// it reaches beyond the memory.
   c10::Storage storageAt(uint64_t offset, uint64_t bytes);
 
  private:

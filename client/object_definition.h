@@ -11,7 +11,8 @@
 
 namespace isopool::client {
 
-/// How any worker comes by a replicated object: the request that makes it there, see ipc::Operation.
+/// How any worker comes by a replicated object: the request that makes it there, see
+/// ipc::Operation.
 struct ObjectDefinition {
   uint64_t object = 0;
   ipc::Operation operation = ipc::Operation::kDefineObject;

@@ -25,13 +25,14 @@ constexpr std::chrono::seconds kOpenPatience(120);
 constexpr milliseconds kLongestSleep(100);
 // Waiting behind a call of up to this length costs less than the gap between two calls would.
 constexpr int64_t kShortCall = 1'000'000;
-// Within this time of the last thread that got a place from the line, a place that becomes free is left
-// to whoever comes first: mostly the thread that had it.
+// Within this time of the last thread that got a place from the line, a place that becomes free is
+// left to whoever comes first: mostly the thread that had it.
 constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
-// A worker whose environment this thread is applying: the environment's own calls don't wait for it.
+// A worker whose environment this thread is applying: the environment's own calls don't wait for
+// it.
 thread_local const Channel* configuring = nullptr;
 
 // The right to prepare the worker, or the knowledge that others have. Not locked if `migration` has

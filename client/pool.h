@@ -26,8 +26,8 @@ class Migration;
 class Pool;
 }  // namespace client
 
-/// A slot of a pool, behind an Interpreter: the worker that serves it now, and how much it has to do.
-/// Guarded by the pool's mutex.
+/// A slot of a pool, behind an Interpreter: the worker that serves it now, and how much it has to
+/// do. Guarded by the pool's mutex.
 class WorkerSlot {
  public:
   std::weak_ptr<client::Pool> pool;
@@ -47,15 +47,16 @@ namespace client {
 /// works only as long as its manager lives (close()).
 ///
 /// A call goes to the worker that served this thread last if that one is idle, else to an idle one,
-/// else, if calls are short, behind the running call of the least busy one, so that the worker finds
-/// it when it is done; else it waits in line. The line is first come, first served. While the worker
-/// has another call, a place that becomes free goes to the line once in 40 us at most: in between a
-/// thread that comes right back has it, for to wake another one takes longer than a short call. So the
-/// n-th in line waits for n times that, and no longer than n calls where these are longer. A call that
-/// was sent to a busy worker and has not started moves to the worker that is free first, see Migration.
+/// else, if calls are short, behind the running call of the least busy one, so that the worker
+/// finds it when it is done; else it waits in line. The line is first come, first served. While the
+/// worker has another call, a place that becomes free goes to the line once in 40 us at most: in
+/// between a thread that comes right back has it, for to wake another one takes longer than a short
+/// call. So the n-th in line waits for n times that, and no longer than n calls where these are
+/// longer. A call that was sent to a busy worker and has not started moves to the worker that is
+/// free first, see Migration.
 ///
-/// Busy is a worker with anything that this process asked of it: calls, steps of sessions, and what no
-/// thread waits for (released handles, closed streams, unloads).
+/// Busy is a worker with anything that this process asked of it: calls, steps of sessions, and what
+/// no thread waits for (released handles, closed streams, unloads).
 class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
  public:
   /// `owner` is what users call what this belongs to.
@@ -87,8 +88,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     bool idle_;
   };
 
-  /// Waits for a turn. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error. `accepted`: the
-  /// call was made before, and is not refused because the supervisor is about to end.
+  /// Waits for a turn. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error. `accepted`:
+  /// the call was made before, and is not refused because the supervisor is about to end.
   Turn acquireTurn(const Deadline& deadline, bool accepted = false);
 
   /// A worker ended what is no call of the pool: calls may wait for that.
@@ -96,8 +97,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     if (inLine_.load(std::memory_order_relaxed) != 0) serveWaiters();
   }
 
-  /// The slot for a new session, counted as its user: the one whose worker is occupied the least, and
-  /// among these the one with the fewest users. releaseUser() ends that.
+  /// The slot for a new session, counted as its user: the one whose worker is occupied the least,
+  /// and among these the one with the fewest users. releaseUser() ends that.
   std::shared_ptr<WorkerSlot> acquireUser();
   void addUser(WorkerSlot& slot);
   void releaseUser(WorkerSlot& slot);
@@ -113,8 +114,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     Pool& pool_;
     WorkerSlot& slot_;
   };
-  /// A call on every worker, from before it begins until it has ended: a supervisor that is told to end
-  /// waits for it. Throws what check() throws, and SupervisorLost if the supervisor is about to end.
+  /// A call on every worker, from before it begins until it has ended: a supervisor that is told to
+  /// end waits for it. Throws what check() throws, and SupervisorLost if the supervisor is about to
+  /// end.
   class Broadcast {
    public:
     explicit Broadcast(Pool& pool);
@@ -141,8 +143,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     }
   }
   /// Makes the worker unpickle the object if it has not, and says so to `lives`, if there is one.
-  /// Throws RemoteError, DeadlineExceeded. False if `migration` has found a worker that is free first,
-  /// where the call is to go on.
+  /// Throws RemoteError, DeadlineExceeded. False if `migration` has found a worker that is free
+  /// first, where the call is to go on.
   bool define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
               ReplicaLives* lives, Migration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
@@ -159,8 +161,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<SupervisorConnection> connection();
   /// Throws Error if the pool can't serve this process any more.
   void check();
-  /// The same where a worker's death was seen, which may be that of its supervisor. `started`: the call
-  /// that asks had started.
+  /// The same where a worker's death was seen, which may be that of its supervisor. `started`: the
+  /// call that asks had started.
   void checkAfterDeath(bool started);
 
   /// Where asynchronous calls wait and run; made now if there is none. Throws as check(), and
@@ -227,8 +229,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   base::PoolId id_;
   bool closed_ = false;
   std::string lost_;
-  /// The supervisor is about to end: why no further call is taken, and whether those that were taken
-  /// are still to be waited for.
+  /// The supervisor is about to end: why no further call is taken, and whether those that were
+  /// taken are still to be waited for.
   std::string refusal_;
   bool draining_ = false;
   bool executorDrained_ = false;

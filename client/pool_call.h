@@ -48,9 +48,9 @@ Cancelled cancelledCall();
 /// It runs in the worker of this channel, past its deadline.
 [[noreturn]] void throwOverdue(Channel& channel, const char* what);
 
-/// Makes it, again elsewhere when its worker died before it started (or at all, if it is idempotent).
-/// `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled,
-/// PoolUnavailable, SupervisorLost, ArenaFull, Error.
+/// Makes it, again elsewhere when its worker died before it started (or at all, if it is
+/// idempotent). `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded,
+/// Cancelled, PoolUnavailable, SupervisorLost, ArenaFull, Error.
 at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill);
 

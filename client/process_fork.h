@@ -26,8 +26,8 @@ class ForkedError : public Error {
 void checkNotForked(uint32_t created, const char* what = "InterpreterManager");
 
 /// Ends an object in the process that made it, and leaves it as it is in one that was forked from
-/// that: there a destructor waits for threads that wait on its condition variables and do not exist,
-/// locks what they hold, and unmaps addresses whose mappings were not inherited.
+/// that: there a destructor waits for threads that wait on its condition variables and do not
+/// exist, locks what they hold, and unmaps addresses whose mappings were not inherited.
 template <typename T>
 class EndInOwnProcess {
  public:
@@ -45,8 +45,8 @@ std::shared_ptr<T> makeForThisProcess(Arguments&&... arguments) {
   return {new T(std::forward<Arguments>(arguments)...), EndInOwnProcess<T>()};
 }
 
-/// One T for each process: a forked one starts with a new T, because a thread of its parent may have
-/// held the lock in the old one. To be made static. Any thread.
+/// One T for each process: a forked one starts with a new T, because a thread of its parent may
+/// have held the lock in the old one. To be made static. Any thread.
 template <typename T>
 class PerProcess {
  public:
@@ -71,8 +71,8 @@ class PerProcess {
   std::atomic<Held*> held_{nullptr};
 };
 
-/// A setting of the program that any thread reads and changes. A forked process inherits it, whatever
-/// the threads of its parent were doing with it. To be made static. Any thread.
+/// A setting of the program that any thread reads and changes. A forked process inherits it,
+/// whatever the threads of its parent were doing with it. To be made static. Any thread.
 template <typename T>
 class InheritedSetting {
  public:
@@ -84,8 +84,8 @@ class InheritedSetting {
     return current != nullptr ? *current : nullptr;
   }
 
-  /// `make` is given the present value and returns the next one. The result is the value before: what
-  /// it holds may be a user's, so that it must end without a lock.
+  /// `make` is given the present value and returns the next one. The result is the value before:
+  /// what it holds may be a user's, so that it must end without a lock.
   template <typename Make>
   Value change(Make&& make) {
     std::lock_guard lock(mutex_.get());

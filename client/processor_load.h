@@ -6,12 +6,12 @@
 
 namespace isopool::client {
 
-/// Whether spinning is free: this process counts its workers that are running a call and its threads
-/// that spin, and compares with the processors that it may use. Any thread.
+/// Whether spinning is free: this process counts its workers that are running a call and its
+/// threads that spin, and compares with the processors that it may use. Any thread.
 class ProcessorLoad {
  public:
-  /// While it lives a worker is running a call for this process. `callsOfWorker` counts all that are
-  /// under way there, however many the worker is one.
+  /// While it lives a worker is running a call for this process. `callsOfWorker` counts all that
+  /// are under way there, however many the worker is one.
   class BusyWorker {
    public:
     explicit BusyWorker(std::atomic<int>& callsOfWorker) noexcept;

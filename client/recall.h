@@ -11,14 +11,15 @@ class Channel;
 enum class Fate : uint32_t;
 struct Exchange;
 
-/// By which any thread takes back a request that another thread makes. Lives longer than the request;
-/// serves one request, over all the workers that it may be tried on.
+/// By which any thread takes back a request that another thread makes. Lives longer than the
+/// request; serves one request, over all the workers that it may be tried on.
 class Recall {
  public:
   /// True if user code of the request has not run and never will; its thread then sees
   /// Fate::kWithdrawn (or kNeverStarted). False if it started or ended.
   bool request();
-  /// The request has ended, whatever became of it: nothing can be taken back any more. True if it was.
+  /// The request has ended, whatever became of it: nothing can be taken back any more. True if it
+  /// was.
   bool end();
   bool requested() const { return requested_.load(std::memory_order_acquire); }
 

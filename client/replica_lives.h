@@ -26,9 +26,9 @@ class ReplicaLives {
   void begun(const Channel& channel);
   /// The slot's worker lets the object go on purpose: what comes next is no loss.
   void unloaded(uint32_t slot);
-  /// To be called before each use of the object in a worker that has it: if this is its first since it
-  /// was rebuilt, calls the program back; other threads' uses wait meanwhile. Throws what the callback
-  /// throws, which is then called again for the next use.
+  /// To be called before each use of the object in a worker that has it: if this is its first since
+  /// it was rebuilt, calls the program back; other threads' uses wait meanwhile. Throws what the
+  /// callback throws, which is then called again for the next use.
   void restore(const Channel& channel, const Deadline& deadline) {
     if (unrestored_.load(std::memory_order_acquire) != 0) restoreNow(channel, deadline);
   }

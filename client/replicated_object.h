@@ -8,7 +8,8 @@
 
 namespace isopool {
 
-/// The body of a Package: its bytes, known to all workers of the manager until the last owner is gone.
+/// The body of a Package: its bytes, known to all workers of the manager until the last owner is
+/// gone.
 class PackageImpl {
  public:
   PackageImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::ArchiveFile> file);
@@ -38,8 +39,8 @@ class ReplicatedObjImpl {
   const std::shared_ptr<const void> source_;
 };
 
-/// The body of a new ReplicatedObj. The object is made in a free worker now, so that errors show here.
-/// Throws RemoteError, WorkerLost.
+/// The body of a new ReplicatedObj. The object is made in a free worker now, so that errors show
+/// here. Throws RemoteError, WorkerLost.
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
                                              std::shared_ptr<const void> source);

@@ -9,8 +9,8 @@
 
 namespace isopool::client {
 
-/// A tensor's storage on its way to a worker. `storage` is what an echo of it gives back; `block` is
-/// lent under `lease` until the worker returns it.
+/// A tensor's storage on its way to a worker. `storage` is what an echo of it gives back; `block`
+/// is lent under `lease` until the worker returns it.
 struct ExportedStorage {
   c10::Storage storage;
   const void* block = nullptr;

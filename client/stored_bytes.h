@@ -15,9 +15,9 @@
 
 namespace isopool::client {
 
-/// Mappings of ranges of one archive that no storage refers to any more and nobody wrote to: the next
-/// answer with that range uses them again, without a page fault for every 64 KiB that it reads. Any
-/// thread.
+/// Mappings of ranges of one archive that no storage refers to any more and nobody wrote to: the
+/// next answer with that range uses them again, without a page fault for every 64 KiB that it
+/// reads. Any thread.
 class UnusedRanges {
  public:
   /// `fileBytes`: unused ranges are not longer than that in all.
@@ -39,9 +39,9 @@ class UnusedRanges {
   uint64_t bytes_ = 0;
 };
 
-/// A range of a sealed archive as the tensors of one answer see it, copy-on-write: what is written to
-/// them reaches neither the archive nor the tensors of another answer. Lives as long as one of its
-/// storages. Any thread.
+/// A range of a sealed archive as the tensors of one answer see it, copy-on-write: what is written
+/// to them reaches neither the archive nor the tensors of another answer. Lives as long as one of
+/// its storages. Any thread.
 class StoredBytes : public std::enable_shared_from_this<StoredBytes> {
  public:
   /// The bytes from `begin` to `end` of `object`. Short ranges are copied, and counted. Throws

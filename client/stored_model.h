@@ -17,8 +17,8 @@ struct StoredModel {
   std::string operators;
 };
 
-/// `name` says which model of a .pt2, if it holds several. Throws c10::Error with the file's name if
-/// it is no model, or one that workers can't run.
+/// `name` says which model of a .pt2, if it holds several. Throws c10::Error with the file's name
+/// if it is no model, or one that workers can't run.
 StoredModel readModel(std::shared_ptr<ArchiveFile> file, const std::string& name);
 
 }  // namespace isopool::client

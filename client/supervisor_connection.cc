@@ -110,8 +110,8 @@ bool waitUntilGone(const base::Fd& pidfd, milliseconds patience) {
   return pidfd.valid() && base::awaitReadable(pidfd.get(), patience);
 }
 
-// By its flags, field 9 of its stat line, the seventh behind the name (proc(5)). False for 0: a process
-// that the own /proc does not show, as one of another PID namespace.
+// By its flags, field 9 of its stat line, the seventh behind the name (proc(5)). False for 0: a
+// process that the own /proc does not show, as one of another PID namespace.
 bool isExiting(pid_t process) {
   if (process == 0) return false;
   constexpr unsigned kExiting = 0x4;
@@ -230,8 +230,8 @@ SupervisorConnection::~SupervisorConnection() {
   }
 }
 
-// A shared worker lives on, and what was lent to it is ours again when it says so: between two calls,
-// so that a long one of another program would be waited for. Then the memory is given up.
+// A shared worker lives on, and what was lent to it is ours again when it says so: between two
+// calls, so that a long one of another program would be waited for. Then the memory is given up.
 void SupervisorConnection::awaitLoansBack() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kEndPatience, [this] {
@@ -482,8 +482,8 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   // What lies in the ring before the worker first looks at it is done before any call.
   extendPath(*channel);
   {
-    // In one step: then what is unloaded later is unloaded behind this message, which has the worker
-    // told of it, and behind the spare's notification that names it.
+    // In one step: then what is unloaded later is unloaded behind this message, which has the
+    // worker told of it, and behind the spare's notification that names it.
     std::lock_guard lock(mutex_);
     if (spare_ == SpareWorker::kHasObjects) defineObjectsLocked(*channel);
     writer_->send(ipc::ChannelMapped{message.epoch});
@@ -611,7 +611,8 @@ void SupervisorConnection::lose(const std::string& reason) {
   packages_.supervisorLost(reason);
   for (const auto& pool : pools) pool->supervisorLost(reason);
   if (!pools.empty()) logEvent(LogLevel::kError, [&] { return reason; });
-  // The kernel kills the workers together with their supervisor: wait until none can write any more.
+  // The kernel kills the workers together with their supervisor: wait until none can write any
+  // more.
   for (const auto& channel : channels) {
     if (!shared()) channel->kill(reason);
     channel->markDead();

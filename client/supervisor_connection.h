@@ -33,9 +33,9 @@ class PoolEvents {
   virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
   virtual void supervisorLost(std::string text) = 0;
-  /// The supervisor is about to end: calls that are made from here on are refused with this text. False
-  /// if calls that were made before are under way: SupervisorConnection::drained() is called, by another
-  /// thread, when they have ended.
+  /// The supervisor is about to end: calls that are made from here on are refused with this text.
+  /// False if calls that were made before are under way: SupervisorConnection::drained() is called,
+  /// by another thread, when they have ended.
   virtual bool drain(const std::string& text) = 0;
 };
 
@@ -47,16 +47,17 @@ enum class SpareWorker : uint8_t {
 
 /// This process's connection to one supervisor: a private one, shared by all managers with the same
 /// environment, or a shared one, where each manager is a client with a connection of its own.
-/// A thread of its own reads what the supervisor tells and keeps the channels; writers send from any
-/// thread. Ends with its last owner: the supervisor then kills its workers and exits.
+/// A thread of its own reads what the supervisor tells and keeps the channels; writers send from
+/// any thread. Ends with its last owner: the supervisor then kills its workers and exits.
 ///
-/// The last owner must let go on another thread than the control thread, so nothing that the control
-/// thread may destroy owns a connection.
+/// The last owner must let go on another thread than the control thread, so nothing that the
+/// control thread may destroy owns a connection.
 class SupervisorConnection final : public SegmentAudience {
  public:
   /// The connection for workers with these folders on sys.path, in the present environment (working
-  /// folder and environment variables) and for the environment object `identity`. Starts a supervisor
-  /// if there is none yet and waits until its Python is up. Throws SupervisorLost with the reason.
+  /// folder and environment variables) and for the environment object `identity`. Starts a
+  /// supervisor if there is none yet and waits until its Python is up. Throws SupervisorLost with
+  /// the reason.
   static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
                                                       const std::string& identity,
                                                       SpareWorker spare);
@@ -67,8 +68,8 @@ class SupervisorConnection final : public SegmentAudience {
 
   base::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
   void closePool(base::PoolId pool);
-  /// The pool's calls have ended that were made before the supervisor was told to end: tells it, and
-  /// has the workers' channels take nothing more.
+  /// The pool's calls have ended that were made before the supervisor was told to end: tells it,
+  /// and has the workers' channels take nothing more.
   void drained() noexcept;
 
   /// As LoadedPackages says.
@@ -94,16 +95,17 @@ class SupervisorConnection final : public SegmentAudience {
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Not empty once the supervisor is gone: why nothing works any more.
   std::string lostReason() const;
-  /// Throws SupervisorLost if the supervisor is dead or dying. For whoever has just seen a worker die:
-  /// workers die with their supervisor, and the control thread may learn of it later. `started`: the
-  /// call of which is asked had.
+  /// Throws SupervisorLost if the supervisor is dead or dying. For whoever has just seen a worker
+  /// die: workers die with their supervisor, and the control thread may learn of it later.
+  /// `started`: the call of which is asked had.
   void checkSupervisorLives(bool started) const;
   uint32_t forkGeneration() const { return generation_; }
 
   void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) override;
 
  private:
-  /// In a process that was forked from the one that made it a connection only lets go of descriptors.
+  /// In a process that was forked from the one that made it a connection only lets go of
+  /// descriptors.
   struct End {
     void operator()(SupervisorConnection* connection) const;
   };

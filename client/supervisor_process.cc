@@ -123,8 +123,8 @@ SupervisorProcess startPrivateSupervisor() {
     const int error = plan.run(path, arguments, child);
     if (error != 0) throw base::SystemCallError("posix_spawn", path, error);
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
-    // It puts itself into the background at once, so that this program gets no child from us. If the
-    // program reaps all its children elsewhere, this one is gone already: just as well.
+    // It puts itself into the background at once, so that this program gets no child from us. If
+    // the program reaps all its children elsewhere, this one is gone already: just as well.
     int status = 0;
     while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
     }

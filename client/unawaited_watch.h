@@ -9,8 +9,8 @@
 
 namespace isopool::client {
 
-/// Whether a connection's own thread looks ten times a second for work that hangs and that no thread
-/// waits for. It does so only while there is such work: a program at rest has no wake-ups.
+/// Whether a connection's own thread looks ten times a second for work that hangs and that no
+/// thread waits for. It does so only while there is such work: a program at rest has no wake-ups.
 class UnawaitedWatch {
  public:
   explicit UnawaitedWatch(std::shared_ptr<ControlWriter> writer) : writer_(std::move(writer)) {}

@@ -16,8 +16,8 @@
 namespace isopool::client {
 
 /// What a channel's worker has to do for this process that no thread waits for: notifications, and
-/// requests that their threads have left. No thread reads when such work is done, so the worker's own
-/// words are read, and only if there is some.
+/// requests that their threads have left. No thread reads when such work is done, so the worker's
+/// own words are read, and only if there is some.
 ///
 /// Sequence numbers are those of the channel. What a worker takes, it takes in their order.
 class UnawaitedWork {
@@ -58,9 +58,9 @@ class UnawaitedWork {
     kByPreparation,  ///< it makes an object ahead of the calls that will need it
     kByNothing       ///< it runs no request, and takes none of those that wait
   };
-  /// Why, if that goes on for longer than limitOf() says. To be asked about ten times a second; what
-  /// passes between two looks that are far apart does not count, for then this process stood still.
-  /// Tells each limit's time once.
+  /// Why, if that goes on for longer than limitOf() says. To be asked about ten times a second;
+  /// what passes between two looks that are far apart does not count, for then this process stood
+  /// still. Tells each limit's time once.
   std::optional<Blocked> overLimit(uint64_t published);
   /// Loading a large object takes longer than to let go of one.
   std::chrono::nanoseconds limitOf(Blocked blocked) const {

@@ -21,8 +21,8 @@ class UnheardCalls {
     uint32_t taken;  ///< requests that it has taken, free-running
   };
 
-  /// The request of this number on its channel, made at `calledAt`, is given up at `now`. True if the
-  /// worker has slept for too long through this request and those that were given up before it.
+  /// The request of this number on its channel, made at `calledAt`, is given up at `now`. True if
+  /// the worker has slept for too long through this request and those that were given up before it.
   bool tooMany(uint64_t request, Clock::time_point calledAt, const Worker& worker,
                Clock::time_point now) {
     const bool lies = static_cast<int32_t>(static_cast<uint32_t>(request) - worker.taken) > 0;

@@ -52,8 +52,8 @@ std::optional<size_t> chooseWorker(size_t count, std::optional<size_t> preferred
   return best;
 }
 
-/// True if a call that waits in the ring of a held worker may move to one with this load: that is idle,
-/// or runs calls of the pool only, which are short where a worker may have several.
+/// True if a call that waits in the ring of a held worker may move to one with this load: that is
+/// idle, or runs calls of the pool only, which are short where a worker may have several.
 inline bool mayMoveTo(const WorkerLoad& load) {
   return load.idle() || (load.othersCalls == 0 && load.work <= load.inFlight);
 }

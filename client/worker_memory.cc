@@ -10,8 +10,8 @@ namespace isopool::client {
 
 namespace {
 
-// The supervisor tells us of a segment before it tells the worker, so only our own control thread can be
-// late. In turns, so that time in which this process was stopped counts as one of them.
+// The supervisor tells us of a segment before it tells the worker, so only our own control thread
+// can be late. In turns, so that time in which this process was stopped counts as one of them.
 constexpr std::chrono::milliseconds kTurn(20);
 constexpr int kTurns = 25;
 

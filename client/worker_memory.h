@@ -35,8 +35,8 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   /// The bytes at that place, or nothing if it lies in no segment. One that is on its way from the
   /// supervisor is waited for, half a second.
   std::optional<std::span<std::byte>> find(base::SegmentId id, uint64_t offset, uint64_t bytes);
-  /// True if no segment of that name came before the supervisor had nothing more to say: whether the
-  /// worker spoke the truth can't be known any more.
+  /// True if no segment of that name came before the supervisor had nothing more to say: whether
+  /// the worker spoke the truth can't be known any more.
   bool neverCame(base::SegmentId id);
 
   /// A storage over a block that the worker lent; its end gives the lease back.

@@ -7,8 +7,8 @@
 
 #include "isopool/isopool.h"
 
-// A transformer of Hugging Face: keyword arguments in; out a dict of tensors, numbers, lists of tuples
-// and an empty list, which TorchScript's rules would refuse.
+// A transformer of Hugging Face: keyword arguments in; out a dict of tensors, numbers, lists of
+// tuples and an empty list, which TorchScript's rules would refuse.
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::cerr << "usage: bert PACKAGE (package_bert.py makes one)\n";

@@ -109,14 +109,14 @@ std::vector<Guess> classifyAll(const isopool::ReplicatedObj& model, const Pictur
   return guesses;
 }
 
-/// Calls the one worker that takes the victim's place, until it answers. Other callers' calls may come
-/// first, so the successor's true first answer is no later than this.
+/// Calls the one worker that takes the victim's place, until it answers. Other callers' calls may
+/// come first, so the successor's true first answer is no later than this.
 void awaitSuccessor(const isopool::ReplicatedObj& model, const Picture& picture,
                     const isopool::Interpreter& slot, steady_clock::time_point killed,
                     Replacement& replacement) {
   constexpr double kPatience = 30'000;
-  // The slot has a new process as soon as the pool gives calls to it. Asked with a call of our own we
-  // would learn when it is through with those of others.
+  // The slot has a new process as soon as the pool gives calls to it. Asked with a call of our own
+  // we would learn when it is through with those of others.
   for (;;) {
     replacement.successor = slot.processId().value_or(replacement.victim);
     replacement.ready = millisecondsSince(killed);

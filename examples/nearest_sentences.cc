@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A language model, with its tokenizer in Python, called with strings: every call has another length.
-// Encodes sentences from several threads and finds for each the one that is nearest in meaning.
+// A language model, with its tokenizer in Python, called with strings: every call has another
+// length. Encodes sentences from several threads and finds for each the one that is nearest in
+// meaning.
 
 #include <ATen/ATen.h>
 

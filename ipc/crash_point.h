@@ -10,8 +10,9 @@
 /// after each store to shared memory, each message, each change of state. A test arms one of them
 /// and the process kills itself there (SIGKILL, so nothing is cleaned up).
 ///
-/// One list for each kind of process that comes there, in the order in which it does. The enumerator
-/// of SlotWritten is CrashPoint::kSlotWritten, its name slotWritten: both are made from this list.
+/// One list for each kind of process that comes there, in the order in which it does. The
+/// enumerator of SlotWritten is CrashPoint::kSlotWritten, its name slotWritten: both are made from
+/// this list.
 namespace isopool::ipc {
 
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): a list that is read more than once.
@@ -198,8 +199,8 @@ void armCrashPoint(CrashPoint point, uint32_t nth);
 
 /// Arms what `variable` asks for in the environment, as NAME or NAME:NTH, or as the path of a file
 /// that holds one of these: whoever comes first makes it PATH.PID and is armed, and nobody else is;
-/// it is PATH.PID.reached when that process dies of it. Returns false if the variable is set and names
-/// no crash point.
+/// it is PATH.PID.reached when that process dies of it. Returns false if the variable is set and
+/// names no crash point.
 bool armCrashPointFromEnvironment(const char* variable);
 
 /// The armed point; armCrashPoint() writes it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The supervisor's part: make the shared memory, start the processes, watch them, tell clients what
-// happened. It refuses to do anything else: it runs no user code, maps nothing that a worker writes,
-// takes no lock, and waits for nobody; whoever does not answer is killed or, a client, left with a
-// queue of bounded size.
+// happened. It refuses to do anything else: it runs no user code, maps nothing that a worker
+// writes, takes no lock, and waits for nobody; whoever does not answer is killed or, a client, left
+// with a queue of bounded size.
 #include "supervisor/supervisor.h"
 
 #include <signal.h>

@@ -37,9 +37,9 @@ struct Surroundings {
 };
 
 /// The parent of all: one zygote, the clients, and crews of workers; a private pool's client has a
-/// crew of its own, those of a shared supervisor share one, or one per class with dedicated workers.
-/// Made by main, run on one thread. Everything that it started is dead or dying when run() returns.
-/// Its owner forgets the loop's handlers before it destroys this.
+/// crew of its own, those of a shared supervisor share one, or one per class with dedicated
+/// workers. Made by main, run on one thread. Everything that it started is dead or dying when run()
+/// returns. Its owner forgets the loop's handlers before it destroys this.
 class Supervisor {
  public:
   Supervisor(const Surroundings& surroundings, const Options& options, InheritedLimits limits,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Linked into tests that kill processes, where it takes the place of the C library's kill(). A number
-// that was not known is 0 or -1 there: the test's own process group, with whoever started it, or every
-// process of the machine.
+// Linked into tests that kill processes, where it takes the place of the C library's kill(). A
+// number that was not known is 0 or -1 there: the test's own process group, with whoever started
+// it, or every process of the machine.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

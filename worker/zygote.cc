@@ -218,8 +218,8 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   auto* workerPid = reinterpret_cast<std::atomic<pid_t>*>(pidWord_.data());
   workerPid->store(0);
   PyOS_BeforeFork();
-  // The middle process lives in our memory while we stand still: to copy Python's page tables for it,
-  // and to tear them down, would take as long as the fork of the worker itself.
+  // The middle process lives in our memory while we stand still: to copy Python's page tables for
+  // it, and to tear them down, would take as long as the fork of the worker itself.
   const pid_t middle = ::vfork();
   if (middle == 0) {
     // Nothing but a fork happens here, so that Python need not know of this process.

@@ -13,8 +13,8 @@
 
 namespace isopool::worker {
 
-/// Throws std::runtime_error that says what a zygote with this environment would refuse of its sandbox
-/// settings. Starts Python, but imports no torch.
+/// Throws std::runtime_error that says what a zygote with this environment would refuse of its
+/// sandbox settings. Starts Python, but imports no torch.
 void checkSandboxOfZygotes();
 
 /// The process that workers are copies of: imports once, then only forks, one thread for ever. Its

@@ -41,8 +41,8 @@ struct LogField {
   std::variant<std::string_view, int64_t, uint64_t, bool> value;
 };
 
-/// From now on lines of at least this level reach the error stream, in this format. Before the first
-/// call: warnings, as text.
+/// From now on lines of at least this level reach the error stream, in this format. Before the
+/// first call: warnings, as text.
 void startLog(LogLevel level, LogFormat format);
 
 void setLogLevel(LogLevel level);

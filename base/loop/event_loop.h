@@ -9,9 +9,9 @@
 
 namespace isopool::base {
 
-/// The one thread on which everything of the supervisor happens, and the only source of time for it.
-/// KernelEventLoop is the one that is shipped; tests/simulation has another, whose clock it moves
-/// itself. Timer, ReadinessWatch and Connection are built on it.
+/// The one thread on which everything of the supervisor happens, and the only source of time for
+/// it. KernelEventLoop is the one that is shipped; tests/simulation has another, whose clock it
+/// moves itself. Timer, ReadinessWatch and Connection are built on it.
 ///
 /// No handler is called from within the call that it was given to. One that is on its way when its
 /// alarm or watch is cancelled or destroyed may still be called: the caller sees to it that it then
@@ -42,8 +42,8 @@ class EventLoop {
   virtual TimePoint now() const = 0;
   /// Posted handlers are called in their order.
   virtual void post(Handler handler) = 0;
-  /// `work` is done beside the loop, one after the other; what it returns is then called on the loop,
-  /// which throws what it throws.
+  /// `work` is done beside the loop, one after the other; what it returns is then called on the
+  /// loop, which throws what it throws.
   virtual void runAside(std::function<Handler()> work) = 0;
   virtual std::unique_ptr<Alarm> makeAlarm() = 0;
   virtual std::unique_ptr<Watch> watch(int fd) = 0;

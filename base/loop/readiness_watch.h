@@ -8,8 +8,8 @@
 
 namespace isopool::base {
 
-/// Tells when a borrowed descriptor (socket, pipe, pidfd) is ready, until it is destroyed, which any
-/// of its callbacks may do. The descriptor must stay open for as long.
+/// Tells when a borrowed descriptor (socket, pipe, pidfd) is ready, until it is destroyed, which
+/// any of its callbacks may do. The descriptor must stay open for as long.
 class ReadinessWatch {
  public:
   ReadinessWatch(EventLoop& loop, int fd);

@@ -24,8 +24,8 @@ std::string describeValues(const Setting& setting);
 /// one that is right but for its table is near.
 std::string nearestOf(std::string_view word, const std::vector<std::string>& words);
 
-/// Why a variable whose name begins with ISOPOOL_ means nothing to isopool: "is no setting; the nearest
-/// is ...". Empty if it means something, or has another name.
+/// Why a variable whose name begins with ISOPOOL_ means nothing to isopool: "is no setting; the
+/// nearest is ...". Empty if it means something, or has another name.
 std::string whyNoVariable(std::string_view name);
 
 }  // namespace isopool::base

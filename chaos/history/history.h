@@ -22,8 +22,8 @@ class HistoryWriter {
   isopool::base::Fd file_;
 };
 
-/// Reads what was appended to a file of records since the last time. A record that is not whole yet is
-/// left for the next time.
+/// Reads what was appended to a file of records since the last time. A record that is not whole yet
+/// is left for the next time.
 template <typename Entry>
 class AppendedEntries {
  public:

@@ -6,7 +6,8 @@
 #include <type_traits>
 
 /// What a client program writes down of each of its calls, and of each manager that it makes, loads
-/// with and closes, so that it is there whatever becomes of the program: one record before, one after.
+/// with and closes, so that it is there whatever becomes of the program: one record before, one
+/// after.
 namespace chaos {
 
 enum class Event : uint32_t {

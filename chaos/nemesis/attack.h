@@ -37,8 +37,9 @@ std::string describe(const Attack& attack);
 class AttackPlan {
  public:
   AttackPlan(uint64_t seed, bool plain, bool shared);
-  /// What an episode begins with, while nothing else is disturbed: an interruption, of another program
-  /// each time, long enough to make, load with and close several managers. Takes nothing from the seed.
+  /// What an episode begins with, while nothing else is disturbed: an interruption, of another
+  /// program each time, long enough to make, load with and close several managers. Takes nothing
+  /// from the seed.
   Attack first();
   Attack next();
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A storm of signals that have a handler: whatever system call a thread of the program is in ends with
-// EINTR.
+// A storm of signals that have a handler: whatever system call a thread of the program is in ends
+// with EINTR.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

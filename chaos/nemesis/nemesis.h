@@ -31,8 +31,8 @@ class Nemesis {
  public:
   Nemesis(Target& target, AttackPlan plan, AttackCounts& counts, Findings& findings);
 
-  /// Attacks until the time is over or `enough` says so, then takes back what can be: who is stopped
-  /// goes on, limits are what they were, the clock is right.
+  /// Attacks until the time is over or `enough` says so, then takes back what can be: who is
+  /// stopped goes on, limits are what they were, the clock is right.
   void attackUntil(std::chrono::steady_clock::time_point end, const std::function<bool()>& enough);
 
  private:

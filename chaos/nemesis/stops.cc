@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that stand still, as under a debugger, a freezer or a machine that is short of everything.
+// Processes that stand still, as under a debugger, a freezer or a machine that is short of
+// everything.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -17,9 +17,9 @@ namespace chaos {
 /// forgotten, for some time later the process's number may be another's. Any thread.
 ///
 /// And when managers were disturbed: a constructor, load or close may fail in a time in which a
-/// supervisor, its zygote or its guardian was killed and not yet replaced, one of them or the program
-/// was stopped, or memory or descriptors of a process that takes part were short. At any other time it
-/// may not.
+/// supervisor, its zygote or its guardian was killed and not yet replaced, one of them or the
+/// program was stopped, or memory or descriptors of a process that takes part were short. At any
+/// other time it may not.
 class AttackLog {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -21,8 +21,8 @@ struct CallerSettings {
 
 /// A thread that calls without end, in every way that there is: synchronously and not, with tensors
 /// inside and outside of shared memory, with and without a deadline, and with calls that kill their
-/// worker. Writes down each call and what became of it. With `moreManagers` it makes a manager for a
-/// single call and closes it, now and then and as long as the program is interrupted.
+/// worker. Writes down each call and what became of it. With `moreManagers` it makes a manager for
+/// a single call and closes it, now and then and as long as the program is interrupted.
 class Caller {
  public:
   Caller(CallerSettings settings, Attachment& attachment, const HistoryWriter& history,

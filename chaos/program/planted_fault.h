@@ -20,8 +20,8 @@ const std::vector<PlantedFault>& plantedFaults();
 const char* deedOfFault(const std::string& fault);
 /// True if it is not of a call, but of a manager that is made besides.
 bool isFaultOfManager(const std::string& fault);
-/// Does what the program itself is to do wrong: leak, crash, hang. Nothing for an empty name, and for
-/// faults of the model or of the history.
+/// Does what the program itself is to do wrong: leak, crash, hang. Nothing for an empty name, and
+/// for faults of the model or of the history.
 void commitFault(const std::string& fault);
 
 }  // namespace chaos

@@ -5,8 +5,8 @@
 
 namespace chaos {
 
-/// While it lives, everything that this process starts will end with it, however it ends: a process of
-/// its own waits for that and kills them. To be made before any thread, once.
+/// While it lives, everything that this process starts will end with it, however it ends: a process
+/// of its own waits for that and kills them. To be made before any thread, once.
 class Cleaner {
  public:
   Cleaner();

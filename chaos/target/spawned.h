@@ -13,13 +13,13 @@
 
 namespace chaos {
 
-/// We adopt what our descendants leave behind, and reap it. How those ended that we started is kept.
-/// Makes itself once, before the first Spawned.
+/// We adopt what our descendants leave behind, and reap it. How those ended that we started is
+/// kept. Makes itself once, before the first Spawned.
 class Orphanage {
  public:
   static Orphanage& instance();
-  /// A child, by `spawn`, which returns an error number and sets the child's. Whoever had the number
-  /// before is reaped, and what is known of that one's end forgotten.
+  /// A child, by `spawn`, which returns an error number and sets the child's. Whoever had the
+  /// number before is reaped, and what is known of that one's end forgotten.
   int start(const std::function<int(pid_t&)>& spawn, pid_t& pid);
   /// As waitpid() has it; nothing if it does not end in time. Forgets it.
   std::optional<int> statusOf(pid_t pid, std::chrono::milliseconds patience);

@@ -36,9 +36,9 @@ class Outcome {
   std::exception_ptr error_;
 };
 
-/// A call made by ReplicatedObj::callAsync. Its end neither waits nor cancels. Any thread; copies are
-/// the same call. Every member but valid() throws Error on a default-constructed one, and in a child
-/// that the program forked.
+/// A call made by ReplicatedObj::callAsync. Its end neither waits nor cancels. Any thread; copies
+/// are the same call. Every member but valid() throws Error on a default-constructed one, and in a
+/// child that the program forked.
 ///
 /// A call has exactly one outcome, also when its worker, the supervisor or the manager ends first.
 class PendingCall {
@@ -47,8 +47,8 @@ class PendingCall {
   explicit PendingCall(std::shared_ptr<AsyncCall> call) : call_(std::move(call)) {}
 
   bool valid() const { return call_ != nullptr; }
-  /// Waits for the outcome; the value, or the error is thrown. Any number of times. If the call has a
-  /// callback it has returned by then, so it must not wait for its own call.
+  /// Waits for the outcome; the value, or the error is thrown. Any number of times. If the call has
+  /// a callback it has returned by then, so it must not wait for its own call.
   at::IValue get() const;
   void wait() const;
   /// False if there is no outcome within that time.
@@ -79,8 +79,9 @@ struct Completed {
   Outcome outcome;
 };
 
-/// Where calls' outcomes gather for an event loop: give fd() to poll, epoll or Asio, and take() what
-/// there is when it is readable. Any thread. May end before its calls do: their outcomes are dropped.
+/// Where calls' outcomes gather for an event loop: give fd() to poll, epoll or Asio, and take()
+/// what there is when it is readable. Any thread. May end before its calls do: their outcomes are
+/// dropped.
 ///
 /// In a child that the program forked every member throws Error, and outcomes of the calls of the
 /// child's own managers are dropped: it makes a CompletionQueue of its own.
@@ -92,8 +93,8 @@ class CompletionQueue {
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  /// Readable as long as take() would return something. It is the queue's: do not read or close it (an
-  /// event loop that closes what it watches gets a dup()).
+  /// Readable as long as take() would return something. It is the queue's: do not read or close it
+  /// (an event loop that closes what it watches gets a dup()).
   int fd() const;
   /// All outcomes that have come, in the order in which they came; never waits.
   std::vector<Completed> take();

@@ -13,8 +13,8 @@ class Interpreter;
 class Environment {
  public:
   Environment() = default;
-  /// `pythonAppDir` is accepted for programs written for torch::deploy; nothing is created or removed
-  /// there.
+  /// `pythonAppDir` is accepted for programs written for torch::deploy; nothing is created or
+  /// removed there.
   explicit Environment(const std::string& pythonAppDir) : pythonAppDir_(pythonAppDir) {}
   virtual ~Environment() = default;
 

@@ -34,8 +34,8 @@ class RemoteError : public Error {
   std::string worker_;
 };
 
-/// The worker that had the call died. Thrown if the call had started (and so may have had effects) or
-/// may not be run elsewhere: calls on sessions and Objs. Calls of a ReplicatedObj that had not
+/// The worker that had the call died. Thrown if the call had started (and so may have had effects)
+/// or may not be run elsewhere: calls on sessions and Objs. Calls of a ReplicatedObj that had not
 /// started run on another worker instead, unseen.
 class WorkerLost : public Error {
  public:
@@ -87,10 +87,10 @@ class PoolUnavailable : public Error {
   using Error::Error;
 };
 
-/// The supervisor is gone, is about to end, or could not start, and its workers with it. The manager
-/// stays dead; a new one starts a new supervisor, or attaches to the shared one that is there then.
-/// A shared supervisor that is told to end lets calls end that were made before, within its
-/// drain_timeout, those that wait for a worker included, and refuses calls that are made later.
+/// The supervisor is gone, is about to end, or could not start, and its workers with it. The
+/// manager stays dead; a new one starts a new supervisor, or attaches to the shared one that is
+/// there then. A shared supervisor that is told to end lets calls end that were made before, within
+/// its drain_timeout, those that wait for a worker included, and refuses calls that are made later.
 class SupervisorLost : public Error {
  public:
   explicit SupervisorLost(const std::string& what, bool started = false)
@@ -102,14 +102,16 @@ class SupervisorLost : public Error {
   bool started_;
 };
 
-/// An arena has no room for a payload and none came free before the deadline. The text names the knob.
+/// An arena has no room for a payload and none came free before the deadline. The text names the
+/// knob.
 class ArenaFull : public Error {
  public:
   using Error::Error;
 };
 
-/// The operator of a shared supervisor lets this program have no more of what the text names. Nothing
-/// was done, but for a limit of a call's time or of its result's memory: then the call had started.
+/// The operator of a shared supervisor lets this program have no more of what the text names.
+/// Nothing was done, but for a limit of a call's time or of its result's memory: then the call had
+/// started.
 class LimitExceeded : public Error {
  public:
   using Error::Error;

@@ -7,8 +7,8 @@
 namespace isopool {
 
 /// Deals out n resources, for programs that pick interpreters themselves: pass the index to
-/// InterpreterManager::allInstances(). A manager balances its own calls without this. Any thread; it
-/// never waits.
+/// InterpreterManager::allInstances(). A manager balances its own calls without this. Any thread;
+/// it never waits.
 struct LoadBalancer {
   /// Resources 0 to n - 1, all idle. Throws Error if n is 0.
   explicit LoadBalancer(size_t n);
@@ -18,8 +18,8 @@ struct LoadBalancer {
   /// Only the first n are dealt out from now on, until another limit is set. Throws Error if n is 0
   /// or more than there are.
   void setResourceLimit(size_t n);
-  /// The resource that this thread had last if it is idle, else the next idle one, else the one with
-  /// the fewest users. It has one user more until free() is called for it.
+  /// The resource that this thread had last if it is idle, else the next idle one, else the one
+  /// with the fewest users. It has one user more until free() is called for it.
   int acquire();
   /// Throws Error if resource `where` does not exist or has no user.
   void free(int where);

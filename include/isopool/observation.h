@@ -6,24 +6,25 @@
 #include <functional>
 #include <string_view>
 
-/// What the runtime tells the program about itself: events for its log, and a record of each call for
-/// its metrics. Unset, either costs one relaxed load.
+/// What the runtime tells the program about itself: events for its log, and a record of each call
+/// for its metrics. Unset, either costs one relaxed load.
 ///
-/// A child that the program forks inherits both functions for the managers that it makes. If they lock
-/// something, the program sees to it that the child does not inherit it locked. Calls of the parent's
-/// managers, which throw Error in the child, are not recorded.
+/// A child that the program forks inherits both functions for the managers that it makes. If they
+/// lock something, the program sees to it that the child does not inherit it locked. Calls of the
+/// parent's managers, which throw Error in the child, are not recorded.
 namespace isopool {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 /// Gives events to the program's own log from now on; an empty function ends that. Workers that are
-/// assigned to a slot (kDebug), that died and why, replacements that wait for descriptors (kWarning),
-/// slots that are quarantined, supervisors that are lost, callbacks that threw (kError).
+/// assigned to a slot (kDebug), that died and why, replacements that wait for descriptors
+/// (kWarning), slots that are quarantined, supervisors that are lost, callbacks that threw
+/// (kError).
 ///
 /// The logger is called without any lock of the library held, but mostly on the library's control
-/// thread, of which nothing moves meanwhile: it returns soon and makes no calls of a pool. Calls of it
-/// may overlap. What it throws is dropped. After setLogger() has returned, an earlier logger may still
-/// be running on another thread.
+/// thread, of which nothing moves meanwhile: it returns soon and makes no calls of a pool. Calls of
+/// it may overlap. What it throws is dropped. After setLogger() has returned, an earlier logger may
+/// still be running on another thread.
 void setLogger(std::function<void(LogLevel, std::string_view)> logger);
 
 /// What was asked of a worker.
@@ -57,9 +58,9 @@ struct CallRecord {
   std::chrono::nanoseconds inWorker{};  ///< from sending it to the answer, on the last worker
 };
 
-/// Has every call of this process recorded from now on; an empty function ends that. The observer is
-/// called on the thread that made the call (for an asynchronous call: one of the library's), just
-/// before the caller goes on, without any lock of the library held. What it throws is dropped.
+/// Has every call of this process recorded from now on; an empty function ends that. The observer
+/// is called on the thread that made the call (for an asynchronous call: one of the library's),
+/// just before the caller goes on, without any lock of the library held. What it throws is dropped.
 void setCallObserver(std::function<void(const CallRecord&)> observer);
 
 }  // namespace isopool

@@ -10,8 +10,8 @@ namespace isopool {
 
 class PackageImpl;
 
-/// An opened torch.package. Its bytes were copied when it was opened: what happens to the file later
-/// does not matter. Copies share it. Any thread.
+/// An opened torch.package. Its bytes were copied when it was opened: what happens to the file
+/// later does not matter. Copies share it. Any thread.
 class Package {
  public:
   /// The object pickled as `file` in `module` of the package. It is unpickled in one worker now, so

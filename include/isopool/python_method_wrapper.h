@@ -11,8 +11,8 @@
 namespace isopool {
 
 /// A method of a replicated object as torch's interface for methods, which ScriptMethods have too.
-/// Calls from several threads run on several workers; the names of the arguments are found out once,
-/// by the first thread that asks, so ask before there are others.
+/// Calls from several threads run on several workers; the names of the arguments are found out
+/// once, by the first thread that asks, so ask before there are others.
 class PythonMethodWrapper : public torch::IMethod {
  public:
   PythonMethodWrapper(ReplicatedObj model, std::string methodName);

@@ -15,8 +15,8 @@ namespace isopool {
 class StreamImpl;
 
 /// The items of a Python iterable that lives in one worker, fetched one by one: its code runs only
-/// while next() asks for an item, so a slow reader slows it down and nothing piles up. Between items
-/// the worker serves other calls.
+/// while next() asks for an item, so a slow reader slows it down and nothing piles up. Between
+/// items the worker serves other calls.
 ///
 /// A tensor in an item comes as in a result: one that the generator still refers to when it yields
 /// (`y = f(x); yield y`) is copied once, one that it does not (`yield f(x)`) is not.
@@ -34,8 +34,8 @@ class ResultStream {
   /// As close().
   ~ResultStream();
 
-  /// The next item; nothing at the end. Throws RemoteError with what the generator raised, which ends
-  /// the stream; WorkerLost when its worker is dead, for an iterable does not survive it;
+  /// The next item; nothing at the end. Throws RemoteError with what the generator raised, which
+  /// ends the stream; WorkerLost when its worker is dead, for an iterable does not survive it;
   /// DeadlineExceeded, after which the stream is of no use.
   std::optional<at::IValue> next();
 

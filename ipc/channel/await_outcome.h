@@ -13,7 +13,7 @@ namespace isopool::ipc {
 ///   deliver()          hands over every completion that lies ready
 ///   hasOutcome()       the call has what the thread waits for
 ///   workerDied()       nothing is published any more
-///   settle()           gives every call without an outcome the one that it has at its worker's death
+/// settle() gives every call without an outcome the one that it has at its worker's death
 ///   leaves()           the thread has another reason to go
 ///   watch()            notes the words' values, for sleep()
 ///   sleep()            until one of them is woken

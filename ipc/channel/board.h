@@ -9,9 +9,9 @@
 namespace isopool::ipc {
 
 /// What a worker tells to all at once, one page: whose call it runs and who waits. Written by the
-/// worker only; its clients map it to choose the worker that is free, the supervisor reads it to see
-/// whose call keeps a worker busy. A hint to the first, and to the second no more than the worker's
-/// word about itself.
+/// worker only; its clients map it to choose the worker that is free, the supervisor reads it to
+/// see whose call keeps a worker busy. A hint to the first, and to the second no more than the
+/// worker's word about itself.
 struct WorkerBoard {
   /// The supervisor's number of the client whose call runs, 0 if none does.
   alignas(kCacheLinePair) SharedWord<uint64_t> runningClient;

@@ -52,8 +52,8 @@ class ClientEnd {
   bool attached() const noexcept;
   bool headerValid() const noexcept;
 
-  /// True if the ring can take another call. The caller sees to it that the calls that await an answer
-  /// lie within kRingSlots sequence numbers: completions and recalls have that many places.
+  /// True if the ring can take another call. The caller sees to it that the calls that await an
+  /// answer lie within kRingSlots sequence numbers: completions and recalls have that many places.
   bool canPublish() noexcept;
   /// False if what the worker says that it has taken can't be: the ring would be full for ever.
   bool submissionsConsistent() const noexcept;
@@ -61,12 +61,13 @@ class ClientEnd {
   /// must be true.
   uint64_t publish(const OutgoingCall& call) noexcept;
 
-  /// Wakes the worker, if it sleeps, for a call that is about to be published: a worker that is woken
-  /// for nothing spins a while.
+  /// Wakes the worker, if it sleeps, for a call that is about to be published: a worker that is
+  /// woken for nothing spins a while.
   void rouse() const noexcept;
 
-  /// Asks the worker not to start `sequence`. Returns true if it certainly has not started and never
-  /// will; false if it may have: its completion (perhaps kWithdrawn) or the worker's death decides.
+  /// Asks the worker not to start `sequence`. Returns true if it certainly has not started and
+  /// never will; false if it may have: its completion (perhaps kWithdrawn) or the worker's death
+  /// decides.
   bool recall(uint64_t sequence) noexcept;
   /// True if user code of `sequence` may have run an instruction.
   bool hasStarted(uint64_t sequence) const noexcept;
@@ -87,8 +88,8 @@ class ClientEnd {
 
   /// Lets the idle worker spin for that long, and tells it where the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
-  /// True if the worker sleeps and was last seen on the processor that this thread runs on: where it
-  /// will be woken, as far as one can know, so that whoever spins there keeps it from running.
+  /// True if the worker sleeps and was last seen on the processor that this thread runs on: where
+  /// it will be woken, as far as one can know, so that whoever spins there keeps it from running.
   bool workerSleepsHere() const noexcept;
 
   /// As the worker counts them; for statistics.

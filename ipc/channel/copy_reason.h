@@ -6,8 +6,9 @@
 namespace isopool::ipc {
 
 /// Why bytes of a tensor were copied on their way between a client and a worker. The client counts
-/// the inputs itself; a worker appends what it copied for a call to its answer: the body of a kValue
-/// completion is [value, [[reason, bytes]...]], and the inner list is empty when nothing was copied.
+/// the inputs itself; a worker appends what it copied for a call to its answer: the body of a
+/// kValue completion is [value, [[reason, bytes]...]], and the inner list is empty when nothing was
+/// copied.
 enum class CopyReason : uint32_t {
   kInputOutsideSharedMemory = 1,  ///< copied once into the client's input arena
   kInputInline,                   ///< small, travelled inside the call

@@ -21,7 +21,8 @@ inline constexpr size_t kMaxFutexWatches = 128;
 /// Sleeps until one of the words no longer has its expected value and somebody woke it, or
 /// `timeout` is over (none: sleeps without one), or for no reason at all: the caller looks again.
 /// Works across processes, also through read-only mappings. Where the kernel lacks futex_waitv
-/// (before 5.16, or forbidden) and there is more than one word it sleeps at most 10 ms on the first.
+/// (before 5.16, or forbidden) and there is more than one word it sleeps at most 10 ms on the
+/// first.
 void futexWait(std::span<const FutexWatch> watches,
                std::optional<std::chrono::nanoseconds> timeout) noexcept;
 

@@ -71,8 +71,8 @@ struct alignas(64) CompletionSlot {
 };
 
 /// The borrower's words by which it gives blocks back: `returned[i]` becomes the generation of
-/// lease i. `groupReturns[i / kLeasesPerGroup]` goes up after it, so that the lender need not look at
-/// 4096 words; it is a hint, the truth is in `returned`.
+/// lease i. `groupReturns[i / kLeasesPerGroup]` goes up after it, so that the lender need not look
+/// at 4096 words; it is a hint, the truth is in `returned`.
 struct LeaseReturns {
   alignas(kCacheLinePair) std::array<SharedWord<uint32_t>, kLeaseGroups> groupReturns;
   alignas(kCacheLinePair) std::array<SharedWord<uint32_t>, kLeases> returned;
@@ -116,11 +116,11 @@ struct WorkerControl {
   alignas(kCacheLinePair) SharedWord<uint32_t> sleeping;
   SharedWord<uint32_t> processor;
   /// Calls completed in this life, preparations left out (Work). For statistics and the restart
-  /// policy, never for correctness. It changes with every call: beside `sleeping`, at which the client
-  /// looks with every call, it would have both wait for the other's cache.
+  /// policy, never for correctness. It changes with every call: beside `sleeping`, at which the
+  /// client looks with every call, it would have both wait for the other's cache.
   alignas(kCacheLinePair) SharedWord<uint64_t> completedCalls;
-  /// Objects that the client's handles refer to, and the private memory that they keep. For limits and
-  /// reports.
+  /// Objects that the client's handles refer to, and the private memory that they keep. For limits
+  /// and reports.
   alignas(kCacheLinePair) SharedWord<uint64_t> handles;
   SharedWord<uint64_t> handleBytes;
   LeaseReturns inputReturns;

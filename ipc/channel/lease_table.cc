@@ -6,7 +6,8 @@
 namespace isopool::ipc {
 
 LeaseTable::LeaseTable(const LeaseReturns& returns) : returns_(returns) {
-  // Low numbers first, and the last one returned is the first one lent again: few groups are touched.
+  // Low numbers first, and the last one returned is the first one lent again: few groups are
+  // touched.
   free_.reserve(kLeases);
   for (uint32_t index = kLeases; index > 0; --index) free_.push_back(index - 1);
 }

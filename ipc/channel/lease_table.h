@@ -46,8 +46,8 @@ class LeaseTable {
   /// Ends one loan without the peer: for one that it never saw. False if it had ended already.
   bool cancel(Lease lease);
 
-  /// Calls `returned` for every block still lent and forgets it. Only when the peer can neither read
-  /// nor write the blocks any more: its pidfd is readable, or it has detached.
+  /// Calls `returned` for every block still lent and forgets it. Only when the peer can neither
+  /// read nor write the blocks any more: its pidfd is readable, or it has detached.
   template <typename Returned>
   void collectAll(Returned&& returned) {
     std::lock_guard lock(mutex_);

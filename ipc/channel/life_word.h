@@ -19,9 +19,9 @@ namespace isopool::ipc {
 /// Initialises and locks the word for the calling thread's life. Throws SystemCallError.
 void holdLifeWord(WorkerControl& control);
 
-/// Ends the hold unseen by others, so that the memory may be unmapped: a thread's robust mutexes are
-/// a list through their memory, which the kernel and the next holdLifeWord() follow. False if this
-/// thread is not the holder, or there is no memory: then `control` must stay mapped.
+/// Ends the hold unseen by others, so that the memory may be unmapped: a thread's robust mutexes
+/// are a list through their memory, which the kernel and the next holdLifeWord() follow. False if
+/// this thread is not the holder, or there is no memory: then `control` must stay mapped.
 bool leaveLifeWord(WorkerControl& control) noexcept;
 
 /// True once the holder is dead.
@@ -30,8 +30,8 @@ bool lifeWordOwnerDied(const WorkerControl& control) noexcept;
 /// For futexWait: sleeps until the holder dies. To be built before looking at the word.
 FutexWatch watchLifeWord(const WorkerControl& control) noexcept;
 
-/// Kills a forked child that holds a life word and reports whether the kernel woke us within 100 ms.
-/// False means that deaths on this system are seen through pidfds alone. For a process with one
+/// Kills a forked child that holds a life word and reports whether the kernel woke us within 100
+/// ms. False means that deaths on this system are seen through pidfds alone. For a process with one
 /// thread, at its start.
 bool lifeWordWorksHere();
 

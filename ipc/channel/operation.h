@@ -28,8 +28,9 @@ enum class Operation : uint32_t {
   kExtendPath,          ///< [folder...] -> nil: appended to sys.path unless already there
   /// [name, source] -> nil: a module for later imports
   kRegisterModule = 18,
-  /// [handle, newHandle] -> value: (bytes of memory that the object needs to move, offset and length
-  /// of its pickle there, numbers of the packages that it refers to). The new handle is the move.
+  /// [handle, newHandle] -> value: (bytes of memory that the object needs to move, offset and
+  /// length of its pickle there, numbers of the packages that it refers to). The new handle is the
+  /// move.
   kPickle = 19,
   kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
   /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory

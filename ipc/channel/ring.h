@@ -8,10 +8,11 @@
 
 #include "ipc/crash_point.h"
 
-/// The steps of the channel's protocol that touch shared words: two rings with one writer each, sleep
-/// and wake, the race of recall and start, the return of a lease. They are templates over the memory
-/// in which the words lie, so that the code that serves calls (SharedMemory, ipc/channel/layout.h) is
-/// the code that the model checker explores (tests/model, over relacy's atomics).
+/// The steps of the channel's protocol that touch shared words: two rings with one writer each,
+/// sleep and wake, the race of recall and start, the return of a lease. They are templates over the
+/// memory in which the words lie, so that the code that serves calls (SharedMemory,
+/// ipc/channel/layout.h) is the code that the model checker explores (tests/model, over relacy's
+/// atomics).
 ///
 /// Memory has
 ///   Word<T>             load, store, exchange, fetch_add with an explicit std::memory_order
@@ -37,7 +38,8 @@ class RingWriter {
   using Word = typename Memory::template Word<uint32_t>;
   static_assert((kSlots & (kSlots - 1)) == 0, "or the slots' order breaks where the counts wrap");
 
-  /// `tail` is the writer's own, the others are the reader's. Both words of counts hold `firstCount`.
+  /// `tail` is the writer's own, the others are the reader's. Both words of counts hold
+  /// `firstCount`.
   RingWriter(std::span<Slot, kSlots> slots, Word& tail, const Word& head,
              const Word& readerSleeping, const WriterCrashPoints& points, uint32_t firstCount = 0)
       : slots_(slots),
@@ -93,7 +95,8 @@ class RingReader {
  public:
   using Word = typename Memory::template Word<uint32_t>;
 
-  /// `tail` is the writer's, `head` and `sleeping` are the reader's own. `firstCount` is the writer's.
+  /// `tail` is the writer's, `head` and `sleeping` are the reader's own. `firstCount` is the
+  /// writer's.
   RingReader(std::span<const Slot, kSlots> slots, const Word& tail, Word& head, Word& sleeping,
              CrashPoint headStored, uint32_t firstCount = 0)
       : slots_(slots),
@@ -157,14 +160,15 @@ void sleepUnless(ForEachReader&& forEachReader, SomethingCame&& somethingCame, S
   forEachReader([](auto& reader) { reader.withdrawSleep(); });
 }
 
-/// True if user code of the call may have run an instruction; once the worker is dead, the last word.
+/// True if user code of the call may have run an instruction; once the worker is dead, the last
+/// word.
 template <typename Memory>
 bool mayHaveStarted(const typename Memory::template Word<uint64_t>& started, uint64_t sequence) {
   return started.load(std::memory_order_seq_cst) >= sequence;
 }
 
-/// The client takes a call back. True if it certainly has not started and never will; false if it may
-/// have.
+/// The client takes a call back. True if it certainly has not started and never will; false if it
+/// may have.
 template <typename Memory>
 bool recallCall(typename Memory::template Word<uint64_t>& recalled,
                 const typename Memory::template Word<uint64_t>& started, uint64_t sequence) {

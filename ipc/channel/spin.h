@@ -40,9 +40,9 @@ inline void pauseProcessor() noexcept {
 #endif
 }
 
-/// Spins until `ready()`, for `nanoseconds` from `begin` at most, which is monotonicNow(). How long it
-/// took, by the last look at the clock on the way: a further one would come between an answer and
-/// whoever waits for it. Nothing if it did not become ready.
+/// Spins until `ready()`, for `nanoseconds` from `begin` at most, which is monotonicNow(). How long
+/// it took, by the last look at the clock on the way: a further one would come between an answer
+/// and whoever waits for it. Nothing if it did not become ready.
 template <typename Ready>
 std::optional<int64_t> spinUntil(Ready&& ready, int64_t begin, int64_t nanoseconds) {
   if (ready()) return 0;

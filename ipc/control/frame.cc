@@ -28,8 +28,8 @@ constexpr size_t kReadBytes = 64 * 1024;
 // The kernel passes at most 253 descriptors with one message.
 constexpr size_t kMaxReceivedDescriptors = 253;
 
-// What one recvmsg brings besides bytes. Takes no memory: what the kernel has handed over by then would
-// stay open.
+// What one recvmsg brings besides bytes. Takes no memory: what the kernel has handed over by then
+// would stay open.
 struct ReceivedMessage {
   std::array<base::Fd, kMaxReceivedDescriptors> descriptors;
   size_t count = 0;
@@ -110,7 +110,8 @@ SendResult ControlSocket::trySend(OutgoingFrame& frame, const int* descriptors,
       rights->cmsg_len = CMSG_LEN(descriptorCount * sizeof(int));
       std::memcpy(CMSG_DATA(rights), descriptors, descriptorCount * sizeof(int));
     }
-    // sendmsg() only where it is needed: a strict sandbox keeps it from workers, which pass nothing on.
+    // sendmsg() only where it is needed: a strict sandbox keeps it from workers, which pass nothing
+    // on.
     const ssize_t result = message.msg_controllen > 0
                                ? ::sendmsg(fd(), &message, MSG_NOSIGNAL)
                                : ::send(fd(), part.iov_base, part.iov_len, MSG_NOSIGNAL);
@@ -200,8 +201,8 @@ void ControlSocket::parse() {
     begin += whole;
   }
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(begin));
-  // Descriptors come with the first byte of their frame. Others would go to a frame that they do not
-  // belong to, or pile up until this process can open no more.
+  // Descriptors come with the first byte of their frame. Others would go to a frame that they do
+  // not belong to, or pile up until this process can open no more.
   if (descriptors_.size() > (bytes_.empty() ? 0 : kMaxFrameDescriptors)) {
     throw ProtocolError("descriptors came without their control message");
   }

@@ -34,14 +34,14 @@ class ProtocolError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Decodes a frame's body. Throws ProtocolError if it is no array of a Message's fields. Fields that
-/// are missing at its end keep their defaults and further ones are ignored, so that the Hello of
-/// another version can be read and refused by its number.
+/// Decodes a frame's body. Throws ProtocolError if it is no array of a Message's fields. Fields
+/// that are missing at its end keep their defaults and further ones are ignored, so that the Hello
+/// of another version can be read and refused by its number.
 template <typename Message>
 Message decodeMessage(const Frame& frame);
 
-/// kCrowded: more descriptors of this user than one process may open are on their way through all of
-/// its sockets (ETOOMANYREFS); the socket itself may be writable meanwhile.
+/// kCrowded: more descriptors of this user than one process may open are on their way through all
+/// of its sockets (ETOOMANYREFS); the socket itself may be writable meanwhile.
 enum class SendResult { kSent, kWouldBlock, kCrowded, kPeerGone };
 enum class ReceiveResult { kOk, kWouldBlock, kPeerGone };
 
@@ -90,8 +90,8 @@ class ControlSocket {
   base::Fd release() { return std::move(socket_); }
 
   /// Sends a message with borrowed descriptors, waiting up to `patience` for room in the socket.
-  /// A frame is sent whole or (kWouldBlock, kCrowded) not at all, as long as the caller then gives up the
-  /// connection; frames that are small against the socket's buffer never wait in practice.
+  /// A frame is sent whole or (kWouldBlock, kCrowded) not at all, as long as the caller then gives
+  /// up the connection; frames that are small against the socket's buffer never wait in practice.
   template <typename Message>
   SendResult send(const Message& message, std::initializer_list<int> descriptors = {},
                   std::chrono::milliseconds patience = std::chrono::milliseconds(1000)) {
@@ -102,13 +102,14 @@ class ControlSocket {
   SendResult sendFrame(MessageType type, const char* body, size_t bytes, const int* descriptors,
                        size_t descriptorCount, std::chrono::milliseconds patience);
 
-  /// Sends as much of the frame as the socket takes without waiting. kWouldBlock: to be called again
-  /// with the same frame, before any other, once the socket is writable; kCrowded: in a moment. The descriptors (as many as
-  /// the frame was encoded for) are looked at until the frame has begun().
+  /// Sends as much of the frame as the socket takes without waiting. kWouldBlock: to be called
+  /// again with the same frame, before any other, once the socket is writable; kCrowded: in a
+  /// moment. The descriptors (as many as the frame was encoded for) are looked at until the frame
+  /// has begun().
   SendResult trySend(OutgoingFrame& frame, const int* descriptors, size_t descriptorCount);
 
-  /// False if the next descriptors and one more, with which they can be looked at, would find no room
-  /// among this process's open files: receive() would lose what finds none. Nothing is taken.
+  /// False if the next descriptors and one more, with which they can be looked at, would find no
+  /// room among this process's open files: receive() would lose what finds none. Nothing is taken.
   bool descriptorsFit() const;
   /// Reads what is there without waiting; complete frames are then given by next(). Throws
   /// ProtocolError on garbage.

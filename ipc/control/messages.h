@@ -15,8 +15,8 @@
 namespace isopool::ipc {
 
 inline constexpr uint32_t kProtocolVersion = 3;
-/// The oldest version that this build still speaks: both sides name their range, the supervisor takes
-/// the highest version that both know.
+/// The oldest version that this build still speaks: both sides name their range, the supervisor
+/// takes the highest version that both know.
 inline constexpr uint32_t kOldestProtocolVersion = 3;
 
 enum class MessageType : uint32_t {
@@ -123,7 +123,8 @@ struct DeclareInputSegment {
 /// A package for every worker of this client, now and later. No answer: a call that names the
 /// package makes a worker read its socket first. Descriptors: the package. An archive is sealed
 /// kReadOnly and mapped copy-on-write; the memory of a moved object is `shared`: sealed kFixedSize,
-/// and what one worker writes to it all see. A shared supervisor answers kPackageHeld for an archive.
+/// and what one worker writes to it all see. A shared supervisor answers kPackageHeld for an
+/// archive.
 struct LoadPackage {
   static constexpr MessageType kType = MessageType::kLoadPackage;
   uint32_t package = 0;
@@ -159,9 +160,9 @@ struct ChannelMapped {
 
 /// The client saw the life word of `epoch` orphaned, its ring poisoned, or is about to kill it.
 /// `reason`: why it kills it; empty if it does not.
-/// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd. To
-/// that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's channel is
-/// closed (ChannelClosed) and another one introduced.
+/// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd.
+/// To that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's
+/// channel is closed (ChannelClosed) and another one introduced.
 struct ReportDeath {
   static constexpr MessageType kType = MessageType::kReportDeath;
   uint64_t epoch = 0;
@@ -170,7 +171,8 @@ struct ReportDeath {
 };
 
 /// A call of the client runs past its deadline in a shared worker, which the supervisor kills after
-/// its grace period unless the call has ended by then. `sequence`: the call's number on the channel.
+/// its grace period unless the call has ended by then. `sequence`: the call's number on the
+/// channel.
 struct ReportOverdue {
   static constexpr MessageType kType = MessageType::kReportOverdue;
   uint64_t epoch = 0;
@@ -223,8 +225,8 @@ struct Welcome {
                        lifeWordWorks, shared, callLimit, client)
 };
 
-/// Answers kLoadPackage in a shared supervisor: the package is refused, or held. Descriptors: none, or
-/// one: another program loaded what may be the same bytes, see kConfirmPackage.
+/// Answers kLoadPackage in a shared supervisor: the package is refused, or held. Descriptors: none,
+/// or one: another program loaded what may be the same bytes, see kConfirmPackage.
 struct PackageHeld {
   static constexpr MessageType kType = MessageType::kPackageHeld;
   uint32_t package = 0;
@@ -299,8 +301,9 @@ struct SlotQuarantined {
   MSGPACK_DEFINE_ARRAY(pool, slot, deaths, retryAfterMilliseconds, text)
 };
 
-/// A call of the client has run for as long as the supervisor lets a call run. Its caller is to end with
-/// `text`; the supervisor kills the worker after its grace period unless the call has ended by then.
+/// A call of the client has run for as long as the supervisor lets a call run. Its caller is to end
+/// with `text`; the supervisor kills the worker after its grace period unless the call has ended by
+/// then.
 struct CallTimeOver {
   static constexpr MessageType kType = MessageType::kCallTimeOver;
   uint64_t epoch = 0;
@@ -319,7 +322,8 @@ struct GrantOutputSegment {
   MSGPACK_DEFINE_ARRAY(epoch, segment, bytes)
 };
 
-/// The supervisor can't serve this client, or not any more (versions, zygote can't start). It closes after it.
+/// The supervisor can't serve this client, or not any more (versions, zygote can't start). It
+/// closes after it.
 struct Failure {
   static constexpr MessageType kType = MessageType::kFailure;
   std::string text;
@@ -567,8 +571,8 @@ struct RefuseOutputSegment {
   MSGPACK_DEFINE_ARRAY(client, text, clientLimit)
 };
 
-/// The client may not have this segment: calls that lie in it are refused with the text, which names
-/// the limit.
+/// The client may not have this segment: calls that lie in it are refused with the text, which
+/// names the limit.
 struct RefuseInputSegment {
   static constexpr MessageType kType = MessageType::kRefuseInputSegment;
   uint64_t client = 0;

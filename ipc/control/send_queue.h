@@ -17,8 +17,8 @@
 namespace isopool::ipc {
 
 /// The frames that a control socket has not taken yet, in their order, each with descriptors of its
-/// own. A peer that runs user code or stands still reads nothing for as long as it likes: what waits
-/// for it is bounded, and not how long. No call waits. Not thread-safe.
+/// own. A peer that runs user code or stands still reads nothing for as long as it likes: what
+/// waits for it is bounded, and not how long. No call waits. Not thread-safe.
 class SendQueue {
  public:
   /// What a frame is about, if it may be taken back: a client (0 where there is but one) and the
@@ -26,12 +26,12 @@ class SendQueue {
   using Subject = std::pair<uint64_t, uint32_t>;
 
   enum class State : uint8_t {
-    kEmpty,     ///< all has been sent
-    kFull,      ///< the socket is: flush() once it is writable
-    kCrowded,   ///< too many descriptors of this user are on their way: flush() in kCrowdedRetry
-    kPeerGone,  ///< what waited is lost
-    kOverflow,  ///< more waits than may: the peer gets no more frames and is to be given up
-    kOutOfFiles,  ///< no descriptor is left for copies: the frame was not taken, those before it wait on
+    kEmpty,       ///< all has been sent
+    kFull,        ///< the socket is: flush() once it is writable
+    kCrowded,     ///< too many descriptors of this user are on their way: flush() in kCrowdedRetry
+    kPeerGone,    ///< what waited is lost
+    kOverflow,    ///< more waits than may: the peer gets no more frames and is to be given up
+    kOutOfFiles,  ///< no descriptor is left for copies: the frame was not taken
   };
   /// A socket is writable all the while that the kernel takes no more descriptors (ETOOMANYREFS).
   static constexpr std::chrono::milliseconds kCrowdedRetry{5};

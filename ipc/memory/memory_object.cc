@@ -24,8 +24,8 @@ namespace isopool::ipc {
 
 namespace {
 
-// A signal that comes while the kernel reserves a range takes back what it has of it. So after one the
-// range is reserved in pieces that are shorter than the time between two signals.
+// A signal that comes while the kernel reserves a range takes back what it has of it. So after one
+// the range is reserved in pieces that are shorter than the time between two signals.
 void reservePages(const base::Fd& object, size_t bytes, const char* label) {
   constexpr size_t kPiece = 64 * 1024;
   size_t reserved = 0;

@@ -46,8 +46,8 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-/// The same mapping, which processes that are forked from now on do not inherit: there its addresses are
-/// free for others, so no Mapping of it may end in one. Throws SystemCallError.
+/// The same mapping, which processes that are forked from now on do not inherit: there its
+/// addresses are free for others, so no Mapping of it may end in one. Throws SystemCallError.
 Mapping excludedFromForks(Mapping mapping);
 
 enum class Access { kReadOnly, kReadWrite };

@@ -38,8 +38,8 @@ bool PageArena::hasRoomForLocked(size_t bytes) const noexcept {
   return bytes <= reservation_.bytes() - static_cast<size_t>(usedPages_) * kPageBytes;
 }
 
-// Entries are memory only where segments are: writable memory counts towards limits and overcommitment
-// whether it is touched or not, and mlockall(MCL_FUTURE) touches all of it.
+// Entries are memory only where segments are: writable memory counts towards limits and
+// overcommitment whether it is touched or not, and mlockall(MCL_FUTURE) touches all of it.
 void PageArena::openBooksFor(uint32_t pages) {
   const size_t bytes =
       std::min(roundUpToPages((pages + size_t{1}) * sizeof(PageEntry)), entriesMemory_.bytes());

@@ -26,9 +26,9 @@ struct BlockLocation {
 /// death can damage them. Segments lie side by side in one reservation of address space, so that a
 /// pointer tells its block in constant time.
 ///
-/// A block is freed when its last reference is dropped: the owner's storage holds one, each lease to
-/// another process one. Any thread may call anything, but for addSegment, which one thread at a time
-/// may call. Not fork-aware: a child must not use its parent's arena.
+/// A block is freed when its last reference is dropped: the owner's storage holds one, each lease
+/// to another process one. Any thread may call anything, but for addSegment, which one thread at a
+/// time may call. Not fork-aware: a child must not use its parent's arena.
 class PageArena {
  public:
   /// Reserves address space for segments of `capacityBytes` in all. Throws SystemCallError.
@@ -75,8 +75,9 @@ class PageArena {
   /// Puts the shared pages back under a block that was privatised. Throws SystemCallError.
   void restoreSharedPages(const void* block);
 
-  /// Cuts the arena off its segments, whose other user is gone: live blocks become private memory at
-  /// the same addresses, the descriptors are closed. Nothing may be allocated or restored afterwards.
+  /// Cuts the arena off its segments, whose other user is gone: live blocks become private memory
+  /// at the same addresses, the descriptors are closed. Nothing may be allocated or restored
+  /// afterwards.
   void leaveSegments() noexcept;
 
   /// The address space that all blocks lie in.

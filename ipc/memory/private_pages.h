@@ -7,9 +7,9 @@
 
 namespace isopool::ipc {
 
-/// Private pages that were used before, for ranges that are privatised again and again with the same
-/// length: a new page costs a page fault, 2 us of a virtual machine, a used one is moved in a tenth
-/// of that. Holds a few runs and no more than `mostBytes`. Any thread.
+/// Private pages that were used before, for ranges that are privatised again and again with the
+/// same length: a new page costs a page fault, 2 us of a virtual machine, a used one is moved in a
+/// tenth of that. Holds a few runs and no more than `mostBytes`. Any thread.
 class PrivatePages {
  public:
   explicit PrivatePages(size_t mostBytes) : mostBytes_(mostBytes) {}
@@ -19,8 +19,8 @@ class PrivatePages {
 
   /// As privatisePages().
   bool privatise(void* address, size_t bytes) noexcept;
-  /// Takes the private pages of a range, whole pages that nobody needs any more, for the next one. The
-  /// range stays mapped, its content is undefined: unmap it or map something over it.
+  /// Takes the private pages of a range, whole pages that nobody needs any more, for the next one.
+  /// The range stays mapped, its content is undefined: unmap it or map something over it.
   void recover(void* address, size_t bytes) noexcept;
 
   size_t heldBytes() const noexcept;

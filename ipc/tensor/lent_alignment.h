@@ -5,8 +5,8 @@
 
 namespace isopool::ipc {
 
-/// What an input may begin at in its segment: the strictest alignment of an element type. Results begin
-/// where blocks do.
+/// What an input may begin at in its segment: the strictest alignment of an element type. Results
+/// begin where blocks do.
 inline constexpr size_t kLentAlignment = 16;
 
 }  // namespace isopool::ipc

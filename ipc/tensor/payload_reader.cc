@@ -18,14 +18,15 @@ namespace isopool::ipc {
 
 namespace {
 
-// What may be open inside each other: a payload's two arrays, then values, each an array with perhaps its
-// type.
+// What may be open inside each other: a payload's two arrays, then values, each an array with
+// perhaps its type.
 constexpr size_t kMostOpen = 2 * kMaxNesting + 1;
-// Most payloads need one piece of memory, of a size that malloc has at hand; msgpack's own, 8 KB, is none.
+// Most payloads need one piece of memory, of a size that malloc has at hand; msgpack's own, 8 KB,
+// is none.
 constexpr size_t kZoneBytes = 960;
 
-// Makes objects of what msgpack's parser finds, as msgpack::unpack() would, in three quarters of its
-// time. Strings and extensions stay where they are.
+// Makes objects of what msgpack's parser finds, as msgpack::unpack() would, in three quarters of
+// its time. Strings and extensions stay where they are.
 class Objects : public msgpack::null_visitor {
  public:
   Objects(msgpack::zone& zone, msgpack::object& root, size_t bytes)
@@ -89,8 +90,8 @@ class Objects : public msgpack::null_visitor {
     fill(object.via);
     return true;
   }
-  // Each element takes at least a byte, so all together can't be more than there are bytes; nested claims
-  // of as much each would cost a multiple in memory.
+  // Each element takes at least a byte, so all together can't be more than there are bytes; nested
+  // claims of as much each would cost a multiple in memory.
   template <typename Element>
   Element* open(uint32_t count) {
     const uint64_t elements = count * (sizeof(Element) / sizeof(msgpack::object));

@@ -19,7 +19,8 @@ struct OwnerEntry {
 std::atomic<const OwnerEntry*> newestOwner{nullptr};
 std::atomic<c10::DeleterFnPtr> heapDeleter{nullptr};
 
-// The context of every block we hand out is its address, so that one deleter serves blocks and heap.
+// The context of every block we hand out is its address, so that one deleter serves blocks and
+// heap.
 void deleteRouted(void* data) {
   for (const OwnerEntry* entry = newestOwner.load(std::memory_order_acquire); entry != nullptr;
        entry = entry->older) {

@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
-/// How IValues cross a channel. A payload is a msgpack array of two: the body, which is an array, and
-/// an array of storage records. Tensors in the body are extension values that name a storage by its
-/// index, so that tensors that shared a storage share one on the other side too.
+/// How IValues cross a channel. A payload is a msgpack array of two: the body, which is an array,
+/// and an array of storage records. Tensors in the body are extension values that name a storage by
+/// its index, so that tensors that shared a storage share one on the other side too.
 ///
 ///   body     nil, booleans, integers, floats, strings: themselves
 ///            extension kTensorExtension: TensorHead, then sizes, then strides (all int64)
@@ -36,7 +36,8 @@ inline constexpr size_t kInlineStorageBytes = 512;
 inline constexpr size_t kMaxStorages = 65536;
 /// Where storages in a package or a moved object begin: at multiples of this.
 inline constexpr size_t kStorageAlignment = 64;
-/// The longest payload, that of storages outside of it not counted: msgpack has 32 bits for lengths.
+/// The longest payload, that of storages outside of it not counted: msgpack has 32 bits for
+/// lengths.
 inline constexpr size_t kMaxPayloadBytes = size_t{1} << 32;
 inline constexpr size_t kMaxTensorRank = 64;
 
@@ -89,13 +90,13 @@ class PayloadWriter {
   const std::vector<c10::Storage>& storages() const { return storages_; }
   /// How many tensors added refer to storage `index`.
   size_t tensorsOfStorage(size_t index) const { return storageUses_[index].tensors; }
-  /// What of storage `index` has to be there on the other side. Whoever copies copies only this, and
-  /// says in the record that it was rebased to its begin.
+  /// What of storage `index` has to be there on the other side. Whoever copies copies only this,
+  /// and says in the record that it was rebased to its begin.
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
   /// Drops the storages, and nothing of what was written: after it only others refer to them.
   void releaseStorages() { storages_.clear(); }
-  /// Writes the storage table and returns the payload, valid until the next clear(). Throws ValueError
-  /// if it is too long.
+  /// Writes the storage table and returns the payload, valid until the next clear(). Throws
+  /// ValueError if it is too long.
   std::span<const std::byte> finish(std::span<const StorageRecord> records);
 
  private:

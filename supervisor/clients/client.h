@@ -20,9 +20,10 @@ namespace isopool::supervisor {
 /// The slots of a shared crew's pool that a client calls, in the order of its own slots.
 inline constexpr base::PoolId kSharedPool{1};
 
-/// One connection of a client: what it declared (packages, input segments), what it may have, and its
-/// place in a crew. In a private pool the crew is its own and ends with it; else it leaves the crew.
-/// When the client is gone, or sends nonsense, over() is called. Its callbacks must not destroy it.
+/// One connection of a client: what it declared (packages, input segments), what it may have, and
+/// its place in a crew. In a private pool the crew is its own and ends with it; else it leaves the
+/// crew. When the client is gone, or sends nonsense, over() is called. Its callbacks must not
+/// destroy it.
 class Client final : public CrewMember {
  public:
   struct Events {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr uint64_t kSmallestSegment = 8u << 20;
 constexpr size_t kLongestReportedName = 256;
-// Each of a program's own is 8 MiB or more. What is refused is kept: its workers answer calls by it.
+// Each of a program's own is 8 MiB or more. What is refused is kept: its workers answer calls by
+// it.
 constexpr size_t kMostRefusedSegments = 4096;
 
 // Classes a quarter of a power of two apart: at most a quarter is given in vain.
@@ -62,8 +63,8 @@ std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
          " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
 }
 
-// Empty, or why isopoold may not keep another descriptor for the client. Of its open files clients have
-// half, and one of them half of that; the rest is for connections, workers and channels.
+// Empty, or why isopoold may not keep another descriptor for the client. Of its open files clients
+// have half, and one of them half of that; the rest is for connections, workers and channels.
 std::string Client::refusalOfDescriptor() const {
   rlimit limit{};
   if (!isShared() || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};

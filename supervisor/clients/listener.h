@@ -22,9 +22,9 @@ struct ListeningSocket {
   std::pair<dev_t, ino_t> file{};
 };
 
-/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. A socket that a dead process
-/// left there is removed; one that a process serves is not disturbed, whichever program that is.
-/// Throws std::runtime_error with one line.
+/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. A socket that a dead
+/// process left there is removed; one that a process serves is not disturbed, whichever program
+/// that is. Throws std::runtime_error with one line.
 ListeningSocket listenAt(const std::string& path, const std::string& group);
 
 /// Accepts connections on the event loop. Out of descriptors it waits a while; it never blocks.

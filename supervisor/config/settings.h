@@ -13,8 +13,8 @@
 
 namespace isopool::supervisor {
 
-/// Every setting's value and where it came from: a flag wins over an environment variable, that over
-/// the file, that over the default.
+/// Every setting's value and where it came from: a flag wins over an environment variable, that
+/// over the file, that over the default.
 class Settings {
  public:
   /// One setting as --show-settings has it.
@@ -40,8 +40,8 @@ class Settings {
   std::vector<Shown> shown() const;
   const std::string& file() const { return commandLine_.file; }
 
-  /// Reads the file anew, with the flags and the environment of the start. Of what changed, options()
-  /// then has what can change while we run. After a refusal nothing has changed.
+  /// Reads the file anew, with the flags and the environment of the start. Of what changed,
+  /// options() then has what can change while we run. After a refusal nothing has changed.
   std::variant<Changes, OptionsRefused> reload();
 
  private:

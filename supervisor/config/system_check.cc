@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kProgramMayTake = 30'000;  // ms, from a cold disk
 constexpr int kNoTorch = 3;
-// Finds torch without importing it, which takes a second. A torch that is no installed package has no
-// version to be found so.
+// Finds torch without importing it, which takes a second. A torch that is no installed package has
+// no version to be found so.
 constexpr const char* kAskForVersions =
     "import sys\n"
     "print('%d.%d' % sys.version_info[:2])\n"
@@ -69,8 +69,8 @@ struct Ran {
   }
 };
 
-/// Has the end of our children told to us while it lives: whoever started us may ignore it, and then
-/// there is no status to be had.
+/// Has the end of our children told to us while it lives: whoever started us may ignore it, and
+/// then there is no status to be had.
 class ChildrenAwaited {
  public:
   ChildrenAwaited() : before_(::signal(SIGCHLD, SIG_DFL)) {}

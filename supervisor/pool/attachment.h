@@ -57,8 +57,8 @@ class Attachment {
   uint32_t queuedCalls() const;
   /// The last call of which user code may have run, as the worker says.
   uint64_t startedSequence() const;
-  /// Objects that the client's handles refer to, and what these keep of the worker's own memory, as the
-  /// worker says.
+  /// Objects that the client's handles refer to, and what these keep of the worker's own memory, as
+  /// the worker says.
   uint64_t handles() const;
   uint64_t handleBytes() const;
 
@@ -68,8 +68,8 @@ class Attachment {
   base::Timer overdue;   ///< the grace of a call past its deadline
   uint64_t overdueSequence = 0;
 
-  /// What the worker has not been told of the client yet: bounded by what there is, however often that
-  /// changes, and sent as there is room for it (Worker::tellMore()).
+  /// What the worker has not been told of the client yet: bounded by what there is, however often
+  /// that changes, and sent as there is room for it (Worker::tellMore()).
   struct Untold {
     bool empty() const {
       return packages.empty() && segments.empty() && outputs.empty() && droppedPackages.empty();

@@ -29,7 +29,8 @@ constexpr base::Milliseconds kChannelRetry(200);
 // somebody is asked to let go of one that retires.
 constexpr base::Milliseconds kLifeWatchPeriod(1000);
 constexpr base::Milliseconds kRetirementPeriod(50);
-// A client that reports a worker as often has no new channel to it: others wait while it detaches one.
+// A client that reports a worker as often has no new channel to it: others wait while it detaches
+// one.
 constexpr uint32_t kMostReports = 3;
 // How often the calls that run are looked at, if their time is limited: eight times in that time.
 constexpr base::Milliseconds kShortestCallLook(5);
@@ -249,7 +250,8 @@ void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
   ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
 }
 
-// Other members call a shared worker: whoever lacks a channel to it waits until there is room for one.
+// Other members call a shared worker: whoever lacks a channel to it waits until there is room for
+// one.
 void Crew::channelNotMade(Worker& worker, const std::string& failure) {
   if (members_.size() == 1) return worker.lose("there is no shared memory for it: " + failure);
   if (channelRetry_.isSet()) return;

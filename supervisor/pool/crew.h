@@ -15,7 +15,8 @@
 
 namespace isopool::supervisor {
 
-/// A client as its crew sees it. Called by the crew, which none of these but the last two may leave.
+/// A client as its crew sees it. Called by the crew, which none of these but the last two may
+/// leave.
 class CrewMember {
  public:
   virtual ~CrewMember() = default;
@@ -44,9 +45,9 @@ class CrewMember {
   virtual void workersLacking(const std::string& text) = 0;
 };
 
-/// Workers that serve the same clients: the private pools of one program, or all programs of a shared
-/// supervisor, or of one class of them. Carries out what its Roster decides, and attaches each worker
-/// to each member that calls it, a spare to all.
+/// Workers that serve the same clients: the private pools of one program, or all programs of a
+/// shared supervisor, or of one class of them. Carries out what its Roster decides, and attaches
+/// each worker to each member that calls it, a spare to all.
 ///
 /// Members may be destroyed after forget().
 class Crew : private RosterEffects {
@@ -64,8 +65,8 @@ class Crew : private RosterEffects {
   bool hasPool(base::PoolId pool) const { return roster_.hasPool(pool); }
 
   void join(CrewMember& member);
-  /// Its channels are closed as soon as no call of it runs, or the grace period is over; it hears of
-  /// each.
+  /// Its channels are closed as soon as no call of it runs, or the grace period is over; it hears
+  /// of each.
   void leave(CrewMember& member);
   /// Nothing is told to this member any more, who has left or is about to go without.
   void forget(ClientId client);
@@ -83,8 +84,8 @@ class Crew : private RosterEffects {
 
   /// Kills the worker, unless that was done before, and replaces it.
   void loseWorker(Worker& worker, const std::string& reason);
-  /// A member of several says that the worker is dead or of no use. It is lost if the kernel says so
-  /// too, or every member that it serves does, or it does not let go of the member within
+  /// A member of several says that the worker is dead or of no use. It is lost if the kernel says
+  /// so too, or every member that it serves does, or it does not let go of the member within
   /// ISOPOOL_WORKER_TIMEOUT. Else it serves on, and the member by a new channel.
   void workerReported(Worker& worker, CrewMember& member, const std::string& reason);
   /// Workers can't be made at the moment, and have not been for a while.

@@ -27,9 +27,9 @@ struct PackageMemory {
   std::string name;  ///< as its first user named it
 };
 
-/// The packages of all clients of a shared supervisor, so that the same bytes are held once. Does not
-/// keep them. The clients compare the bytes: a wrong digest costs its sender a comparison, and others
-/// nothing.
+/// The packages of all clients of a shared supervisor, so that the same bytes are held once. Does
+/// not keep them. The clients compare the bytes: a wrong digest costs its sender a comparison, and
+/// others nothing.
 class PackageLibrary {
  public:
   /// The memory that may hold the same bytes; null if there is none.

@@ -44,8 +44,8 @@ class RosterEffects {
 /// table of states and events.
 ///
 /// A place is a slot or a spare's seat. Each holds at most one worker, being made or usable; an
-/// empty place waits for its time to try again. When a slot and a spare exchange workers, each place
-/// keeps its own record of deaths.
+/// empty place waits for its time to try again. When a slot and a spare exchange workers, each
+/// place keeps its own record of deaths.
 class Roster {
  public:
   Roster(RosterEffects& effects, uint32_t spares, const RestartLimits& limits);
@@ -57,15 +57,15 @@ class Roster {
   bool hasPool(base::PoolId pool) const;
 
   void workerUsable(base::Epoch epoch);
-  /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown epochs
-  /// (retired, lost before) are ignored.
+  /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown
+  /// epochs (retired, lost before) are ignored.
   base::Milliseconds workerLost(base::Epoch epoch, Death death, base::TimePoint now);
   /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
   /// for at once.
   void workerNotMade(base::Epoch epoch);
 
-  /// A ready spare takes the slot of this worker, which is on its own from now on: its death needs no
-  /// report. False, and nothing changes, if it serves no slot or no spare is ready.
+  /// A ready spare takes the slot of this worker, which is on its own from now on: its death needs
+  /// no report. False, and nothing changes, if it serves no slot or no spare is ready.
   bool relieve(base::Epoch epoch);
 
   /// Tries again where the time has come.
@@ -81,7 +81,8 @@ class Roster {
   std::vector<Slot> slotsOf(base::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
-  /// Slots that stay empty for a while because their workers kept dying, with the time that is left.
+  /// Slots that stay empty for a while because their workers kept dying, with the time that is
+  /// left.
   std::vector<Quarantine> quarantinedSlots(base::TimePoint now) const;
   /// True if some pool has not one usable worker.
   bool poolWithoutWorker() const;

@@ -20,8 +20,8 @@ namespace {
 constexpr size_t kMostForbiddenActs = 64;
 // From the end of its control socket to its death, if it dies by itself.
 constexpr base::Milliseconds kTimeToEnd(100);
-// So many messages wait for it at most, with descriptors of their own. What else there is to tell it
-// of its clients waits without.
+// So many messages wait for it at most, with descriptors of their own. What else there is to tell
+// it of its clients waits without.
 constexpr size_t kMostWaiting = 16;
 
 }  // namespace
@@ -163,8 +163,8 @@ void Worker::awaitDetached(ClientId client) {
   });
 }
 
-// It reads its messages between two calls, and calls of others may take their time. One that runs none
-// at two looks and has not answered is stopped, or stuck in what it cleans up.
+// It reads its messages between two calls, and calls of others may take their time. One that runs
+// none at two looks and has not answered is stopped, or stuck in what it cleans up.
 void Worker::awaitAnswer(ClientId client) {
   const bool hadTime = hasTimeToAnswer();
   const auto look = [this, client, hadTime] {
@@ -241,7 +241,8 @@ void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageM
   tell(client);
 }
 
-// The worker is told of all: a notification in its ring may name a package that it was never told of.
+// The worker is told of all: a notification in its ring may name a package that it was never told
+// of.
 void Worker::unmapPackage(ClientId client, uint32_t package) {
   Attachment::Untold& untold = attachments_.at(client).untold;
   const bool isMapped = untold.packages.erase(package) == 0;

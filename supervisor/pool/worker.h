@@ -65,8 +65,8 @@ class Worker {
     connection_->send(message, descriptors);
   }
 
-  // What follows reaches it when there is room for it: it reads no messages for as long as it runs a
-  // call, and what clients do meanwhile stands in their attachments.
+  // What follows reaches it when there is room for it: it reads no messages for as long as it runs
+  // a call, and what clients do meanwhile stands in their attachments.
 
   /// Tells it of a package of the client, and that the client has dropped it.
   void mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory);
@@ -76,16 +76,17 @@ class Worker {
   /// Gives it memory for results to the client.
   void grantOutput(const ipc::AddOutputSegment& message, base::Fd segment);
 
-  /// A channel to a client that is about to be told of it. From here on it is the client's turn, who
-  /// may be stopped: there is no deadline.
+  /// A channel to a client that is about to be told of it. From here on it is the client's turn,
+  /// who may be stopped: there is no deadline.
   Attachment& introduce(ClientId client, ChannelMemory memory);
   /// Tells it to serve the client, whose control segment must be sealed by now.
   void attach(ClientId client, uint32_t share, const ClientLimits& limits);
   /// Tells it to forget the client; it is killed if a call of that client then runs for longer than
   /// the grace period.
   void detach(ClientId client);
-  /// A call of the client has run for too long, for this `reason`: the worker is killed unless the call
-  /// ends within the grace period. False if that is so already, or the client has no usable channel.
+  /// A call of the client has run for too long, for this `reason`: the worker is killed unless the
+  /// call ends within the grace period. False if that is so already, or the client has no usable
+  /// channel.
   bool overdue(ClientId client, uint64_t sequence, const std::string& reason);
   /// The client says that it is dead or of no use. Returns how often this client has said so.
   uint32_t reportedBy(ClientId client) { return ++reports_[client]; }

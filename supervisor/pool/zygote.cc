@@ -15,8 +15,8 @@ namespace isopool::supervisor {
 
 namespace {
 
-// Where a spare has just taken a dead worker's slot, its caller waits for the first answer, which takes
-// less than a millisecond if the next spare's birth does not take the processor from it.
+// Where a spare has just taken a dead worker's slot, its caller waits for the first answer, which
+// takes less than a millisecond if the next spare's birth does not take the processor from it.
 constexpr base::Milliseconds kPatience(20);
 // How often a zygote that has not answered yet is looked at.
 constexpr base::Milliseconds kStoppedLook(100);
@@ -177,8 +177,8 @@ void Zygote::lookWhetherStoppedSoon() {
   if (!options_.noKill) look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
 }
 
-// One that a signal has stopped would be ready, or answer, no sooner at the end of the time: callers
-// wait for it.
+// One that a signal has stopped would be ready, or answer, no sooner at the end of the time:
+// callers wait for it.
 void Zygote::lookWhetherStopped() {
   if (process_ == nullptr || (readiness_ && outstanding_.empty())) return;
   if (processes_.conditionOf(process_->pid()) == Processes::Condition::kStopped) {

@@ -46,8 +46,8 @@ struct ForkRequest {
 };
 
 /// The process that forks workers, and its successors: keeps one running, replaces one that died or
-/// does not answer, and sends it fork requests in order, patient ones a little later than the others.
-/// Requests that come while there is none wait for the next. Not thread-safe.
+/// does not answer, and sends it fork requests in order, patient ones a little later than the
+/// others. Requests that come while there is none wait for the next. Not thread-safe.
 class Zygote {
  public:
   struct Events {

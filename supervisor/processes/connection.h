@@ -16,9 +16,9 @@
 namespace isopool::supervisor {
 
 /// A control connection on the event loop. Sending never waits: what the socket does not take is
-/// queued with its own descriptors and leaves when there is room. Past the limits of ipc::SendQueue the
-/// peer is given up: where it may read nothing for long and others decide how much there is to tell it,
-/// they see to it that little waits(). Not thread-safe. Its callbacks must not destroy it.
+/// queued with its own descriptors and leaves when there is room. Past the limits of ipc::SendQueue
+/// the peer is given up: where it may read nothing for long and others decide how much there is to
+/// tell it, they see to it that little waits(). Not thread-safe. Its callbacks must not destroy it.
 class Connection {
  public:
   struct Events {
@@ -40,8 +40,8 @@ class Connection {
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
   }
-  /// The same, but false if the message has to wait and no descriptor is left for copies of its own: it is
-  /// not taken then, and `sent` says when it may be again. The shortage is ours.
+  /// The same, but false if the message has to wait and no descriptor is left for copies of its
+  /// own: it is not taken then, and `sent` says when it may be again. The shortage is ours.
   template <typename Message>
   bool offer(const Message& message, std::initializer_list<int> descriptors) {
     return tryEnqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);

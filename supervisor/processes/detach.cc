@@ -95,8 +95,8 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
 }
 
 InheritedLimits detach(const std::string& folders) {
-  // Before the fork: then the number of the guardian's process group is that of the process which the
-  // program started. By it the program reaps the guardian, where that is its to do.
+  // Before the fork: then the number of the guardian's process group is that of the process which
+  // the program started. By it the program reaps the guardian, where that is its to do.
   const bool leads = ::setsid() != -1;
   if (base::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
   if (!leads) base::checkSystemCall(::setsid(), "setsid");

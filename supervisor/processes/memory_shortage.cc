@@ -14,7 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(2);
 constexpr int kPause = 2;  // ms
-// An allocation asks again after each pause: between two of one shortage there is no more than that.
+// An allocation asks again after each pause: between two of one shortage there is no more than
+// that.
 constexpr std::chrono::milliseconds kOfOneShortage(100);
 
 // Called by operator new before each further attempt.

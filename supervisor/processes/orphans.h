@@ -8,8 +8,8 @@
 #include "supervisor/processes/processes.h"
 
 /// Processes that user code in a worker started, and that became the supervisor's children because
-/// their parent ended: daemons, and what a dead worker left in sessions of its own. The caller names
-/// its own children, of which none is touched.
+/// their parent ended: daemons, and what a dead worker left in sessions of its own. The caller
+/// names its own children, of which none is touched.
 namespace isopool::supervisor {
 
 /// Reaps orphans that are dead.

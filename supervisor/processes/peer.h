@@ -23,7 +23,8 @@ Peer peerOf(const base::Fd& socket);
 /// group (none if empty). Else why not.
 std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::string& group);
 
-/// True if `pidfd` is one, and of that process. Throws base::SystemCallError if it can't be looked at.
+/// True if `pidfd` is one, and of that process. Throws base::SystemCallError if it can't be looked
+/// at.
 bool isPidfdOf(const base::Fd& pidfd, pid_t processId);
 
 }  // namespace isopool::supervisor

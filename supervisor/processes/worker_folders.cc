@@ -39,7 +39,8 @@ int openFolder(int parent, const char* name) {
   constexpr int kHow = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   const int opened = ::openat(parent, name, kHow);
   if (opened != -1 || errno != EACCES) return opened;
-  // Who made it unreadable may have been user code. fchmodat() would follow a link that comes there.
+  // Who made it unreadable may have been user code. fchmodat() would follow a link that comes
+  // there.
   const base::Fd place(::openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!place.valid()) return -1;
   ::chmod(("/proc/self/fd/" + std::to_string(place.get())).c_str(), S_IRWXU);

@@ -34,8 +34,8 @@ void removeLeftoversSoon(const std::string& folders, base::Epoch worker) noexcep
 /// The same for all workers of a supervisor; returns when it is done.
 void removeLeftovers(const std::string& folders) noexcept;
 
-/// Removes the folder and what is in it, whatever user code made of it; follows no links. What can't
-/// be removed stays.
+/// Removes the folder and what is in it, whatever user code made of it; follows no links. What
+/// can't be removed stays.
 void removeTree(const std::string& path) noexcept;
 
 }  // namespace isopool::supervisor

@@ -25,7 +25,8 @@ struct CommandOutcome {
 /// The command `isopool` with its output in pipes. Dead when the object is.
 class RunningCommand {
  public:
-  /// Variables go before those of the test's own environment, in which ISOPOOL_SOCKET counts as empty.
+  /// Variables go before those of the test's own environment, in which ISOPOOL_SOCKET counts as
+  /// empty.
   explicit RunningCommand(std::vector<std::string> arguments,
                           std::vector<std::string> variables = {},
                           const std::string& program = ISOPOOL);
@@ -52,8 +53,8 @@ class RunningCommand {
 CommandOutcome runCommand(std::vector<std::string> arguments,
                           std::vector<std::string> variables = {});
 
-/// The same as another user of the system, from a copy of the program in a folder that this user can
-/// read: the build folder may lie below a home folder of mode 0700. Needs root.
+/// The same as another user of the system, from a copy of the program in a folder that this user
+/// can read: the build folder may lie below a home folder of mode 0700. Needs root.
 CommandOutcome runCommandAs(uid_t user, std::vector<std::string> arguments);
 
 /// The command on a terminal of its own, of 24 rows and 80 columns.

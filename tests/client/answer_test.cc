@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of an answer, and of the slot of the channel that it holds. The test plays the worker.
+// What becomes of an answer, and of the slot of the channel that it holds. The test plays the
+// worker.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -132,8 +133,8 @@ TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
   }
 }
 
-// Or as many calls as there are slots, all answered, and one that takes the first one's place, would
-// be more answers than the ring has slots: the worker would be taken for a liar.
+// Or as many calls as there are slots, all answered, and one that takes the first one's place,
+// would be more answers than the ring has slots: the worker would be taken for a liar.
 TEST(Answer, IsConsumedBeforeItsThreadGoesOn) {
   PlayedWorker worker;
   const OnOneProcessor here(usableProcessors().front());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Deadlines of calls whose worker has not loaded the object yet: they hold, and cost nobody anything.
+// Deadlines of calls whose worker has not loaded the object yet: they hold, and cost nobody
+// anything.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -26,8 +27,8 @@ CallOptions withinDeadline() {
   return options;
 }
 
-/// A pool of one worker, and an object that this worker will have to load, which lasts until the gate
-/// opens.
+/// A pool of one worker, and an object that this worker will have to load, which lasts until the
+/// gate opens.
 class ColdReplica : public ::testing::Test {
  protected:
   ColdReplica() {

@@ -109,7 +109,8 @@ class ProcessTree {
   const ProcessMark& mark_;
 };
 
-/// Bytes of a process's memory that /proc/PID/smaps_rollup puts under this name, "AnonHugePages" say.
+/// Bytes of a process's memory that /proc/PID/smaps_rollup puts under this name, "AnonHugePages"
+/// say.
 uint64_t memoryOf(pid_t process, const std::string& name);
 
 /// A manager whose supervisor nobody else uses, because its environment has a mark of its own, and

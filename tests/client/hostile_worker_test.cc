@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker whose native code writes lies into the memory that it shares with its client, at full speed.
-// What is promised: the client never crashes, never hangs and never reads beyond what is shared; it
-// says within a second that the worker is lost; the worker is replaced; other workers' calls are right.
-// What is not: that a hostile worker's values mean anything.
+// A worker whose native code writes lies into the memory that it shares with its client, at full
+// speed. What is promised: the client never crashes, never hangs and never reads beyond what is
+// shared; it says within a second that the worker is lost; the worker is replaced; other workers'
+// calls are right. What is not: that a hostile worker's values mean anything.
 #include <signal.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Interpreters without a manager, ends of sessions, methods as objects, and a balancer for one's own use.
+// Interpreters without a manager, ends of sessions, methods as objects, and a balancer for one's
+// own use.
 #include <signal.h>
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One of the threads that wait for answers of a worker looks for all of them. The test plays the worker.
+// One of the threads that wait for answers of a worker looks for all of them. The test plays the
+// worker.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -20,8 +21,8 @@ using std::chrono::microseconds;
 // A thread that nobody wakes looks after a tenth of a second by itself.
 constexpr milliseconds kWoken(50);
 
-/// Threads lead one after the other until their deadlines, which pass in the moment in which they are
-/// woken for it. How long after its answer the last one has it, which has no deadline.
+/// Threads lead one after the other until their deadlines, which pass in the moment in which they
+/// are woken for it. How long after its answer the last one has it, which has no deadline.
 Clock::duration lastOnesAnswer() {
   constexpr int kLeaving = 8;
   PlayedWorker worker;

@@ -37,7 +37,8 @@ void warmUp(const Subject& subject, int64_t elements) {
 
 // ---- towards the worker and back -------------------------------------------------------------
 
-// A call that its worker does not start within milliseconds moves to another one, with a copy of its own.
+// A call that its worker does not start within milliseconds moves to another one, with a copy of
+// its own.
 bool isOneCopyForEachWorker(uint64_t counted, uint64_t bytes) {
   return counted == bytes || counted == 2 * bytes;
 }

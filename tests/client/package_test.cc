@@ -134,7 +134,8 @@ int64_t answerOf(Package& package) {
   const auto process = [](InterpreterSession& session) {
     return session.global("os", "getpid")(at::ArrayRef<Obj>()).toIValue().toInt();
   };
-  // One that still lets go of what was dropped is avoided, so that two sessions may get the same worker.
+  // One that still lets go of what was dropped is avoided, so that two sessions may get the same
+  // worker.
   InterpreterSession one = package.acquireSession();
   std::vector<InterpreterSession> others;
   EXPECT_TRUE(waitUntil([&] {

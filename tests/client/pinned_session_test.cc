@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kThreads = 8;
 
-/// One thread of a service that is written as torch::deploy's users write them: it holds a session on
-/// an interpreter of its own, calls the model through it, and collects garbage now and then.
+/// One thread of a service that is written as torch::deploy's users write them: it holds a session
+/// on an interpreter of its own, calls the model through it, and collects garbage now and then.
 class PinnedCaller {
  public:
   PinnedCaller(InterpreterManager& manager, const ReplicatedObj& model, size_t index)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// client_test_program MODE PACKAGE: a user's program. It says "ready" when its pool has answered, and
-// ends when its standard input does.
+// client_test_program MODE PACKAGE: a user's program. It says "ready" when its pool has answered,
+// and ends when its standard input does.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -129,8 +129,8 @@ int printInTurn(const char* package) {
   return serve();
 }
 
-// A handler that every system call of the program notices, each millisecond, from a manager's start to
-// its end.
+// A handler that every system call of the program notices, each millisecond, from a manager's start
+// to its end.
 int interrupted(const char* package) {
   struct sigaction action {};
   action.sa_handler = [](int) {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program that inherits orphans: the first process of a container without an init, or a subreaper.
+// A program that inherits orphans: the first process of a container without an init, or a
+// subreaper.
 #include <sys/prctl.h>
 #include <sys/wait.h>
 

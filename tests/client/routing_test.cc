@@ -28,7 +28,8 @@ struct OpenedGate : Gate {
   ~OpenedGate() { open(); }
 };
 
-/// A step that waits at a gate on the worker of a session of its own, and whose thread waits for it.
+/// A step that waits at a gate on the worker of a session of its own, and whose thread waits for
+/// it.
 class RunningStep {
  public:
   RunningStep(const Subject& subject, const Gate& gate)
@@ -78,8 +79,8 @@ class Routing : public ::testing::Test {
   size_t slotOf(pid_t process) {
     return manager_->allInstances()[0].processId() == process ? 0 : 1;
   }
-  /// An answer of the other worker shows that it has done what it was told before: until then nobody
-  /// can know which of the two will take longer.
+  /// An answer of the other worker shows that it has done what it was told before: until then
+  /// nobody can know which of the two will take longer.
   void finishReleases(pid_t occupied) const { ASSERT_NE(answerer(subject()), occupied); }
   WorkerStatistics worker(size_t slot) { return manager_->statistics().workers.at(slot); }
 
@@ -196,7 +197,8 @@ TEST_F(Routing, ACallThatHasNotStartedMovesToTheWorkerWhoseStepEnds) { expectMov
 
 TEST_F(Routing, ACallThatHasNotStartedMovesToTheWorkerWhoseCallEnds) { expectMoved(false); }
 
-/// A pool whose calls go to its first worker until useBoth(), and an object that no worker has made.
+/// A pool whose calls go to its first worker until useBoth(), and an object that no worker has
+/// made.
 class RoutingOfAColdObject : public ::testing::Test {
  protected:
   RoutingOfAColdObject() {

@@ -10,8 +10,8 @@ namespace {
 
 class SharedCallTime : public AttachedManagers {
  protected:
-  // Loading the subject counts, too, however loaded the machine is; and the caller has its error before
-  // the worker dies.
+  // Loading the subject counts, too, however loaded the machine is; and the caller has its error
+  // before the worker dies.
   void serveLimited() { serve({"--workers", "1", "--client-call-time", "2s", "--grace", "5s"}); }
 
   template <typename Act>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which function each way to write a call means, on a worker where the two kinds of arguments differ.
+// Which function each way to write a call means, on a worker where the two kinds of arguments
+// differ.
 #include <gtest/gtest.h>
 #include <torch/csrc/deploy/deploy.h>
 #include <torch/csrc/deploy/path_environment.h>

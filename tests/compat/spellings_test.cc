@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// C++17, and nothing of isopool's own names: the spellings of multipy's README and of the documents of
-// torch::deploy, besides those of examples/torch_deploy.
+// C++17, and nothing of isopool's own names: the spellings of multipy's README and of the documents
+// of torch::deploy, besides those of examples/torch_deploy.
 #include <gtest/gtest.h>
 #include <multipy/runtime/deploy.h>
 #include <multipy/runtime/environment.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program dies at every crash point of the client's library, the first, second, ... time that it
-// comes there in a life with every operation; its neighbour and its supervisor go on as if it had left.
+// comes there in a life with every operation; its neighbour and its supervisor go on as if it had
+// left.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 

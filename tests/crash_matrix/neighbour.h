@@ -10,8 +10,8 @@
 
 namespace isopool::tests {
 
-/// Another program on the same supervisor, which calls both of its workers all the while. Its calls are
-/// declared idempotent, so that each has to be answered, whoever dies, and rightly.
+/// Another program on the same supervisor, which calls both of its workers all the while. Its calls
+/// are declared idempotent, so that each has to be answered, whoever dies, and rightly.
 class Neighbour {
  public:
   explicit Neighbour(const std::string& address);

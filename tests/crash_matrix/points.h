@@ -8,7 +8,8 @@
 
 namespace isopool::tests {
 
-/// All crash points to which this kind of process comes; either end's are clients' and workers' too.
+/// All crash points to which this kind of process comes; either end's are clients' and workers'
+/// too.
 std::vector<ipc::CrashPoint> pointsOf(ipc::CrashPointOwner owner);
 
 /// As an environment variable asks for it.

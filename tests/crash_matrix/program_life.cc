@@ -138,8 +138,8 @@ void ProgramLife::leaveALine() {
   }
 }
 
-/// A step of a session occupies the worker until `meanwhile` opens its gate or kills the worker: calls
-/// of the pool lie in the ring behind it.
+/// A step of a session occupies the worker until `meanwhile` opens its gate or kills the worker:
+/// calls of the pool lie in the ring behind it.
 void ProgramLife::callBehindAStep(const std::function<void(const std::string& gate)>& meanwhile) {
   const std::string arrived = log_ + "-arrived-" + std::to_string(++gates_);
   const std::string gate = log_ + "-gate-" + std::to_string(gates_);

@@ -20,10 +20,10 @@ struct LifeProgress {
   std::atomic<bool> over{false};
 };
 
-/// What a program does with isopool, from a manager's construction to its end, on a pool of one worker.
-/// Every answer is compared with what it has to be; each operation begins with a call that leaves a
-/// line in a log, so that what ran can be held against what its caller was told. What must not be
-/// throws std::runtime_error.
+/// What a program does with isopool, from a manager's construction to its end, on a pool of one
+/// worker. Every answer is compared with what it has to be; each operation begins with a call that
+/// leaves a line in a log, so that what ran can be held against what its caller was told. What must
+/// not be throws std::runtime_error.
 class ProgramLife {
  public:
   using MakeManager = std::function<std::unique_ptr<InterpreterManager>()>;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A supervisor, its guardian or its zygote dies at every crash point of its own while a program lives
-// its life: what the program is told is what is promised, and of a supervisor nothing is left.
+// A supervisor, its guardian or its zygote dies at every crash point of its own while a program
+// lives its life: what the program is told is what is promised, and of a supervisor nothing is
+// left.
 #include <gtest/gtest.h>
 #include <signal.h>
 

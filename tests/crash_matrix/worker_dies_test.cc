@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A worker dies at every crash point of a worker, in each operation of a program in which it comes
-// there, the first time and the second; the program has the outcome that it is promised, and the next
-// worker answers.
+// there, the first time and the second; the program has the outcome that it is promised, and the
+// next worker answers.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// libisopool's start, a package, a call and the end, with real workers and each of its calls failing
-// in turn.
+// libisopool's start, a package, a call and the end, with real workers and each of its calls
+// failing in turn.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool's life as a program sees it, on plain workers, with each call of libisopool failing in turn
-// until all pass; an arena that grows; descriptors that are used up for a while.
+// A pool's life as a program sees it, on plain workers, with each call of libisopool failing in
+// turn until all pass; an arena that grows; descriptors that are used up for a while.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -36,7 +36,8 @@ const std::string& effectsFile() {
   return path;
 }
 
-/// What the plain worker's only object is asked, and what it answers: see tests/supervisor/plain_calls.h.
+/// What the plain worker's only object is asked, and what it answers: see
+/// tests/supervisor/plain_calls.h.
 class Life {
  public:
   /// From the manager's construction to its end.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The control plane's decoder: any bytes, in any portions, with any number of descriptors. The input's
-// first byte says how it is cut, the second how many descriptors go with each part.
+// The control plane's decoder: any bytes, in any portions, with any number of descriptors. The
+// input's first byte says how it is cut, the second how many descriptors go with each part.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -12,8 +12,8 @@
 
 namespace isopool::fuzz {
 
-/// Memory between pages that can't be touched, so that whoever reaches beyond it dies of it in every
-/// build.
+/// Memory between pages that can't be touched, so that whoever reaches beyond it dies of it in
+/// every build.
 class GuardedMemory {
  public:
   explicit GuardedMemory(size_t bytes)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Archives: any bytes as a file that a program loads as a package, and as a model with and without a
-// name.
+// Archives: any bytes as a file that a program loads as a package, and as a model with and without
+// a name.
 #include <c10/util/Exception.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The reader of payloads: any bytes as a payload, with its storages in memory whose neighbours can't be
-// touched. What it accepts is looked at byte by byte, written again and read again.
+// The reader of payloads: any bytes as a payload, with its storages in memory whose neighbours
+// can't be touched. What it accepts is looked at byte by byte, written again and read again.
 #include <c10/core/CPUAllocator.h>
 
 #include <vector>

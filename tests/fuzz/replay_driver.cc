@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The main of a fuzzer that is built without libFuzzer: runs the kept inputs, then mutations of them.
+// The main of a fuzzer that is built without libFuzzer: runs the kept inputs, then mutations of
+// them.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A client's channel whose worker answers one call with anything: any slot, any payload in it or in the
-// output arena, any storages, any kind of completion. The whole way from the ring to the value is the
-// library's own. Input: Lie, then the bytes of the payload.
+// A client's channel whose worker answers one call with anything: any slot, any payload in it or in
+// the output arena, any storages, any kind of completion. The whole way from the ring to the value
+// is the library's own. Input: Lie, then the bytes of the payload.
 #include <ATen/ATen.h>
 #include <linux/futex.h>
 #include <unistd.h>

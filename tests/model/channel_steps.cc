@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes the steps of ipc/channel as Promela, in the order in which the shipped code makes them: run
-// over a memory that notes what is done to it. channel.pml says what each step means.
+// Writes the steps of ipc/channel as Promela, in the order in which the shipped code makes them:
+// run over a memory that notes what is done to it. channel.pml says what each step means.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -13,7 +13,8 @@ enum class Mistake {
   kAnnouncesTheStartTooLate,
 };
 
-/// Whether the calls lie in the ring when the worker looks first, or come while it looks and sleeps.
+/// Whether the calls lie in the ring when the worker looks first, or come while it looks and
+/// sleeps.
 enum class Calls { kThere, kComing };
 
 /// A client's calls to a worker that may die at any step: the client waits, drains and settles with

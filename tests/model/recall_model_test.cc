@@ -36,7 +36,8 @@ struct RecallSuite : rl::test_suite<RecallSuite<Memory, kCalls, clientMayDie, wo
   void after() {
     for (uint64_t call = 1; call <= kCalls; ++call) {
       RL_ASSERT(!(certainlyNotStarted[call] && ran[call]));
-      // Where it is not certain, the dead worker's word says what may have been, and never too little.
+      // Where it is not certain, the dead worker's word says what may have been, and never too
+      // little.
       RL_ASSERT(!ran[call] || ipc::mayHaveStarted<Memory>(started, call));
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes what the shipped Roster does as Promela: drives it through every event from every state that
-// it can reach, with two slots and a spare, and writes each event's transitions. supervisor.pml has
-// the processes that bring the events.
+// Writes what the shipped Roster does as Promela: drives it through every event from every state
+// that it can reach, with two slots and a spare, and writes each event's transitions.
+// supervisor.pml has the processes that bring the events.
 //
 // Stops with exit code 1 if closing the pool in any of these states leaves a worker.
 #include <algorithm>

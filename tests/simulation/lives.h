@@ -15,8 +15,8 @@ class Lives {
   uint64_t count() const { return lives_.size(); }
 
   /// How often a place was to be quarantined that had all these workers one after the other: at
-  /// `deaths` barren ones in a row, and then at each, until one has completed a call. The last one is
-  /// alive. For a policy that forgets nothing over time.
+  /// `deaths` barren ones in a row, and then at each, until one has completed a call. The last one
+  /// is alive. For a policy that forgets nothing over time.
   uint64_t quarantinesDue(uint32_t deaths) const {
     uint64_t due = 0;
     uint32_t inARow = 0;

@@ -341,8 +341,8 @@ void SimulatedClient::watchDeadlines(uint64_t epoch, Channel& channel) {
   }
 }
 
-// As libisopool does when it misreads a ring, or a program that wants others to lose their worker. The
-// worker of a private pool is its client's to lose. No more often than the supervisor bears.
+// As libisopool does when it misreads a ring, or a program that wants others to lose their worker.
+// The worker of a private pool is its client's to lose. No more often than the supervisor bears.
 void SimulatedClient::reportFalsely(uint64_t epoch) {
   if (!plan_.shared || !places_.world.misfortune(places_.misfortunes.clientReportsTheLiving))
     return;

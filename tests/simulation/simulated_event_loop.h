@@ -11,9 +11,9 @@
 
 namespace isopool::simulation {
 
-/// The supervisor's event loop in a world: its clock is the world's, its descriptors are real. Which
-/// of the things that are ready it handles first is chance, within what the real one promises: what
-/// is posted is called in order, and alarms in the order of their times.
+/// The supervisor's event loop in a world: its clock is the world's, its descriptors are real.
+/// Which of the things that are ready it handles first is chance, within what the real one
+/// promises: what is posted is called in order, and alarms in the order of their times.
 class SimulatedEventLoop final : public base::EventLoop, public Actor {
  public:
   SimulatedEventLoop(World& world, std::function<void()> live);

@@ -18,8 +18,8 @@
 
 namespace isopool::simulation {
 
-/// A worker without an interpreter: real control messages, the real end of real rings, one call at a
-/// time, its socket read between two of them. Dies at any of its steps.
+/// A worker without an interpreter: real control messages, the real end of real rings, one call at
+/// a time, its socket read between two of them. Dies at any of its steps.
 class SimulatedWorker final : public Program {
  public:
   struct Places {

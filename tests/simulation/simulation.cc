@@ -92,7 +92,8 @@ Simulation::Simulation(uint64_t seed, const std::function<void(Misfortunes&)>& p
   if (plant) plant(misfortunes_);
 }
 
-// Each run has some kinds of misfortune often and others not at all: so their meetings are frequent.
+// Each run has some kinds of misfortune often and others not at all: so their meetings are
+// frequent.
 void Simulation::choose() {
   Chance& chance = world_.chance;
   const auto sometimes = [&](uint64_t least, uint64_t most) {

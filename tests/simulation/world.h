@@ -59,7 +59,8 @@ class World {
   void remove(Actor& actor);
   /// Does something once, at its time, in an order of chance with all else of that time.
   void after(Microseconds delay, std::function<void()> event);
-  /// How long a message, a signal or a wake-up takes: mostly next to nothing, sometimes for ever long.
+  /// How long a message, a signal or a wake-up takes: mostly next to nothing, sometimes for ever
+  /// long.
   Microseconds latency();
   /// From here on everybody is quick and nothing goes wrong by itself.
   void calm() { storm_ = false; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A shared worker that runs one program's call reads no message meanwhile. Whatever other programs do
-// then, and whatever the supervisor lacks, it lives.
+// A shared worker that runs one program's call reads no message meanwhile. Whatever other programs
+// do then, and whatever the supervisor lacks, it lives.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>

@@ -103,8 +103,8 @@ std::set<rlim_t> numbersIn(pid_t process) {
   return numbers;
 }
 
-// A Hello whose pidfd takes the only free number, more than one message's descriptors below the limit:
-// to look at the pidfd needs another number.
+// A Hello whose pidfd takes the only free number, more than one message's descriptors below the
+// limit: to look at the pidfd needs another number.
 TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
   constexpr size_t kConnections = 280;
   SharedSupervisor supervisor({"--workers", "1"});

@@ -17,8 +17,8 @@ namespace isopool::tests {
 
 /// What a plain worker has of one client besides the rings: so much of isopool-worker's memory and
 /// operations that libisopool can load a package into it and call the one object that there is, the
-/// one of chaos/chaos_model/steps.py. Tensors are contiguous int64; they travel as with torch, inside
-/// the call or lent in shared memory, both ways. The package's contents are not looked at.
+/// one of chaos/chaos_model/steps.py. Tensors are contiguous int64; they travel as with torch,
+/// inside the call or lent in shared memory, both ways. The package's contents are not looked at.
 class PlainCalls {
  public:
   /// `end` must outlive it. `output` is the memory for results.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A zygote and workers as isopool-worker has them, without torch and Python: for tests that start and
-// kill by the hundred. What it shall do wrong stands as one word in the file that PLAIN_WORKER_MODE
-// names, read again by each new process. A kPing whose payload begins with '!' is a command; any
-// other is echoed. What libisopool asks for, see PlainCalls.
+// A zygote and workers as isopool-worker has them, without torch and Python: for tests that start
+// and kill by the hundred. What it shall do wrong stands as one word in the file that
+// PLAIN_WORKER_MODE names, read again by each new process. A kPing whose payload begins with '!' is
+// a command; any other is echoed. What libisopool asks for, see PlainCalls.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -12,8 +12,8 @@ namespace isopool::tests {
 
 using Clock = std::chrono::steady_clock;
 
-/// A mark in the environment by which a test finds every process that it is the ancestor of, however
-/// far away.
+/// A mark in the environment by which a test finds every process that it is the ancestor of,
+/// however far away.
 class ProcessMark {
  public:
   ProcessMark();

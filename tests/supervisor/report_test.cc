@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a shared supervisor does when a program says that a worker is dead (ReportDeath): it asks the
-// kernel and the worker.
+// What a shared supervisor does when a program says that a worker is dead (ReportDeath): it asks
+// the kernel and the worker.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>

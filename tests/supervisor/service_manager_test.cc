@@ -149,8 +149,8 @@ TEST(NoServiceManager, IsToldNothing) {
   }
 }
 
-/// Runs takeActivatedSocket() in a process that was given `handedOver` at 3, 4, ..., and returns the
-/// path of the socket that it found, or what it refused.
+/// Runs takeActivatedSocket() in a process that was given `handedOver` at 3, 4, ..., and returns
+/// the path of the socket that it found, or what it refused.
 std::string activated(const std::vector<int>& handedOver, const char* count,
                       const char* pid = nullptr) {
   int ends[2];

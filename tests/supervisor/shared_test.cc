@@ -728,7 +728,8 @@ TEST_F(SharedGarbage, NothingAtAll) {
 
 TEST_F(SharedGarbage, TenMegabytesOfNesting) {
   ControlClient stranger(supervisor_.connect());
-  // As much as a frame may have, all of it arrays in arrays; and a frame that says that it has more.
+  // As much as a frame may have, all of it arrays in arrays; and a frame that says that it has
+  // more.
   const std::string nesting(ipc::kMaxBodyBytes, '\x91');
   ipc::OutgoingFrame frame =
       ipc::encodeFrame(ipc::MessageType::kHello, nesting.data(), nesting.size(), 0);

@@ -130,8 +130,8 @@ TEST(Zygote, StoppedBySignalIsReplacedLongBeforeTheTimeForAForkIsOver) {
   EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
 }
 
-/// The zygote of a pool that has not been welcome yet, which does not know its number; 0 if it has not
-/// executed the worker program in time.
+/// The zygote of a pool that has not been welcome yet, which does not know its number; 0 if it has
+/// not executed the worker program in time.
 pid_t zygoteOf(PrivatePool& pool) {
   pid_t zygote = 0;
   pool.waitFor([&] {

@@ -68,8 +68,8 @@ struct WorkerProcess {
 /// isopool-worker --zygote, started by this test.
 class ZygoteProcess {
  public:
-  /// `environment`: NAME=VALUE beside the test's own. `through`: a program that becomes it. Its stdout
-  /// is a pipe that output() reads.
+  /// `environment`: NAME=VALUE beside the test's own. `through`: a program that becomes it. Its
+  /// stdout is a pipe that output() reads.
   explicit ZygoteProcess(std::vector<std::string> environment = {},
                          std::vector<std::string> through = {});
   ~ZygoteProcess();

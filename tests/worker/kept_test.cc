@@ -195,7 +195,8 @@ TEST_F(Kept, AKeptResultThatComesHomeIsSeenThroughAWindow) {
 }
 
 TEST_F(Kept, AHandlesResultThatIsLentAgainLeavesItsBlockWhole) {
-  // 5 of the arena's 8 MB, so there is no room for a copy: the handle has private pages from then on.
+  // 5 of the arena's 8 MB, so there is no room for a copy: the handle has private pages from then
+  // on.
   at::Tensor y = client.probeValue("zeros", {1'250'000}).toTensor();
   const Answer made = client.ask(ipc::Operation::kFromValue, [&](ipc::PayloadWriter& writer) {
     writer.packer().pack_array(2);

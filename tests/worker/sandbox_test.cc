@@ -32,7 +32,8 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Beside the probe's package: "readable" and "writable" as the sandboxes below have them, "hidden".
+/// Beside the probe's package: "readable" and "writable" as the sandboxes below have them,
+/// "hidden".
 const fs::path& folder(const std::string& name) {
   static std::map<std::string, fs::path> folders;
   fs::path& path = folders[name];

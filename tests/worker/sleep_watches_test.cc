@@ -14,8 +14,8 @@
 namespace isopool::worker {
 namespace {
 
-// However many words there are, a change of any of them ends the sleep. A lost one would let the test
-// hang, and its time-out end it.
+// However many words there are, a change of any of them ends the sleep. A lost one would let the
+// test hang, and its time-out end it.
 void expectWokenByEachOf(size_t words) {
   std::vector<ipc::SharedWord<uint32_t>> watched(words);
   SleepWatches watches;

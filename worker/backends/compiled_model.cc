@@ -67,8 +67,8 @@ std::optional<uint64_t> storedAt(const at::Tensor& tensor, ptrdiff_t distance,
 
 }  // namespace
 
-// Where the library is loaded from. dlopen() takes a path that it has seen for the library that it has
-// loaded, and a descriptor's number comes again: so no path is used twice.
+// Where the library is loaded from. dlopen() takes a path that it has seen for the library that it
+// has loaded, and a descriptor's number comes again: so no path is used twice.
 class CompiledModel::Place {
  public:
   Place(const std::string& library, const std::string& operators) {

@@ -13,12 +13,12 @@
 
 namespace isopool::worker {
 
-/// A model compiled by AOTInductor, its library loaded from a memory object, so that all workers have
-/// its pages in common and nothing is unpacked to a folder.
+/// A model compiled by AOTInductor, its library loaded from a memory object, so that all workers
+/// have its pages in common and nothing is unpacked to a folder.
 class CompiledModel : public torch::inductor::AOTIModelContainerRunner {
  public:
-  /// `library` is the private mapping of the same file as `path`; `operators` describes those that it
-  /// calls through torch's dispatcher, empty if there are none. Throws.
+  /// `library` is the private mapping of the same file as `path`; `operators` describes those that
+  /// it calls through torch's dispatcher, empty if there are none. Throws.
   CompiledModel(const std::string& path, std::shared_ptr<const ipc::Mapping> library,
                 const std::string& operators);
 

@@ -8,8 +8,8 @@
 namespace isopool::worker {
 
 /// Shares every tensor of a torch.jit.ScriptModule: parameters, buffers, attributes of any nesting,
-/// and the constants of its code, which is where torch.jit.freeze puts weights. False if it is none.
-/// With the GIL. Throws c10::Error.
+/// and the constants of its code, which is where torch.jit.freeze puts weights. False if it is
+/// none. With the GIL. Throws c10::Error.
 bool shareScriptWeights(PyObject* module, WeightSharing& sharing);
 
 }  // namespace isopool::worker

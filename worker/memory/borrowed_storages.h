@@ -20,9 +20,9 @@ namespace isopool::worker {
 struct ChannelMemory;
 struct BorrowedRange;
 
-/// Whole pages at their proper address that one or more storages of one call lie in: views of a buffer
-/// may share a page, and pages become private only as a whole. Storages of other calls have no part in
-/// them, so that each call's pages are privatised or shared on their own.
+/// Whole pages at their proper address that one or more storages of one call lie in: views of a
+/// buffer may share a page, and pages become private only as a whole. Storages of other calls have
+/// no part in them, so that each call's pages are privatised or shared on their own.
 struct BorrowedPages {
   std::byte* begin = nullptr;
   size_t bytes = 0;
@@ -36,10 +36,10 @@ struct BorrowedPages {
 /// was lent to the client before (a block of our own output arena that came home). Each has one
 /// record here until it dies, on whatever thread; then the lease goes back, or the reference.
 ///
-/// What the model keeps of a pool call is privatised in place: pointers stay, the lease goes back at
-/// once. While a storage of an earlier call lives, private or not, a new one on the same pages is seen
-/// through a window, a second mapping of them: so what one call kept is privatised without any other
-/// call's, and what a handle has stays the client's.
+/// What the model keeps of a pool call is privatised in place: pointers stay, the lease goes back
+/// at once. While a storage of an earlier call lives, private or not, a new one on the same pages
+/// is seen through a window, a second mapping of them: so what one call kept is privatised without
+/// any other call's, and what a handle has stays the client's.
 class BorrowedStorages {
  public:
   /// `memory` owns this object. Offset and length were checked against the segment. Throws
@@ -54,7 +54,8 @@ class BorrowedStorages {
   void beginCall() { ++call_; }
   /// Privatises what this call brought and is still alive. Counts the bytes copied.
   void privatiseKept(ChannelMemory& memory, CopyCounts& copies);
-  /// The client is gone: everything alive becomes private, and the rest of its segments is unmapped.
+  /// The client is gone: everything alive becomes private, and the rest of its segments is
+  /// unmapped.
   void detach(ChannelMemory& memory) noexcept;
 
  private:

@@ -12,8 +12,8 @@ namespace isopool::worker {
 class ControlPlane : public SegmentRequester {
  public:
   /// Waits until at least one message came, and obeys those that did; false if none came before
-  /// `deadline` (monotonicNow()). The GIL is released meanwhile. A channel that is detached by one is
-  /// only marked. Does not return if the supervisor is gone.
+  /// `deadline` (monotonicNow()). The GIL is released meanwhile. A channel that is detached by one
+  /// is only marked. Does not return if the supervisor is gone.
   virtual bool waitForMessage(int64_t deadline) = 0;
   /// Never waits; false if the supervisor's socket has no room now.
   virtual bool tell(const ipc::ForbiddenAct& act) = 0;

@@ -15,8 +15,8 @@ namespace isopool::worker {
 /// No client has as many; a larger number is a mistake or malice.
 inline constexpr uint32_t kMaxInputSegments = 1u << 20;
 
-/// One segment of a client's input arena, mapped writable: in-place operations on an input reach the
-/// caller, as they do in one process.
+/// One segment of a client's input arena, mapped writable: in-place operations on an input reach
+/// the caller, as they do in one process.
 struct InputSegment {
   base::SegmentId id;
   base::Fd object;

@@ -202,8 +202,8 @@ void OutputBlocks::free(void* block) noexcept {
       forgetPrivatisedRange();
     } else {
       endPrivatisedRange(block, arena_.locate(block)->bytes);
-      // Without its shared pages the block could never be used again; a mapping over an existing one
-      // needs no further entry in the kernel's books, so this does not fail.
+      // Without its shared pages the block could never be used again; a mapping over an existing
+      // one needs no further entry in the kernel's books, so this does not fail.
       arena_.restoreSharedPages(block);
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);

@@ -33,21 +33,22 @@ class SegmentRequester {
 ///
 /// A block has one reference of the storage that it was allocated for, and one of each lease. No
 /// block is both the client's and the model's: one that is lent although a storage of it lives is
-/// privatised, so that the worker goes on with private pages at the same address and the client gets
-/// the shared ones. What a model keeps unlent stays where it is while its client is the only one
-/// served, and is privatised before another client's call.
+/// privatised, so that the worker goes on with private pages at the same address and the client
+/// gets the shared ones. What a model keeps unlent stays where it is while its client is the only
+/// one served, and is privatised before another client's call.
 class OutputBlocks final : public ipc::BlockSource {
  public:
   /// `peerReturns` must outlive it. Throws SystemCallError.
   OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns, SegmentRequester& requester);
   ~OutputBlocks() override;
 
-  /// False if the address space reserved for the arena has no room for it; then it asks for no more.
-  /// Throws SystemCallError.
+  /// False if the address space reserved for the arena has no room for it; then it asks for no
+  /// more. Throws SystemCallError.
   bool addSegment(base::SegmentId segment, base::Fd object, size_t bytes);
   /// For this reason; `clientLimit`: the operator lets the client have no more.
   void segmentRefused(const std::string& reason, bool clientLimit);
-  /// Why there is no more room, or empty; true beside it if the operator lets the client have no more.
+  /// Why there is no more room, or empty; true beside it if the operator lets the client have no
+  /// more.
   const std::pair<std::string, bool>& refusal() const { return refusal_; }
   /// True if what was last wanted has no place in the address space, which no setting changes.
   bool lacksAddressSpace() const { return lacksAddressSpace_; }
@@ -85,13 +86,14 @@ class OutputBlocks final : public ipc::BlockSource {
   void privatiseLent(CopyCounts& copies);
   /// Blocks of this call that are still alive are the model's now, not a handle's.
   void noteKept();
-  /// There are other clients: what the model keeps leaves the shared pages, which ours can write to.
-  /// Counts the bytes that it copied.
+  /// There are other clients: what the model keeps leaves the shared pages, which ours can write
+  /// to. Counts the bytes that it copied.
   void privatiseKept(CopyCounts& copies);
   /// The call is over: its notes are forgotten.
   void endCall();
 
-  /// True if the worker's view of the block is private, so that its shared pages are another tensor's.
+  /// True if the worker's view of the block is private, so that its shared pages are another
+  /// tensor's.
   bool isPrivatised(const void* block) const noexcept;
   /// A view of the shared pages under a privatised block. Throws SystemCallError.
   ipc::Mapping mapWindow(const ipc::BlockLocation& block) const;

@@ -19,8 +19,8 @@ namespace isopool::worker {
 /// A place in a package's private mapping as a storage's data; it keeps the mapping.
 at::DataPtr packageData(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset);
 
-/// A slice of a package's private mapping as a storage; it keeps the mapping. The caller has checked
-/// the bounds.
+/// A slice of a package's private mapping as a storage; it keeps the mapping. The caller has
+/// checked the bounds.
 c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
                             uint64_t bytes);
 
@@ -49,8 +49,8 @@ class Package {
   /// The mapping for Python's hands; null with an error set. With the GIL.
   PyRef capsule() const;
 
-  /// An archive's torch.package.PackageImporter, made at the first use; null with a Python error set
-  /// if that fails. Borrowed. With the GIL.
+  /// An archive's torch.package.PackageImporter, made at the first use; null with a Python error
+  /// set if that fails. Borrowed. With the GIL.
   PyObject* importer();
   /// The same if it was made, else null.
   PyObject* usedImporter() const { return importer_.get(); }

@@ -9,8 +9,8 @@ namespace isopool::worker {
 /// all channels of a worker share one allowance.
 inline constexpr size_t kMaxPrivatisedRanges = 8192;
 
-/// Replaces shared pages by private ones with the same content (pointers stay) and counts the range.
-/// False, with nothing changed, if the allowance or the memory is used up. Any thread.
+/// Replaces shared pages by private ones with the same content (pointers stay) and counts the
+/// range. False, with nothing changed, if the allowance or the memory is used up. Any thread.
 bool privatiseRange(void* address, size_t bytes) noexcept;
 
 /// One range less: the caller maps its shared pages over it again, or unmaps it. Its private pages

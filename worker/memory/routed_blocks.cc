@@ -3,10 +3,11 @@
 
 namespace isopool::worker {
 
-// Entries are used again, so that a reader may meet one half old and half new. `end` is written last
-// and cleared first, and `begin` is only ever an arena's: a reader that finds `end` unchanged has read
-// one arena's range, or the beginning of one and the end of another that ends at the same address. Both
-// arenas were there while `data` lived, so it lies in neither unless it is that arena's.
+// Entries are used again, so that a reader may meet one half old and half new. `end` is written
+// last and cleared first, and `begin` is only ever an arena's: a reader that finds `end` unchanged
+// has read one arena's range, or the beginning of one and the end of another that ends at the same
+// address. Both arenas were there while `data` lived, so it lies in neither unless it is that
+// arena's.
 const RoutedBlocks::Entry* RoutedBlocks::find(const void* data) const noexcept {
   const size_t count = count_.load(std::memory_order_acquire);
   for (size_t i = 0; i < count; ++i) {

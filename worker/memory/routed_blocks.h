@@ -10,8 +10,8 @@
 
 namespace isopool::worker {
 
-/// Tells to which channel's arena a tensor's memory belongs when its storage dies, on any thread and
-/// for ever: storages outlive channels. Immortal.
+/// Tells to which channel's arena a tensor's memory belongs when its storage dies, on any thread
+/// and for ever: storages outlive channels. Immortal.
 class RoutedBlocks final : public ipc::BlockOwner {
  public:
   bool ownsBlock(const void* data) const noexcept override;

@@ -15,9 +15,9 @@ namespace isopool::worker {
 /// Less is not worth a lookup.
 inline constexpr size_t kLeastSharedBytes = ipc::kPageBytes;
 
-/// Makes weights that a loader of torch's has copied into this process lie in the private mapping of
-/// the file that they came from: clean pages are then the same memory in all workers, and a write
-/// still stays in one. Not thread-safe.
+/// Makes weights that a loader of torch's has copied into this process lie in the private mapping
+/// of the file that they came from: clean pages are then the same memory in all workers, and a
+/// write still stays in one. Not thread-safe.
 class WeightSharing {
  public:
   /// A mapping of an archive of PyTorch's. Throws c10::Error.

@@ -5,8 +5,8 @@
 
 namespace isopool::worker {
 
-/// User code may fork in a worker. The child has the same memory mapped, so it must touch nothing of
-/// the runtime: it would give back what its parent still uses and publish what it never ran.
+/// User code may fork in a worker. The child has the same memory mapped, so it must touch nothing
+/// of the runtime: it would give back what its parent still uses and publish what it never ran.
 
 /// From now on a child forked from this process has the runtime marked dead and these descriptors
 /// closed, whoever forks it (os.fork, multiprocessing, a library's fork()).

@@ -6,9 +6,10 @@
 
 namespace isopool::worker {
 
-/// The memory object that keeps what a worker last said on its error stream, for whoever reports its
-/// death. Everybody appends; the file ends with the newest, and of what is older than kLastWordsBytes
-/// the pages are given back (a hole at the file's front), so a reader reads only the end.
+/// The memory object that keeps what a worker last said on its error stream, for whoever reports
+/// its death. Everybody appends; the file ends with the newest, and of what is older than
+/// kLastWordsBytes the pages are given back (a hole at the file's front), so a reader reads only
+/// the end.
 inline constexpr size_t kLastWordsBytes = 64 * 1024;
 
 /// Makes `fd` this process's last words, appended to from now on, and installs a terminate handler

@@ -8,17 +8,17 @@
 
 #include "ipc/memory/memory_object.h"
 
-/// The cap on this process's memory (ISOPOOL_WORKER_MEMORY). The kernel counts every private writable
-/// mapping, touched or not; shared memory it does not count, so results in the output arena have a
-/// limit of their own.
+/// The cap on this process's memory (ISOPOOL_WORKER_MEMORY). The kernel counts every private
+/// writable mapping, touched or not; shared memory it does not count, so results in the output
+/// arena have a limit of their own.
 namespace isopool::worker {
 
 /// From here on the process may have `bytes` more than now. `key`: see FilterOptions::key.
 /// Throws SystemCallError.
 void limitMemory(uint64_t bytes, const uint64_t (&key)[2]);
 
-/// So many bytes on top of the cap as long as it lives: for memory of isopool's own, which user code
-/// neither asked for nor can use. Throws SystemCallError. Any thread.
+/// So many bytes on top of the cap as long as it lives: for memory of isopool's own, which user
+/// code neither asked for nor can use. Throws SystemCallError. Any thread.
 class MemoryRoom {
  public:
   explicit MemoryRoom(size_t bytes);

@@ -10,8 +10,9 @@ namespace isopool::worker {
 inline constexpr const char* kWorkerLibraries = "ISOPOOL_WORKER_PRELOAD_LIBS";
 
 /// Loads shared libraries, which register operators and custom classes (TORCH_LIBRARY), into this
-/// process, their symbols visible to all. Each is a path or a name that the loader finds. Throws std::runtime_error with the
-/// library and the reason of the loader or of the library's initialisers.
+/// process, their symbols visible to all. Each is a path or a name that the loader finds. Throws
+/// std::runtime_error with the library and the reason of the loader or of the library's
+/// initialisers.
 void loadLibraries(const std::vector<std::string>& libraries);
 
 /// Loads them in a child process that ends at once, because an initialiser may end its process or

@@ -29,9 +29,9 @@ namespace isopool::worker {
 
 namespace {
 
-// The kernel took the registration of restartable sequences from the middle process of a fork, which
-// shared the zygote's memory, and so from us. glibc does not know, and sched_getcpu() would say for
-// ever where the zygote ran.
+// The kernel took the registration of restartable sequences from the middle process of a fork,
+// which shared the zygote's memory, and so from us. glibc does not know, and sched_getcpu() would
+// say for ever where the zygote ran.
 void registerRestartableSequences() {
 #if __has_include(<sys/rseq.h>)
   if (__rseq_size == 0) return;  // none in the zygote either
@@ -87,8 +87,8 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   armLifeline(descriptors.lifeline.get());
   // Who opened it anew for writing, through /proc/self/fd, would outlive the supervisor.
   base::checkSystemCall(::fchmod(descriptors.lifeline.get(), 0), "fchmod", "the lifeline");
-  // Not through close-on-exec: a worker is never exec'd. User code would find what is left open: files
-  // of the program, the zygote's control socket.
+  // Not through close-on-exec: a worker is never exec'd. User code would find what is left open:
+  // files of the program, the zygote's control socket.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),
                         descriptors.bell.get(), descriptors.lastWords.get(),
                         descriptors.board.get()};

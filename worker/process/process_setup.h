@@ -25,9 +25,9 @@ size_t threadCount();
 /// True if the program runs with ISOPOOL_NO_KILL: somebody may attach a debugger.
 bool debugged();
 
-/// The first acts of a forked worker, before it runs anything of Python: a group of its own, default
-/// signals, no descriptor of the zygote's, an armed lifeline, no core dumps unless asked for; it
-/// ends with the supervisor. `forker` forked it and ends. Throws SystemCallError.
+/// The first acts of a forked worker, before it runs anything of Python: a group of its own,
+/// default signals, no descriptor of the zygote's, an armed lifeline, no core dumps unless asked
+/// for; it ends with the supervisor. `forker` forked it and ends. Throws SystemCallError.
 void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker);
 
 }  // namespace isopool::worker

@@ -20,8 +20,8 @@ class FileAccess {
 
   /// From here on the calling thread and what it starts is bound by these rules and, if not
   /// `network`, can't use TCP; it can't signal other processes or reach their abstract sockets. As
-  /// far as `version` of Landlock goes (0: not at all). `folder`: a descriptor of one more folder to
-  /// write in, or -1. The process must have no_new_privs. Throws SystemCallError.
+  /// far as `version` of Landlock goes (0: not at all). `folder`: a descriptor of one more folder
+  /// to write in, or -1. The process must have no_new_privs. Throws SystemCallError.
   void restrictSelf(int version, bool network, int folder) const;
 
   /// True if a use of this path was refused by these rules, or would be: it lies outside of all

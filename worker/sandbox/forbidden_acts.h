@@ -11,9 +11,9 @@
 /// this process's for its life, because a signal handler makes them.
 namespace isopool::worker {
 
-/// From here on a forbidden system call is counted, and fails with EPERM for whoever makes it; one that
-/// names another thread of this process (threadArgument()) is made instead. Before the filter with
-/// these options is installed. Throws SystemCallError.
+/// From here on a forbidden system call is counted, and fails with EPERM for whoever makes it; one
+/// that names another thread of this process (threadArgument()) is made instead. Before the filter
+/// with these options is installed. Throws SystemCallError.
 void countForbiddenCalls(const FilterOptions& options);
 
 /// Counts an act that is no system call of the filter's. Beyond a bounded number of distinct names

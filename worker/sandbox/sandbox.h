@@ -24,8 +24,8 @@ struct SandboxPlan {
 /// std::runtime_error that says what is wrong with a setting. With the GIL.
 SandboxPlan planSandbox(const SandboxSettings& settings);
 
-/// One worker's sandbox: goes up in two stages, tells callers what it refused, and the supervisor how
-/// often. The call loop's thread.
+/// One worker's sandbox: goes up in two stages, tells callers what it refused, and the supervisor
+/// how often. The call loop's thread.
 class Sandbox {
  public:
   Sandbox(const SandboxPlan& plan, base::Epoch worker) : plan_(plan), worker_(worker) {}
@@ -44,8 +44,8 @@ class Sandbox {
   size_t filtersOfCalls() const { return callsBegan_ && filters() ? 1 : 0; }
   bool filtersLater() const { return !callsBegan_ && filters(); }
 
-  /// A folder of modules that a client adds: one that no rule opens is counted, and named to whoever
-  /// then misses a module.
+  /// A folder of modules that a client adds: one that no rule opens is counted, and named to
+  /// whoever then misses a module.
   void noteModuleFolder(const std::string& folder);
 
   /// The call that this error ends has met the sandbox or the memory limit: says so behind what

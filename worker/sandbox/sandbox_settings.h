@@ -24,13 +24,13 @@ struct SandboxSettings {
   bool network = false;               ///< ISOPOOL_SANDBOX_NETWORK
   std::vector<std::string> readable;  ///< ISOPOOL_SANDBOX_READ
   std::vector<std::string> writable;  ///< ISOPOOL_SANDBOX_WRITE
-  /// Where a worker makes itself a folder if it needs one and can have none in memory; the supervisor
-  /// says it, and removes them (supervisor/processes/worker_folders.h). Empty: nowhere.
+  /// Where a worker makes itself a folder if it needs one and can have none in memory; the
+  /// supervisor says it, and removes them (supervisor/processes/worker_folders.h). Empty: nowhere.
   std::string folders;
 };
 
-/// Throws base::SettingError with one line that names the variable and what it may be. The supervisor
-/// has checked what it hands on, so that means a zygote that something else has started.
+/// Throws base::SettingError with one line that names the variable and what it may be. The
+/// supervisor has checked what it hands on, so that means a zygote that something else has started.
 SandboxSettings readSandboxSettings(const base::Environment& environment);
 
 }  // namespace isopool::worker

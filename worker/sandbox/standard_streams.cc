@@ -51,8 +51,8 @@ void narrowStandardStreams(int landlock) {
   const base::Fd nothing(
       checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
   checkSystemCall(::dup2(nothing.get(), STDIN_FILENO), "dup2", "standard input");
-  // What may be done with a descriptor is settled when it is opened, and a rule holds for ever: so a
-  // child with these descriptors for its own opens them.
+  // What may be done with a descriptor is settled when it is opened, and a rule holds for ever: so
+  // a child with these descriptors for its own opens them.
   const auto child = static_cast<pid_t>(checkSystemCall(
       static_cast<int>(::syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0)), "clone"));
   if (child == 0) {

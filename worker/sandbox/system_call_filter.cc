@@ -149,8 +149,9 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_vhangup, "vhangup"},
 };
 
-// The kernel's rules for files (Landlock) say nothing about these, so that they reach every file of the
-// user. Programs that run while a model is loaded are refused without a signal: they would die of it.
+// The kernel's rules for files (Landlock) say nothing about these, so that they reach every file of
+// the user. Programs that run while a model is loaded are refused without a signal: they would die
+// of it.
 constexpr Call kForbiddenOnFiles[] = {
     {SYS_chmod, "chmod"},
     {SYS_fchmod, "fchmod"},
@@ -193,8 +194,8 @@ constexpr uint32_t kControlsOfFiles[] = {
     BTRFS_IOC_SUBVOL_SETFLAGS,
 };
 
-// That may be told of the calling thread, of the worker, and of its other threads: countForbiddenCalls()
-// makes the call for the last.
+// That may be told of the calling thread, of the worker, and of its other threads:
+// countForbiddenCalls() makes the call for the last.
 constexpr Call kForbiddenOnOthers[] = {
     {SYS_sched_setaffinity, "sched_setaffinity"},
     {SYS_sched_setscheduler, "sched_setscheduler"},
@@ -333,8 +334,8 @@ Verdict onlySignals(const FilterOptions& options, size_t signalArgument) {
   return verdict.load(0).ifEqual(process, kAllow);
 }
 
-// A datagram socket sends to every other one that has a path, without a connection: to the system's log,
-// to the service manager.
+// A datagram socket sends to every other one that has a path, without a connection: to the system's
+// log, to the service manager.
 Verdict connectionsOnly(size_t typeArgument) {
   Verdict verdict;
   verdict.load(typeArgument);
@@ -394,7 +395,8 @@ Verdict deathSignals(uint32_t action) {
   return Verdict().load(0).ifEqual(PR_SET_PDEATHSIG, action).otherwise(kAllow);
 }
 
-// The process itself or the calling thread, or a thread of the process if whoever calls has the key.
+// The process itself or the calling thread, or a thread of the process if whoever calls has the
+// key.
 Verdict onlyOwn(const FilterOptions& options, size_t argument, Verdict verdict = {}) {
   return verdict.load(argument)
       .ifEqual(0, kAllow)
@@ -453,8 +455,8 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
   verdicts[SYS_socket] = sockets(options.network);
   verdicts[SYS_socketpair].load(0).whenEqual(AF_UNIX, connectionsOnly(1)).otherwise(kTrap);
   if (!options.network) {
-    // Descriptors that are on their way and never received keep all processes of the user from passing
-    // any on. The worker's own messages bring none, so it sends them otherwise.
+    // Descriptors that are on their way and never received keep all processes of the user from
+    // passing any on. The worker's own messages bring none, so it sends them otherwise.
     verdicts[SYS_sendmsg].otherwise(kTrap);
     verdicts[SYS_sendmmsg].otherwise(kTrap);
   }

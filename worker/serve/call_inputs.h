@@ -14,8 +14,8 @@ namespace isopool::worker {
 /// Throws a Refusal that names the limit if the client may not have this segment.
 void throwIfRefused(const Channel& channel, uint32_t segment);
 
-/// What a client lent with one call, until storages hold it: at the end of this object the rest goes
-/// back, so that a call that is refused keeps nothing.
+/// What a client lent with one call, until storages hold it: at the end of this object the rest
+/// goes back, so that a call that is refused keeps nothing.
 class UntakenLoans {
  public:
   /// `records` must outlive this.

@@ -29,8 +29,8 @@ namespace isopool::worker {
 /// thread, which holds the GIL except while it sleeps, and the life word of every channel.
 class CallLoop final : public ControlPlane {
  public:
-  /// `bell` is the supervisor's word, mapped read-only; `board` a page that this worker alone writes.
-  /// `blocks` is immortal.
+  /// `bell` is the supervisor's word, mapped read-only; `board` a page that this worker alone
+  /// writes. `blocks` is immortal.
   CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, ipc::Mapping board,
            RoutedBlocks& blocks, Sandbox& sandbox);
 

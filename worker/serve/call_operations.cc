@@ -29,7 +29,8 @@ void endForkedChild() {
   ::_exit(1);
 }
 
-// As the end of a `for` would, but at once; a generator's `finally` runs. What it raises is nobody's.
+// As the end of a `for` would, but at once; a generator's `finally` runs. What it raises is
+// nobody's.
 void closeIterator(PyObject* iterator) {
   const PyRef close = PyRef::steal(PyObject_GetAttrString(iterator, "close"));
   if (!close) return PyErr_Clear();

@@ -317,8 +317,8 @@ void CallRunner::dropInputs() {
   reader_.reset();
 }
 
-// A pool call's tensors that are still alive are the model's: nobody could tell when it lets them go.
-// Those of a handle's call are the caller's, for as long as it has the handle.
+// A pool call's tensors that are still alive are the model's: nobody could tell when it lets them
+// go. Those of a handle's call are the caller's, for as long as it has the handle.
 void CallRunner::settleKept(Channel& channel) {
   ChannelMemory& memory = *channel.memory;
   if (static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kCallObject) {

@@ -22,9 +22,9 @@
 
 namespace isopool::worker {
 
-/// Takes one call from a channel, does what it asks in Python, and answers: the whole life of a call
-/// in this worker. One object serves all channels in turn; its buffers are reused. The call loop's
-/// thread, with the GIL.
+/// Takes one call from a channel, does what it asks in Python, and answers: the whole life of a
+/// call in this worker. One object serves all channels in turn; its buffers are reused. The call
+/// loop's thread, with the GIL.
 class CallRunner {
  public:
   /// `copies` counts for the life of the worker.

@@ -26,7 +26,8 @@ struct Channel {
   PackageStore packages;
   ObjectTable<base::ObjectId> objects;
   HandleTable handles;
-  /// The newest handle when a package was dropped: it and older ones may keep what is in the package.
+  /// The newest handle when a package was dropped: it and older ones may keep what is in the
+  /// package.
   base::HandleId newestOfDropped{0};
 
   /// Answers too long for their slot, each in a block until the client has consumed it.

@@ -171,8 +171,8 @@ std::string FitnessCheck::failureOfFilters() const {
     return "user code installed a filter of system calls";
   }
   if (!sandbox_.filtersLater() || threadCount() == 1) return {};
-  // The sandbox's filter for calls goes to all threads at once, and the kernel refuses that if one of
-  // them has others.
+  // The sandbox's filter for calls goes to all threads at once, and the kernel refuses that if one
+  // of them has others.
   const std::string folder = "/proc/self/task/";
   DIR* tasks = ::opendir(folder.c_str());
   if (tasks == nullptr) return {};

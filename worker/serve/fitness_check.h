@@ -19,8 +19,8 @@ class FitnessCheck {
   /// Notes what holds before any user code ran.
   explicit FitnessCheck(const Sandbox& sandbox);
 
-  /// The client's call is next. Why the worker is not fit for it, else empty. Looks only when another
-  /// client was served before, and at most every 100 ms once the sandbox is closed.
+  /// The client's call is next. Why the worker is not fit for it, else empty. Looks only when
+  /// another client was served before, and at most every 100 ms once the sandbox is closed.
   std::string failureBefore(uint64_t client);
   /// The same now, whoever is next.
   std::string failure() const;

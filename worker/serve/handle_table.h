@@ -11,9 +11,10 @@
 
 namespace isopool::worker {
 
-/// The objects behind a client's handles, and the private memory that they keep: that of tensors on the
-/// heap, of bytes and of bytearrays, in lists, tuples and dicts too. A storage behind several handles
-/// counts once. Counts reach the supervisor through the channel. The call loop's thread, with the GIL.
+/// The objects behind a client's handles, and the private memory that they keep: that of tensors on
+/// the heap, of bytes and of bytearrays, in lists, tuples and dicts too. A storage behind several
+/// handles counts once. Counts reach the supervisor through the channel. The call loop's thread,
+/// with the GIL.
 class HandleTable {
  public:
   explicit HandleTable(ipc::WorkerEnd& end) : end_(end) {}

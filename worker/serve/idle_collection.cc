@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kQuiet = 10'000'000;  // ns
 // With the collection itself less than the second after which a dropped package's memory is free.
 constexpr int64_t kLongestWait = 500'000'000;
-// A program that drops one package after the other pays a tenth of the worker's time at most, unless
-// that would be later than kLongestWait.
+// A program that drops one package after the other pays a tenth of the worker's time at most,
+// unless that would be later than kLongestWait.
 constexpr int64_t kRestPerRun = 9;
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace isopool::worker {
 
-/// Makes the built-in module `_isopool`: what our own Python, tests and curious users may ask of the
-/// runtime. In a child that user code forked every function raises RuntimeError.
+/// Makes the built-in module `_isopool`: what our own Python, tests and curious users may ask of
+/// the runtime. In a child that user code forked every function raises RuntimeError.
 PyObject* createIsopoolModule();
 
 /// From now on the module speaks for this worker. `copies` must live as long as the process.

@@ -21,15 +21,15 @@ void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control);
 /// How the storages of one answer reach the client: as its own input, as a block that is lent, as
 /// stored bytes of a package, else as a copy, which is counted. What somebody else in this worker
 /// refers to as well (the model, a handle) is copied into a block of its own, whose pages have been
-/// used before: to give the worker new pages instead would cost a page fault for each. Reused from call to call. The call
-/// loop's thread.
+/// used before: to give the worker new pages instead would cost a page fault for each. Reused from
+/// call to call. The call loop's thread.
 class ResultExport {
  public:
   ResultExport(const ipc::PageHistory& history, ControlPlane& control)
       : history_(history), control_(control) {}
 
-  /// Makes a record for each storage of `writer`, which beside the inputs is all of the call that still
-  /// refers to them. Throws Refusal (the leases are then to be cancelled).
+  /// Makes a record for each storage of `writer`, which beside the inputs is all of the call that
+  /// still refers to them. Throws Refusal (the leases are then to be cancelled).
   void describe(const ipc::PayloadWriter& writer, Channel& channel, const CallInputs& inputs,
                 CopyCounts& copies);
   /// Valid until the next describe().

@@ -67,8 +67,8 @@ void SleepWatches::deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken) {
     watches.push_back({&deputy.generation, generation});
     // Some channel of an old set may be gone by now: that, too, only ends the sleep.
     ipc::futexWait(watches, std::nullopt);
-    // A new set is from a sleeper that is awake, and says by its values what it has seen: if it woke
-    // for that it would give out the next one, and so on.
+    // A new set is from a sleeper that is awake, and says by its values what it has seen: if it
+    // woke for that it would give out the next one, and so on.
     if (deputy.generation.load(std::memory_order_acquire) != generation) continue;
     woken.fetch_add(1, std::memory_order_release);
     ipc::futexWake(woken);

@@ -10,8 +10,8 @@
 
 namespace isopool::worker {
 
-/// A range of torch.profiler around the user code of one call, named by the call's number, which the
-/// client knows too. Nanoseconds if no profiler runs.
+/// A range of torch.profiler around the user code of one call, named by the call's number, which
+/// the client knows too. Nanoseconds if no profiler runs.
 class TracedRange {
  public:
   TracedRange(base::Epoch epoch, uint64_t sequence) : range_(at::RecordScope::USER_SCOPE) {

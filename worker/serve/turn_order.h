@@ -15,9 +15,9 @@ struct Turns {
 };
 
 /// Decides which waiting client is served next, call by call: stride scheduling (Waldspurger and
-/// Weihl, 1995) over turns. Clients that always wait get turns in proportion to their shares; one that
-/// waited for nothing in a while goes before all that did, but saves no turns up. So a client with a
-/// single call waits for the running one, and for nobody's queue.
+/// Weihl, 1995) over turns. Clients that always wait get turns in proportion to their shares; one
+/// that waited for nothing in a while goes before all that did, but saves no turns up. So a client
+/// with a single call waits for the running one, and for nobody's queue.
 class TurnOrder {
  public:
   /// The entry of `channels` to serve: one for which `waits` is true, or none. `turnsOf` gives a

@@ -17,8 +17,8 @@ PyRef toPython(at::IValue value);
 /// Tensors come out detached. Throws ipc::ValueError with the tracer's text.
 at::IValue fromPython(PyObject* object);
 
-/// `elements` of the given torch.dtype over `storage` from its begin, as a Python tensor; null with a
-/// Python error set if `dtype` is no dtype.
+/// `elements` of the given torch.dtype over `storage` from its begin, as a Python tensor; null with
+/// a Python error set if `dtype` is no dtype.
 PyRef tensorOver(c10::Storage storage, PyObject* dtype, int64_t elements);
 
 /// The storage of a torch.UntypedStorage; null with a Python error set if it is none.

@@ -29,8 +29,8 @@ struct TypedValue {
   c10::TypePtr type;
 };
 
-/// Tensors (detached), None, numbers, texts, devices; dtypes, layouts and quantisation schemes as their
-/// numbers; nothing for any other object. Throws NotInferable.
+/// Tensors (detached), None, numbers, texts, devices; dtypes, layouts and quantisation schemes as
+/// their numbers; nothing for any other object. Throws NotInferable.
 std::optional<TypedValue> simpleValue(PyObject* object);
 
 at::Tensor detached(PyObject* object);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One end of a channel dies, by SIGKILL, at every crash point of the channel's code, the first time it
-// is there and later ones; the other end must be able to tell what was completed, what had started and
-// what had not.
+// One end of a channel dies, by SIGKILL, at every crash point of the channel's code, the first time
+// it is there and later ones; the other end must be able to tell what was completed, what had
+// started and what had not.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -19,9 +19,11 @@ namespace isopool::tests {
 class ChannelMemory {
  public:
   enum class Views {
-    kSealed,  ///< as a supervisor makes them: four mappings, each segment writable through one
-    kCommon,  ///< one writable mapping of each, between pages that cannot be touched: for a peer that
-              ///< lies, and for the thread sanitizer, which knows addresses and not pages
+    /// As a supervisor makes them: four mappings, each segment writable through one.
+    kSealed,
+    /// One writable mapping of each, between pages that cannot be touched: for a hostile peer, and
+    /// for the thread sanitizer, which knows addresses and not pages.
+    kCommon,
   };
   explicit ChannelMemory(Views views);
 

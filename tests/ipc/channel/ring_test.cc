@@ -244,8 +244,8 @@ TEST_F(RingTest, ASleepingWorkerIsRousedForACallThatIsToCome) {
   EXPECT_FALSE(worker_.callReady());
 }
 
-/// The same with a worker in a thread, which the thread sanitizer sees, and in a process, where each
-/// segment has one writable mapping.
+/// The same with a worker in a thread, which the thread sanitizer sees, and in a process, where
+/// each segment has one writable mapping.
 class RingBetween : public testing::TestWithParam<PeerKind> {
  protected:
   RingBetween()

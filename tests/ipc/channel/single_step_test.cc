@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One end of a channel is killed at every machine instruction of each step of the protocol: for k from
-// 1 to the last a process executes k instructions and gets SIGKILL. What it did has to be visible as a
-// whole or not at all to the other end, which is this process, and to become so at one instruction.
+// One end of a channel is killed at every machine instruction of each step of the protocol: for k
+// from 1 to the last a process executes k instructions and gets SIGKILL. What it did has to be
+// visible as a whole or not at all to the other end, which is this process, and to become so at one
+// instruction.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -121,9 +122,9 @@ class SingleStep : public testing::Test {
     if (!reason.empty()) GTEST_SKIP() << reason;
   }
 
-  /// For each k: `make` prepares a channel, a process of its own does k instructions of `act` on it and
-  /// is killed, and `seen` says whether the survivor sees the deed; it checks the rest itself. What
-  /// the process does before is `prepare`.
+  /// For each k: `make` prepares a channel, a process of its own does k instructions of `act` on it
+  /// and is killed, and `seen` says whether the survivor sees the deed; it checks the rest itself.
+  /// What the process does before is `prepare`.
   template <typename Scene>
   void killAtEveryInstruction(const std::function<std::unique_ptr<Scene>()>& make,
                               const std::function<void(Scene&)>& prepare,
@@ -291,8 +292,8 @@ class WorkerInASingleStep : public SingleStep {
   static std::unique_ptr<Served> oneCallWaits() { return std::make_unique<Served>(1); }
   static void attach(Served& served) { served.channel.worker.attach(); }
 
-  /// What is true of every death of an attached worker: it is seen at once, and a call that the client
-  /// would run elsewhere has not run.
+  /// What is true of every death of an attached worker: it is seen at once, and a call that the
+  /// client would run elsewhere has not run.
   static void expectDecidable(Served& served) {
     const ClientEnd& client = served.channel.client;
     EXPECT_TRUE(client.attached());

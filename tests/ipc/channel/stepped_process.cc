@@ -19,8 +19,8 @@ namespace isopool::tests {
 
 namespace {
 
-// Places in the code that the tracer knows: the process has the same ones, it is our fork. Each does
-// something of its own, so that no linker makes one of the two.
+// Places in the code that the tracer knows: the process has the same ones, it is our fork. Each
+// does something of its own, so that no linker makes one of the two.
 std::atomic<int> placesPassed{0};
 [[gnu::noinline]] void firstInstruction() { placesPassed.fetch_add(1); }
 [[gnu::noinline]] void behindLastInstruction() { placesPassed.fetch_add(2); }

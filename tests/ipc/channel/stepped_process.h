@@ -10,7 +10,8 @@
 namespace isopool::tests {
 
 /// A forked process that is led through a piece of its code one machine instruction at a time, and
-/// killed. It does `prepare`, waits at the first instruction of `act`, and has nothing to do behind it.
+/// killed. It does `prepare`, waits at the first instruction of `act`, and has nothing to do behind
+/// it.
 class SteppedProcess {
  public:
   /// Throws SystemCallError if this machine lets nobody trace its children.

@@ -126,7 +126,8 @@ TEST_F(SendQueueTest, SaysThatThePeerIsGone) {
   EXPECT_TRUE(queue_.empty());
 }
 
-/// Sends while the kernel takes no more descriptors, and afterwards. 0, or the step that did not hold.
+/// Sends while the kernel takes no more descriptors, and afterwards. 0, or the step that did not
+/// hold.
 int sendBesideACrowd() {
   auto crowd = std::make_unique<tests::CrowdedUser>();
   if (!crowd->crowded()) return 1;

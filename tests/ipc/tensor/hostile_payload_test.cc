@@ -274,8 +274,8 @@ TEST(HostilePayload, WithAValueThatIsNoneIsRefused) {
   }
 }
 
-/// Numbers that c10's table puts into its first slot, however large it is: it multiplies them by this
-/// one's inverse and takes the highest bits.
+/// Numbers that c10's table puts into its first slot, however large it is: it multiplies them by
+/// this one's inverse and takes the highest bits.
 int64_t crowdedKey(uint64_t index) {
   constexpr uint64_t kMultiplier = 11400714819323198485u;
   uint64_t inverse = kMultiplier;
