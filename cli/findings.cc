@@ -66,7 +66,7 @@ const ipc::ReportedClient* findClient(const ipc::Report& report, uint64_t number
 const ipc::ReportedSlot* slotOf(const ipc::Report& report, const ipc::ReportedWorker& worker) {
   const auto found =
       std::find_if(report.slots.begin(), report.slots.end(), [&](const ipc::ReportedSlot& slot) {
-        return slot.crew == worker.crew && static_cast<int64_t>(slot.slot) == worker.slot;
+        return slot.group == worker.group && static_cast<int64_t>(slot.slot) == worker.slot;
       });
   return found != report.slots.end() ? &*found : nullptr;
 }
@@ -74,7 +74,7 @@ const ipc::ReportedSlot* slotOf(const ipc::Report& report, const ipc::ReportedWo
 const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::ReportedSlot& slot) {
   const auto found = std::find_if(report.workers.begin(), report.workers.end(),
                                   [&](const ipc::ReportedWorker& worker) {
-                                    return worker.crew == slot.crew && worker.state != "dying" &&
+                                    return worker.group == slot.group && worker.state != "dying" &&
                                            worker.slot == static_cast<int64_t>(slot.slot);
                                   });
   return found != report.workers.end() ? &*found : nullptr;
@@ -98,7 +98,7 @@ std::vector<std::string> findings(const ipc::Report& report) {
   }
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (workerOf(report, slot) != nullptr) continue;
-    std::string text = "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.crew);
+    std::string text = "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.group);
     text += slot.restarts == 0 ? " has had no worker yet"
                                : " has no worker; its last one died " +
                                      wordsForDuration(slot.lastDeathMillisecondsAgo) +

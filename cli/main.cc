@@ -175,7 +175,7 @@ void declare(CLI::App& app, Options& options) {
       "  isopool status --json | jq -e '.findings == []'    for a monitor\n");
   addCommand(
       app, options, "workers", "Each worker: what it runs, for whom, what it holds",
-      "SLOT is crew/number; a worker without a number is a spare or on its way out. RUNNING\n"
+      "SLOT is group/number; a worker without a number is a spare or on its way out. RUNNING\n"
       "is the client whose call runs, and for how long; WAITING are clients that wait for\n"
       "this worker. PRIVATE is memory of its own, LENT what clients hold of its results.\n"
       "Columns that would be empty are left out.\n"

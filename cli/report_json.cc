@@ -75,7 +75,7 @@ Json workersJson(const ipc::Report& report, WithRates withRates,
     Json one{
         {"pid", numberUnless(0, worker.processId)},
         {"epoch", worker.epoch},
-        {"crew", worker.crew},
+        {"group", worker.group},
         {"slot", worker.slot >= 0 ? Json(worker.slot) : Json()},
         {"state", worker.state},
         {"age_ms", worker.ageMilliseconds},
@@ -142,7 +142,7 @@ Json slotsJson(const ipc::Report& report) {
   Json all = Json::array();
   for (const ipc::ReportedSlot& slot : report.slots) {
     const ipc::ReportedWorker* worker = workerOf(report, slot);
-    all.push_back({{"crew", slot.crew},
+    all.push_back({{"group", slot.group},
                    {"slot", slot.slot},
                    {"pid", numberUnless(0, worker != nullptr ? worker->processId : 0)},
                    {"restarts", slot.restarts},

@@ -39,9 +39,9 @@ std::string rateOf(const std::map<uint64_t, double>& rates, uint64_t key) {
   return found != rates.end() ? wordsForRate(found->second) : kNotYet;
 }
 
-std::string placeOf(const std::string& crew, int64_t slot) {
-  return slot < 0 ? terminalText(crew, kLongestName)
-                  : terminalText(crew, kLongestName) + "/" + std::to_string(slot);
+std::string placeOf(const std::string& group, int64_t slot) {
+  return slot < 0 ? terminalText(group, kLongestName)
+                  : terminalText(group, kLongestName) + "/" + std::to_string(slot);
 }
 
 std::string deathOf(const ipc::ReportedSlot& slot) {
@@ -164,7 +164,7 @@ Page statusPage(const ipc::Report& report) {
   page.push_back(labelled("restarts", restartsIn(report)));
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (slot.restarts == 0) continue;
-    page.push_back(labelled("", placeOf(slot.crew, slot.slot) + ": " +
+    page.push_back(labelled("", placeOf(slot.group, slot.slot) + ": " +
                                     counted(slot.restarts, "restart") + ", last " + deathOf(slot)));
   }
   page.push_back(labelled("memory", memoryIn(report, totals)));
@@ -186,7 +186,7 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
   Table table = workersTable(rates.has_value());
   for (const ipc::ReportedWorker& worker : report.workers) {
     const ipc::ReportedSlot* slot = slotOf(report, worker);
-    table.addRow({{placeOf(worker.crew, worker.slot)},
+    table.addRow({{placeOf(worker.group, worker.slot)},
                   stateSpan(worker.state),
                   {worker.processId != 0 ? std::to_string(worker.processId) : ""},
                   {wordsForDuration(worker.ageMilliseconds)},
@@ -204,7 +204,7 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
   }
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (workerOf(report, slot) != nullptr) continue;
-    std::vector<Span> cells{{placeOf(slot.crew, slot.slot)}, {"none", Emphasis::kAlarm}};
+    std::vector<Span> cells{{placeOf(slot.group, slot.slot)}, {"none", Emphasis::kAlarm}};
     cells.resize(13);
     cells.push_back(unlessZero(slot.restarts));
     cells.push_back({deathOf(slot)});

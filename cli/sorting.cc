@@ -18,7 +18,7 @@ double rateOf(const std::map<uint64_t, double>& rates, uint64_t key) {
 
 void sortByPlace(ipc::Report& report) {
   const auto placeOf = [](const ipc::ReportedWorker& worker) {
-    return std::tuple(worker.crew, worker.slot < 0, worker.slot, worker.epoch);
+    return std::tuple(worker.group, worker.slot < 0, worker.slot, worker.epoch);
   };
   std::sort(report.workers.begin(), report.workers.end(),
             [&](const auto& one, const auto& other) { return placeOf(one) < placeOf(other); });

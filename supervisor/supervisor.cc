@@ -38,7 +38,7 @@ Supervisor::Supervisor(const Surroundings& surroundings, const Options& options,
               Zygote::Events{[this](const ipc::ZygoteReady&) { zygoteReady(); },
                              [this](const std::string& text) { zygoteGivenUp(text); },
                              [this](const std::string&) {
-                               for (const auto& [name, crew] : crews_) crew->zygoteStruggles();
+                               for (const auto& [name, group] : groups_) group->zygoteStruggles();
                                for (const auto& [id, client] : clients_) client->zygoteStruggles();
                              },
                              [this] { childReaped(); }, [this] { sweepSoon(); }}),
@@ -58,14 +58,15 @@ void Supervisor::addClient(base::Fd socket) {
 }
 
 void Supervisor::listen(ListeningSocket socket) {
-  const auto makeCrew = [&](const std::string& name, uint32_t workers) {
-    auto& crew = crews_[name];
-    crew = std::make_unique<Crew>(services_, name, Crew::Events{[this] { childReaped(); }});
-    crew->openPool(kSharedPool, workers);
+  const auto makeGroup = [&](const std::string& name, uint32_t workers) {
+    auto& group = groups_[name];
+    group = std::make_unique<WorkerGroup>(services_, name,
+                                          WorkerGroup::Events{[this] { childReaped(); }});
+    group->openPool(kSharedPool, workers);
   };
-  makeCrew(std::string(kSharedCrew), options_.workers);
+  makeGroup(std::string(kSharedGroup), options_.workers);
   for (const ClientClass& each : options_.classes) {
-    if (each.dedicatedWorkers > 0) makeCrew(each.name, each.dedicatedWorkers);
+    if (each.dedicatedWorkers > 0) makeGroup(each.name, each.dedicatedWorkers);
   }
   listener_.emplace(loop_, std::move(socket),
                     [this](base::Fd connection) { accept(std::move(connection)); });
@@ -142,7 +143,7 @@ void Supervisor::accept(base::Fd socket) {
   clients_[id] = std::make_unique<Client>(
       services_, id, std::move(socket), peer,
       Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); }, nullptr,
-                     [this](const ClientClass* its) -> Crew& { return crewFor(its); },
+                     [this](const ClientClass* its) -> WorkerGroup& { return groupFor(its); },
                      [this] { return report(); }, [this] { return descriptorsOfClients(); },
                      [this] { return whyNoMorePrograms(); }});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientAccepted);
@@ -187,9 +188,9 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
   ipc::reachCrashPoint(ipc::CrashPoint::kClientForgotten);
 }
 
-Crew& Supervisor::crewFor(const ClientClass* its) {
-  const auto dedicated = its != nullptr ? crews_.find(its->name) : crews_.end();
-  return dedicated != crews_.end() ? *dedicated->second : *crews_.at(std::string(kSharedCrew));
+WorkerGroup& Supervisor::groupFor(const ClientClass* its) {
+  const auto dedicated = its != nullptr ? groups_.find(its->name) : groups_.end();
+  return dedicated != groups_.end() ? *dedicated->second : *groups_.at(std::string(kSharedGroup));
 }
 
 ipc::Report Supervisor::report() {
@@ -209,7 +210,7 @@ ipc::Report Supervisor::report() {
   report.sandbox = options_.sandbox;
   report.zygoteRestarts = zygote_.restarts();
   report.refusedConnections = refusedConnections_;
-  for (const auto& [name, crew] : crews_) reportCrew(*crew, services_, report);
+  for (const auto& [name, group] : groups_) reportGroup(*group, services_, report);
   std::map<const PackageMemory*, ipc::ReportedModel> models;
   for (const auto& [id, client] : clients_) {
     if (client->isOperator()) continue;
@@ -251,7 +252,7 @@ void Supervisor::sweepOrphans() {
 std::vector<pid_t> Supervisor::ownChildren() const {
   std::vector<pid_t> own;
   if (zygote_.pid() != 0) own.push_back(zygote_.pid());
-  for (const auto& [name, crew] : crews_) crew->appendPids(own);
+  for (const auto& [name, group] : groups_) group->appendPids(own);
   for (const auto& [id, client] : clients_) client->appendPids(own);
   return own;
 }
@@ -270,7 +271,7 @@ void Supervisor::reload() {
   const std::optional<Options> options = events_.reload();
   if (!options) return;
   options_ = *options;
-  for (const auto& [name, crew] : crews_) crew->settingsChanged();
+  for (const auto& [name, group] : groups_) group->settingsChanged();
 }
 
 // Calls in flight end, new ones are refused by their clients; asked twice, nothing is waited for.

@@ -11,9 +11,9 @@
 #include "supervisor/clients/client.h"
 #include "supervisor/clients/listener.h"
 #include "supervisor/config/options.h"
-#include "supervisor/pool/crew.h"
 #include "supervisor/pool/memory_stock.h"
 #include "supervisor/pool/services.h"
+#include "supervisor/pool/worker_group.h"
 #include "supervisor/pool/zygote.h"
 #include "supervisor/processes/worker_folders.h"
 
@@ -36,8 +36,8 @@ struct Surroundings {
   uint32_t seed;  ///< of chance: the jitter of lives
 };
 
-/// The parent of all: one zygote, the clients, and crews of workers; a private pool's client has a
-/// crew of its own, those of a shared supervisor share one, or one per class with dedicated
+/// The parent of all: one zygote, the clients, and groups of workers; a private pool's client has a
+/// group of its own, those of a shared supervisor share one, or one per class with dedicated
 /// workers. Made by main, run on one thread. Everything that it started is dead or dying when run()
 /// returns. Its owner forgets the loop's handlers before it destroys this.
 class Supervisor {
@@ -59,7 +59,7 @@ class Supervisor {
   void zygoteGivenUp(const std::string& text);
   void accept(base::Fd socket);
   void clientOver(ClientId id, const std::string& reason);
-  Crew& crewFor(const ClientClass* its);
+  WorkerGroup& groupFor(const ClientClass* its);
   ipc::Report report();
   size_t descriptorsOfClients() const;
   std::string whyNoMorePrograms() const;
@@ -85,7 +85,7 @@ class Supervisor {
   Services services_;
   std::optional<Listener> listener_;
   /// "shared", and one for each class that has workers of its own.
-  std::map<std::string, std::unique_ptr<Crew>> crews_;
+  std::map<std::string, std::unique_ptr<WorkerGroup>> groups_;
   std::map<ClientId, std::unique_ptr<Client>> clients_;
   ClientId lastClient_;
   uint64_t refusedConnections_ = 0;

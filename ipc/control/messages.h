@@ -363,7 +363,7 @@ struct ReportedCount {
 struct ReportedWorker {
   uint64_t epoch = 0;
   int32_t processId = 0;
-  std::string crew;   ///< "shared", or the class that it is dedicated to
+  std::string group;  ///< "shared", or the class that it is dedicated to
   int32_t slot = -1;  ///< -1: a spare, or one that retires
   std::string state;  ///< starting, serving, spare, retiring, dying
   uint64_t ageMilliseconds = 0;
@@ -379,18 +379,18 @@ struct ReportedWorker {
   uint64_t zombieBytes =
       0;  ///< of clients that are gone, still referred to by what the worker keeps
   std::vector<ReportedCount> forbiddenActs;
-  MSGPACK_DEFINE_ARRAY(epoch, processId, crew, slot, state, ageMilliseconds, completedCalls,
+  MSGPACK_DEFINE_ARRAY(epoch, processId, group, slot, state, ageMilliseconds, completedCalls,
                        clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
                        outputBytes, lentBlocks, lentBytes, zombieBytes, forbiddenActs)
 };
 
 struct ReportedSlot {
-  std::string crew;
+  std::string group;
   uint32_t slot = 0;
   uint64_t restarts = 0;
   std::string lastDeath;  ///< of its workers: why; empty if none died
   uint64_t lastDeathMillisecondsAgo = 0;
-  MSGPACK_DEFINE_ARRAY(crew, slot, restarts, lastDeath, lastDeathMillisecondsAgo)
+  MSGPACK_DEFINE_ARRAY(group, slot, restarts, lastDeath, lastDeathMillisecondsAgo)
 };
 
 struct ReportedClient {

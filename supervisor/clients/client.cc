@@ -50,9 +50,9 @@ Client::Client(Services& services, ClientId id, base::Fd socket, std::optional<P
 
 Client::Client(Services& services, ClientId id, base::Fd socket, Events events)
     : Client(services, id, std::move(socket), std::nullopt, std::move(events)) {
-  ownCrew_ = std::make_unique<Crew>(services, "", Crew::Events{events_.reaped});
-  crew_ = ownCrew_.get();
-  crew_->join(*this);
+  ownGroup_ = std::make_unique<WorkerGroup>(services, "", WorkerGroup::Events{events_.reaped});
+  group_ = ownGroup_.get();
+  group_->join(*this);
 }
 
 Client::Client(Services& services, ClientId id, base::Fd socket, const Peer& peer, Events events)
@@ -66,7 +66,7 @@ Client::Client(Services& services, ClientId id, base::Fd socket, const Peer& pee
 }
 
 Client::~Client() {
-  if (crew_ != nullptr) crew_->forget(id_);
+  if (group_ != nullptr) group_->forget(id_);
 }
 
 void Client::zygoteReady() {
@@ -74,7 +74,7 @@ void Client::zygoteReady() {
 }
 
 void Client::zygoteStruggles() {
-  if (ownCrew_ != nullptr) ownCrew_->zygoteStruggles();
+  if (ownGroup_ != nullptr) ownGroup_->zygoteStruggles();
 }
 
 void Client::refuse(const std::string& text) {
@@ -90,15 +90,15 @@ void Client::drain(const std::string& text) {
 }
 
 bool Client::drained() const {
-  if (over_ || isOperator() || !welcomed_ || crew_ == nullptr) return true;
+  if (over_ || isOperator() || !welcomed_ || group_ == nullptr) return true;
   if (!drainAcknowledged_) return false;
-  const auto& workers = crew_->workers();
+  const auto& workers = group_->workers();
   return std::none_of(workers.begin(), workers.end(),
                       [&](const auto& entry) { return entry.second->busyWith(id_); });
 }
 
 void Client::appendPids(std::vector<pid_t>& pids) const {
-  if (ownCrew_ != nullptr) ownCrew_->appendPids(pids);
+  if (ownGroup_ != nullptr) ownGroup_->appendPids(pids);
 }
 
 // ---- what the client says --------------------------------------------------------------------
@@ -132,8 +132,8 @@ void Client::handle(ipc::Frame& frame) {
       case MessageType::kReportOverdue:
         return reportOverdue(ipc::decodeMessage<ipc::ReportOverdue>(frame));
       case MessageType::kWorkerReleased:
-        if (crew_ != nullptr) {
-          crew_->released(Epoch(ipc::decodeMessage<ipc::WorkerReleased>(frame).epoch), id_);
+        if (group_ != nullptr) {
+          group_->released(Epoch(ipc::decodeMessage<ipc::WorkerReleased>(frame).epoch), id_);
         }
         return;
       case MessageType::kAcknowledgeDrain:
@@ -232,23 +232,23 @@ void Client::openPool(const ipc::OpenPool& message) {
                         std::to_string(kMaxWorkersPerPool) + " are possible");
   }
   if (!isShared()) {
-    if (crew_->hasPool(pool)) throw ProtocolError("OpenPool of a pool that is open");
-    crew_->openPool(pool, message.workers);
+    if (group_->hasPool(pool)) throw ProtocolError("OpenPool of a pool that is open");
+    group_->openPool(pool, message.workers);
     return ipc::reachCrashPoint(ipc::CrashPoint::kPoolJoined);
   }
-  if (crew_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
+  if (group_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
   pool_ = pool;
-  crew_ = &events_.crewFor(ownClass());
-  seats_ = crew_->leastUsedSlots(kSharedPool, message.workers);
-  crew_->join(*this);
+  group_ = &events_.groupFor(ownClass());
+  seats_ = group_->leastUsedSlots(kSharedPool, message.workers);
+  group_->join(*this);
   ipc::reachCrashPoint(ipc::CrashPoint::kPoolJoined);
 }
 
 void Client::closePool(PoolId pool) {
-  if (!isShared()) return crew_->closePool(pool);
-  if (crew_ == nullptr || pool != pool_) return;
+  if (!isShared()) return group_->closePool(pool);
+  if (group_ == nullptr || pool != pool_) return;
   // The channels close one by one; a second pool would need a second connection.
-  crew_->leave(*this);
+  group_->leave(*this);
   seats_.clear();
 }
 
@@ -262,7 +262,7 @@ const ClientClass* Client::ownClass() const {
 }
 
 void Client::channelMapped(const ipc::ChannelMapped& message) {
-  Worker* worker = crew_ != nullptr ? crew_->find(Epoch(message.epoch)) : nullptr;
+  Worker* worker = group_ != nullptr ? group_->find(Epoch(message.epoch)) : nullptr;
   // It may have died since, or the client may have left meanwhile.
   if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
   const Attachment* attachment = worker->attachment(id_);
@@ -286,22 +286,22 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
 }
 
 void Client::reportDeath(const ipc::ReportDeath& message) {
-  if (crew_ == nullptr) return;
-  Worker* worker = crew_->find(Epoch(message.epoch));
+  if (group_ == nullptr) return;
+  Worker* worker = group_->find(Epoch(message.epoch));
   if (worker == nullptr && !isShared()) {
-    return crew_->blameReaped(Epoch(message.epoch), printable(message.reason, kLongestReason));
+    return group_->blameReaped(Epoch(message.epoch), printable(message.reason, kLongestReason));
   }
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
   // One that leaves, or has not come yet, knows nothing of the worker.
   if (attachment == nullptr || !attachment->listening()) return;
   const std::string reason = printable(message.reason, kLongestReason);
-  if (!isShared()) return crew_->loseWorker(*worker, reason);
-  crew_->workerReported(*worker, *this, reason);
+  if (!isShared()) return group_->loseWorker(*worker, reason);
+  group_->workerReported(*worker, *this, reason);
 }
 
 void Client::reportOverdue(const ipc::ReportOverdue& message) {
   ++overdueCalls_;
-  Worker* worker = crew_ != nullptr ? crew_->find(Epoch(message.epoch)) : nullptr;
+  Worker* worker = group_ != nullptr ? group_->find(Epoch(message.epoch)) : nullptr;
   if (worker != nullptr) worker->overdue(id_, message.sequence, "was past its deadline");
 }
 
@@ -311,11 +311,11 @@ void Client::sendStatistics(uint64_t token) {
   statistics.zygoteRestarts = services_.zygote.restarts();
   statistics.zygoteProcessId = services_.zygote.pid();
   statistics.sharedBytes = inputBytes_ + packageBytes();
-  if (crew_ == nullptr) return connection_.send(statistics);
-  statistics.restarts = crew_->restarts();
-  for (const auto& [epoch, worker] : crew_->workers()) {
+  if (group_ == nullptr) return connection_.send(statistics);
+  statistics.restarts = group_->restarts();
+  for (const auto& [epoch, worker] : group_->workers()) {
     statistics.sharedBytes += worker->sharedBytes();
-    const std::optional<Roster::Seat> seat = crew_->roster().seatOf(epoch);
+    const std::optional<Roster::Seat> seat = group_->roster().seatOf(epoch);
     if (!seat) continue;
     ipc::WorkerStatistics entry;
     entry.epoch = epoch.value;
@@ -338,17 +338,17 @@ void Client::end(const std::string& reason) {
   if (std::exchange(over_, true)) return;
   deathWatch_.reset();
   handshake_.cancel();
-  if (ownCrew_ != nullptr) {
-    ownCrew_->end();
-  } else if (crew_ != nullptr) {
-    crew_->leave(*this);
-    crew_->forget(id_);
-    crew_ = nullptr;
+  if (ownGroup_ != nullptr) {
+    ownGroup_->end();
+  } else if (group_ != nullptr) {
+    group_->leave(*this);
+    group_->forget(id_);
+    group_ = nullptr;
   }
   events_.over(reason);
 }
 
-// ---- as a member of its crew -----------------------------------------------------------------
+// ---- as a member of its group -----------------------------------------------------------------
 
 bool Client::uses(const Slot& slot) const {
   return !isShared() || std::find(seats_.begin(), seats_.end(), slot.index) != seats_.end();
@@ -400,7 +400,7 @@ void Client::callTimeOver(Worker& worker, uint64_t sequence) {
 }
 
 void Client::countCallsOf(Epoch epoch) {
-  Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
+  Worker* worker = group_ != nullptr ? group_->find(epoch) : nullptr;
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
   if (attachment != nullptr) callsOfPast_ += attachment->completedCalls();
 }
@@ -458,8 +458,8 @@ ipc::ReportedClient Client::report() const {
   entry.overdueCalls = overdueCalls_;
   entry.refusals = refusals_;
   entry.completedCalls = callsOfPast_;
-  if (crew_ == nullptr) return entry;
-  for (const auto& [epoch, worker] : crew_->workers()) {
+  if (group_ == nullptr) return entry;
+  for (const auto& [epoch, worker] : group_->workers()) {
     const Attachment* attachment = worker->attachment(id_);
     if (attachment == nullptr) continue;
     entry.queuedCalls += attachment->queuedCalls();

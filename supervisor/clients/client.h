@@ -10,29 +10,29 @@
 #include <vector>
 
 #include "supervisor/pool/client_id.h"
-#include "supervisor/pool/crew.h"
 #include "supervisor/pool/services.h"
+#include "supervisor/pool/worker_group.h"
 #include "supervisor/processes/connection.h"
 #include "supervisor/processes/peer.h"
 
 namespace isopool::supervisor {
 
-/// The slots of a shared crew's pool that a client calls, in the order of its own slots.
+/// The slots of a shared group's pool that a client calls, in the order of its own slots.
 inline constexpr base::PoolId kSharedPool{1};
 
 /// One connection of a client: what it declared (packages, input segments), what it may have, and
-/// its place in a crew. In a private pool the crew is its own and ends with it; else it leaves the
-/// crew. When the client is gone, or sends nonsense, over() is called. Its callbacks must not
+/// its place in a group. In a private pool the group is its own and ends with it; else it leaves
+/// the group. When the client is gone, or sends nonsense, over() is called. Its callbacks must not
 /// destroy it.
-class Client final : public CrewMember {
+class Client final : public GroupClient {
  public:
   struct Events {
     /// It is no longer served; `reason` is empty if it left by itself. Told once.
     std::function<void(const std::string& reason)> over;
-    /// A worker of its own crew was reaped.
+    /// A worker of its own group was reaped.
     std::function<void()> reaped;
-    /// The shared crew for a client of this class (null: none fits).
-    std::function<Crew&(const ClientClass*)> crewFor;
+    /// The shared group for a client of this class (null: none fits).
+    std::function<WorkerGroup&(const ClientClass*)> groupFor;
     /// It is an operator and asks for a report.
     std::function<ipc::Report()> report;
     /// Those that isopoold keeps for what clients declared.
@@ -97,7 +97,7 @@ class Client final : public CrewMember {
   void welcome();
   void end(const std::string& reason);
 
-  // As a member of its crew.
+  // As a member of its group.
   ClientId id() const override { return id_; }
   bool uses(const Slot& slot) const override;
   void introduce(Worker& worker, bool spare) override;
@@ -131,8 +131,8 @@ class Client final : public CrewMember {
   const ClientId id_;
   const std::optional<Peer> peer_;
   Events events_;
-  std::unique_ptr<Crew> ownCrew_;
-  Crew* crew_ = nullptr;  ///< null in a shared supervisor until a pool is opened
+  std::unique_ptr<WorkerGroup> ownGroup_;
+  WorkerGroup* group_ = nullptr;  ///< null in a shared supervisor until a pool is opened
   Connection connection_;
   base::Fd pidfd_;
   std::optional<base::ReadinessWatch> deathWatch_;
@@ -149,7 +149,7 @@ class Client final : public CrewMember {
   std::map<uint32_t, std::shared_ptr<InputSegment>> inputSegments_;
   size_t segmentsHeld_ = 0;  ///< segments that are not refused
   uint64_t inputBytes_ = 0;  ///< of those
-  /// Of a shared crew, by our own slots: whose workers serve them.
+  /// Of a shared group, by our own slots: whose workers serve them.
   base::PoolId pool_;
   std::vector<uint32_t> seats_;
   uint64_t callsOfPast_ = 0;  ///< completed by workers that are gone

@@ -40,8 +40,8 @@ uint64_t Client::packageBytes() const {
 
 uint64_t Client::sumOverWorkers(uint64_t (Attachment::*figure)() const) const {
   uint64_t sum = 0;
-  if (crew_ == nullptr) return sum;
-  for (const auto& [epoch, worker] : crew_->workers()) {
+  if (group_ == nullptr) return sum;
+  for (const auto& [epoch, worker] : group_->workers()) {
     if (const Attachment* attachment = worker->attachment(id_)) sum += (attachment->*figure)();
   }
   return sum;
@@ -106,8 +106,8 @@ void Client::declareInputSegment(ipc::Frame& frame) {
 
 template <typename Visit>
 void Client::visitListeningWorkers(Visit&& visit) const {
-  if (crew_ == nullptr) return;
-  for (const auto& [epoch, worker] : crew_->workers()) {
+  if (group_ == nullptr) return;
+  for (const auto& [epoch, worker] : group_->workers()) {
     const Attachment* attachment = worker->attachment(id_);
     if (worker->stage() != Worker::Stage::kDying && attachment != nullptr &&
         attachment->listening()) {
@@ -221,7 +221,7 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
 
 void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,
                           const std::string& failure) {
-  Worker* worker = crew_ != nullptr ? crew_->find(epoch) : nullptr;
+  Worker* worker = group_ != nullptr ? group_->find(epoch) : nullptr;
   if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
   Attachment* attachment = worker->attachment(id_);
   if (attachment == nullptr) return;

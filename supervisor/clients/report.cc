@@ -19,11 +19,11 @@ uint64_t milliseconds(base::TimePoint::duration time) {
   return static_cast<uint64_t>(std::chrono::duration_cast<base::Milliseconds>(time).count());
 }
 
-std::string stateOf(const Crew& crew, const Worker& worker) {
+std::string stateOf(const WorkerGroup& group, const Worker& worker) {
   if (worker.stage() == Worker::Stage::kDying) return "dying";
-  if (crew.retires(worker.epoch())) return "retiring";
+  if (group.retires(worker.epoch())) return "retiring";
   if (worker.stage() != Worker::Stage::kReady) return "starting";
-  const std::optional<Roster::Seat> seat = crew.roster().seatOf(worker.epoch());
+  const std::optional<Roster::Seat> seat = group.roster().seatOf(worker.epoch());
   return seat && seat->slot ? "serving" : "spare";
 }
 
@@ -54,21 +54,21 @@ void readBoard(const Worker& worker, base::TimePoint now, ipc::ReportedWorker& e
 
 }  // namespace
 
-void reportCrew(Crew& crew, const Services& services, ipc::Report& report) {
+void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& report) {
   const base::TimePoint now = services.loop.now();
   Processes& processes = services.processes;
   const uint64_t ofZygote =
       report.zygoteProcessId != 0 ? processes.residentAnonymousBytes(report.zygoteProcessId) : 0;
-  report.restarts += crew.restarts();
-  report.recycled += crew.recycled();
-  report.unfit += crew.unfit();
-  for (const auto& [epoch, worker] : crew.workers()) {
+  report.restarts += group.restarts();
+  report.recycled += group.recycled();
+  report.unfit += group.unfit();
+  for (const auto& [epoch, worker] : group.workers()) {
     ipc::ReportedWorker entry;
     entry.epoch = epoch.value;
     entry.processId = worker->pid();
-    entry.crew = crew.name();
-    entry.state = stateOf(crew, *worker);
-    const std::optional<Roster::Seat> seat = crew.roster().seatOf(epoch);
+    entry.group = group.name();
+    entry.state = stateOf(group, *worker);
+    const std::optional<Roster::Seat> seat = group.roster().seatOf(epoch);
     if (seat && seat->slot) entry.slot = static_cast<int32_t>(seat->slot->index);
     entry.ageMilliseconds = milliseconds(now - worker->bornAt());
     entry.completedCalls = worker->completedCalls();
@@ -86,10 +86,10 @@ void reportCrew(Crew& crew, const Services& services, ipc::Report& report) {
     report.sharedBytes += worker->sharedBytes();
     report.workers.push_back(std::move(entry));
   }
-  for (const Slot& slot : crew.roster().slotsOf(kSharedPool)) {
-    ipc::ReportedSlot entry{crew.name(), slot.index, 0, {}, 0};
-    const auto obituary = crew.obituaries().find({slot.pool.value, slot.index});
-    if (obituary != crew.obituaries().end()) {
+  for (const Slot& slot : group.roster().slotsOf(kSharedPool)) {
+    ipc::ReportedSlot entry{group.name(), slot.index, 0, {}, 0};
+    const auto obituary = group.obituaries().find({slot.pool.value, slot.index});
+    if (obituary != group.obituaries().end()) {
       entry.restarts = obituary->second.restarts;
       entry.lastDeath = obituary->second.reason;
       entry.lastDeathMillisecondsAgo = milliseconds(now - obituary->second.at);

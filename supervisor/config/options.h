@@ -14,7 +14,7 @@
 namespace isopool::supervisor {
 
 /// The workers of all programs of a shared supervisor whose class has none of its own.
-inline constexpr std::string_view kSharedCrew = "shared";
+inline constexpr std::string_view kSharedGroup = "shared";
 
 /// A kind of client that the operator treats specially: the first class that fits a client is its.
 struct ClientClass {

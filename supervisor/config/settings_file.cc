@@ -184,8 +184,8 @@ class Reader {
   void readClasses(const toml::table& table) {
     for (const auto& [name, node] : table) {
       const std::string key = "class." + std::string(name.str());
-      if (name.str() == kSharedCrew) {
-        throw Mistake(name.source(), key + ": '" + std::string(kSharedCrew) +
+      if (name.str() == kSharedGroup) {
+        throw Mistake(name.source(), key + ": '" + std::string(kSharedGroup) +
                                          "' names the workers of all programs that have none of "
                                          "their own; give the class another name");
       }

@@ -39,7 +39,7 @@ class RosterEffects {
   virtual void spareQuarantined(uint32_t deaths, base::Milliseconds duration) = 0;
 };
 
-/// Which worker serves which slot of a crew, and which is the spare: a pure state machine. The
+/// Which worker serves which slot of a group, and which is the spare: a pure state machine. The
 /// caller brings events and the time; decisions go to RosterEffects. supervisor/README.md has the
 /// table of states and events.
 ///

@@ -13,7 +13,7 @@
 
 namespace isopool::supervisor {
 
-/// What clients, crews and workers borrow from the supervisor, which outlives them.
+/// What clients, groups and workers borrow from the supervisor, which outlives them.
 struct Services {
   base::EventLoop& loop;
   Processes& processes;

@@ -21,8 +21,8 @@
 namespace isopool::supervisor {
 
 /// One life of one worker process, from the fork request to the reaping, and its channels to
-/// clients. Owned by its crew. Reads nothing that the worker writes but its control messages, which
-/// it checks, and a few counters, by pread. Its callbacks must not destroy it.
+/// clients. Owned by its group. Reads nothing that the worker writes but its control messages,
+/// which it checks, and a few counters, by pread. Its callbacks must not destroy it.
 class Worker {
  public:
   enum class Stage {

@@ -73,7 +73,7 @@ FAULTS = {
     "a folder of the worker includes the program": (
         "worker/serve/call_loop.h", '#include "worker/zygote.h"', "worker/serve/ may not"),
     "a folder of the supervisor includes torch": (
-        "supervisor/pool/crew.cc", "#include <ATen/ATen.h>", "supervisor/pool/ is free of torch"),
+        "supervisor/pool/worker_group.cc", "#include <ATen/ATen.h>", "supervisor/pool/ is free of torch"),
     "the worker includes the public header": (
         "worker/zygote.cc", '#include "isopool/pool.h"', "worker/ may not"),
     "an example includes ipc": (

@@ -143,7 +143,7 @@ TEST(Command, SaysWhyAWorkerWasReplaced) {
   EXPECT_TRUE(has(workers, "ago: " + reason)) << workers;
   const std::string json = runJson(supervisor, "status");
   EXPECT_EQ(inJson(json,
-                   "value['restarts'], [(slot['crew'], slot['slot'], slot['restarts'], "
+                   "value['restarts'], [(slot['group'], slot['slot'], slot['restarts'], "
                    "slot['last_death']) for slot in value['slots'] if slot['restarts'] > 0]"),
             "(1, [('shared', 1, 1, '" + reason + "')])");
   EXPECT_EQ(inJson(json, "value['slots'][1]['pid'] == " + std::to_string(victim)), "False");

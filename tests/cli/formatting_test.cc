@@ -29,7 +29,7 @@ ipc::ReportedWorker workerNamed(uint64_t epoch, const std::string& state, int32_
   ipc::ReportedWorker worker;
   worker.epoch = epoch;
   worker.processId = static_cast<int32_t>(1000 + epoch);
-  worker.crew = "shared";
+  worker.group = "shared";
   worker.state = state;
   worker.slot = slot;
   return worker;
@@ -207,7 +207,7 @@ TEST(ReportPages, SurviveWhatOtherProcessesCallThemselves) {
   const Utf8Locale locale;
   ipc::Report report;
   report.workers.push_back(workerNamed(1, "\x1b[31mserving", 0));
-  report.workers[0].crew = "\x07";
+  report.workers[0].group = "\x07";
   report.workers[0].runningClient = 5;
   report.workers[0].forbiddenActs.push_back({"\x1b]0;title\x07", 1});
   report.slots.push_back({"\x07", 0, 1, "last words\x1b[2J\nmore", 5});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/pool/crew.h"
+#include "supervisor/pool/worker_group.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -65,7 +65,7 @@ std::string lastLineOf(const base::Fd& words) {
 
 }  // namespace
 
-Crew::Crew(Services& services, std::string name, Events events)
+WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
     : services_(services),
       name_(std::move(name)),
       events_(std::move(events)),
@@ -74,21 +74,21 @@ Crew::Crew(Services& services, std::string name, Events events)
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
       callWatch_(services.loop),
-      self_(std::make_shared<Crew*>(this)) {}
+      self_(std::make_shared<WorkerGroup*>(this)) {}
 
-Crew::~Crew() = default;
+WorkerGroup::~WorkerGroup() = default;
 
 // ---- its members -----------------------------------------------------------------------------
 
-void Crew::openPool(PoolId pool, uint32_t workers) { roster_.openPool(pool, workers); }
+void WorkerGroup::openPool(PoolId pool, uint32_t workers) { roster_.openPool(pool, workers); }
 
-void Crew::closePool(PoolId pool) {
+void WorkerGroup::closePool(PoolId pool) {
   std::erase_if(serving_, [&](const auto& entry) { return entry.first.first == pool.value; });
   roster_.closePool(pool);
   scheduleTick();
 }
 
-void Crew::join(CrewMember& member) {
+void WorkerGroup::join(GroupClient& member) {
   members_[member.id()] = &member;
   watchCallTimes();
   for (const auto& [epoch, worker] : workers_) {
@@ -99,19 +99,19 @@ void Crew::join(CrewMember& member) {
   }
 }
 
-void Crew::leave(CrewMember& member) {
+void WorkerGroup::leave(GroupClient& member) {
   if (members_.erase(member.id()) == 0) return;
   departing_[member.id()] = &member;
   for (const auto& [epoch, worker] : workers_) worker->detach(member.id());
 }
 
-void Crew::forget(ClientId client) {
+void WorkerGroup::forget(ClientId client) {
   members_.erase(client);
   departing_.erase(client);
   for (const auto& [epoch, worker] : workers_) worker->forgetReports(client);
 }
 
-CrewMember* Crew::memberOf(ClientId client) const {
+GroupClient* WorkerGroup::memberOf(ClientId client) const {
   for (const auto* members : {&members_, &departing_}) {
     const auto found = members->find(client);
     if (found != members->end()) return found->second;
@@ -119,7 +119,7 @@ CrewMember* Crew::memberOf(ClientId client) const {
   return nullptr;
 }
 
-std::vector<uint32_t> Crew::leastUsedSlots(PoolId pool, uint32_t count) const {
+std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count) const {
   std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
   for (const Slot& slot : roster_.slotsOf(pool)) {
     const auto users = std::count_if(members_.begin(), members_.end(),
@@ -134,7 +134,7 @@ std::vector<uint32_t> Crew::leastUsedSlots(PoolId pool, uint32_t count) const {
   return chosen;
 }
 
-void Crew::end() {
+void WorkerGroup::end() {
   over_ = true;
   tick_.cancel();
   lifeWatch_.cancel();
@@ -143,14 +143,14 @@ void Crew::end() {
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
-void Crew::loseWorker(Worker& worker, const std::string& reason) {
+void WorkerGroup::loseWorker(Worker& worker, const std::string& reason) {
   const bool known = worker.stage() == Worker::Stage::kDying;
   worker.blame(reason);
   worker.kill();
   if (!known) workerLost(worker);
 }
 
-void Crew::workerReported(Worker& worker, CrewMember& member, const std::string& reason) {
+void WorkerGroup::workerReported(Worker& worker, GroupClient& member, const std::string& reason) {
   if (worker.stage() == Worker::Stage::kDying) return;
   const std::string text =
       member.describe() + " reported: " + (reason.empty() ? "it has died" : reason);
@@ -172,12 +172,12 @@ void Crew::workerReported(Worker& worker, CrewMember& member, const std::string&
   worker.detach(member.id());
 }
 
-void Crew::blameReaped(Epoch epoch, const std::string& reason) {
+void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
   const auto reaped = reaped_.find(epoch);
   if (reaped != reaped_.end()) reaped->second->blame(reason);
 }
 
-void Crew::zygoteStruggles() {
+void WorkerGroup::zygoteStruggles() {
   const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
   if (roster_.poolWithoutWorker()) {
     // By copies: a member may leave over it.
@@ -192,7 +192,7 @@ void Crew::zygoteStruggles() {
 
 // ---- what its workers do ---------------------------------------------------------------------
 
-void Crew::workerReady(Worker& worker) {
+void WorkerGroup::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
   lives_[epoch] = drawLifeSpan();
   ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
@@ -203,7 +203,7 @@ void Crew::workerReady(Worker& worker) {
 }
 
 // A spare to all members, another worker to those that use its slot.
-void Crew::introduce(Worker& worker, CrewMember& member) {
+void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
   if (!seat || (seat->slot && !member.uses(*seat->slot))) return;
   services_.stock.take([self = std::weak_ptr(self_), epoch = worker.epoch(), id = member.id()](
@@ -215,7 +215,7 @@ void Crew::introduce(Worker& worker, CrewMember& member) {
 }
 
 // To a member that has no channel to the worker any more, or not yet.
-void Crew::introduceAnew(Epoch epoch, ClientId client) {
+void WorkerGroup::introduceAnew(Epoch epoch, ClientId client) {
   Worker* worker = find(epoch);
   const auto member = members_.find(client);
   if (worker == nullptr || worker->stage() != Worker::Stage::kReady || retires(epoch) ||
@@ -235,8 +235,8 @@ void Crew::introduceAnew(Epoch epoch, ClientId client) {
   }
 }
 
-void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
-                         const std::string& failure) {
+void WorkerGroup::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
+                                const std::string& failure) {
   Worker* worker = find(epoch);
   const auto member = members_.find(client);
   if (worker == nullptr || worker->stage() != Worker::Stage::kReady || member == members_.end()) {
@@ -252,7 +252,7 @@ void Crew::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
 
 // Other members call a shared worker: whoever lacks a channel to it waits until there is room for
 // one.
-void Crew::channelNotMade(Worker& worker, const std::string& failure) {
+void WorkerGroup::channelNotMade(Worker& worker, const std::string& failure) {
   if (members_.size() == 1) return worker.lose("there is no shared memory for it: " + failure);
   if (channelRetry_.isSet()) return;
   base::log(base::LogLevel::kError,
@@ -266,7 +266,7 @@ void Crew::channelNotMade(Worker& worker, const std::string& failure) {
   });
 }
 
-void Crew::workerAttached(Worker& worker, ClientId client) {
+void WorkerGroup::workerAttached(Worker& worker, ClientId client) {
   const auto member = members_.find(client);
   if (member == members_.end()) return;
   for (const auto& [key, epoch] : serving_) {
@@ -275,7 +275,7 @@ void Crew::workerAttached(Worker& worker, ClientId client) {
   }
 }
 
-void Crew::workerDetached(Worker& worker, ClientId client) {
+void WorkerGroup::workerDetached(Worker& worker, ClientId client) {
   const auto member = members_.find(client);
   if (member != members_.end()) {
     if (worker.attachment(client)->stage != Attachment::Stage::kDetaching) {
@@ -292,7 +292,7 @@ void Crew::workerDetached(Worker& worker, ClientId client) {
   if (departing != departing_.end()) departing->second->channelClosed(worker.epoch());
 }
 
-void Crew::workerLost(Worker& worker) {
+void WorkerGroup::workerLost(Worker& worker) {
   if (over_) return;
   ipc::reachCrashPoint(CrashPoint::kDeathSeen);
   const Epoch epoch = worker.epoch();
@@ -324,7 +324,8 @@ void Crew::workerLost(Worker& worker) {
   if (services_.zygote.struggling()) zygoteStruggles();
 }
 
-void Crew::logDeath(const Lost& lost, const std::string& death, const std::string& cause) const {
+void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
+                           const std::string& cause) const {
   std::string text = lost.name + " died: " + death + " (" + cause + ")";
   if (lost.barren) text += ", before it completed a call";
   pid_t replacement = 0;
@@ -352,7 +353,7 @@ void Crew::logDeath(const Lost& lost, const std::string& death, const std::strin
             {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
 }
 
-void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
+void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
   const Epoch epoch = worker.epoch();
   const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
@@ -384,7 +385,7 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   }
   if (!over_) {
     for (const auto& [client, attachment] : worker.attachments()) {
-      if (CrewMember* member = memberOf(client)) member->workerDied(epoch, how);
+      if (GroupClient* member = memberOf(client)) member->workerDied(epoch, how);
     }
   }
   retiring_.erase(epoch);
@@ -396,18 +397,18 @@ void Crew::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   events_.reaped();
 }
 
-Worker* Crew::find(Epoch epoch) {
+Worker* WorkerGroup::find(Epoch epoch) {
   const auto found = workers_.find(epoch);
   return found != workers_.end() ? found->second.get() : nullptr;
 }
 
-void Crew::appendPids(std::vector<pid_t>& pids) const {
+void WorkerGroup::appendPids(std::vector<pid_t>& pids) const {
   for (const auto& [epoch, worker] : workers_) {
     if (worker->pid() != 0) pids.push_back(worker->pid());
   }
 }
 
-std::string Crew::describe(const Worker& worker) const {
+std::string WorkerGroup::describe(const Worker& worker) const {
   const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
   std::string text = !seat || !seat->slot ? std::string(seat ? "spare worker" : "worker")
                                           : "worker " + std::to_string(seat->slot->index);
@@ -419,7 +420,7 @@ std::string Crew::describe(const Worker& worker) const {
 
 // ---- what its roster decides -----------------------------------------------------------------
 
-Epoch Crew::startWorker(bool spare) {
+Epoch WorkerGroup::startWorker(bool spare) {
   const Epoch epoch = services_.nextEpoch();
   Worker::Events events;
   events.ready = [this, epoch] { workerReady(*find(epoch)); };
@@ -455,24 +456,24 @@ Epoch Crew::startWorker(bool spare) {
   return epoch;
 }
 
-void Crew::retireWorker(Epoch epoch) {
+void WorkerGroup::retireWorker(Epoch epoch) {
   if (Worker* worker = find(epoch)) worker->kill();
 }
 
-void Crew::assignWorker(const Slot& slot, Epoch epoch) {
+void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
   serving_[keyOf(slot)] = epoch;
   for (const auto& [id, member] : members_) serveIfAttached(*member, slot, epoch);
   ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
 }
 
-void Crew::serveIfAttached(CrewMember& member, const Slot& slot, Epoch epoch) {
+void WorkerGroup::serveIfAttached(GroupClient& member, const Slot& slot, Epoch epoch) {
   Worker* worker = find(epoch);
   if (worker == nullptr || !member.uses(slot)) return;
   const Attachment* attachment = worker->attachment(member.id());
   if (attachment != nullptr && attachment->usable()) member.slotServed(slot, epoch);
 }
 
-void Crew::slotQuarantined(const Quarantine& quarantine) {
+void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
   const std::string text = textOf(quarantine);
   base::log(base::LogLevel::kWarning, text);
   for (const auto& [id, member] : members_) {
@@ -480,13 +481,13 @@ void Crew::slotQuarantined(const Quarantine& quarantine) {
   }
 }
 
-void Crew::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
+void WorkerGroup::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
   base::log(base::LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
                                           " ms: the last " + std::to_string(deaths) +
                                           " died before they served (ISOPOOL_RESTART_LIMIT)");
 }
 
-void Crew::scheduleTick() {
+void WorkerGroup::scheduleTick() {
   const std::optional<base::TimePoint> next = roster_.nextTick();
   if (!next) return tick_.cancel();
   tick_.setAt(*next, [this] {
@@ -497,7 +498,7 @@ void Crew::scheduleTick() {
 
 // ---- recycling -------------------------------------------------------------------------------
 
-Crew::LifeSpan Crew::drawLifeSpan() {
+WorkerGroup::LifeSpan WorkerGroup::drawLifeSpan() {
   const Recycling& recycling = services_.options.recycling;
   const double jitter = recycling.jitterPercent / 100.0;
   const double factor =
@@ -513,7 +514,7 @@ Crew::LifeSpan Crew::drawLifeSpan() {
 }
 
 // Looks at nobody unless lives are limited, so that a pool at rest costs nothing.
-void Crew::watchLives() {
+void WorkerGroup::watchLives() {
   const Recycling& recycling = services_.options.recycling;
   const bool limited =
       recycling.calls != 0 || recycling.age.count() != 0 || recycling.memoryGrowth != 0;
@@ -539,7 +540,7 @@ void Crew::watchLives() {
   });
 }
 
-std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
+std::string WorkerGroup::lifeOver(Worker& worker, LifeSpan& life) const {
   const uint64_t calls = worker.completedCalls();
   if (life.calls != 0 && calls >= life.calls) {
     return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
@@ -557,14 +558,14 @@ std::string Crew::lifeOver(Worker& worker, LifeSpan& life) const {
          " MiB (ISOPOOL_RECYCLE_MEMORY_GROWTH)";
 }
 
-void Crew::settingsChanged() {
+void WorkerGroup::settingsChanged() {
   watchLives();
   callWatch_.cancel();  // its period may be another
   watchCallTimes();
 }
 
 // Looks at workers only while calls are limited and there is somebody to make one.
-void Crew::watchCallTimes() {
+void WorkerGroup::watchCallTimes() {
   const base::Milliseconds limit = services_.options.limits.callTime;
   const bool limited = limit.count() != 0 && !services_.options.noKill;
   if (over_ || callWatch_.isSet() || !limited || members_.empty()) return;
@@ -584,12 +585,12 @@ void Crew::watchCallTimes() {
   });
 }
 
-void Crew::released(Epoch epoch, ClientId client) {
+void WorkerGroup::released(Epoch epoch, ClientId client) {
   const auto found = retiring_.find(epoch);
   if (found != retiring_.end()) found->second.released.insert(client);
 }
 
-void Crew::pursueRetirements() {
+void WorkerGroup::pursueRetirements() {
   const base::Milliseconds patience = services_.options.recycling.patience;
   for (const auto& [epoch, retirement] : retiring_) {
     Worker* worker = find(epoch);

@@ -15,11 +15,11 @@
 
 namespace isopool::supervisor {
 
-/// A client as its crew sees it. Called by the crew, which none of these but the last two may
+/// A client as its group sees it. Called by the group, which none of these but the last two may
 /// leave.
-class CrewMember {
+class GroupClient {
  public:
-  virtual ~CrewMember() = default;
+  virtual ~GroupClient() = default;
   virtual ClientId id() const = 0;
   /// For the log.
   virtual std::string describe() const = 0;
@@ -36,7 +36,7 @@ class CrewMember {
   virtual void callTimeOver(Worker& worker, uint64_t sequence) = 0;
   /// A worker that it was introduced to is dead and reaped.
   virtual void workerDied(base::Epoch epoch, const ExitStatus& status) = 0;
-  /// A worker has unmapped all that it had of the client, which has left the crew or reported it.
+  /// A worker has unmapped all that it had of the client, which has left the group or reported it.
   virtual void channelClosed(base::Epoch epoch) = 0;
   virtual void segmentWanted(Worker& worker, uint64_t bytes) = 0;
   /// Its channel holds nonsense, says the worker.
@@ -50,24 +50,24 @@ class CrewMember {
 /// each worker to each member that calls it, a spare to all.
 ///
 /// Members may be destroyed after forget().
-class Crew : private RosterEffects {
+class WorkerGroup : private RosterEffects {
  public:
   struct Events {
     std::function<void()> reaped;  ///< a worker was
   };
 
-  Crew(Services& services, std::string name, Events events);
-  ~Crew() override;
+  WorkerGroup(Services& services, std::string name, Events events);
+  ~WorkerGroup() override;
 
   void openPool(base::PoolId pool, uint32_t workers);
   /// Kills the pool's workers.
   void closePool(base::PoolId pool);
   bool hasPool(base::PoolId pool) const { return roster_.hasPool(pool); }
 
-  void join(CrewMember& member);
+  void join(GroupClient& member);
   /// Its channels are closed as soon as no call of it runs, or the grace period is over; it hears
   /// of each.
-  void leave(CrewMember& member);
+  void leave(GroupClient& member);
   /// Nothing is told to this member any more, who has left or is about to go without.
   void forget(ClientId client);
   /// The `count` slots of a pool that the fewest members use, in turn if there are not so many.
@@ -87,7 +87,7 @@ class Crew : private RosterEffects {
   /// A member of several says that the worker is dead or of no use. It is lost if the kernel says
   /// so too, or every member that it serves does, or it does not let go of the member within
   /// ISOPOOL_WORKER_TIMEOUT. Else it serves on, and the member by a new channel.
-  void workerReported(Worker& worker, CrewMember& member, const std::string& reason);
+  void workerReported(Worker& worker, GroupClient& member, const std::string& reason);
   /// Workers can't be made at the moment, and have not been for a while.
   void zygoteStruggles();
   /// The member that a worker was for says why it killed it: it may be reaped, and not yet logged.
@@ -136,7 +136,7 @@ class Crew : private RosterEffects {
 
   // What its workers do.
   void workerReady(Worker& worker);
-  void introduce(Worker& worker, CrewMember& member);
+  void introduce(Worker& worker, GroupClient& member);
   void introduceAnew(base::Epoch epoch, ClientId client);
   void introduceWith(base::Epoch epoch, ClientId client, ChannelMemory memory,
                      const std::string& failure);
@@ -155,8 +155,8 @@ class Crew : private RosterEffects {
   void spareQuarantined(uint32_t deaths, base::Milliseconds duration) override;
   void scheduleTick();
 
-  CrewMember* memberOf(ClientId client) const;
-  void serveIfAttached(CrewMember& member, const Slot& slot, base::Epoch epoch);
+  GroupClient* memberOf(ClientId client) const;
+  void serveIfAttached(GroupClient& member, const Slot& slot, base::Epoch epoch);
   void watchLives();
   void watchCallTimes();
   std::string lifeOver(Worker& worker, LifeSpan& life) const;
@@ -167,8 +167,8 @@ class Crew : private RosterEffects {
   const std::string name_;
   const Events events_;
   Roster roster_;
-  std::map<ClientId, CrewMember*> members_;
-  std::map<ClientId, CrewMember*> departing_;  // have left; some worker has not forgotten them yet
+  std::map<ClientId, GroupClient*> members_;
+  std::map<ClientId, GroupClient*> departing_;  // have left; some worker has not forgotten them yet
   std::map<base::Epoch, std::shared_ptr<Worker>> workers_;
   std::map<std::pair<uint32_t, uint32_t>, base::Epoch> serving_;  // by pool and slot
   std::map<std::pair<uint32_t, uint32_t>, Obituary> obituaries_;
@@ -184,8 +184,8 @@ class Crew : private RosterEffects {
   base::Timer lifeWatch_;
   base::Timer channelRetry_;
   base::Timer callWatch_;
-  /// Handlers on their way hold it weakly: they outlive the crew.
-  std::shared_ptr<Crew*> self_;
+  /// Handlers on their way hold it weakly: they outlive the group.
+  std::shared_ptr<WorkerGroup*> self_;
 };
 
 }  // namespace isopool::supervisor
