@@ -239,7 +239,7 @@ void Client::openPool(const ipc::OpenPool& message) {
   if (group_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
   pool_ = pool;
   group_ = &events_.groupFor(ownClass());
-  seats_ = group_->leastUsedSlots(kSharedPool, message.workers);
+  slotIndices_ = group_->leastUsedSlots(kSharedPool, message.workers);
   group_->join(*this);
   ipc::reachCrashPoint(ipc::CrashPoint::kPoolJoined);
 }
@@ -249,7 +249,7 @@ void Client::closePool(PoolId pool) {
   if (group_ == nullptr || pool != pool_) return;
   // The channels close one by one; a second pool would need a second connection.
   group_->leave(*this);
-  seats_.clear();
+  slotIndices_.clear();
 }
 
 const ClientClass* Client::ownClass() const {
@@ -315,16 +315,17 @@ void Client::sendStatistics(uint64_t token) {
   statistics.restarts = group_->restarts();
   for (const auto& [epoch, worker] : group_->workers()) {
     statistics.sharedBytes += worker->sharedBytes();
-    const std::optional<Roster::Seat> seat = group_->roster().seatOf(epoch);
-    if (!seat) continue;
+    const std::optional<SlotTable::SlotAssignment> assignment =
+        group_->slotTable().assignmentOf(epoch);
+    if (!assignment) continue;
     ipc::WorkerStatistics entry;
     entry.epoch = epoch.value;
     entry.processId = worker->pid();
-    if (seat->slot) {
-      entry.pool = seat->slot->pool.value;
-      entry.slot = seat->slot->index;
+    if (assignment->slot) {
+      entry.pool = assignment->slot->pool.value;
+      entry.slot = assignment->slot->index;
     }
-    entry.spare = !seat->slot;
+    entry.spare = !assignment->slot;
     entry.completedCalls = worker->completedCalls();
     if (const Attachment* attachment = worker->attachment(id_)) {
       entry.outputBytes = attachment->outputBytes();
@@ -351,7 +352,8 @@ void Client::end(const std::string& reason) {
 // ---- as a member of its group -----------------------------------------------------------------
 
 bool Client::uses(const Slot& slot) const {
-  return !isShared() || std::find(seats_.begin(), seats_.end(), slot.index) != seats_.end();
+  return !isShared() ||
+         std::find(slotIndices_.begin(), slotIndices_.end(), slot.index) != slotIndices_.end();
 }
 
 void Client::introduce(Worker& worker, bool spare) {
@@ -366,8 +368,8 @@ void Client::slotServed(const Slot& slot, Epoch epoch) {
   if (!isShared()) {
     return connection_.send(ipc::AssignWorker{slot.pool.value, slot.index, epoch.value});
   }
-  for (uint32_t own = 0; own < seats_.size(); ++own) {
-    if (seats_[own] != slot.index) continue;
+  for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
+    if (slotIndices_[own] != slot.index) continue;
     connection_.send(ipc::AssignWorker{pool_.value, own, epoch.value});
   }
 }
@@ -378,8 +380,8 @@ void Client::slotQuarantined(const Quarantine& quarantine, const std::string& te
     connection_.send(ipc::SlotQuarantined{pool.value, slot, quarantine.deaths, duration, text});
   };
   if (!isShared()) return send(quarantine.slot.pool, quarantine.slot.index);
-  for (uint32_t own = 0; own < seats_.size(); ++own) {
-    if (seats_[own] == quarantine.slot.index) send(pool_, own);
+  for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
+    if (slotIndices_[own] == quarantine.slot.index) send(pool_, own);
   }
 }
 
@@ -450,7 +452,7 @@ ipc::ReportedClient Client::report() const {
   entry.state = !welcomed_ ? "greeting" : draining_ ? "draining" : "attached";
   entry.attachedMilliseconds = static_cast<uint64_t>(
       std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - attachedAt_).count());
-  entry.slots = static_cast<uint32_t>(seats_.size());
+  entry.slots = static_cast<uint32_t>(slotIndices_.size());
   entry.inputBytes = inputBytes_;
   entry.packageBytes = packageBytes();
   entry.outputBytes = outputBytes();

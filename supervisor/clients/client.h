@@ -151,7 +151,7 @@ class Client final : public GroupClient {
   uint64_t inputBytes_ = 0;  ///< of those
   /// Of a shared group, by our own slots: whose workers serve them.
   base::PoolId pool_;
-  std::vector<uint32_t> seats_;
+  std::vector<uint32_t> slotIndices_;
   uint64_t callsOfPast_ = 0;  ///< completed by workers that are gone
   uint64_t overdueCalls_ = 0;
   uint64_t refusals_ = 0;

@@ -23,8 +23,9 @@ std::string stateOf(const WorkerGroup& group, const Worker& worker) {
   if (worker.stage() == Worker::Stage::kDying) return "dying";
   if (group.retires(worker.epoch())) return "retiring";
   if (worker.stage() != Worker::Stage::kReady) return "starting";
-  const std::optional<Roster::Seat> seat = group.roster().seatOf(worker.epoch());
-  return seat && seat->slot ? "serving" : "spare";
+  const std::optional<SlotTable::SlotAssignment> assignment =
+      group.slotTable().assignmentOf(worker.epoch());
+  return assignment && assignment->slot ? "serving" : "spare";
 }
 
 // The board's times are those of monotonicNow(), which is what the loop's clock counts.
@@ -68,8 +69,9 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
     entry.processId = worker->pid();
     entry.group = group.name();
     entry.state = stateOf(group, *worker);
-    const std::optional<Roster::Seat> seat = group.roster().seatOf(epoch);
-    if (seat && seat->slot) entry.slot = static_cast<int32_t>(seat->slot->index);
+    const std::optional<SlotTable::SlotAssignment> assignment =
+        group.slotTable().assignmentOf(epoch);
+    if (assignment && assignment->slot) entry.slot = static_cast<int32_t>(assignment->slot->index);
     entry.ageMilliseconds = milliseconds(now - worker->bornAt());
     entry.completedCalls = worker->completedCalls();
     entry.clients = static_cast<uint32_t>(worker->attachments().size());
@@ -86,7 +88,7 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
     report.sharedBytes += worker->sharedBytes();
     report.workers.push_back(std::move(entry));
   }
-  for (const Slot& slot : group.roster().slotsOf(kSharedPool)) {
+  for (const Slot& slot : group.slotTable().slotsOf(kSharedPool)) {
     ipc::ReportedSlot entry{group.name(), slot.index, 0, {}, 0};
     const auto obituary = group.obituaries().find({slot.pool.value, slot.index});
     if (obituary != group.obituaries().end()) {

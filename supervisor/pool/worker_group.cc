@@ -69,7 +69,7 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
     : services_(services),
       name_(std::move(name)),
       events_(std::move(events)),
-      roster_(*this, services.options.spares, services.options.restart),
+      slotTable_(*this, services.options.spares, services.options.restart),
       tick_(services.loop),
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
@@ -80,11 +80,11 @@ WorkerGroup::~WorkerGroup() = default;
 
 // ---- its members -----------------------------------------------------------------------------
 
-void WorkerGroup::openPool(PoolId pool, uint32_t workers) { roster_.openPool(pool, workers); }
+void WorkerGroup::openPool(PoolId pool, uint32_t workers) { slotTable_.openPool(pool, workers); }
 
 void WorkerGroup::closePool(PoolId pool) {
   std::erase_if(serving_, [&](const auto& entry) { return entry.first.first == pool.value; });
-  roster_.closePool(pool);
+  slotTable_.closePool(pool);
   scheduleTick();
 }
 
@@ -94,7 +94,7 @@ void WorkerGroup::join(GroupClient& member) {
   for (const auto& [epoch, worker] : workers_) {
     if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
   }
-  for (const Quarantine& quarantine : roster_.quarantinedSlots(services_.loop.now())) {
+  for (const Quarantine& quarantine : slotTable_.quarantinedSlots(services_.loop.now())) {
     if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, textOf(quarantine));
   }
 }
@@ -121,7 +121,7 @@ GroupClient* WorkerGroup::memberOf(ClientId client) const {
 
 std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count) const {
   std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
-  for (const Slot& slot : roster_.slotsOf(pool)) {
+  for (const Slot& slot : slotTable_.slotsOf(pool)) {
     const auto users = std::count_if(members_.begin(), members_.end(),
                                      [&](const auto& entry) { return entry.second->uses(slot); });
     slots.emplace_back(static_cast<size_t>(users), slot.index);
@@ -179,11 +179,11 @@ void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
 
 void WorkerGroup::zygoteStruggles() {
   const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
-  if (roster_.poolWithoutWorker()) {
+  if (slotTable_.poolWithoutWorker()) {
     // By copies: a member may leave over it.
     for (const auto& [id, member] : std::map(members_)) member->workersLacking(text);
   }
-  for (const Slot& slot : roster_.unservedSlots()) {
+  for (const Slot& slot : slotTable_.unservedSlots()) {
     for (const auto& [id, member] : members_) {
       if (member->uses(slot)) member->slotQuarantined({slot, 0, kZygoteRetry}, text);
     }
@@ -196,16 +196,17 @@ void WorkerGroup::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
   lives_[epoch] = drawLifeSpan();
   ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
-  // Before the roster may give it another seat.
+  // Before the slot table may give it another place.
   for (const auto& [id, member] : members_) introduce(worker, *member);
-  roster_.workerUsable(epoch);
+  slotTable_.workerUsable(epoch);
   watchLives();
 }
 
 // A spare to all members, another worker to those that use its slot.
 void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
-  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
-  if (!seat || (seat->slot && !member.uses(*seat->slot))) return;
+  const std::optional<SlotTable::SlotAssignment> assignment =
+      slotTable_.assignmentOf(worker.epoch());
+  if (!assignment || (assignment->slot && !member.uses(*assignment->slot))) return;
   services_.stock.take([self = std::weak_ptr(self_), epoch = worker.epoch(), id = member.id()](
                            ChannelMemory memory, const std::string& failure) {
     const auto alive = self.lock();
@@ -245,8 +246,8 @@ void WorkerGroup::introduceWith(Epoch epoch, ClientId client, ChannelMemory memo
   if (worker->attachment(client) != nullptr) return;
   if (!failure.empty()) return channelNotMade(*worker, failure);
   worker->introduce(client, std::move(memory));
-  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
-  member->second->introduce(*worker, seat && !seat->slot);
+  const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
+  member->second->introduce(*worker, assignment && !assignment->slot);
   ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
 }
 
@@ -297,19 +298,19 @@ void WorkerGroup::workerLost(Worker& worker) {
   ipc::reachCrashPoint(CrashPoint::kDeathSeen);
   const Epoch epoch = worker.epoch();
   const Death death = worker.deathNow();
-  const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
+  const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
   const bool retiring = retires(epoch);
-  if (seat || retiring) {
+  if (assignment || retiring) {
     Lost& lost = lost_[epoch];
     lost.name = describe(worker);
-    if (seat) lost.slot = seat->slot;
+    if (assignment) lost.slot = assignment->slot;
     lost.barren = worker.wasIntroduced() && death == Death::kBarren;
     lost.replaced = retiring;
     lost.processId = worker.pid();
   }
   if (!retiring) ++restarts_;
-  if (seat && seat->slot) {
-    Obituary& obituary = obituaries_[keyOf(*seat->slot)];
+  if (assignment && assignment->slot) {
+    Obituary& obituary = obituaries_[keyOf(*assignment->slot)];
     ++obituary.restarts;
     obituary.reason = worker.cause().empty() ? "died" : worker.cause();
     obituary.worker = epoch;
@@ -317,7 +318,7 @@ void WorkerGroup::workerLost(Worker& worker) {
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
   // First of all: callers wait.
-  const base::Milliseconds vacancy = roster_.workerLost(epoch, death, services_.loop.now());
+  const base::Milliseconds vacancy = slotTable_.workerLost(epoch, death, services_.loop.now());
   if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
   scheduleTick();
@@ -337,7 +338,7 @@ void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
   } else if (!lost.slot) {
     text += "; another spare is started";
     if (lost.vacancy.count() != 0) text += " in " + vacancy;
-  } else if (roster_.hasPool(lost.slot->pool)) {
+  } else if (slotTable_.hasPool(lost.slot->pool)) {
     const auto serving = serving_.find(keyOf(*lost.slot));
     const auto next = serving != serving_.end() ? workers_.find(serving->second) : workers_.end();
     if (next != workers_.end()) replacement = next->second->pid();
@@ -409,16 +410,19 @@ void WorkerGroup::appendPids(std::vector<pid_t>& pids) const {
 }
 
 std::string WorkerGroup::describe(const Worker& worker) const {
-  const std::optional<Roster::Seat> seat = roster_.seatOf(worker.epoch());
-  std::string text = !seat || !seat->slot ? std::string(seat ? "spare worker" : "worker")
-                                          : "worker " + std::to_string(seat->slot->index);
+  const std::optional<SlotTable::SlotAssignment> assignment =
+      slotTable_.assignmentOf(worker.epoch());
+  std::string text = !assignment || !assignment->slot
+                         ? std::string(assignment ? "spare worker" : "worker")
+                         : "worker " + std::to_string(assignment->slot->index);
   if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
-  if (!seat || !seat->slot) return text;
+  if (!assignment || !assignment->slot) return text;
   return text + " of " +
-         (name_.empty() ? "pool " + std::to_string(seat->slot->pool.value) : name_ + " pool");
+         (name_.empty() ? "pool " + std::to_string(assignment->slot->pool.value) : name_ + " pool");
 }
 
-// ---- what its roster decides -----------------------------------------------------------------
+// ---- what its slot table decides
+// -----------------------------------------------------------------
 
 Epoch WorkerGroup::startWorker(bool spare) {
   const Epoch epoch = services_.nextEpoch();
@@ -436,7 +440,7 @@ Epoch WorkerGroup::startWorker(bool spare) {
                                             (times == 1 ? " time" : " times"));
   };
   events.lost = [this, epoch] { workerLost(*find(epoch)); };
-  events.notMade = [this, epoch] { roster_.workerNotMade(epoch); };
+  events.notMade = [this, epoch] { slotTable_.workerNotMade(epoch); };
   events.gone = [this, epoch](const std::optional<ExitStatus>& status) {
     workerGone(*find(epoch), status);
   };
@@ -449,7 +453,7 @@ Epoch WorkerGroup::startWorker(bool spare) {
     services_.loop.post([self = std::weak_ptr(self_), epoch] {
       const auto alive = self.lock();
       if (alive == nullptr || (*alive)->over_) return;
-      (*alive)->roster_.workerLost(epoch, Death::kBarren, (*alive)->services_.loop.now());
+      (*alive)->slotTable_.workerLost(epoch, Death::kBarren, (*alive)->services_.loop.now());
       (*alive)->scheduleTick();
     });
   }
@@ -488,10 +492,10 @@ void WorkerGroup::spareQuarantined(uint32_t deaths, base::Milliseconds duration)
 }
 
 void WorkerGroup::scheduleTick() {
-  const std::optional<base::TimePoint> next = roster_.nextTick();
+  const std::optional<base::TimePoint> next = slotTable_.nextTick();
   if (!next) return tick_.cancel();
   tick_.setAt(*next, [this] {
-    roster_.tick(services_.loop.now());
+    slotTable_.tick(services_.loop.now());
     scheduleTick();
   });
 }
@@ -525,12 +529,12 @@ void WorkerGroup::watchLives() {
     for (auto& [epoch, life] : lives_) {
       if (!retiring_.empty()) break;
       Worker& worker = *find(epoch);
-      const std::optional<Roster::Seat> seat = roster_.seatOf(epoch);
-      if (worker.stage() != Worker::Stage::kReady || !seat || !seat->slot) continue;
+      const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
+      if (worker.stage() != Worker::Stage::kReady || !assignment || !assignment->slot) continue;
       const std::string why = lifeOver(worker, life);
       if (why.empty()) continue;
       const std::string who = describe(worker);
-      if (!roster_.relieve(epoch)) break;  // there is no spare yet
+      if (!slotTable_.relieve(epoch)) break;  // there is no spare yet
       retiring_[epoch].since = services_.loop.now();
       ++recycled_;
       base::log(base::LogLevel::kInfo, who + " is replaced: " + why);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "supervisor/pool/roster.h"
 #include "supervisor/pool/services.h"
+#include "supervisor/pool/slot_table.h"
 #include "supervisor/pool/worker.h"
 
 namespace isopool::supervisor {
@@ -46,11 +46,11 @@ class GroupClient {
 };
 
 /// Workers that serve the same clients: the private pools of one program, or all programs of a
-/// shared supervisor, or of one class of them. Carries out what its Roster decides, and attaches
+/// shared supervisor, or of one class of them. Carries out what its SlotTable decides, and attaches
 /// each worker to each member that calls it, a spare to all.
 ///
 /// Members may be destroyed after forget().
-class WorkerGroup : private RosterEffects {
+class WorkerGroup : private SlotTableEffects {
  public:
   struct Events {
     std::function<void()> reaped;  ///< a worker was
@@ -62,7 +62,7 @@ class WorkerGroup : private RosterEffects {
   void openPool(base::PoolId pool, uint32_t workers);
   /// Kills the pool's workers.
   void closePool(base::PoolId pool);
-  bool hasPool(base::PoolId pool) const { return roster_.hasPool(pool); }
+  bool hasPool(base::PoolId pool) const { return slotTable_.hasPool(pool); }
 
   void join(GroupClient& member);
   /// Its channels are closed as soon as no call of it runs, or the grace period is over; it hears
@@ -77,7 +77,7 @@ class WorkerGroup : private RosterEffects {
   void end();
   Worker* find(base::Epoch epoch);
   const std::map<base::Epoch, std::shared_ptr<Worker>>& workers() const { return workers_; }
-  const Roster& roster() const { return roster_; }
+  const SlotTable& slotTable() const { return slotTable_; }
   const std::string& name() const { return name_; }
   void appendPids(std::vector<pid_t>& pids) const;
   std::string describe(const Worker& worker) const;
@@ -147,7 +147,7 @@ class WorkerGroup : private RosterEffects {
   void logDeath(const Lost& lost, const std::string& death, const std::string& cause) const;
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 
-  // What its roster decides.
+  // What its slot table decides.
   base::Epoch startWorker(bool spare) override;
   void retireWorker(base::Epoch epoch) override;
   void assignWorker(const Slot& slot, base::Epoch epoch) override;
@@ -166,7 +166,7 @@ class WorkerGroup : private RosterEffects {
   Services& services_;
   const std::string name_;
   const Events events_;
-  Roster roster_;
+  SlotTable slotTable_;
   std::map<ClientId, GroupClient*> members_;
   std::map<ClientId, GroupClient*> departing_;  // have left; some worker has not forgotten them yet
   std::map<base::Epoch, std::shared_ptr<Worker>> workers_;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
 
    A pool of two slots and a spare: at last it is whole again, whatever died. What the roster does at
-   each event is written from the shipped one (roster_transitions.pml); here are those who bring events:
+   each event is written from the shipped one (slot_table_transitions.pml); here are those who bring events:
    workers that become usable or die, the zygote that forks them and dies itself, the clock.
 
    Assumed: DEATHS workers and ZYGOTE_DEATHS zygotes die, then no more. (If workers die for ever there
@@ -22,7 +22,7 @@ byte place[PLACES];
 bool zygote_serves = true;
 bool forks_lost;  /* the zygote died, its forks are not yet asked for anew */
 
-#include "roster_transitions.pml"
+#include "slot_table_transitions.pml"
 
 active proctype workers() {
   do

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/pool/roster.h"
+#include "supervisor/pool/slot_table.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using base::Epoch;
 using base::PoolId;
 
 /// Starts workers by numbering them, and notes the rest.
-class FakeEffects : public RosterEffects {
+class FakeEffects : public SlotTableEffects {
  public:
   Epoch startWorker(bool spare) override {
     started.push_back(++last_);
@@ -38,50 +38,50 @@ class FakeEffects : public RosterEffects {
   uint64_t last_ = 0;
 };
 
-class RosterTest : public testing::Test {
+class SlotTableTest : public testing::Test {
  protected:
   static constexpr PoolId kPool{1};
 
-  void open(uint32_t workers) { roster_.openPool(kPool, workers); }
-  void usable(uint64_t epoch) { roster_.workerUsable(Epoch(epoch)); }
-  void serves(uint64_t epoch) { roster_.workerLost(Epoch(epoch), Death::kAfterService, now_); }
-  void diesBarren(uint64_t epoch) { roster_.workerLost(Epoch(epoch), Death::kBarren, now_); }
+  void open(uint32_t workers) { slotTable_.openPool(kPool, workers); }
+  void usable(uint64_t epoch) { slotTable_.workerUsable(Epoch(epoch)); }
+  void serves(uint64_t epoch) { slotTable_.workerLost(Epoch(epoch), Death::kAfterService, now_); }
+  void diesBarren(uint64_t epoch) { slotTable_.workerLost(Epoch(epoch), Death::kBarren, now_); }
   void pass(int milliseconds) {
     now_ += base::Milliseconds(milliseconds);
-    roster_.tick(now_);
+    slotTable_.tick(now_);
   }
   uint64_t serving(uint32_t slot, uint32_t pool = 1) { return effects_.serving[{pool, slot}]; }
   uint64_t lastStarted() const { return effects_.started.back(); }
 
   base::TimePoint now_{};
   FakeEffects effects_;
-  Roster roster_{effects_, 1,
-                 RestartLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)}};
+  SlotTable slotTable_{effects_, 1,
+                       RestartLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)}};
 };
 
-TEST_F(RosterTest, AsksForAllWorkersAtOnceAndForTheSpareLast) {
+TEST_F(SlotTableTest, AsksForAllWorkersAtOnceAndForTheSpareLast) {
   open(3);
   EXPECT_EQ(effects_.started, (std::vector<uint64_t>{1, 2, 3, 4}));
   EXPECT_EQ(effects_.startedSpares, std::set<uint64_t>{4});
 }
 
-TEST_F(RosterTest, AWorkerThatWasMadeForASlotServesIt) {
+TEST_F(SlotTableTest, AWorkerThatWasMadeForASlotServesIt) {
   open(2);
   usable(2);
   EXPECT_EQ(serving(1), 2u);
   EXPECT_EQ(serving(0), 0u);
 }
 
-TEST_F(RosterTest, ASpareThatIsReadyFirstTakesAWaitingSlotAndTheSlotsWorkerBecomesTheSpare) {
+TEST_F(SlotTableTest, ASpareThatIsReadyFirstTakesAWaitingSlotAndTheSlotsWorkerBecomesTheSpare) {
   open(1);
   usable(2);
   EXPECT_EQ(serving(0), 2u);
   usable(1);
-  EXPECT_FALSE(roster_.seatOf(Epoch(1))->slot);
+  EXPECT_FALSE(slotTable_.assignmentOf(Epoch(1))->slot);
   EXPECT_EQ(effects_.started.size(), 2u);
 }
 
-TEST_F(RosterTest, TheSpareTakesOverAtOnceAndIsReplaced) {
+TEST_F(SlotTableTest, TheSpareTakesOverAtOnceAndIsReplaced) {
   open(1);
   usable(1);
   usable(2);
@@ -91,42 +91,42 @@ TEST_F(RosterTest, TheSpareTakesOverAtOnceAndIsReplaced) {
   EXPECT_EQ(effects_.startedSpares.count(3), 1u);
 }
 
-TEST_F(RosterTest, WithoutASpareAReplacementIsMadeForTheSlot) {
-  Roster roster(effects_, 0, RestartLimits{});
-  roster.openPool(kPool, 1);
-  roster.workerUsable(Epoch(1));
-  roster.workerLost(Epoch(1), Death::kAfterService, now_);
+TEST_F(SlotTableTest, WithoutASpareAReplacementIsMadeForTheSlot) {
+  SlotTable slotTable(effects_, 0, RestartLimits{});
+  slotTable.openPool(kPool, 1);
+  slotTable.workerUsable(Epoch(1));
+  slotTable.workerLost(Epoch(1), Death::kAfterService, now_);
   EXPECT_EQ(lastStarted(), 2u);
-  roster.workerUsable(Epoch(2));
+  slotTable.workerUsable(Epoch(2));
   EXPECT_EQ(serving(0), 2u);
 }
 
-TEST_F(RosterTest, ASecondPoolTakesTheReadySpare) {
+TEST_F(SlotTableTest, ASecondPoolTakesTheReadySpare) {
   open(1);
   usable(1);
   usable(2);
-  roster_.openPool(PoolId(2), 1);
+  slotTable_.openPool(PoolId(2), 1);
   EXPECT_EQ(serving(0, 2), 2u);
   EXPECT_EQ(effects_.startedSpares.count(lastStarted()), 1u);
 }
 
-TEST_F(RosterTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
+TEST_F(SlotTableTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
   RestartLimits limits;
   limits.deaths = 2;
-  Roster roster(effects_, 0, limits);
-  roster.openPool(kPool, 1);
-  roster.workerLost(Epoch(1), Death::kBarren, now_);
-  EXPECT_TRUE(roster.quarantinedSlots(now_).empty());
-  roster.workerLost(Epoch(2), Death::kBarren, now_);
-  const auto quarantines = roster.quarantinedSlots(now_ + base::Milliseconds(1000));
+  SlotTable slotTable(effects_, 0, limits);
+  slotTable.openPool(kPool, 1);
+  slotTable.workerLost(Epoch(1), Death::kBarren, now_);
+  EXPECT_TRUE(slotTable.quarantinedSlots(now_).empty());
+  slotTable.workerLost(Epoch(2), Death::kBarren, now_);
+  const auto quarantines = slotTable.quarantinedSlots(now_ + base::Milliseconds(1000));
   ASSERT_EQ(quarantines.size(), 1u);
   EXPECT_EQ(quarantines[0].deaths, 2u);
   EXPECT_EQ(quarantines[0].duration, limits.quarantine - base::Milliseconds(1000));
-  roster.tick(now_ + limits.quarantine);
-  EXPECT_TRUE(roster.quarantinedSlots(now_ + limits.quarantine).empty());
+  slotTable.tick(now_ + limits.quarantine);
+  EXPECT_TRUE(slotTable.quarantinedSlots(now_ + limits.quarantine).empty());
 }
 
-TEST_F(RosterTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
+TEST_F(SlotTableTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
   open(1);
   usable(1);
   usable(2);
@@ -135,12 +135,12 @@ TEST_F(RosterTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
   usable(3);
   diesBarren(2);
   EXPECT_EQ(serving(0), 2u) << "nothing new before the delay is over";
-  EXPECT_EQ(*roster_.nextTick() - now_, base::Milliseconds(10));
+  EXPECT_EQ(*slotTable_.nextTick() - now_, base::Milliseconds(10));
   pass(10);
   EXPECT_EQ(serving(0), 3u);
 }
 
-TEST_F(RosterTest, ACrashLoopIsQuarantinedReportedAndTriedOnceMore) {
+TEST_F(SlotTableTest, ACrashLoopIsQuarantinedReportedAndTriedOnceMore) {
   open(1);
   usable(1);
   diesBarren(1);
@@ -159,7 +159,7 @@ TEST_F(RosterTest, ACrashLoopIsQuarantinedReportedAndTriedOnceMore) {
   EXPECT_EQ(effects_.quarantines.size(), 2u);
 }
 
-TEST_F(RosterTest, AReadySpareKeepsOutOfAQuarantinedSlot) {
+TEST_F(SlotTableTest, AReadySpareKeepsOutOfAQuarantinedSlot) {
   open(1);
   usable(1);
   for (int i = 0; i < 3; ++i) {
@@ -169,12 +169,12 @@ TEST_F(RosterTest, AReadySpareKeepsOutOfAQuarantinedSlot) {
   ASSERT_EQ(effects_.quarantines.size(), 1u);
   usable(2);
   EXPECT_EQ(serving(0), 1u);
-  EXPECT_EQ(roster_.unservedSlots().size(), 1u);
+  EXPECT_EQ(slotTable_.unservedSlots().size(), 1u);
   pass(30'000);
   EXPECT_EQ(serving(0), 2u);
 }
 
-TEST_F(RosterTest, ADyingSpareIsReplacedByTheSamePolicy) {
+TEST_F(SlotTableTest, ADyingSpareIsReplacedByTheSamePolicy) {
   open(1);
   usable(1);
   diesBarren(2);
@@ -186,27 +186,27 @@ TEST_F(RosterTest, ADyingSpareIsReplacedByTheSamePolicy) {
   EXPECT_EQ(serving(0), 1u);
 }
 
-TEST_F(RosterTest, AWorkerThatTheZygoteLostCostsTheSlotNothing) {
+TEST_F(SlotTableTest, AWorkerThatTheZygoteLostCostsTheSlotNothing) {
   open(1);
-  for (int i = 0; i < 50; ++i) roster_.workerNotMade(Epoch(i == 0 ? 1 : lastStarted()));
+  for (int i = 0; i < 50; ++i) slotTable_.workerNotMade(Epoch(i == 0 ? 1 : lastStarted()));
   EXPECT_TRUE(effects_.quarantines.empty());
-  EXPECT_FALSE(roster_.nextTick());
+  EXPECT_FALSE(slotTable_.nextTick());
 }
 
-TEST_F(RosterTest, ClosingAPoolRetiresItsWorkersAndWithTheLastTheSpare) {
+TEST_F(SlotTableTest, ClosingAPoolRetiresItsWorkersAndWithTheLastTheSpare) {
   open(2);
-  roster_.openPool(PoolId(2), 1);
+  slotTable_.openPool(PoolId(2), 1);
   for (uint64_t epoch = 1; epoch <= 4; ++epoch) usable(epoch);
-  roster_.closePool(kPool);
+  slotTable_.closePool(kPool);
   EXPECT_EQ(effects_.retired.size(), 2u);
-  roster_.closePool(PoolId(2));
+  slotTable_.closePool(PoolId(2));
   EXPECT_EQ(effects_.retired.size(), 4u);
-  EXPECT_FALSE(roster_.poolWithoutWorker());
+  EXPECT_FALSE(slotTable_.poolWithoutWorker());
 }
 
-TEST_F(RosterTest, DeathsOfUnknownWorkersChangeNothing) {
+TEST_F(SlotTableTest, DeathsOfUnknownWorkersChangeNothing) {
   open(1);
-  roster_.closePool(kPool);
+  slotTable_.closePool(kPool);
   const size_t started = effects_.started.size();
   diesBarren(1);
   diesBarren(99);
@@ -214,12 +214,12 @@ TEST_F(RosterTest, DeathsOfUnknownWorkersChangeNothing) {
   EXPECT_EQ(effects_.started.size(), started);
 }
 
-TEST_F(RosterTest, KnowsAPoolThatNobodyServes) {
+TEST_F(SlotTableTest, KnowsAPoolThatNobodyServes) {
   open(2);
-  EXPECT_TRUE(roster_.poolWithoutWorker());
+  EXPECT_TRUE(slotTable_.poolWithoutWorker());
   usable(1);
-  EXPECT_FALSE(roster_.poolWithoutWorker());
-  EXPECT_EQ(roster_.unservedSlots(), (std::vector<Slot>{{kPool, 1}}));
+  EXPECT_FALSE(slotTable_.poolWithoutWorker());
+  EXPECT_EQ(slotTable_.unservedSlots(), (std::vector<Slot>{{kPool, 1}}));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes what the shipped Roster does as Promela: drives it through every event from every state
+// Writes what the shipped SlotTable does as Promela: drives it through every event from every state
 // that it can reach, with two slots and a spare, and writes each event's transitions.
 // supervisor.pml has the processes that bring the events.
 //
@@ -15,13 +15,13 @@
 #include <tuple>
 #include <vector>
 
-#include "supervisor/pool/roster.h"
+#include "supervisor/pool/slot_table.h"
 
 namespace isopool::supervisor {
 namespace {
 
 constexpr uint32_t kSlots = 2;
-constexpr uint32_t kPlaces = kSlots + 1;  // the spare's seat is the last
+constexpr uint32_t kPlaces = kSlots + 1;  // the spare's place is the last
 constexpr base::PoolId kPool{1};
 constexpr RestartLimits kLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)};
 
@@ -40,7 +40,7 @@ struct Happening {
 };
 
 /// Notes which workers there are; they are numbered as they are asked for.
-class NotingEffects : public RosterEffects {
+class NotingEffects : public SlotTableEffects {
  public:
   base::Epoch startWorker(bool) override {
     workers.insert(++last_);
@@ -58,17 +58,18 @@ class NotingEffects : public RosterEffects {
 
 using Statuses = std::array<Status, kPlaces>;
 
-/// A roster with what happened to it.
-class DrivenRoster {
+/// A slot table with what happened to it.
+class DrivenSlotTable {
  public:
-  DrivenRoster() { roster_.openPool(kPool, kSlots); }
+  DrivenSlotTable() { slotTable_.openPool(kPool, kSlots); }
 
   Statuses statuses() const {
     Statuses found;
     found.fill(Status::kWaiting);
     for (const uint64_t worker : effects_.workers) {
-      const auto seat = roster_.seatOf(base::Epoch(worker));
-      if (seat) found[placeOf(*seat)] = seat->usable ? Status::kUsable : Status::kMaking;
+      const auto assignment = slotTable_.assignmentOf(base::Epoch(worker));
+      if (assignment)
+        found[placeOf(*assignment)] = assignment->usable ? Status::kUsable : Status::kMaking;
     }
     return found;
   }
@@ -76,39 +77,39 @@ class DrivenRoster {
   bool bring(const Happening& happening) {
     now_ += base::Milliseconds(1);
     if (happening.event == Event::kTick) {
-      const auto next = roster_.nextTick();
+      const auto next = slotTable_.nextTick();
       if (!next) return false;
       now_ = std::max(now_, *next);
-      roster_.tick(now_);
+      slotTable_.tick(now_);
       return true;
     }
     const auto worker = workerAt(happening.place);
     if (!worker) return false;
-    const bool usable = roster_.seatOf(*worker)->usable;
+    const bool usable = slotTable_.assignmentOf(*worker)->usable;
     auto& deaths = barrenDeaths_[happening.place];
     switch (happening.event) {
       case Event::kUsable:
         if (usable) return false;
-        roster_.workerUsable(*worker);
+        slotTable_.workerUsable(*worker);
         return true;
       case Event::kLostBarren:
-        roster_.workerLost(*worker, Death::kBarren, now_);
+        slotTable_.workerLost(*worker, Death::kBarren, now_);
         effects_.workers.erase(worker->value);
         deaths = std::min<uint32_t>(deaths + 1, kLimits.deaths + 1);
         return true;
       case Event::kLostAfterService:
         if (!usable) return false;
-        roster_.workerLost(*worker, Death::kAfterService, now_);
+        slotTable_.workerLost(*worker, Death::kAfterService, now_);
         effects_.workers.erase(worker->value);
         deaths = 0;
         return true;
       case Event::kNotMade:
         if (usable) return false;
-        roster_.workerNotMade(*worker);
+        slotTable_.workerNotMade(*worker);
         effects_.workers.erase(worker->value);
         return true;
       case Event::kRelieve:
-        if (!roster_.relieve(*worker)) return false;
+        if (!slotTable_.relieve(*worker)) return false;
         effects_.workers.erase(worker->value);  // on its own from now on
         return true;
       case Event::kTick:
@@ -117,26 +118,26 @@ class DrivenRoster {
     return false;
   }
   bool closingLeavesAWorker() {
-    roster_.closePool(kPool);
+    slotTable_.closePool(kPool);
     return !effects_.workers.empty();
   }
   /// States that behave the same: where the places are, and how close each is to a quarantine.
   auto key() const { return std::tuple(statuses(), barrenDeaths_); }
 
  private:
-  static uint32_t placeOf(const Roster::Seat& seat) {
-    return seat.slot ? seat.slot->index : kSlots;
+  static uint32_t placeOf(const SlotTable::SlotAssignment& assignment) {
+    return assignment.slot ? assignment.slot->index : kSlots;
   }
   std::optional<base::Epoch> workerAt(uint32_t place) const {
     for (const uint64_t worker : effects_.workers) {
-      const auto seat = roster_.seatOf(base::Epoch(worker));
-      if (seat && placeOf(*seat) == place) return base::Epoch(worker);
+      const auto assignment = slotTable_.assignmentOf(base::Epoch(worker));
+      if (assignment && placeOf(*assignment) == place) return base::Epoch(worker);
     }
     return std::nullopt;
   }
 
   NotingEffects effects_;
-  Roster roster_{effects_, 1, kLimits};
+  SlotTable slotTable_{effects_, 1, kLimits};
   base::TimePoint now_{};
   std::array<uint32_t, kPlaces> barrenDeaths_{};
 };
@@ -144,8 +145,8 @@ class DrivenRoster {
 using Path = std::vector<Happening>;
 using Transition = std::tuple<Event, uint32_t, Statuses, Statuses>;
 
-void drive(DrivenRoster& roster, const Path& path) {
-  for (const Happening& happening : path) roster.bring(happening);
+void drive(DrivenSlotTable& slotTable, const Path& path) {
+  for (const Happening& happening : path) slotTable.bring(happening);
 }
 
 std::vector<Happening> allHappenings() {
@@ -166,22 +167,22 @@ struct Explored {
 
 Explored explore() {
   Explored explored;
-  std::set<decltype(DrivenRoster().key())> seen;
+  std::set<decltype(DrivenSlotTable().key())> seen;
   std::deque<Path> frontier{{}};
-  seen.insert(DrivenRoster().key());
+  seen.insert(DrivenSlotTable().key());
   while (!frontier.empty()) {
     const Path path = std::move(frontier.front());
     frontier.pop_front();
-    DrivenRoster closing;
+    DrivenSlotTable closing;
     drive(closing, path);
     if (closing.closingLeavesAWorker()) explored.closingHolds = false;
     for (const Happening& happening : allHappenings()) {
-      DrivenRoster roster;
-      drive(roster, path);
-      const Statuses from = roster.statuses();
-      if (!roster.bring(happening)) continue;
-      explored.transitions.insert({happening.event, happening.place, from, roster.statuses()});
-      if (!seen.insert(roster.key()).second) continue;
+      DrivenSlotTable slotTable;
+      drive(slotTable, path);
+      const Statuses from = slotTable.statuses();
+      if (!slotTable.bring(happening)) continue;
+      explored.transitions.insert({happening.event, happening.place, from, slotTable.statuses()});
+      if (!seen.insert(slotTable.key()).second) continue;
       frontier.push_back(path);
       frontier.back().push_back(happening);
     }
@@ -192,7 +193,8 @@ Explored explore() {
 
 void write(const Explored& explored) {
   std::printf(
-      "/* Written by roster_transitions.cc from supervisor/roster: %zu states, %zu transitions. "
+      "/* Written by slot_table_transitions.cc from supervisor/pool/slot_table: %zu states, %zu "
+      "transitions. "
       "*/\n",
       explored.states, explored.transitions.size());
   for (size_t event = 0; event < kEventNames.size(); ++event) {
@@ -219,7 +221,7 @@ void write(const Explored& explored) {
 int main() {
   const auto explored = isopool::supervisor::explore();
   if (!explored.closingHolds) {
-    std::fprintf(stderr, "roster_transitions: closing a pool leaves a worker\n");
+    std::fprintf(stderr, "slot_table_transitions: closing a pool leaves a worker\n");
     return 1;
   }
   isopool::supervisor::write(explored);

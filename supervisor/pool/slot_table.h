@@ -25,10 +25,11 @@ struct Quarantine {
   base::Milliseconds duration{0};
 };
 
-/// What a roster decides, to be carried out by its owner. None of these may call the roster back.
-class RosterEffects {
+/// What a slot table decides, to be carried out by its owner. None of these may call the slot table
+/// back.
+class SlotTableEffects {
  public:
-  virtual ~RosterEffects() = default;
+  virtual ~SlotTableEffects() = default;
   /// Starts making a worker; it is reported by workerUsable() or workerLost() later.
   virtual base::Epoch startWorker(bool spare) = 0;
   /// The worker is no longer wanted. Its death needs no report.
@@ -40,15 +41,15 @@ class RosterEffects {
 };
 
 /// Which worker serves which slot of a group, and which is the spare: a pure state machine. The
-/// caller brings events and the time; decisions go to RosterEffects. supervisor/README.md has the
-/// table of states and events.
+/// caller brings events and the time; decisions go to SlotTableEffects. supervisor/README.md has
+/// the table of states and events.
 ///
-/// A place is a slot or a spare's seat. Each holds at most one worker, being made or usable; an
+/// A place is a slot or a spare's place. Each holds at most one worker, being made or usable; an
 /// empty place waits for its time to try again. When a slot and a spare exchange workers, each
 /// place keeps its own record of deaths.
-class Roster {
+class SlotTable {
  public:
-  Roster(RosterEffects& effects, uint32_t spares, const RestartLimits& limits);
+  SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits);
 
   /// Makes the pool's slots and asks for all their workers, then for the spares'.
   void openPool(base::PoolId pool, uint32_t workers);
@@ -73,11 +74,11 @@ class Roster {
   /// When tick() is due next.
   std::optional<base::TimePoint> nextTick() const;
 
-  struct Seat {
+  struct SlotAssignment {
     std::optional<Slot> slot;  ///< none: a spare's
     bool usable = false;
   };
-  std::optional<Seat> seatOf(base::Epoch epoch) const;
+  std::optional<SlotAssignment> assignmentOf(base::Epoch epoch) const;
   std::vector<Slot> slotsOf(base::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
@@ -88,7 +89,7 @@ class Roster {
   bool poolWithoutWorker() const;
 
  private:
-  struct Place {
+  struct SlotEntry {
     std::optional<Slot> slot;
     RestartPolicy policy;
     std::optional<base::Epoch> worker;
@@ -97,16 +98,16 @@ class Roster {
     bool quarantined = false;  ///< that is what it waits for
   };
 
-  void fill(Place& place);
-  bool promoteSpare(Place& place);
-  Place* find(base::Epoch epoch);
-  const Place* find(base::Epoch epoch) const;
+  void fill(SlotEntry& entry);
+  bool promoteSpare(SlotEntry& entry);
+  SlotEntry* find(base::Epoch epoch);
+  const SlotEntry* find(base::Epoch epoch) const;
 
-  RosterEffects& effects_;
+  SlotTableEffects& effects_;
   const uint32_t spares_;
   const RestartLimits limits_;
-  std::map<base::PoolId, std::vector<Place>> pools_;
-  std::vector<Place> sparePlaces_;
+  std::map<base::PoolId, std::vector<SlotEntry>> pools_;
+  std::vector<SlotEntry> spareEntries_;
 };
 
 }  // namespace isopool::supervisor

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/pool/slot_table.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace isopool::supervisor {
+
+using base::Epoch;
+using base::PoolId;
+
+namespace {
+
+// Calls `visit` on every place, slots first; stops when it returns true.
+template <typename Pools, typename Spares, typename Visit>
+bool visitEntries(Pools& pools, Spares& spares, Visit&& visit) {
+  for (auto& [pool, entries] : pools) {
+    for (auto& entry : entries) {
+      if (visit(entry)) return true;
+    }
+  }
+  return std::any_of(spares.begin(), spares.end(), visit);
+}
+
+}  // namespace
+
+SlotTable::SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits)
+    : effects_(effects), spares_(spares), limits_(limits) {}
+
+void SlotTable::openPool(PoolId pool, uint32_t workers) {
+  std::vector<SlotEntry>& entries = pools_[pool];
+  for (uint32_t index = 0; index < workers; ++index) {
+    entries.push_back(SlotEntry{Slot{pool, index}, RestartPolicy(limits_), {}, false, {}, false});
+  }
+  while (spareEntries_.size() < spares_) {
+    spareEntries_.push_back(SlotEntry{std::nullopt, RestartPolicy(limits_), {}, false, {}, false});
+  }
+  for (SlotEntry& entry : entries) fill(entry);
+  for (SlotEntry& entry : spareEntries_) {
+    if (!entry.worker && !entry.retryAt) fill(entry);
+  }
+}
+
+void SlotTable::closePool(PoolId pool) {
+  const auto found = pools_.find(pool);
+  if (found == pools_.end()) return;
+  std::vector<SlotEntry> leaving = std::move(found->second);
+  pools_.erase(found);
+  if (pools_.empty()) {
+    std::move(spareEntries_.begin(), spareEntries_.end(), std::back_inserter(leaving));
+    spareEntries_.clear();
+  }
+  for (const SlotEntry& entry : leaving) {
+    if (entry.worker) effects_.retireWorker(*entry.worker);
+  }
+}
+
+bool SlotTable::hasPool(PoolId pool) const { return pools_.count(pool) != 0; }
+
+void SlotTable::workerUsable(Epoch epoch) {
+  SlotEntry* entry = find(epoch);
+  if (entry == nullptr || entry->usable) return;
+  entry->usable = true;
+  if (entry->slot) {
+    effects_.assignWorker(*entry->slot, epoch);
+    return;
+  }
+  // A spare that is ready before a slot's own worker takes the slot; that one becomes the spare.
+  visitEntries(pools_, spareEntries_, [&](SlotEntry& waiting) {
+    if (!waiting.slot || waiting.usable || waiting.retryAt) return false;
+    std::swap(waiting.worker, entry->worker);
+    std::swap(waiting.usable, entry->usable);
+    effects_.assignWorker(*waiting.slot, epoch);
+    return true;
+  });
+  if (!entry->worker) fill(*entry);
+}
+
+base::Milliseconds SlotTable::workerLost(Epoch epoch, Death death, base::TimePoint now) {
+  SlotEntry* entry = find(epoch);
+  if (entry == nullptr) return base::Milliseconds(0);
+  entry->worker.reset();
+  entry->usable = false;
+  const RestartPolicy::Decision decision = entry->policy.died(death, now);
+  if (decision.delay == base::Milliseconds(0)) {
+    fill(*entry);
+    return decision.delay;
+  }
+  entry->retryAt = now + decision.delay;
+  entry->quarantined = decision.quarantined;
+  if (!decision.quarantined) return decision.delay;
+  const uint32_t deaths = entry->policy.barrenDeathsInARow();
+  if (entry->slot) {
+    effects_.slotQuarantined({*entry->slot, deaths, decision.delay});
+  } else {
+    effects_.spareQuarantined(deaths, decision.delay);
+  }
+  return decision.delay;
+}
+
+void SlotTable::workerNotMade(Epoch epoch) {
+  SlotEntry* entry = find(epoch);
+  if (entry == nullptr) return;
+  entry->worker.reset();
+  entry->usable = false;
+  fill(*entry);
+}
+
+bool SlotTable::relieve(Epoch epoch) {
+  SlotEntry* entry = find(epoch);
+  return entry != nullptr && entry->slot && entry->usable && promoteSpare(*entry);
+}
+
+void SlotTable::tick(base::TimePoint now) {
+  visitEntries(pools_, spareEntries_, [&](SlotEntry& entry) {
+    if (entry.retryAt && *entry.retryAt <= now) {
+      entry.retryAt.reset();
+      entry.quarantined = false;
+      fill(entry);
+    }
+    return false;
+  });
+}
+
+std::optional<base::TimePoint> SlotTable::nextTick() const {
+  std::optional<base::TimePoint> next;
+  visitEntries(pools_, spareEntries_, [&](const SlotEntry& entry) {
+    if (entry.retryAt && (!next || *entry.retryAt < *next)) next = entry.retryAt;
+    return false;
+  });
+  return next;
+}
+
+std::optional<SlotTable::SlotAssignment> SlotTable::assignmentOf(Epoch epoch) const {
+  const SlotEntry* entry = find(epoch);
+  if (entry == nullptr) return std::nullopt;
+  return SlotAssignment{entry->slot, entry->usable};
+}
+
+std::vector<Slot> SlotTable::slotsOf(PoolId pool) const {
+  std::vector<Slot> slots;
+  const auto found = pools_.find(pool);
+  if (found == pools_.end()) return slots;
+  for (const SlotEntry& entry : found->second) slots.push_back(*entry.slot);
+  return slots;
+}
+
+std::vector<Slot> SlotTable::unservedSlots() const {
+  std::vector<Slot> unserved;
+  visitEntries(pools_, spareEntries_, [&](const SlotEntry& entry) {
+    if (entry.slot && !entry.usable) unserved.push_back(*entry.slot);
+    return false;
+  });
+  return unserved;
+}
+
+std::vector<Quarantine> SlotTable::quarantinedSlots(base::TimePoint now) const {
+  std::vector<Quarantine> quarantines;
+  visitEntries(pools_, spareEntries_, [&](const SlotEntry& entry) {
+    if (!entry.slot || !entry.quarantined) return false;
+    const auto left = std::chrono::duration_cast<base::Milliseconds>(*entry.retryAt - now);
+    quarantines.push_back({*entry.slot, entry.policy.barrenDeathsInARow(), left});
+    return false;
+  });
+  return quarantines;
+}
+
+bool SlotTable::poolWithoutWorker() const {
+  return std::any_of(pools_.begin(), pools_.end(), [](const auto& pool) {
+    return std::none_of(pool.second.begin(), pool.second.end(),
+                        [](const SlotEntry& entry) { return entry.usable; });
+  });
+}
+
+void SlotTable::fill(SlotEntry& entry) {
+  if (entry.slot && promoteSpare(entry)) return;
+  entry.worker = effects_.startWorker(!entry.slot);
+}
+
+bool SlotTable::promoteSpare(SlotEntry& entry) {
+  const auto spare = std::find_if(spareEntries_.begin(), spareEntries_.end(),
+                                  [](const SlotEntry& candidate) { return candidate.usable; });
+  if (spare == spareEntries_.end()) return false;
+  entry.worker = std::exchange(spare->worker, std::nullopt);
+  entry.usable = std::exchange(spare->usable, false);
+  effects_.assignWorker(*entry.slot, *entry.worker);
+  fill(*spare);
+  return true;
+}
+
+SlotTable::SlotEntry* SlotTable::find(Epoch epoch) {
+  return const_cast<SlotEntry*>(std::as_const(*this).find(epoch));
+}
+
+const SlotTable::SlotEntry* SlotTable::find(Epoch epoch) const {
+  const SlotEntry* found = nullptr;
+  visitEntries(pools_, spareEntries_, [&](const SlotEntry& entry) {
+    if (entry.worker != epoch) return false;
+    found = &entry;
+    return true;
+  });
+  return found;
+}
+
+}  // namespace isopool::supervisor
