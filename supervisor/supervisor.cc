@@ -26,25 +26,25 @@ constexpr size_t kOperators = 32;
 
 }  // namespace
 
-Supervisor::Supervisor(const Surroundings& surroundings, const Options& options,
-                       InheritedLimits limits, SupervisorEvents events)
+Supervisor::Supervisor(const Platform& platform, const Options& options, InheritedLimits limits,
+                       SupervisorEvents events)
     : options_(options),
       events_(std::move(events)),
-      loop_(surroundings.loop),
-      processes_(surroundings.processes),
+      loop_(platform.loop),
+      processes_(platform.processes),
       stock_(loop_, options_.outputArena,
              options_.privatePool ? 1 : options_.workers + options_.spares),
       zygote_(loop_, processes_, options_, std::move(limits),
               Zygote::Events{[this](const ipc::ZygoteReady&) { zygoteReady(); },
                              [this](const std::string& text) { zygoteGivenUp(text); },
                              [this](const std::string&) {
-                               for (const auto& [name, group] : groups_) group->zygoteStruggles();
-                               for (const auto& [id, client] : clients_) client->zygoteStruggles();
+                               for (const auto& [name, group] : groups_) group->onZygoteCrashLoop();
+                               for (const auto& [id, client] : clients_)
+                                 client->onZygoteCrashLoop();
                              },
                              [this] { childReaped(); }, [this] { sweepSoon(); }}),
-      services_{
-          loop_, processes_, options_, stock_, zygote_, {}, std::minstd_rand(surroundings.seed),
-          {}},
+      services_{loop_, processes_, options_, stock_, zygote_, {}, std::minstd_rand(platform.seed),
+                {}},
       startedAt_(loop_.now()),
       drained_(loop_),
       alive_(loop_) {}

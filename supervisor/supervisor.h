@@ -30,7 +30,7 @@ struct SupervisorEvents {
 };
 
 /// What a supervisor runs on: the kernel, or a simulation.
-struct Surroundings {
+struct Platform {
   base::EventLoop& loop;
   Processes& processes;
   uint32_t seed;  ///< of chance: the jitter of lives
@@ -42,7 +42,7 @@ struct Surroundings {
 /// returns. Its owner forgets the loop's handlers before it destroys this.
 class Supervisor {
  public:
-  Supervisor(const Surroundings& surroundings, const Options& options, InheritedLimits limits,
+  Supervisor(const Platform& platform, const Options& options, InheritedLimits limits,
              SupervisorEvents events);
 
   /// Serves a client over its control socket, for a private pool; when it is gone, run() ends.

@@ -44,7 +44,7 @@ class EventLoop {
   virtual void post(Handler handler) = 0;
   /// `work` is done beside the loop, one after the other; what it returns is then called on the
   /// loop, which throws what it throws.
-  virtual void runAside(std::function<Handler()> work) = 0;
+  virtual void runInBackground(std::function<Handler()> work) = 0;
   virtual std::unique_ptr<Alarm> makeAlarm() = 0;
   virtual std::unique_ptr<Watch> watch(int fd) = 0;
   /// Calls `handler` for each of these signals that comes, from now on, and for one that has come

@@ -80,7 +80,7 @@ KernelEventLoop::~KernelEventLoop() { aside_.join(); }
 
 void KernelEventLoop::post(Handler handler) { asio::post(io_, std::move(handler)); }
 
-void KernelEventLoop::runAside(std::function<Handler()> work) {
+void KernelEventLoop::runInBackground(std::function<Handler()> work) {
   asio::post(aside_, [this, work = std::move(work)] {
     try {
       asio::post(io_, work());

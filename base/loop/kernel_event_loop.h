@@ -17,7 +17,7 @@ class KernelEventLoop final : public EventLoop {
 
   TimePoint now() const override { return std::chrono::steady_clock::now(); }
   void post(Handler handler) override;
-  void runAside(std::function<Handler()> work) override;
+  void runInBackground(std::function<Handler()> work) override;
   std::unique_ptr<Alarm> makeAlarm() override;
   std::unique_ptr<Watch> watch(int fd) override;
   void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) override;

@@ -73,8 +73,8 @@ void Client::zygoteReady() {
   if (saidHello_ && !welcomed_) welcome();
 }
 
-void Client::zygoteStruggles() {
-  if (ownGroup_ != nullptr) ownGroup_->zygoteStruggles();
+void Client::onZygoteCrashLoop() {
+  if (ownGroup_ != nullptr) ownGroup_->onZygoteCrashLoop();
 }
 
 void Client::refuse(const std::string& text) {
@@ -419,11 +419,11 @@ void Client::channelClosed(Epoch epoch) {
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelClosedSent);
 }
 
-void Client::channelSpoilt() {
+void Client::onChannelCorrupt() {
   refuse("a worker gave up a channel of it, which held what no client of ours writes");
 }
 
-void Client::workersLacking(const std::string& text) {
+void Client::onNoWorkers(const std::string& text) {
   if (!isShared()) refuse(text);
 }
 

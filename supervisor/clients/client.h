@@ -50,7 +50,7 @@ class Client final : public GroupClient {
   /// A zygote is ready: the client is welcome.
   void zygoteReady();
   /// Workers can't be made at the moment, and have not been for a while.
-  void zygoteStruggles();
+  void onZygoteCrashLoop();
   /// Says why and ends.
   void refuse(const std::string& text);
   /// Asks it to publish no more calls.
@@ -108,8 +108,8 @@ class Client final : public GroupClient {
   void workerDied(base::Epoch epoch, const ExitStatus& status) override;
   void channelClosed(base::Epoch epoch) override;
   void segmentWanted(Worker& worker, uint64_t bytes) override;
-  void channelSpoilt() override;
-  void workersLacking(const std::string& text) override;
+  void onChannelCorrupt() override;
+  void onNoWorkers(const std::string& text) override;
 
   void grantSegment(base::Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,
                     const std::string& failure);

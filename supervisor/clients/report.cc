@@ -90,11 +90,11 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
   }
   for (const Slot& slot : group.slotTable().slotsOf(kSharedPool)) {
     ipc::ReportedSlot entry{group.name(), slot.index, 0, {}, 0};
-    const auto obituary = group.obituaries().find({slot.pool.value, slot.index});
-    if (obituary != group.obituaries().end()) {
-      entry.restarts = obituary->second.restarts;
-      entry.lastDeath = obituary->second.reason;
-      entry.lastDeathMillisecondsAgo = milliseconds(now - obituary->second.at);
+    const auto lastExit = group.lastExits().find({slot.pool.value, slot.index});
+    if (lastExit != group.lastExits().end()) {
+      entry.restarts = lastExit->second.restarts;
+      entry.lastDeath = lastExit->second.reason;
+      entry.lastDeathMillisecondsAgo = milliseconds(now - lastExit->second.at);
     }
     report.slots.push_back(std::move(entry));
   }

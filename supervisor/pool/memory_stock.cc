@@ -52,17 +52,18 @@ void MemoryStock::take(Taken taken) {
 }
 
 void MemoryStock::make(Taken taken) {
-  loop_.runAside([bytes = outputBytes_, taken = std::move(taken)]() -> base::EventLoop::Handler {
-    auto made = std::make_shared<ChannelMemory>();
-    std::string failure;
-    try {
-      *made = makeChannelMemory(bytes);
-      ipc::reachCrashPoint(ipc::CrashPoint::kChannelMemoryMade);
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-    return [made, failure, taken] { taken(std::move(*made), failure); };
-  });
+  loop_.runInBackground(
+      [bytes = outputBytes_, taken = std::move(taken)]() -> base::EventLoop::Handler {
+        auto made = std::make_shared<ChannelMemory>();
+        std::string failure;
+        try {
+          *made = makeChannelMemory(bytes);
+          ipc::reachCrashPoint(ipc::CrashPoint::kChannelMemoryMade);
+        } catch (const std::exception& error) {
+          failure = error.what();
+        }
+        return [made, failure, taken] { taken(std::move(*made), failure); };
+      });
 }
 
 void MemoryStock::replenish() {
@@ -81,7 +82,7 @@ void MemoryStock::replenish() {
 }
 
 void MemoryStock::makeSegment(uint64_t bytes, SegmentMade made) {
-  loop_.runAside([bytes, made = std::move(made)]() -> base::EventLoop::Handler {
+  loop_.runInBackground([bytes, made = std::move(made)]() -> base::EventLoop::Handler {
     auto segment = std::make_shared<base::Fd>();
     std::string failure;
     try {

@@ -76,7 +76,7 @@ void SlotTable::workerUsable(Epoch epoch) {
   if (!entry->worker) fill(*entry);
 }
 
-base::Milliseconds SlotTable::workerLost(Epoch epoch, Death death, base::TimePoint now) {
+base::Milliseconds SlotTable::workerLost(Epoch epoch, ExitKind death, base::TimePoint now) {
   SlotEntry* entry = find(epoch);
   if (entry == nullptr) return base::Milliseconds(0);
   entry->worker.reset();
@@ -89,7 +89,7 @@ base::Milliseconds SlotTable::workerLost(Epoch epoch, Death death, base::TimePoi
   entry->retryAt = now + decision.delay;
   entry->quarantined = decision.quarantined;
   if (!decision.quarantined) return decision.delay;
-  const uint32_t deaths = entry->policy.barrenDeathsInARow();
+  const uint32_t deaths = entry->policy.earlyExitsInARow();
   if (entry->slot) {
     effects_.slotQuarantined({*entry->slot, deaths, decision.delay});
   } else {
@@ -159,7 +159,7 @@ std::vector<Quarantine> SlotTable::quarantinedSlots(base::TimePoint now) const {
   visitEntries(pools_, spareEntries_, [&](const SlotEntry& entry) {
     if (!entry.slot || !entry.quarantined) return false;
     const auto left = std::chrono::duration_cast<base::Milliseconds>(*entry.retryAt - now);
-    quarantines.push_back({*entry.slot, entry.policy.barrenDeathsInARow(), left});
+    quarantines.push_back({*entry.slot, entry.policy.earlyExitsInARow(), left});
     return false;
   });
   return quarantines;

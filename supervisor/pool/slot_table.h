@@ -60,7 +60,7 @@ class SlotTable {
   void workerUsable(base::Epoch epoch);
   /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown
   /// epochs (retired, lost before) are ignored.
-  base::Milliseconds workerLost(base::Epoch epoch, Death death, base::TimePoint now);
+  base::Milliseconds workerLost(base::Epoch epoch, ExitKind death, base::TimePoint now);
   /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
   /// for at once.
   void workerNotMade(base::Epoch epoch);

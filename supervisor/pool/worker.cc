@@ -60,7 +60,7 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   request.bell = bell_.descriptor();
   request.lastWords = lastWords_.duplicate();
   request.board = board_.duplicate();
-  request.patient = spare;
+  request.lowPriority = spare;
   request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {
     if (const auto alive = self.lock()) (*alive)->forkSettled(outcome);
   };

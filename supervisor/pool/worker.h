@@ -112,7 +112,9 @@ class Worker {
   uint64_t sharedBytes() const;
   /// Calls completed in this life, as the worker says.
   uint64_t completedCalls() const;
-  Death deathNow() const { return completedCalls() > 0 ? Death::kAfterService : Death::kBarren; }
+  ExitKind exitKindNow() const {
+    return completedCalls() > 0 ? ExitKind::kAfterCall : ExitKind::kBeforeFirstCall;
+  }
   /// Whose call runs, as the worker says; 0 if none does.
   uint64_t runningClient() const;
   /// For how long it has run, as the worker says; right to a few milliseconds.

@@ -177,11 +177,11 @@ void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
   if (reaped != reaped_.end()) reaped->second->blame(reason);
 }
 
-void WorkerGroup::zygoteStruggles() {
+void WorkerGroup::onZygoteCrashLoop() {
   const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
   if (slotTable_.poolWithoutWorker()) {
     // By copies: a member may leave over it.
-    for (const auto& [id, member] : std::map(members_)) member->workersLacking(text);
+    for (const auto& [id, member] : std::map(members_)) member->onNoWorkers(text);
   }
   for (const Slot& slot : slotTable_.unservedSlots()) {
     for (const auto& [id, member] : members_) {
@@ -280,7 +280,7 @@ void WorkerGroup::workerDetached(Worker& worker, ClientId client) {
   const auto member = members_.find(client);
   if (member != members_.end()) {
     if (worker.attachment(client)->stage != Attachment::Stage::kDetaching) {
-      return member->second->channelSpoilt();
+      return member->second->onChannelCorrupt();
     }
     member->second->channelClosed(worker.epoch());
     // Not now: the worker is about to forget the channel.
@@ -297,24 +297,24 @@ void WorkerGroup::workerLost(Worker& worker) {
   if (over_) return;
   ipc::reachCrashPoint(CrashPoint::kDeathSeen);
   const Epoch epoch = worker.epoch();
-  const Death death = worker.deathNow();
+  const ExitKind death = worker.exitKindNow();
   const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
   const bool retiring = retires(epoch);
   if (assignment || retiring) {
     Lost& lost = lost_[epoch];
     lost.name = describe(worker);
     if (assignment) lost.slot = assignment->slot;
-    lost.barren = worker.wasIntroduced() && death == Death::kBarren;
+    lost.early = worker.wasIntroduced() && death == ExitKind::kBeforeFirstCall;
     lost.replaced = retiring;
     lost.processId = worker.pid();
   }
   if (!retiring) ++restarts_;
   if (assignment && assignment->slot) {
-    Obituary& obituary = obituaries_[keyOf(*assignment->slot)];
-    ++obituary.restarts;
-    obituary.reason = worker.cause().empty() ? "died" : worker.cause();
-    obituary.worker = epoch;
-    obituary.at = services_.loop.now();
+    LastExit& lastExit = lastExits_[keyOf(*assignment->slot)];
+    ++lastExit.restarts;
+    lastExit.reason = worker.cause().empty() ? "died" : worker.cause();
+    lastExit.worker = epoch;
+    lastExit.at = services_.loop.now();
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
   // First of all: callers wait.
@@ -322,13 +322,13 @@ void WorkerGroup::workerLost(Worker& worker) {
   if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
   scheduleTick();
-  if (services_.zygote.struggling()) zygoteStruggles();
+  if (services_.zygote.struggling()) onZygoteCrashLoop();
 }
 
 void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
                            const std::string& cause) const {
   std::string text = lost.name + " died: " + death + " (" + cause + ")";
-  if (lost.barren) text += ", before it completed a call";
+  if (lost.early) text += ", before it completed a call";
   pid_t replacement = 0;
   const std::string vacancy = std::to_string(lost.vacancy.count()) + " ms";
   if (over_) {
@@ -376,8 +376,8 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
       const auto alive = self.lock();
       if (alive == nullptr) return;
       (*alive)->reaped_.erase(leaving->epoch());
-      for (auto& [slot, obituary] : (*alive)->obituaries_) {
-        if (obituary.worker == leaving->epoch()) obituary.reason = death + " (" + cause + ")";
+      for (auto& [slot, lastExit] : (*alive)->lastExits_) {
+        if (lastExit.worker == leaving->epoch()) lastExit.reason = death + " (" + cause + ")";
       }
       (*alive)->logDeath(record, death, cause);
     });
@@ -453,7 +453,8 @@ Epoch WorkerGroup::startWorker(bool spare) {
     services_.loop.post([self = std::weak_ptr(self_), epoch] {
       const auto alive = self.lock();
       if (alive == nullptr || (*alive)->over_) return;
-      (*alive)->slotTable_.workerLost(epoch, Death::kBarren, (*alive)->services_.loop.now());
+      (*alive)->slotTable_.workerLost(epoch, ExitKind::kBeforeFirstCall,
+                                      (*alive)->services_.loop.now());
       (*alive)->scheduleTick();
     });
   }

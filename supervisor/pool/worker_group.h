@@ -40,9 +40,9 @@ class GroupClient {
   virtual void channelClosed(base::Epoch epoch) = 0;
   virtual void segmentWanted(Worker& worker, uint64_t bytes) = 0;
   /// Its channel holds nonsense, says the worker.
-  virtual void channelSpoilt() = 0;
+  virtual void onChannelCorrupt() = 0;
   /// A pool has no worker, and none can be made for a while.
-  virtual void workersLacking(const std::string& text) = 0;
+  virtual void onNoWorkers(const std::string& text) = 0;
 };
 
 /// Workers that serve the same clients: the private pools of one program, or all programs of a
@@ -89,7 +89,7 @@ class WorkerGroup : private SlotTableEffects {
   /// ISOPOOL_WORKER_TIMEOUT. Else it serves on, and the member by a new channel.
   void workerReported(Worker& worker, GroupClient& member, const std::string& reason);
   /// Workers can't be made at the moment, and have not been for a while.
-  void zygoteStruggles();
+  void onZygoteCrashLoop();
   /// The member that a worker was for says why it killed it: it may be reaped, and not yet logged.
   void blameReaped(base::Epoch epoch, const std::string& reason);
   /// The settings that may change while it runs have changed.
@@ -102,15 +102,13 @@ class WorkerGroup : private SlotTableEffects {
   uint64_t unfit() const { return unfit_; }
   bool retires(base::Epoch epoch) const { return retiring_.count(epoch) != 0; }
   /// Why the slot's last worker that died did, and when.
-  struct Obituary {
+  struct LastExit {
     uint64_t restarts = 0;
     std::string reason;
     base::Epoch worker;
     base::TimePoint at;
   };
-  const std::map<std::pair<uint32_t, uint32_t>, Obituary>& obituaries() const {
-    return obituaries_;
-  }
+  const std::map<std::pair<uint32_t, uint32_t>, LastExit>& lastExits() const { return lastExits_; }
 
  private:
   /// When a worker's life is long enough (Recycling), with this life's jitter.
@@ -124,7 +122,7 @@ class WorkerGroup : private SlotTableEffects {
   struct Lost {
     std::string name;
     std::optional<Slot> slot;  ///< none: a spare
-    bool barren = false;       ///< it was introduced, and completed no call
+    bool early = false;        ///< it was introduced, and completed no call
     bool replaced = false;     ///< it was to retire
     pid_t processId = 0;
     base::Milliseconds vacancy{0};  ///< for how long nothing is started in its place
@@ -171,7 +169,7 @@ class WorkerGroup : private SlotTableEffects {
   std::map<ClientId, GroupClient*> departing_;  // have left; some worker has not forgotten them yet
   std::map<base::Epoch, std::shared_ptr<Worker>> workers_;
   std::map<std::pair<uint32_t, uint32_t>, base::Epoch> serving_;  // by pool and slot
-  std::map<std::pair<uint32_t, uint32_t>, Obituary> obituaries_;
+  std::map<std::pair<uint32_t, uint32_t>, LastExit> lastExits_;
   std::map<base::Epoch, LifeSpan> lives_;
   std::map<base::Epoch, Retirement> retiring_;
   std::map<base::Epoch, Lost> lost_;

@@ -75,9 +75,9 @@ void Zygote::start() {
 }
 
 void Zygote::fork(ForkRequest request) {
-  if (request.patient) {
-    patient_.push_back(std::move(request));
-    if (patient_.size() == 1) patience_.setAfter(kPatience, [this] { patienceIsOver(); });
+  if (request.lowPriority) {
+    lowPriority_.push_back(std::move(request));
+    if (lowPriority_.size() == 1) patience_.setAfter(kPatience, [this] { patienceIsOver(); });
     return;
   }
   waiting_.push_back(std::move(request));
@@ -85,14 +85,14 @@ void Zygote::fork(ForkRequest request) {
 }
 
 void Zygote::patienceIsOver() {
-  std::move(patient_.begin(), patient_.end(), std::back_inserter(waiting_));
-  patient_.clear();
+  std::move(lowPriority_.begin(), lowPriority_.end(), std::back_inserter(waiting_));
+  lowPriority_.clear();
   sendWaiting();
 }
 
 bool Zygote::withdraw(base::Epoch epoch) {
   const auto isIts = [&](const ForkRequest& each) { return each.epoch == epoch; };
-  return std::erase_if(patient_, isIts) + std::erase_if(waiting_, isIts) > 0;
+  return std::erase_if(lowPriority_, isIts) + std::erase_if(waiting_, isIts) > 0;
 }
 
 void Zygote::kill() {

@@ -40,13 +40,13 @@ struct ForkRequest {
   base::Fd lastWords;
   base::Fd board;
   /// A spare: nobody waits for it.
-  bool patient = false;
+  bool lowPriority = false;
   /// Called once, unless the request is withdrawn.
   std::function<void(const ForkOutcome&)> settled;
 };
 
 /// The process that forks workers, and its successors: keeps one running, replaces one that died or
-/// does not answer, and sends it fork requests in order, patient ones a little later than the
+/// does not answer, and sends it fork requests in order, low-priority ones a little later than the
 /// others. Requests that come while there is none wait for the next. Not thread-safe.
 class Zygote {
  public:
@@ -111,7 +111,7 @@ class Zygote {
   std::string condemnation_;  ///< why we are killing it
   bool stopped_ = false;      ///< that is why
 
-  std::deque<ForkRequest> patient_;
+  std::deque<ForkRequest> lowPriority_;
   std::deque<ForkRequest> waiting_;
   std::deque<Outstanding> outstanding_;
   base::Timer patience_;

@@ -20,8 +20,9 @@ ZygotePolicy::ZygotePolicy() : restarts_(kNoQuarantine) {}
 ZygotePolicy::Decision ZygotePolicy::lost(base::TimePoint now, Loss loss) {
   if (!everReady_ && loss != Loss::kStopped) return {Verdict::kGiveUp, base::Milliseconds(0)};
   const bool served = std::exchange(forked_, false);
-  const auto decision = restarts_.died(served ? Death::kAfterService : Death::kBarren, now);
-  struggling_ = restarts_.barrenDeathsInARow() >= kPatience;
+  const auto decision =
+      restarts_.died(served ? ExitKind::kAfterCall : ExitKind::kBeforeFirstCall, now);
+  struggling_ = restarts_.earlyExitsInARow() >= kPatience;
   return {struggling_ ? Verdict::kRetryAndReport : Verdict::kRetry, decision.delay};
 }
 

@@ -28,7 +28,7 @@ class ZygotePolicy {
   void forked() { forked_ = true; }
   Decision lost(base::TimePoint now, Loss loss = Loss::kByItself);
 
-  /// True from the third barren zygote in a row until one forks a worker.
+  /// True from the third early zygote in a row until one forks a worker.
   bool struggling() const { return struggling_ && !forked_; }
 
  private:

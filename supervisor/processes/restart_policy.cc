@@ -14,19 +14,20 @@ constexpr std::array<base::Milliseconds, 4> kBackOff{base::Milliseconds(0), base
 
 }  // namespace
 
-RestartPolicy::Decision RestartPolicy::died(Death death, base::TimePoint now) {
-  if (death == Death::kAfterService) {
-    barren_.clear();
+RestartPolicy::Decision RestartPolicy::died(ExitKind death, base::TimePoint now) {
+  if (death == ExitKind::kAfterCall) {
+    earlyExits_.clear();
     inARow_ = 0;
     onProbation_ = false;
     return {};
   }
-  while (!barren_.empty() && now - barren_.front() > limits_.window) barren_.pop_front();
-  if (barren_.empty() && !onProbation_) inARow_ = 0;
-  barren_.push_back(now);
+  while (!earlyExits_.empty() && now - earlyExits_.front() > limits_.window)
+    earlyExits_.pop_front();
+  if (earlyExits_.empty() && !onProbation_) inARow_ = 0;
+  earlyExits_.push_back(now);
   ++inARow_;
-  if (onProbation_ || barren_.size() >= limits_.deaths) {
-    barren_.clear();
+  if (onProbation_ || earlyExits_.size() >= limits_.deaths) {
+    earlyExits_.clear();
     onProbation_ = true;
     return {limits_.quarantine, true};
   }

@@ -9,14 +9,14 @@
 namespace isopool::supervisor {
 
 struct RestartLimits {
-  uint32_t deaths = 10;                   ///< so many barren deaths ...
+  uint32_t deaths = 10;                   ///< so many early deaths ...
   base::Milliseconds window{30'000};      ///< ... within this time ...
   base::Milliseconds quarantine{30'000};  ///< ... and nothing is restarted for so long
 };
 
 /// How a process ended that ran in one place: a worker that completed no call, a zygote that forked
-/// no worker, is a barren death. Only those are held against the place.
-enum class Death { kBarren, kAfterService };
+/// no worker, is a early death. Only those are held against the place.
+enum class ExitKind { kBeforeFirstCall, kAfterCall };
 
 /// Decides when a place (a slot of a pool, the spare's, the zygote's) gets its next process. Pure:
 /// the caller brings the time. Deaths after service are restarted at once, always.
@@ -29,16 +29,16 @@ class RestartPolicy {
 
   explicit RestartPolicy(const RestartLimits& limits) : limits_(limits) {}
 
-  Decision died(Death death, base::TimePoint now);
+  Decision died(ExitKind death, base::TimePoint now);
 
   /// Barren deaths since the last process that served (or since a quiet window).
-  uint32_t barrenDeathsInARow() const { return inARow_; }
+  uint32_t earlyExitsInARow() const { return inARow_; }
 
  private:
   RestartLimits limits_;
-  std::deque<base::TimePoint> barren_;
+  std::deque<base::TimePoint> earlyExits_;
   uint32_t inARow_ = 0;
-  bool onProbation_ = false;  ///< a quarantine is over: one more barren death is one too many
+  bool onProbation_ = false;  ///< a quarantine is over: one more early death is one too many
 };
 
 }  // namespace isopool::supervisor

@@ -86,20 +86,20 @@ class DrivenSlotTable {
     const auto worker = workerAt(happening.place);
     if (!worker) return false;
     const bool usable = slotTable_.assignmentOf(*worker)->usable;
-    auto& deaths = barrenDeaths_[happening.place];
+    auto& deaths = earlyExits_[happening.place];
     switch (happening.event) {
       case Event::kUsable:
         if (usable) return false;
         slotTable_.workerUsable(*worker);
         return true;
       case Event::kLostBarren:
-        slotTable_.workerLost(*worker, Death::kBarren, now_);
+        slotTable_.workerLost(*worker, ExitKind::kBeforeFirstCall, now_);
         effects_.workers.erase(worker->value);
         deaths = std::min<uint32_t>(deaths + 1, kLimits.deaths + 1);
         return true;
       case Event::kLostAfterService:
         if (!usable) return false;
-        slotTable_.workerLost(*worker, Death::kAfterService, now_);
+        slotTable_.workerLost(*worker, ExitKind::kAfterCall, now_);
         effects_.workers.erase(worker->value);
         deaths = 0;
         return true;
@@ -122,7 +122,7 @@ class DrivenSlotTable {
     return !effects_.workers.empty();
   }
   /// States that behave the same: where the places are, and how close each is to a quarantine.
-  auto key() const { return std::tuple(statuses(), barrenDeaths_); }
+  auto key() const { return std::tuple(statuses(), earlyExits_); }
 
  private:
   static uint32_t placeOf(const SlotTable::SlotAssignment& assignment) {
@@ -139,7 +139,7 @@ class DrivenSlotTable {
   NotingEffects effects_;
   SlotTable slotTable_{effects_, 1, kLimits};
   base::TimePoint now_{};
-  std::array<uint32_t, kPlaces> barrenDeaths_{};
+  std::array<uint32_t, kPlaces> earlyExits_{};
 };
 
 using Path = std::vector<Happening>;

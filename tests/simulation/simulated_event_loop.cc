@@ -79,7 +79,7 @@ void SimulatedEventLoop::post(Handler handler) {
   wakeAt(world_.now());
 }
 
-void SimulatedEventLoop::runAside(std::function<Handler()> work) {
+void SimulatedEventLoop::runInBackground(std::function<Handler()> work) {
   aside_.push_back(std::move(work));
   world_.after(world_.latency(), [this] {
     if (aside_.empty()) return;

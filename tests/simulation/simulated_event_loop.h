@@ -21,7 +21,7 @@ class SimulatedEventLoop final : public base::EventLoop, public Actor {
 
   TimePoint now() const override { return world_.now(); }
   void post(Handler handler) override;
-  void runAside(std::function<Handler()> work) override;
+  void runInBackground(std::function<Handler()> work) override;
   std::unique_ptr<Alarm> makeAlarm() override;
   std::unique_ptr<Watch> watch(int fd) override;
   void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) override;

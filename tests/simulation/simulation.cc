@@ -153,8 +153,7 @@ void Simulation::begin() {
     return changed;
   };
   supervisor_.emplace(
-      supervisor::Surroundings{loop_, processes_,
-                               static_cast<uint32_t>(world_.chance.below(1u << 31))},
+      supervisor::Platform{loop_, processes_, static_cast<uint32_t>(world_.chance.below(1u << 31))},
       options_, supervisor::InheritedLimits{}, std::move(events));
   if (options_.privatePool) {
     auto [ours, theirs] = ipc::ControlSocket::makePair();

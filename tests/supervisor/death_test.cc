@@ -29,8 +29,8 @@ TEST(WorkerDeath, TheSpareTakesOverBeforeTheBodyIsReaped) {
   for (int round = 0; round < 20; ++round) {
     const uint64_t spare = pool.waitForSpare();
     const uint64_t victim = pool.serving(1, 0);
-    ASSERT_EQ(pool.call(victim, "a call, so that this death is no barren one"),
-              "a call, so that this death is no barren one");
+    ASSERT_EQ(pool.call(victim, "a call, so that this death is not an early one"),
+              "a call, so that this death is not an early one");
     const auto killed = pool.killAndReport(victim);
     ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) == spare; }));
     takeovers.push_back(millisecondsBetween(killed, pool.assignedAt(1, 0)));

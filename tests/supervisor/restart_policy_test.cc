@@ -8,9 +8,9 @@ namespace {
 
 class RestartPolicyTest : public testing::Test {
  protected:
-  RestartPolicy::Decision barren(int after) { return die(Death::kBarren, after); }
-  RestartPolicy::Decision served(int after) { return die(Death::kAfterService, after); }
-  RestartPolicy::Decision die(Death death, int after) {
+  RestartPolicy::Decision early(int after) { return die(ExitKind::kBeforeFirstCall, after); }
+  RestartPolicy::Decision served(int after) { return die(ExitKind::kAfterCall, after); }
+  RestartPolicy::Decision die(ExitKind death, int after) {
     now_ += base::Milliseconds(after);
     return policy_.died(death, now_);
   }
@@ -20,11 +20,11 @@ class RestartPolicyTest : public testing::Test {
 };
 
 TEST_F(RestartPolicyTest, BacksOffWithEachBarrenDeath) {
-  EXPECT_EQ(barren(0).delay, base::Milliseconds(0));
-  EXPECT_EQ(barren(1).delay, base::Milliseconds(10));
-  EXPECT_EQ(barren(1).delay, base::Milliseconds(100));
-  EXPECT_EQ(barren(1).delay, base::Milliseconds(1000));
-  EXPECT_EQ(barren(1).delay, base::Milliseconds(1000));
+  EXPECT_EQ(early(0).delay, base::Milliseconds(0));
+  EXPECT_EQ(early(1).delay, base::Milliseconds(10));
+  EXPECT_EQ(early(1).delay, base::Milliseconds(100));
+  EXPECT_EQ(early(1).delay, base::Milliseconds(1000));
+  EXPECT_EQ(early(1).delay, base::Milliseconds(1000));
 }
 
 TEST_F(RestartPolicyTest, ADeathAfterServiceIsRestartedAtOnceHoweverMany) {
@@ -35,35 +35,35 @@ TEST_F(RestartPolicyTest, ADeathAfterServiceIsRestartedAtOnceHoweverMany) {
 }
 
 TEST_F(RestartPolicyTest, ADeathAfterServiceForgivesTheBarrenOnes) {
-  for (int i = 0; i < 9; ++i) EXPECT_FALSE(barren(1).quarantined);
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(early(1).quarantined);
   served(1);
-  EXPECT_EQ(policy_.barrenDeathsInARow(), 0u);
-  EXPECT_EQ(barren(1).delay, base::Milliseconds(0));
+  EXPECT_EQ(policy_.earlyExitsInARow(), 0u);
+  EXPECT_EQ(early(1).delay, base::Milliseconds(0));
 }
 
 TEST_F(RestartPolicyTest, QuarantinesAtTheLimitWithinTheWindow) {
-  for (int i = 0; i < 9; ++i) EXPECT_FALSE(barren(1000).quarantined);
-  const auto tenth = barren(1000);
+  for (int i = 0; i < 9; ++i) EXPECT_FALSE(early(1000).quarantined);
+  const auto tenth = early(1000);
   EXPECT_TRUE(tenth.quarantined);
   EXPECT_EQ(tenth.delay, base::Milliseconds(60'000));
-  EXPECT_EQ(policy_.barrenDeathsInARow(), 10u);
+  EXPECT_EQ(policy_.earlyExitsInARow(), 10u);
 }
 
 TEST_F(RestartPolicyTest, NeverQuarantinesWhatDiesMoreSeldom) {
-  for (int i = 0; i < 100; ++i) EXPECT_FALSE(barren(3400).quarantined);
+  for (int i = 0; i < 100; ++i) EXPECT_FALSE(early(3400).quarantined);
 }
 
 TEST_F(RestartPolicyTest, AQuietWindowResetsTheBackOff) {
-  barren(0);
-  barren(1);
-  EXPECT_EQ(barren(30'001).delay, base::Milliseconds(0));
+  early(0);
+  early(1);
+  EXPECT_EQ(early(30'001).delay, base::Milliseconds(0));
 }
 
 TEST_F(RestartPolicyTest, AfterAQuarantineComesOneMoreTry) {
-  for (int i = 0; i < 10; ++i) barren(1);
-  EXPECT_TRUE(barren(60'001).quarantined);
+  for (int i = 0; i < 10; ++i) early(1);
+  EXPECT_TRUE(early(60'001).quarantined);
   served(60'001);
-  EXPECT_FALSE(barren(1).quarantined);
+  EXPECT_FALSE(early(1).quarantined);
 }
 
 }  // namespace

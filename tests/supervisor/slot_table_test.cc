@@ -44,8 +44,10 @@ class SlotTableTest : public testing::Test {
 
   void open(uint32_t workers) { slotTable_.openPool(kPool, workers); }
   void usable(uint64_t epoch) { slotTable_.workerUsable(Epoch(epoch)); }
-  void serves(uint64_t epoch) { slotTable_.workerLost(Epoch(epoch), Death::kAfterService, now_); }
-  void diesBarren(uint64_t epoch) { slotTable_.workerLost(Epoch(epoch), Death::kBarren, now_); }
+  void serves(uint64_t epoch) { slotTable_.workerLost(Epoch(epoch), ExitKind::kAfterCall, now_); }
+  void diesEarly(uint64_t epoch) {
+    slotTable_.workerLost(Epoch(epoch), ExitKind::kBeforeFirstCall, now_);
+  }
   void pass(int milliseconds) {
     now_ += base::Milliseconds(milliseconds);
     slotTable_.tick(now_);
@@ -95,7 +97,7 @@ TEST_F(SlotTableTest, WithoutASpareAReplacementIsMadeForTheSlot) {
   SlotTable slotTable(effects_, 0, RestartLimits{});
   slotTable.openPool(kPool, 1);
   slotTable.workerUsable(Epoch(1));
-  slotTable.workerLost(Epoch(1), Death::kAfterService, now_);
+  slotTable.workerLost(Epoch(1), ExitKind::kAfterCall, now_);
   EXPECT_EQ(lastStarted(), 2u);
   slotTable.workerUsable(Epoch(2));
   EXPECT_EQ(serving(0), 2u);
@@ -115,9 +117,9 @@ TEST_F(SlotTableTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
   limits.deaths = 2;
   SlotTable slotTable(effects_, 0, limits);
   slotTable.openPool(kPool, 1);
-  slotTable.workerLost(Epoch(1), Death::kBarren, now_);
+  slotTable.workerLost(Epoch(1), ExitKind::kBeforeFirstCall, now_);
   EXPECT_TRUE(slotTable.quarantinedSlots(now_).empty());
-  slotTable.workerLost(Epoch(2), Death::kBarren, now_);
+  slotTable.workerLost(Epoch(2), ExitKind::kBeforeFirstCall, now_);
   const auto quarantines = slotTable.quarantinedSlots(now_ + base::Milliseconds(1000));
   ASSERT_EQ(quarantines.size(), 1u);
   EXPECT_EQ(quarantines[0].deaths, 2u);
@@ -130,10 +132,10 @@ TEST_F(SlotTableTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
   open(1);
   usable(1);
   usable(2);
-  diesBarren(1);
+  diesEarly(1);
   EXPECT_EQ(serving(0), 2u);
   usable(3);
-  diesBarren(2);
+  diesEarly(2);
   EXPECT_EQ(serving(0), 2u) << "nothing new before the delay is over";
   EXPECT_EQ(*slotTable_.nextTick() - now_, base::Milliseconds(10));
   pass(10);
@@ -143,11 +145,11 @@ TEST_F(SlotTableTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
 TEST_F(SlotTableTest, ACrashLoopIsQuarantinedReportedAndTriedOnceMore) {
   open(1);
   usable(1);
-  diesBarren(1);
-  diesBarren(lastStarted());
+  diesEarly(1);
+  diesEarly(lastStarted());
   pass(10);
   EXPECT_TRUE(effects_.quarantines.empty());
-  diesBarren(lastStarted());
+  diesEarly(lastStarted());
   ASSERT_EQ(effects_.quarantines.size(), 1u);
   EXPECT_EQ(effects_.quarantines[0].deaths, 3u);
   const size_t started = effects_.started.size();
@@ -155,7 +157,7 @@ TEST_F(SlotTableTest, ACrashLoopIsQuarantinedReportedAndTriedOnceMore) {
   EXPECT_EQ(effects_.started.size(), started);
   pass(1);
   EXPECT_EQ(effects_.started.size(), started + 1);
-  diesBarren(lastStarted());
+  diesEarly(lastStarted());
   EXPECT_EQ(effects_.quarantines.size(), 2u);
 }
 
@@ -163,7 +165,7 @@ TEST_F(SlotTableTest, AReadySpareKeepsOutOfAQuarantinedSlot) {
   open(1);
   usable(1);
   for (int i = 0; i < 3; ++i) {
-    diesBarren(i == 0 ? 1 : lastStarted());
+    diesEarly(i == 0 ? 1 : lastStarted());
     pass(10);
   }
   ASSERT_EQ(effects_.quarantines.size(), 1u);
@@ -177,11 +179,11 @@ TEST_F(SlotTableTest, AReadySpareKeepsOutOfAQuarantinedSlot) {
 TEST_F(SlotTableTest, ADyingSpareIsReplacedByTheSamePolicy) {
   open(1);
   usable(1);
-  diesBarren(2);
+  diesEarly(2);
   EXPECT_EQ(lastStarted(), 3u);
-  diesBarren(3);
+  diesEarly(3);
   pass(10);
-  diesBarren(lastStarted());
+  diesEarly(lastStarted());
   EXPECT_EQ(effects_.spareQuarantines, 1);
   EXPECT_EQ(serving(0), 1u);
 }
@@ -208,8 +210,8 @@ TEST_F(SlotTableTest, DeathsOfUnknownWorkersChangeNothing) {
   open(1);
   slotTable_.closePool(kPool);
   const size_t started = effects_.started.size();
-  diesBarren(1);
-  diesBarren(99);
+  diesEarly(1);
+  diesEarly(99);
   usable(1);
   EXPECT_EQ(effects_.started.size(), started);
 }

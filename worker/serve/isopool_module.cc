@@ -184,7 +184,7 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
 
 std::array<PyMethodDef, 12> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
-    {"say_last_words", &sayLastWordsFromPython, METH_O, "Keeps bytes for this worker's obituary."},
+    {"say_last_words", &sayLastWordsFromPython, METH_O, "Keeps bytes for this worker's crash log."},
     {"adopt_output", &adoptOutput, METH_VARARGS,
      "adopt_output(stdout, stderr): streams that note what is written to them."},
     {"note_output", &noteOutputFromPython, METH_NOARGS,
