@@ -283,7 +283,7 @@ void Channel::readDeath() {
 Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                          Recall* recall, Migration* migration) {
   checkNotForked(generation_);
-  if (dead()) return {shared_from_this(), nullptr, 0, Fate::kNeverStarted};
+  if (dead()) return {shared_from_this(), nullptr, 0, RequestOutcome::kNeverStarted};
   collectReturnedLeases();
   const ProcessorLoad::BusyWorker busy(callsUnderWay_);
   std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
@@ -300,19 +300,19 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
   if (published.exchange == nullptr) {
     cancelExports(draft.exports);
     // Nobody waits here who would find the death: until it is settled the pool would send us back.
-    if (published.fate == Fate::kNeverStarted) markDead();
-    return {shared_from_this(), nullptr, 0, published.fate};
+    if (published.outcome == RequestOutcome::kNeverStarted) markDead();
+    return {shared_from_this(), nullptr, 0, published.outcome};
   }
   const uint64_t sequence = published.exchange->sequence;
   const Waited waited = wait(*published.exchange, deadline, recall, migration, spinner);
-  if (recall != nullptr) recall->leave(waited.fate);
+  if (recall != nullptr) recall->leave(waited.outcome);
   if (migration != nullptr) migration->requestEnded();
-  if (waited.fate == Fate::kOverdue && timeIsOver(sequence)) {
+  if (waited.outcome == RequestOutcome::kOverdue && timeIsOver(sequence)) {
     std::lock_guard lock(deathMutex_);
     throw LimitExceeded(name_ + ": " + timeOverText_);
   }
   return {shared_from_this(), waited.abandoned ? nullptr : published.exchange, sequence,
-          waited.fate};
+          waited.outcome};
 }
 
 Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
@@ -331,7 +331,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
   for (;;) {
     if (workerDied()) {
       dropBlob();
-      return {nullptr, Fate::kNeverStarted};
+      return {nullptr, RequestOutcome::kNeverStarted};
     }
     if (!refusal_.empty()) {
       dropBlob();
@@ -345,7 +345,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
       const uint64_t last = nextSequence_ - 1;
       lock.unlock();
       killIfStuck(last, Clock::now());
-      return {nullptr, Fate::kWithdrawn};
+      return {nullptr, RequestOutcome::kWithdrawn};
     }
     // Every slot is taken. Answers that nobody waits for any more are consumed here.
     lock.unlock();
@@ -361,7 +361,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     // What is not published can't start in the moment before it is taken back.
     if (exchange.publishedAt >= *deadline) {
       dropBlob();
-      return {nullptr, Fate::kWithdrawn};
+      return {nullptr, RequestOutcome::kWithdrawn};
     }
   }
   std::unique_lock<std::mutex> recallLock;
@@ -369,7 +369,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     recallLock = std::unique_lock(recall->mutex_);
     if (recall->requested()) {
       dropBlob();
-      return {nullptr, Fate::kWithdrawn};
+      return {nullptr, RequestOutcome::kWithdrawn};
     }
     recall->enter(*this, exchange, nextSequence_);
   }
@@ -379,13 +379,13 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
   exchange.exports.swap(draft.exports);
   exchange.requestBlob = blob;
   exchange.answerBlob.clear();
-  exchange.fate.store(Fate::kPending, std::memory_order_relaxed);
+  exchange.outcome.store(RequestOutcome::kPending, std::memory_order_relaxed);
   exchange.use.store(Exchange::Use::kWaiting, std::memory_order_release);
   pending_.fetch_add(1, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kExchangeEntered);
   end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
   end.publish(call);
-  return {&exchange, Fate::kPending};
+  return {&exchange, RequestOutcome::kPending};
 }
 
 bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
@@ -473,8 +473,8 @@ Channel::Waited Channel::wait(Exchange& exchange, const Deadline& deadline, cons
   // Most answers are there after the first wait: until then nothing looks at the clock.
   for (bool waited = false;; waited = true) {
     const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
-    const Fate fate = exchange.fate.load(std::memory_order_acquire);
-    if (fate != Fate::kPending) return {fate, /*abandoned=*/false};
+    const RequestOutcome outcome = exchange.outcome.load(std::memory_order_acquire);
+    if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
     const bool past = isPast(deadline) || timeIsOver(exchange.sequence);
     const bool takenBack =
         (recall != nullptr && recall->requested()) ||
@@ -516,7 +516,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
       if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
     }
     bool hasOutcome() const {
-      return exchange.fate.load(std::memory_order_acquire) != Fate::kPending;
+      return exchange.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
     }
     bool workerDied() const { return channel.workerDied(); }
     void settle() { channel.settleAll(); }
@@ -551,7 +551,7 @@ bool Channel::deliverCompletions() {
     Exchange& exchange = *exchanges_[received_.sequence % ipc::kRingSlots];
     const bool known = exchange.sequence == received_.sequence &&
                        exchange.use.load(std::memory_order_acquire) != Exchange::Use::kFree &&
-                       exchange.fate.load(std::memory_order_relaxed) == Fate::kPending;
+                       exchange.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
     if (!known) return false;
     const bool delivered = deliver(exchange);
     ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
@@ -591,9 +591,10 @@ bool Channel::deliver(Exchange& exchange) {
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (held()) held_.store(false, std::memory_order_relaxed);
   unawaited_.answered(received_.sequence);
-  // Last of all its fate: from there on the exchange is its thread's, which may free it at once.
+  // Last of all its outcome: from there on the exchange is its thread's, which may free it at once.
   if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
-  exchange.fate.store(withdrawn ? Fate::kWithdrawn : Fate::kAnswered, std::memory_order_release);
+  exchange.outcome.store(withdrawn ? RequestOutcome::kWithdrawn : RequestOutcome::kAnswered,
+                         std::memory_order_release);
   if (wanted) {
     exchange.wake();
   } else {
@@ -631,7 +632,7 @@ void Channel::passLead() {
   if (pending_.load(std::memory_order_relaxed) == 0) return;
   for (const auto& exchange : exchanges_) {
     if (exchange->use.load(std::memory_order_acquire) == Exchange::Use::kWaiting &&
-        exchange->fate.load(std::memory_order_acquire) == Fate::kPending) {
+        exchange->outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
       exchange->wake();
       return;
     }
@@ -654,12 +655,13 @@ void Channel::settleAll() {
     for (const auto& entry : exchanges_) {
       Exchange& exchange = *entry;
       const auto use = exchange.use.load(std::memory_order_acquire);
-      if (use == Exchange::Use::kFree || exchange.fate.load() != Fate::kPending) continue;
-      const Fate fate = fateAtDeath(end.hasStarted(exchange.sequence));
+      if (use == Exchange::Use::kFree || exchange.outcome.load() != RequestOutcome::kPending)
+        continue;
+      const RequestOutcome outcome = outcomeAtDeath(end.hasStarted(exchange.sequence));
       auto waiting = Exchange::Use::kWaiting;
       const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
       if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
-      exchange.fate.store(fate, std::memory_order_release);
+      exchange.outcome.store(outcome, std::memory_order_release);
       pending_.fetch_sub(1, std::memory_order_relaxed);
       if (wanted) {
         exchange.wake();
@@ -680,7 +682,7 @@ void Channel::settleAll() {
 
 // The deadline has passed, or the request was taken back. Nothing if the answer came in the same
 // moment.
-std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
+std::optional<RequestOutcome> Channel::giveUp(Exchange& exchange, bool takenBack) {
   const uint64_t sequence = exchange.sequence;
   const Clock::time_point publishedAt = exchange.publishedAt;
   const bool prepares = ipc::isPreparation(exchange.operation);
@@ -697,24 +699,24 @@ std::optional<Fate> Channel::giveUp(Exchange& exchange, bool takenBack) {
   unawaited_.add(sequence);
   ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
   const bool timeOver = timeIsOver(sequence);
-  const Fate fate = takenBack  ? Fate::kWithdrawn
-                    : timeOver ? Fate::kOverdue
-                               : fateAtDeadline(memory_->end().recall(sequence));
+  const RequestOutcome outcome = takenBack  ? RequestOutcome::kWithdrawn
+                                 : timeOver ? RequestOutcome::kOverdue
+                                            : outcomeAtDeadline(memory_->end().recall(sequence));
   // This thread may be the one that was woken to lead.
   deliverUnlessLed();
   // Answered in this very moment: the worker is done with it.
-  if (exchange.use.load(std::memory_order_acquire) != Exchange::Use::kAbandoned) return fate;
+  if (exchange.use.load(std::memory_order_acquire) != Exchange::Use::kAbandoned) return outcome;
   // What a preparation brings will be there for the next call; what runs for too long the
   // supervisor knows.
-  if (takenBack || timeOver || (fate == Fate::kOverdue && prepares)) return fate;
-  if (fate == Fate::kWithdrawn) {
+  if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
+  if (outcome == RequestOutcome::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
   } else if (sharedWorker_) {
     sharedWorker_->overdue(sequence);
   } else {
     kill("a call was past its deadline");
   }
-  return fate;
+  return outcome;
 }
 
 // The request has waited for long. True if it was taken back, to be sent to the worker where a

@@ -15,13 +15,13 @@
 
 #include "base/ids.h"
 #include "client/archive_file.h"
-#include "client/call_fate.h"
 #include "client/deadline.h"
 #include "client/defined_objects.h"
 #include "client/process_fork.h"
 #include "client/processor_load.h"
 #include "client/recall.h"
 #include "client/request_draft.h"
+#include "client/request_outcome.h"
 #include "client/unawaited_work.h"
 #include "client/unheard_calls.h"
 #include "client/worker_memory.h"
@@ -64,21 +64,22 @@ class Answer {
   Answer& operator=(Answer&&) = delete;
   ~Answer();
 
-  Fate fate() const { return fate_; }
+  RequestOutcome outcome() const { return outcome_; }
   /// The request's number on its channel; 0 if it was not sent.
   uint64_t sequence() const { return sequence_; }
   /// The answer's value (nil for most operations). Throws RemoteError for a Python exception,
-  /// ObjectUnloaded, and Error for any other refusal. Only if fate() is kAnswered, and once.
+  /// ObjectUnloaded, and Error for any other refusal. Only if outcome() is kAnswered, and once.
   at::IValue take();
 
  private:
   friend class Channel;
-  Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence, Fate fate);
+  Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence,
+         RequestOutcome outcome);
   void giveUpSlot();
   std::shared_ptr<Channel> channel_;
   Exchange* exchange_;  // null if nothing was sent, the exchange was given up, or it was taken
   uint64_t sequence_;
-  Fate fate_;
+  RequestOutcome outcome_;
 };
 
 /// This process's channel to one life of one worker: requests in, answers out, from any number of
@@ -226,8 +227,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void collectReturnedLeases();
 
   struct Published {
-    Exchange* exchange;  ///< null: it was not published, for the reason in `fate`
-    Fate fate;
+    Exchange* exchange;  ///< null: it was not published, for the reason in `outcome`
+    RequestOutcome outcome;
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                     bool workerMaySpin, Recall* recall);
@@ -238,7 +239,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void publishNotification(ipc::OutgoingCall& call);
   /// How a wait ended. `abandoned`: the exchange is no longer its thread's.
   struct Waited {
-    Fate fate;
+    RequestOutcome outcome;
     bool abandoned;
   };
   Waited wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
@@ -252,7 +253,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void deliverUnlessLed();
   void passLead();
   void settleAll();
-  std::optional<Fate> giveUp(Exchange& exchange, bool takenBack);
+  std::optional<RequestOutcome> giveUp(Exchange& exchange, bool takenBack);
   void wakeWaiter(Exchange& exchange);
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
   bool hangsInPreparation(Clock::time_point now) const;

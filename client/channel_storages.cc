@@ -94,14 +94,15 @@ class PackageResults {
 
 // ---- Answer ----------------------------------------------------------------------------------
 
-Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence, Fate fate)
-    : channel_(std::move(channel)), exchange_(exchange), sequence_(sequence), fate_(fate) {}
+Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence,
+               RequestOutcome outcome)
+    : channel_(std::move(channel)), exchange_(exchange), sequence_(sequence), outcome_(outcome) {}
 
 Answer::Answer(Answer&& other) noexcept
     : channel_(std::move(other.channel_)),
       exchange_(std::exchange(other.exchange_, nullptr)),
       sequence_(other.sequence_),
-      fate_(other.fate_) {}
+      outcome_(other.outcome_) {}
 
 Answer::~Answer() { giveUpSlot(); }
 

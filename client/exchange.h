@@ -24,7 +24,7 @@ struct Exchange {
     kAbandoned,   ///< its thread has left; whoever finds it settled frees it
   };
   std::atomic<Use> use{Use::kFree};
-  std::atomic<Fate> fate{Fate::kPending};
+  std::atomic<RequestOutcome> outcome{RequestOutcome::kPending};
   ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
   std::atomic<bool> asleep{false};      // its thread sleeps, or is about to, on signal
   uint64_t sequence = 0;

@@ -463,7 +463,7 @@ void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
       RequestDraft large;
       Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline);
       // A death is found again by the request that follows, and so is a deadline that passed.
-      if (answer.fate() != Fate::kAnswered) return;
+      if (answer.outcome() != RequestOutcome::kAnswered) return;
       answer.take();
     }
     channel.taughtModules.fetch_add(1, std::memory_order_release);
@@ -487,15 +487,16 @@ bool Pool::define(Channel& channel, const ObjectDefinition& definition, const De
   if (migration != nullptr) migration->begin(Clock::now());
   Answer answer = channel.exchange(definition.operation, draft, deadline, nullptr, migration);
   if (migration != nullptr && migration->left()) return false;
-  if (answer.fate() == Fate::kWithdrawn || answer.fate() == Fate::kOverdue) {
+  if (answer.outcome() == RequestOutcome::kWithdrawn ||
+      answer.outcome() == RequestOutcome::kOverdue) {
     throw DeadlineExceeded(
         "the deadline passed before " + channel.name() +
             " had loaded the object; the call will not run" +
-            (answer.fate() == Fate::kOverdue ? ", the worker goes on loading" : ""),
+            (answer.outcome() == RequestOutcome::kOverdue ? ", the worker goes on loading" : ""),
         /*started=*/false);
   }
   // A death here is found again by the call that follows.
-  if (answer.fate() != Fate::kAnswered) return true;
+  if (answer.outcome() != RequestOutcome::kAnswered) return true;
   answer.take();
   // Before any other thread can find the object here.
   if (lives != nullptr) lives->begun(channel);
@@ -517,7 +518,7 @@ void Pool::unload(Channel& channel, uint64_t object) {
   if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;
   // The ring is full: then in turn, after the calls that fill it.
   Answer answer = channel.exchange(ipc::Operation::kForgetObject, draftIt(), std::nullopt);
-  if (answer.fate() == Fate::kAnswered) answer.take();
+  if (answer.outcome() == RequestOutcome::kAnswered) answer.take();
 }
 
 void Pool::limitSlots(size_t count) {

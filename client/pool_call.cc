@@ -58,15 +58,15 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration
   if (migration != nullptr) migration->begin(began);
   Answer answer = channel.exchange(call_.operation, draft, call_.deadline, call_.recall, migration);
   if (record_ != nullptr) record_->answered(answer);
-  if (answer.fate() == Fate::kNeverStarted) pool_.check();
-  if (answer.fate() == Fate::kLost) {
+  if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
+  if (answer.outcome() == RequestOutcome::kLost) {
     started_ = true;
     pool_.checkAfterDeath(started_);
   }
   const bool cancelled = call_.recall != nullptr && call_.recall->requested();
   if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
-  switch (consequenceOf(answer.fate(), call_.idempotent, cancelled)) {
-    case Consequence::kAnswer:
+  switch (retryDecisionFor(answer.outcome(), call_.idempotent, cancelled)) {
+    case RetryDecision::kAnswer:
       pool_.noteServiceTime(Clock::now() - began);
       try {
         return answer.take();
@@ -75,13 +75,13 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration
         pool_.forget(channel, object_.definition.object);
         return std::nullopt;
       }
-    case Consequence::kRunElsewhere:
+    case RetryDecision::kRunElsewhere:
       ipc::reachCrashPoint(ipc::CrashPoint::kCallRerun);
       pool_.countRerun();
       return std::nullopt;
-    case Consequence::kWorkerLost:
+    case RetryDecision::kWorkerLost:
       throw WorkerLost(channel.death(), /*started=*/true);
-    case Consequence::kNotStarted:
+    case RetryDecision::kNotStarted:
       throwWithdrawn(call_, channel.name());
     default:
       throwOverdue(channel, "call");
@@ -132,12 +132,12 @@ void throwNotStartedInTime(const std::string& worker, const char* what) {
 }
 
 void throwOverdue(Channel& channel, const char* what) {
-  const char* fate =
+  const char* outcome =
       channel.shared()
           ? "it is killed if that goes on for longer than the supervisor's grace period"
           : "that worker was killed";
   throw DeadlineExceeded(
-      "the deadline passed while " + channel.name() + " ran the " + what + "; " + fate,
+      "the deadline passed while " + channel.name() + " ran the " + what + "; " + outcome,
       /*started=*/true);
 }
 

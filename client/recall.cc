@@ -27,10 +27,10 @@ void Recall::enter(Channel& channel, Exchange& exchange, uint64_t sequence) {
   sequence_ = sequence;
 }
 
-void Recall::leave(Fate fate) {
+void Recall::leave(RequestOutcome outcome) {
   std::lock_guard lock(mutex_);
   channel_ = nullptr;
-  over_ = fate != Fate::kWithdrawn && fate != Fate::kNeverStarted;
+  over_ = outcome != RequestOutcome::kWithdrawn && outcome != RequestOutcome::kNeverStarted;
 }
 
 }  // namespace isopool::client

@@ -8,7 +8,7 @@
 namespace isopool::client {
 
 class Channel;
-enum class Fate : uint32_t;
+enum class RequestOutcome : uint32_t;
 struct Exchange;
 
 /// By which any thread takes back a request that another thread makes. Lives longer than the
@@ -16,7 +16,7 @@ struct Exchange;
 class Recall {
  public:
   /// True if user code of the request has not run and never will; its thread then sees
-  /// Fate::kWithdrawn (or kNeverStarted). False if it started or ended.
+  /// RequestOutcome::kWithdrawn (or kNeverStarted). False if it started or ended.
   bool request();
   /// The request has ended, whatever became of it: nothing can be taken back any more. True if it
   /// was.
@@ -27,7 +27,7 @@ class Recall {
   friend class Channel;
   // Needs mutex_.
   void enter(Channel& channel, Exchange& exchange, uint64_t sequence);
-  void leave(Fate fate);
+  void leave(RequestOutcome outcome);
 
   std::mutex mutex_;
   std::atomic<bool> requested_{false};

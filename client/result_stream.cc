@@ -11,9 +11,9 @@ namespace isopool {
 
 using client::Answer;
 using client::Channel;
-using client::Fate;
 using client::Pool;
 using client::RequestDraft;
+using client::RequestOutcome;
 
 StreamImpl::StreamImpl(std::shared_ptr<Pool> pool, std::shared_ptr<Channel> channel,
                        base::HandleId handle, const CallOptions& options)
@@ -63,15 +63,15 @@ namespace {
 
 // One exchange on the way to a stream. False: the worker died and another one is to try.
 bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool userCode) {
-  switch (answer.fate()) {
-    case Fate::kAnswered:
+  switch (answer.outcome()) {
+    case RequestOutcome::kAnswered:
       answer.take();
       return true;
-    case Fate::kWithdrawn:
+    case RequestOutcome::kWithdrawn:
       client::throwNotStartedInTime(channel.name(), "call");
-    case Fate::kOverdue:
+    case RequestOutcome::kOverdue:
       client::throwOverdue(channel, "call");
-    case Fate::kLost:
+    case RequestOutcome::kLost:
       pool.checkAfterDeath(userCode);
       if (userCode && !idempotent) throw WorkerLost(channel.death(), /*started=*/true);
       break;

@@ -38,16 +38,16 @@ at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestD
       const StepEnd end{pool};
       Answer answer = channel.exchange(operation, draft, deadline);
       if (record != nullptr) record->answered(answer);
-      switch (answer.fate()) {
-        case Fate::kAnswered:
+      switch (answer.outcome()) {
+        case RequestOutcome::kAnswered:
           return answer.take();
-        case Fate::kWithdrawn:
+        case RequestOutcome::kWithdrawn:
           throwNotStartedInTime(channel.name(), "step");
-        case Fate::kOverdue:
+        case RequestOutcome::kOverdue:
           throwOverdue(channel, "step");
         default:
-          pool.checkAfterDeath(answer.fate() == Fate::kLost);
-          throw WorkerLost(channel.death(), answer.fate() == Fate::kLost);
+          pool.checkAfterDeath(answer.outcome() == RequestOutcome::kLost);
+          throw WorkerLost(channel.death(), answer.outcome() == RequestOutcome::kLost);
       }
     } catch (const ipc::ValueError& error) {
       throw Error(error.what());

@@ -86,7 +86,7 @@ TEST(Answer, WithStoredBytesAtAnOddOffsetIsRefused) {
 
 TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
   client::Answer answer = worker_.call();
-  ASSERT_EQ(answer.fate(), client::Fate::kAnswered);
+  ASSERT_EQ(answer.outcome(), client::RequestOutcome::kAnswered);
   worker_.channel().reaped(SIGKILL, 0);
   try {
     answer.take();
@@ -99,7 +99,7 @@ TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
 
 TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
   client::Answer answer = worker_.call();
-  ASSERT_EQ(answer.fate(), client::Fate::kAnswered);
+  ASSERT_EQ(answer.outcome(), client::RequestOutcome::kAnswered);
   worker_.memory().expectNoMoreSegments();  // or it would be waited for
   try {
     answer.take();
@@ -128,7 +128,7 @@ TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
     draft.writer.packer().pack_array(0);
     client::Answer next = worker.channel().exchange(ipc::Operation::kPing, draft,
                                                     client::Clock::now() + std::chrono::seconds(1));
-    ASSERT_EQ(next.fate(), client::Fate::kAnswered) << "call " << sequence;
+    ASSERT_EQ(next.outcome(), client::RequestOutcome::kAnswered) << "call " << sequence;
     EXPECT_TRUE(next.take().isNone());
   }
 }

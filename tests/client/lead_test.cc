@@ -35,7 +35,7 @@ Clock::duration lastOnesAnswer() {
   for (int i = 0; i < kLeaving; ++i) {
     threads.emplace_back([&, i] {
       const client::Answer answer = worker.call(first + i * microseconds(40));
-      EXPECT_EQ(answer.fate(), client::Fate::kWithdrawn);
+      EXPECT_EQ(answer.outcome(), client::RequestOutcome::kWithdrawn);
       if (answer.sequence() == 0) ++unsent;
     });
     published();

@@ -65,10 +65,10 @@ TEST(IdleWorker, ThatTakesEachCallAfterItsDeadlineIsNotKilled) {
   worker.sleep();
   const auto began = Clock::now();
   // The second one comes when the first one is more than a second old.
-  EXPECT_EQ(worker.call(soon()).fate(), client::Fate::kWithdrawn);
+  EXPECT_EQ(worker.call(soon()).outcome(), client::RequestOutcome::kWithdrawn);
   worker.take();
   ASSERT_TRUE(waitUntil([&] { return Clock::now() - began > milliseconds(1200); }));
-  EXPECT_EQ(worker.call(soon()).fate(), client::Fate::kWithdrawn);
+  EXPECT_EQ(worker.call(soon()).outcome(), client::RequestOutcome::kWithdrawn);
   EXPECT_EQ(worker.killed(), "");
 }
 
@@ -76,7 +76,7 @@ TEST(IdleWorker, ThatSleepsThroughCallsForASecondIsKilled) {
   PlayedWorker worker;
   worker.sleep();
   EXPECT_TRUE(waitUntil([&] {
-    EXPECT_EQ(worker.call(soon()).fate(), client::Fate::kWithdrawn);
+    EXPECT_EQ(worker.call(soon()).outcome(), client::RequestOutcome::kWithdrawn);
     return !worker.killed().empty();
   }));
   EXPECT_NE(worker.killed().find("it slept on"), std::string::npos) << worker.killed();
@@ -84,7 +84,7 @@ TEST(IdleWorker, ThatSleepsThroughCallsForASecondIsKilled) {
 
 TEST(IdleWorker, IsNotSentACallWhoseDeadlineHasPassed) {
   PlayedWorker worker;
-  EXPECT_EQ(worker.call(Clock::now()).fate(), client::Fate::kWithdrawn);
+  EXPECT_EQ(worker.call(Clock::now()).outcome(), client::RequestOutcome::kWithdrawn);
   EXPECT_EQ(worker.callsPublished(), 0u);
 }
 

@@ -129,7 +129,7 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
   const auto begin = client::Clock::now();
   try {
     client::Answer taken = channel->exchange(ipc::Operation::kCallObject, draft, deadline);
-    if (taken.fate() == client::Fate::kAnswered) look(taken.take());
+    if (taken.outcome() == client::RequestOutcome::kAnswered) look(taken.take());
   } catch (const Error&) {
     // What the worker reported, or that it is not to be trusted.
   }

@@ -13,8 +13,8 @@
 
 namespace isopool::simulation {
 
-using client::Consequence;
-using client::Fate;
+using client::RequestOutcome;
+using client::RetryDecision;
 
 namespace {
 
@@ -260,7 +260,7 @@ void SimulatedClient::dispatch() {
     if (unavailable || draining_ || left_) {
       places_.ledger.ended(call.id, Ending::kRefused);
     } else if (call.deadline && world.now() >= *call.deadline) {
-      conclude(std::move(call), Fate::kWithdrawn);
+      conclude(std::move(call), RequestOutcome::kWithdrawn);
     } else {
       const auto slot = client::chooseWorker(
           slots_.size(), lastSlot_, client::kCallsPerWorker, [&](size_t index) {
@@ -318,7 +318,7 @@ void SimulatedClient::deliver(Channel& channel) {
     channel.inFlight.erase(found);
     --inFlight_;
     if (text.call != call.id) places_.world.violated("a call got another's answer");
-    conclude(std::move(call), Fate::kAnswered);
+    conclude(std::move(call), RequestOutcome::kAnswered);
   }
 }
 
@@ -331,13 +331,13 @@ void SimulatedClient::watchDeadlines(uint64_t epoch, Channel& channel) {
     channel.inFlight.erase(entry);
     --inFlight_;
     channel.abandoned.insert(sequence);
-    const Fate fate = client::fateAtDeadline(channel.end->recall(sequence));
-    if (fate == Fate::kOverdue && plan_.shared) {
+    const RequestOutcome outcome = client::outcomeAtDeadline(channel.end->recall(sequence));
+    if (outcome == RequestOutcome::kOverdue && plan_.shared) {
       send(ipc::ReportOverdue{epoch, sequence});
-    } else if (fate == Fate::kOverdue) {
+    } else if (outcome == RequestOutcome::kOverdue) {
       places_.processes.kill(channel.pidfd);
     }
-    conclude(std::move(call), fate);
+    conclude(std::move(call), outcome);
   }
 }
 
@@ -364,24 +364,25 @@ void SimulatedClient::settle(Channel& channel) {
   auto settled = std::exchange(channel.inFlight, {});
   inFlight_ -= settled.size();
   for (auto& [sequence, call] : settled) {
-    conclude(std::move(call), client::fateAtDeath(channel.end->hasStarted(sequence)));
+    conclude(std::move(call), client::outcomeAtDeath(channel.end->hasStarted(sequence)));
   }
 }
 
-void SimulatedClient::conclude(Call call, Fate fate) {
-  if (places_.misfortunes.clientRepeatsLostCalls && fate == Fate::kLost) fate = Fate::kNeverStarted;
+void SimulatedClient::conclude(Call call, RequestOutcome outcome) {
+  if (places_.misfortunes.clientRepeatsLostCalls && outcome == RequestOutcome::kLost)
+    outcome = RequestOutcome::kNeverStarted;
   Ledger& ledger = places_.ledger;
-  switch (client::consequenceOf(fate, call.idempotent, /*cancelled=*/false)) {
-    case Consequence::kAnswer:
+  switch (client::retryDecisionFor(outcome, call.idempotent, /*cancelled=*/false)) {
+    case RetryDecision::kAnswer:
       return ledger.ended(call.id, Ending::kAnswered);
-    case Consequence::kRunElsewhere:
+    case RetryDecision::kRunElsewhere:
       waiting_.push_back(std::move(call));
       return;
-    case Consequence::kWorkerLost:
+    case RetryDecision::kWorkerLost:
       return ledger.ended(call.id, Ending::kWorkerLost);
-    case Consequence::kNotStarted:
+    case RetryDecision::kNotStarted:
       return ledger.ended(call.id, Ending::kNotStarted);
-    case Consequence::kOverdue:
+    case RetryDecision::kOverdue:
       return ledger.ended(call.id, Ending::kOverdue);
   }
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/call_fate.h"
+#include "client/request_outcome.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/control/frame.h"
 #include "tests/simulation/call_text.h"
@@ -19,8 +19,8 @@
 namespace isopool::simulation {
 
 /// A client program: the real control messages, the real end of real rings, and libisopool's own
-/// decisions (client/worker_choice.h, client/call_fate.h); what libisopool does with threads and
-/// locks this does one step after the other.
+/// decisions (client/worker_choice.h, client/request_outcome.h); what libisopool does with threads
+/// and locks this does one step after the other.
 class SimulatedClient final : public Program {
  public:
   struct Plan {
@@ -97,7 +97,7 @@ class SimulatedClient final : public Program {
   void noticeDeath(uint64_t epoch, Channel& channel);
   void settle(Channel& channel);
   void watchDeadlines(uint64_t epoch, Channel& channel);
-  void conclude(Call call, client::Fate fate);
+  void conclude(Call call, client::RequestOutcome outcome);
   void lose(const std::string& reason);
   Channel* channelOf(uint64_t epoch);
   template <typename Message>

@@ -7,7 +7,7 @@
 namespace isopool::client {
 
 /// What became of a request.
-enum class Fate : uint32_t {
+enum class RequestOutcome : uint32_t {
   kPending,
   kAnswered,
   kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
@@ -18,29 +18,31 @@ enum class Fate : uint32_t {
 };
 
 /// Of a request that its dead worker has not answered. `started`: ClientEnd::hasStarted().
-constexpr Fate fateAtDeath(bool started) { return started ? Fate::kLost : Fate::kNeverStarted; }
+constexpr RequestOutcome outcomeAtDeath(bool started) {
+  return started ? RequestOutcome::kLost : RequestOutcome::kNeverStarted;
+}
 
 /// Of a request whose deadline has passed. `takenBack`: what ClientEnd::recall() said.
-constexpr Fate fateAtDeadline(bool takenBack) {
-  return takenBack ? Fate::kWithdrawn : Fate::kOverdue;
+constexpr RequestOutcome outcomeAtDeadline(bool takenBack) {
+  return takenBack ? RequestOutcome::kWithdrawn : RequestOutcome::kOverdue;
 }
 
 /// What follows for the call that made the request.
-enum class Consequence { kAnswer, kRunElsewhere, kWorkerLost, kNotStarted, kOverdue };
+enum class RetryDecision { kAnswer, kRunElsewhere, kWorkerLost, kNotStarted, kOverdue };
 
 /// `idempotent`: it may run twice. `cancelled`: its caller took it back.
-constexpr Consequence consequenceOf(Fate fate, bool idempotent, bool cancelled) {
-  switch (fate) {
-    case Fate::kAnswered:
-      return Consequence::kAnswer;
-    case Fate::kNeverStarted:
-      return cancelled ? Consequence::kNotStarted : Consequence::kRunElsewhere;
-    case Fate::kLost:
-      return idempotent ? Consequence::kRunElsewhere : Consequence::kWorkerLost;
-    case Fate::kWithdrawn:
-      return Consequence::kNotStarted;
+constexpr RetryDecision retryDecisionFor(RequestOutcome outcome, bool idempotent, bool cancelled) {
+  switch (outcome) {
+    case RequestOutcome::kAnswered:
+      return RetryDecision::kAnswer;
+    case RequestOutcome::kNeverStarted:
+      return cancelled ? RetryDecision::kNotStarted : RetryDecision::kRunElsewhere;
+    case RequestOutcome::kLost:
+      return idempotent ? RetryDecision::kRunElsewhere : RetryDecision::kWorkerLost;
+    case RequestOutcome::kWithdrawn:
+      return RetryDecision::kNotStarted;
     default:
-      return Consequence::kOverdue;
+      return RetryDecision::kOverdue;
   }
 }
 
