@@ -12,9 +12,9 @@
 
 #include "base/await_readable.h"
 #include "base/pidfd.h"
-#include "client/exchange.h"
 #include "client/input_arena.h"
 #include "client/migration.h"
+#include "client/pending_request.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/life_word.h"
 #include "ipc/channel/preparation.h"
@@ -65,7 +65,7 @@ Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd p
       loans_(memory_->end().peer().inputReturns),
       unawaited_(*memory_),
       name_("worker (pid " + std::to_string(processId) + ")") {
-  for (auto& exchange : exchanges_) exchange = std::make_unique<Exchange>();
+  for (auto& request : pendingRequests_) request = std::make_unique<PendingRequest>();
   InputArena::instance().addLoans(loans_);
 }
 
@@ -166,7 +166,7 @@ void Channel::callTimeOver(uint64_t sequence, const std::string& text) {
     timeOverText_ = text;
   }
   timeOver_.store(sequence, std::memory_order_release);
-  wakeWaiter(*exchanges_[sequence % ipc::kRingSlots]);
+  wakeWaiter(*pendingRequests_[sequence % ipc::kRingSlots]);
 }
 
 void Channel::refuseRequests(const std::string& text) {
@@ -297,21 +297,21 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
     draft.writer.releaseStorages();
     throw;
   }
-  if (published.exchange == nullptr) {
+  if (published.request == nullptr) {
     cancelExports(draft.exports);
     // Nobody waits here who would find the death: until it is settled the pool would send us back.
     if (published.outcome == RequestOutcome::kNeverStarted) markDead();
     return {shared_from_this(), nullptr, 0, published.outcome};
   }
-  const uint64_t sequence = published.exchange->sequence;
-  const Waited waited = wait(*published.exchange, deadline, recall, migration, spinner);
+  const uint64_t sequence = published.request->sequence;
+  const Waited waited = wait(*published.request, deadline, recall, migration, spinner);
   if (recall != nullptr) recall->leave(waited.outcome);
   if (migration != nullptr) migration->requestEnded();
   if (waited.outcome == RequestOutcome::kOverdue && timeIsOver(sequence)) {
     std::lock_guard lock(deathMutex_);
     throw LimitExceeded(name_ + ": " + timeOverText_);
   }
-  return {shared_from_this(), waited.abandoned ? nullptr : published.exchange, sequence,
+  return {shared_from_this(), waited.abandoned ? nullptr : published.request, sequence,
           waited.outcome};
 }
 
@@ -338,8 +338,9 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
       throw SupervisorLost(refusal_);
     }
     if (releasesWaiting_.load(std::memory_order_relaxed) > 0 && end.canPublish()) flushReleases();
-    const Exchange& next = *exchanges_[nextSequence_ % ipc::kRingSlots];
-    if (next.use.load(std::memory_order_acquire) == Exchange::Use::kFree && end.canPublish()) break;
+    const PendingRequest& next = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
+    if (next.use.load(std::memory_order_acquire) == PendingRequest::Use::kFree && end.canPublish())
+      break;
     if (isPast(deadline)) {
       dropBlob();
       const uint64_t last = nextSequence_ - 1;
@@ -355,11 +356,11 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
     lock.lock();
     slotFreed_.wait_for(lock, milliseconds(1));
   }
-  Exchange& exchange = *exchanges_[nextSequence_ % ipc::kRingSlots];
+  PendingRequest& request = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
   if (deadline) {
-    exchange.publishedAt = Clock::now();
+    request.publishedAt = Clock::now();
     // What is not published can't start in the moment before it is taken back.
-    if (exchange.publishedAt >= *deadline) {
+    if (request.publishedAt >= *deadline) {
       dropBlob();
       return {nullptr, RequestOutcome::kWithdrawn};
     }
@@ -371,21 +372,21 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
       dropBlob();
       return {nullptr, RequestOutcome::kWithdrawn};
     }
-    recall->enter(*this, exchange, nextSequence_);
+    recall->enter(*this, request, nextSequence_);
   }
-  exchange.sequence = nextSequence_++;
-  exchange.operation = operation;
-  unawaited_.published(exchange.sequence, operation, /*notification=*/false);
-  exchange.exports.swap(draft.exports);
-  exchange.requestBlob = blob;
-  exchange.answerBlob.clear();
-  exchange.outcome.store(RequestOutcome::kPending, std::memory_order_relaxed);
-  exchange.use.store(Exchange::Use::kWaiting, std::memory_order_release);
+  request.sequence = nextSequence_++;
+  request.operation = operation;
+  unawaited_.published(request.sequence, operation, /*notification=*/false);
+  request.exports.swap(draft.exports);
+  request.requestBlob = blob;
+  request.answerBlob.clear();
+  request.outcome.store(RequestOutcome::kPending, std::memory_order_relaxed);
+  request.use.store(PendingRequest::Use::kWaiting, std::memory_order_release);
   pending_.fetch_add(1, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kExchangeEntered);
   end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
   end.publish(call);
-  return {&exchange, RequestOutcome::kPending};
+  return {&request, RequestOutcome::kPending};
 }
 
 bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
@@ -467,34 +468,34 @@ void Channel::publishNotification(ipc::OutgoingCall& call) {
 
 // ---- Waiting ---------------------------------------------------------------------------------
 
-Channel::Waited Channel::wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
-                              Migration* migration,
+Channel::Waited Channel::wait(PendingRequest& request, const Deadline& deadline,
+                              const Recall* recall, Migration* migration,
                               std::optional<ProcessorLoad::Spinner>& spinner) {
   // Most answers are there after the first wait: until then nothing looks at the clock.
   for (bool waited = false;; waited = true) {
-    const uint32_t signal = exchange.signal.load(std::memory_order_acquire);
-    const RequestOutcome outcome = exchange.outcome.load(std::memory_order_acquire);
+    const uint32_t signal = request.signal.load(std::memory_order_acquire);
+    const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
     if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
-    const bool past = isPast(deadline) || timeIsOver(exchange.sequence);
+    const bool past = isPast(deadline) || timeIsOver(request.sequence);
     const bool takenBack =
         (recall != nullptr && recall->requested()) ||
-        (waited && migration != nullptr && !past && migrates(exchange, *migration));
+        (waited && migration != nullptr && !past && migrates(request, *migration));
     if (takenBack || past) {
-      if (const auto given = giveUp(exchange, takenBack)) return {*given, /*abandoned=*/true};
+      if (const auto given = giveUp(request, takenBack)) return {*given, /*abandoned=*/true};
       continue;
     }
     if (leadMutex_.try_lock()) {
-      lead(exchange, deadline, recall, migration, spinner);
+      lead(request, deadline, recall, migration, spinner);
       leadMutex_.unlock();
       passLead();
       continue;
     }
     spinner.reset();
-    exchange.sleep(signal, untilItLooks(deadline, migration));
+    request.sleep(signal, untilItLooks(deadline, migration));
   }
 }
 
-void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
+void Channel::lead(PendingRequest& request, const Deadline& deadline, const Recall* recall,
                    const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
@@ -504,7 +505,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
   struct Leader {
     Channel& channel;
     ipc::ClientEnd& end;
-    Exchange& exchange;
+    PendingRequest& request;
     const Deadline& deadline;
     const Recall* recall;
     const Migration* migration;
@@ -516,13 +517,13 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
       if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
     }
     bool hasOutcome() const {
-      return exchange.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
+      return request.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
     }
     bool workerDied() const { return channel.workerDied(); }
     void settle() { channel.settleAll(); }
     bool leaves() const {
       return isPast(deadline) || (recall != nullptr && recall->requested()) ||
-             (migration != nullptr && migration->due()) || channel.timeIsOver(exchange.sequence);
+             (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
     }
     void watch() {
       spinner.reset();
@@ -536,7 +537,7 @@ void Channel::lead(Exchange& exchange, const Deadline& deadline, const Recall* r
     bool completionReady() const { return end.completionReady(); }
     void announceSleep() { end.announceSleep(); }
     void withdrawSleep() { end.withdrawSleep(); }
-  } leader{*this, end, exchange, deadline, recall, migration, spinner};
+  } leader{*this, end, request, deadline, recall, migration, spinner};
   if (!ipc::awaitOutcome(leader)) return;
   spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
 }
@@ -548,23 +549,23 @@ bool Channel::deliverCompletions() {
     const ipc::Received received = end.peek(received_);
     if (received == ipc::Received::kNothing) return true;
     if (received == ipc::Received::kPoisoned) return false;
-    Exchange& exchange = *exchanges_[received_.sequence % ipc::kRingSlots];
-    const bool known = exchange.sequence == received_.sequence &&
-                       exchange.use.load(std::memory_order_acquire) != Exchange::Use::kFree &&
-                       exchange.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
+    PendingRequest& request = *pendingRequests_[received_.sequence % ipc::kRingSlots];
+    const bool known = request.sequence == received_.sequence &&
+                       request.use.load(std::memory_order_acquire) != PendingRequest::Use::kFree &&
+                       request.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
     if (!known) return false;
-    const bool delivered = deliver(exchange);
+    const bool delivered = deliver(request);
     ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
     if (!delivered) return false;
   }
   return true;
 }
 
-bool Channel::deliver(Exchange& exchange) {
-  auto waiting = Exchange::Use::kWaiting;
-  const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering,
-                                                           std::memory_order_acq_rel);
-  ipc::ReceivedCompletion& completion = exchange.completion;
+bool Channel::deliver(PendingRequest& request) {
+  auto waiting = PendingRequest::Use::kWaiting;
+  const bool wanted = request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering,
+                                                          std::memory_order_acq_rel);
+  ipc::ReceivedCompletion& completion = request.completion;
   completion.sequence = received_.sequence;
   completion.status = received_.status;
   completion.payload = received_.payload;
@@ -575,7 +576,7 @@ bool Channel::deliver(Exchange& exchange) {
                                     completion.payload.blobOffset, completion.payload.blobBytes);
     whole = blob.has_value();
     try {
-      if (whole) exchange.answerBlob.assign(blob->begin(), blob->end());
+      if (whole) request.answerBlob.assign(blob->begin(), blob->end());
     } catch (const std::bad_alloc&) {
       // Nobody but us can end what is delivered: the caller learns that the worker is lost.
       whole = false;
@@ -583,32 +584,32 @@ bool Channel::deliver(Exchange& exchange) {
   }
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
-  if (withdrawn) cancelExports(exchange.exports);
-  // Before the exchange can be free and take a further call: with that one answered the ring would
+  if (withdrawn) cancelExports(request.exports);
+  // Before the request can be free and take a further call: with that one answered the ring would
   // hold more than it has slots.
   memory_->end().consumed();
   // Before its thread goes on, and looks for a worker that is idle.
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (held()) held_.store(false, std::memory_order_relaxed);
   unawaited_.answered(received_.sequence);
-  // Last of all its outcome: from there on the exchange is its thread's, which may free it at once.
-  if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
-  exchange.outcome.store(withdrawn ? RequestOutcome::kWithdrawn : RequestOutcome::kAnswered,
-                         std::memory_order_release);
+  // Last of all its outcome: from there on the request is its thread's, which may free it at once.
+  if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
+  request.outcome.store(withdrawn ? RequestOutcome::kWithdrawn : RequestOutcome::kAnswered,
+                        std::memory_order_release);
   if (wanted) {
-    exchange.wake();
+    request.wake();
   } else {
     abandoned_.fetch_sub(1, std::memory_order_relaxed);
-    if (whole && !withdrawn) discard(exchange);
-    release(exchange);
+    if (whole && !withdrawn) discard(request);
+    release(request);
   }
   return whole;
 }
 
 // An answer that nobody takes: what the worker lent with it goes back.
-void Channel::discard(Exchange& exchange) {
+void Channel::discard(PendingRequest& request) {
   try {
-    const ipc::PayloadReader reader(exchange.answerBytes());
+    const ipc::PayloadReader reader(request.answerBytes());
     for (const ipc::StorageRecord& record : reader.storages()) {
       if (record.kind == ipc::StorageKind::kLent) {
         ipc::returnLease(memory_->end().returns(), {record.lease, record.generation});
@@ -630,10 +631,10 @@ void Channel::deliverUnlessLed() {
 // The lead is free: one of the threads that still wait takes it.
 void Channel::passLead() {
   if (pending_.load(std::memory_order_relaxed) == 0) return;
-  for (const auto& exchange : exchanges_) {
-    if (exchange->use.load(std::memory_order_acquire) == Exchange::Use::kWaiting &&
-        exchange->outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
-      exchange->wake();
+  for (const auto& request : pendingRequests_) {
+    if (request->use.load(std::memory_order_acquire) == PendingRequest::Use::kWaiting &&
+        request->outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
+      request->wake();
       return;
     }
   }
@@ -652,22 +653,23 @@ void Channel::settleAll() {
     std::lock_guard lock(publishMutex_);
     first = !dead_.exchange(true, std::memory_order_acq_rel);
     ended_.store(true, std::memory_order_release);
-    for (const auto& entry : exchanges_) {
-      Exchange& exchange = *entry;
-      const auto use = exchange.use.load(std::memory_order_acquire);
-      if (use == Exchange::Use::kFree || exchange.outcome.load() != RequestOutcome::kPending)
+    for (const auto& entry : pendingRequests_) {
+      PendingRequest& request = *entry;
+      const auto use = request.use.load(std::memory_order_acquire);
+      if (use == PendingRequest::Use::kFree || request.outcome.load() != RequestOutcome::kPending)
         continue;
-      const RequestOutcome outcome = outcomeAtDeath(end.hasStarted(exchange.sequence));
-      auto waiting = Exchange::Use::kWaiting;
-      const bool wanted = exchange.use.compare_exchange_strong(waiting, Exchange::Use::kDelivering);
-      if (wanted) exchange.use.store(Exchange::Use::kDelivered, std::memory_order_relaxed);
-      exchange.outcome.store(outcome, std::memory_order_release);
+      const RequestOutcome outcome = outcomeAtDeath(end.hasStarted(request.sequence));
+      auto waiting = PendingRequest::Use::kWaiting;
+      const bool wanted =
+          request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering);
+      if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
+      request.outcome.store(outcome, std::memory_order_release);
       pending_.fetch_sub(1, std::memory_order_relaxed);
       if (wanted) {
-        exchange.wake();
+        request.wake();
       } else {
         abandoned_.fetch_sub(1, std::memory_order_relaxed);
-        release(exchange);
+        release(request);
       }
     }
   }
@@ -682,17 +684,17 @@ void Channel::settleAll() {
 
 // The deadline has passed, or the request was taken back. Nothing if the answer came in the same
 // moment.
-std::optional<RequestOutcome> Channel::giveUp(Exchange& exchange, bool takenBack) {
-  const uint64_t sequence = exchange.sequence;
-  const Clock::time_point publishedAt = exchange.publishedAt;
-  const bool prepares = ipc::isPreparation(exchange.operation);
-  if (prepares) exchange.leftAt = Clock::now();
+std::optional<RequestOutcome> Channel::giveUp(PendingRequest& request, bool takenBack) {
+  const uint64_t sequence = request.sequence;
+  const Clock::time_point publishedAt = request.publishedAt;
+  const bool prepares = ipc::isPreparation(request.operation);
+  if (prepares) request.leftAt = Clock::now();
   // The answer may lie there.
   deliverUnlessLed();
-  auto waiting = Exchange::Use::kWaiting;
-  // A completion that is being delivered right now wins. From here on the exchange is not ours.
-  if (!exchange.use.compare_exchange_strong(waiting, Exchange::Use::kAbandoned,
-                                            std::memory_order_acq_rel)) {
+  auto waiting = PendingRequest::Use::kWaiting;
+  // A completion that is being delivered right now wins. From here on the request is not ours.
+  if (!request.use.compare_exchange_strong(waiting, PendingRequest::Use::kAbandoned,
+                                           std::memory_order_acq_rel)) {
     return std::nullopt;
   }
   abandoned_.fetch_add(1, std::memory_order_relaxed);
@@ -705,7 +707,8 @@ std::optional<RequestOutcome> Channel::giveUp(Exchange& exchange, bool takenBack
   // This thread may be the one that was woken to lead.
   deliverUnlessLed();
   // Answered in this very moment: the worker is done with it.
-  if (exchange.use.load(std::memory_order_acquire) != Exchange::Use::kAbandoned) return outcome;
+  if (request.use.load(std::memory_order_acquire) != PendingRequest::Use::kAbandoned)
+    return outcome;
   // What a preparation brings will be there for the next call; what runs for too long the
   // supervisor knows.
   if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
@@ -721,16 +724,16 @@ std::optional<RequestOutcome> Channel::giveUp(Exchange& exchange, bool takenBack
 
 // The request has waited for long. True if it was taken back, to be sent to the worker where a
 // place is reserved for it.
-bool Channel::migrates(Exchange& exchange, Migration& migration) {
+bool Channel::migrates(PendingRequest& request, Migration& migration) {
   if (!migration.due()) return false;
   ipc::ClientEnd& end = memory_->end();
-  if (end.hasStarted(exchange.sequence)) {
+  if (end.hasStarted(request.sequence)) {
     migration.stay();
     return false;
   }
   held_.store(true, std::memory_order_relaxed);
-  if (!migration.findPlace(*this, exchange)) return false;
-  if (end.recall(exchange.sequence)) {
+  if (!migration.findPlace(*this, request)) return false;
+  if (end.recall(request.sequence)) {
     migration.leave();
     return true;
   }
@@ -740,8 +743,8 @@ bool Channel::migrates(Exchange& exchange, Migration& migration) {
 
 // The one that waits may lead, and so sleep on the ring. A call that comes between its look and its
 // sleep is found within kLongestSleep.
-void Channel::wakeWaiter(Exchange& exchange) {
-  exchange.wake();
+void Channel::wakeWaiter(PendingRequest& request) {
+  request.wake();
   ipc::futexWake(memory_->end().peer().completionTail);
 }
 
@@ -771,10 +774,10 @@ void Channel::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
 // Needs publishMutex_.
 bool Channel::hangsInPreparation(Clock::time_point now) const {
   const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
-  return std::any_of(exchanges_.begin(), exchanges_.end(), [&](const auto& exchange) {
-    return exchange->use.load(std::memory_order_acquire) == Exchange::Use::kAbandoned &&
-           exchange->sequence == started && ipc::isPreparation(exchange->operation) &&
-           now - exchange->leftAt >= kLongestPreparation;
+  return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
+    return request->use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
+           request->sequence == started && ipc::isPreparation(request->operation) &&
+           now - request->leftAt >= kLongestPreparation;
   });
 }
 
@@ -822,14 +825,14 @@ void Channel::killIfBlocked() {
   }
 }
 
-void Channel::release(Exchange& exchange) {
-  exchange.exports.clear();
-  exchange.answerBlob.clear();
-  if (exchange.answerBlob.capacity() > (size_t{1} << 20)) exchange.answerBlob.shrink_to_fit();
-  if (exchange.requestBlob != nullptr) {
-    InputArena::instance().dropReference(std::exchange(exchange.requestBlob, nullptr));
+void Channel::release(PendingRequest& request) {
+  request.exports.clear();
+  request.answerBlob.clear();
+  if (request.answerBlob.capacity() > (size_t{1} << 20)) request.answerBlob.shrink_to_fit();
+  if (request.requestBlob != nullptr) {
+    InputArena::instance().dropReference(std::exchange(request.requestBlob, nullptr));
   }
-  exchange.use.store(Exchange::Use::kFree, std::memory_order_release);
+  request.use.store(PendingRequest::Use::kFree, std::memory_order_release);
   slotFreed_.notify_one();
 }
 

@@ -52,7 +52,7 @@ class ObjectUnloaded : public Error {
 
 class Channel;
 class Migration;
-struct Exchange;
+struct PendingRequest;
 
 /// The answer to a request. Until it is taken or destroyed it holds a slot of the channel, for
 /// which other threads may wait: take no lock meanwhile.
@@ -73,11 +73,11 @@ class Answer {
 
  private:
   friend class Channel;
-  Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence,
+  Answer(std::shared_ptr<Channel> channel, PendingRequest* request, uint64_t sequence,
          RequestOutcome outcome);
   void giveUpSlot();
   std::shared_ptr<Channel> channel_;
-  Exchange* exchange_;  // null if nothing was sent, the exchange was given up, or it was taken
+  PendingRequest* exchange_;  // null if nothing was sent, the request was given up, or it was taken
   uint64_t sequence_;
   RequestOutcome outcome_;
 };
@@ -227,7 +227,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void collectReturnedLeases();
 
   struct Published {
-    Exchange* exchange;  ///< null: it was not published, for the reason in `outcome`
+    PendingRequest* request;  ///< null: it was not published, for the reason in `outcome`
     RequestOutcome outcome;
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
@@ -237,35 +237,35 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void tryFlushReleases() noexcept;
   bool flushReleases() noexcept;
   void publishNotification(ipc::OutgoingCall& call);
-  /// How a wait ended. `abandoned`: the exchange is no longer its thread's.
+  /// How a wait ended. `abandoned`: the request is no longer its thread's.
   struct Waited {
     RequestOutcome outcome;
     bool abandoned;
   };
-  Waited wait(Exchange& exchange, const Deadline& deadline, const Recall* recall,
+  Waited wait(PendingRequest& request, const Deadline& deadline, const Recall* recall,
               Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
-  void lead(Exchange& exchange, const Deadline& deadline, const Recall* recall,
+  void lead(PendingRequest& request, const Deadline& deadline, const Recall* recall,
             const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
-  bool migrates(Exchange& exchange, Migration& migration);
+  bool migrates(PendingRequest& request, Migration& migration);
   bool deliverCompletions();
-  bool deliver(Exchange& exchange);
-  void discard(Exchange& exchange);
+  bool deliver(PendingRequest& request);
+  void discard(PendingRequest& request);
   void deliverUnlessLed();
   void passLead();
   void settleAll();
-  std::optional<RequestOutcome> giveUp(Exchange& exchange, bool takenBack);
-  void wakeWaiter(Exchange& exchange);
+  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack);
+  void wakeWaiter(PendingRequest& request);
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
   bool hangsInPreparation(Clock::time_point now) const;
   void killBecause(const std::string& reason);
   bool timeIsOver(uint64_t sequence) const {
     return timeOver_.load(std::memory_order_acquire) == sequence;
   }
-  void release(Exchange& exchange);
+  void release(PendingRequest& request);
   void poison(const std::string& reason);
   void readDeath();
   bool causeKnown();
-  std::vector<c10::Storage> importStorages(const Exchange& exchange,
+  std::vector<c10::Storage> importStorages(const PendingRequest& request,
                                            const ipc::PayloadReader& reader);
 
   const uint32_t generation_ = forkGeneration();
@@ -281,7 +281,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   std::mutex publishMutex_;
   std::condition_variable slotFreed_;
-  std::array<std::unique_ptr<Exchange>, ipc::kRingSlots> exchanges_;
+  std::array<std::unique_ptr<PendingRequest>, ipc::kRingSlots> pendingRequests_;
   uint64_t nextSequence_ = 1;  // as ClientEnd counts
   std::string refusal_;        // guarded by publishMutex_
   UnheardCalls unheard_;       // guarded by publishMutex_

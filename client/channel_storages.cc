@@ -10,9 +10,9 @@
 #include "client/archive_file.h"
 #include "client/channel.h"
 #include "client/copy_counter.h"
-#include "client/exchange.h"
 #include "client/input_arena.h"
 #include "client/moved_object.h"
+#include "client/pending_request.h"
 #include "ipc/crash_point.h"
 #include "ipc/tensor/lent_alignment.h"
 
@@ -94,9 +94,9 @@ class PackageResults {
 
 // ---- Answer ----------------------------------------------------------------------------------
 
-Answer::Answer(std::shared_ptr<Channel> channel, Exchange* exchange, uint64_t sequence,
+Answer::Answer(std::shared_ptr<Channel> channel, PendingRequest* request, uint64_t sequence,
                RequestOutcome outcome)
-    : channel_(std::move(channel)), exchange_(exchange), sequence_(sequence), outcome_(outcome) {}
+    : channel_(std::move(channel)), exchange_(request), sequence_(sequence), outcome_(outcome) {}
 
 Answer::Answer(Answer&& other) noexcept
     : channel_(std::move(other.channel_)),
@@ -107,7 +107,7 @@ Answer::Answer(Answer&& other) noexcept
 Answer::~Answer() { giveUpSlot(); }
 
 void Answer::giveUpSlot() {
-  if (Exchange* exchange = std::exchange(exchange_, nullptr)) channel_->release(*exchange);
+  if (PendingRequest* request = std::exchange(exchange_, nullptr)) channel_->release(*request);
 }
 
 at::IValue Answer::take() {
@@ -313,7 +313,7 @@ void Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayl
 
 // ---- From the worker ----------------------------------------------------------------
 
-std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
+std::vector<c10::Storage> Channel::importStorages(const PendingRequest& request,
                                                   const ipc::PayloadReader& reader) {
   std::vector<c10::Storage> storages;
   storages.reserve(reader.storages().size());
@@ -343,10 +343,10 @@ std::vector<c10::Storage> Channel::importStorages(const Exchange& exchange,
         break;
       }
       case ipc::StorageKind::kEcho: {
-        if (record.offset >= exchange.exports.size() || !exchange.exports[record.offset].storage) {
+        if (record.offset >= request.exports.size() || !request.exports[record.offset].storage) {
           throw ipc::ValueError("a result echoes no argument");
         }
-        storages.push_back(exchange.exports[record.offset].storage);
+        storages.push_back(request.exports[record.offset].storage);
         break;
       }
       case ipc::StorageKind::kPackage:

@@ -30,11 +30,11 @@ Pool::Turn Migration::nextTurn(const Deadline& deadline) {
   return turn;
 }
 
-bool Migration::findPlace(Channel& channel, Exchange& exchange) {
+bool Migration::findPlace(Channel& channel, PendingRequest& request) {
   nextLook_ = Clock::now() + kBetweenLooks;
   if (!std::exchange(asked_, true)) {
     channel_ = &channel;
-    exchange_ = &exchange;
+    exchange_ = &request;
   }
   return pool_.reservePlace(*this);
 }

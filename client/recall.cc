@@ -21,9 +21,9 @@ bool Recall::end() {
   return requested();
 }
 
-void Recall::enter(Channel& channel, Exchange& exchange, uint64_t sequence) {
+void Recall::enter(Channel& channel, PendingRequest& request, uint64_t sequence) {
   channel_ = &channel;
-  exchange_ = &exchange;
+  exchange_ = &request;
   sequence_ = sequence;
 }
 

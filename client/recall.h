@@ -9,7 +9,7 @@ namespace isopool::client {
 
 class Channel;
 enum class RequestOutcome : uint32_t;
-struct Exchange;
+struct PendingRequest;
 
 /// By which any thread takes back a request that another thread makes. Lives longer than the
 /// request; serves one request, over all the workers that it may be tried on.
@@ -26,14 +26,14 @@ class Recall {
  private:
   friend class Channel;
   // Needs mutex_.
-  void enter(Channel& channel, Exchange& exchange, uint64_t sequence);
+  void enter(Channel& channel, PendingRequest& request, uint64_t sequence);
   void leave(RequestOutcome outcome);
 
   std::mutex mutex_;
   std::atomic<bool> requested_{false};
   bool over_ = false;
   Channel* channel_ = nullptr;  // while it is published
-  Exchange* exchange_ = nullptr;
+  PendingRequest* exchange_ = nullptr;
   uint64_t sequence_ = 0;
 };
 

@@ -61,7 +61,7 @@ void StreamImpl::close() noexcept {
 
 namespace {
 
-// One exchange on the way to a stream. False: the worker died and another one is to try.
+// One request on the way to a stream. False: the worker died and another one is to try.
 bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool userCode) {
   switch (answer.outcome()) {
     case RequestOutcome::kAnswered:

@@ -15,7 +15,7 @@
 namespace isopool::client {
 
 /// One request in flight, in the channel's slot of its sequence number.
-struct Exchange {
+struct PendingRequest {
   enum class Use : uint8_t {
     kFree,
     kWaiting,     ///< its thread waits
