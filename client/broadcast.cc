@@ -9,7 +9,7 @@
 #include <exception>
 #include <thread>
 
-#include "client/replica_lives.h"
+#include "client/replica_tracker.h"
 
 namespace isopool::client {
 
@@ -23,13 +23,13 @@ std::vector<at::IValue> onEverySlot(
   // Which that state does not have.
   const at::ScalarType autocastType = at::autocast::get_autocast_dtype(at::kCPU);
   const bool autocastCached = at::autocast::is_autocast_cache_enabled();
-  const bool restores = ReplicaLives::thisThreadRestores();
+  const bool restores = ReplicaTracker::thisThreadRestores();
   const auto serve = [&](size_t i) {
     try {
       const at::ThreadLocalStateGuard guard(modes);
       at::autocast::set_autocast_dtype(at::kCPU, autocastType);
       at::autocast::set_autocast_cache_enabled(autocastCached);
-      const ReplicaLives::Restoring scope(restores);
+      const ReplicaTracker::Restoring scope(restores);
       results[i] = work(slots[i]);
     } catch (...) {
       errors[i] = std::current_exception();

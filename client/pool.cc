@@ -471,16 +471,16 @@ void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
 }
 
 bool Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
-                  ReplicaLives* lives, Migration* migration) {
+                  ReplicaTracker* replicas, Migration* migration) {
   if (channel.configured.load(std::memory_order_acquire) &&
       channel.definedObjects.has(definition.object)) {
-    teachModules(channel, deadline);
+    syncModules(channel, deadline);
     return true;
   }
   const auto lock = lockPreparation(channel, deadline, migration);
   if (!lock.owns_lock()) return false;
   if (!channel.configured) configure(channel);
-  teachModules(channel, deadline);
+  syncModules(channel, deadline);
   if (channel.definedObjects.has(definition.object)) return true;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);
@@ -499,7 +499,7 @@ bool Pool::define(Channel& channel, const ObjectDefinition& definition, const De
   if (answer.outcome() != RequestOutcome::kAnswered) return true;
   answer.take();
   // Before any other thread can find the object here.
-  if (lives != nullptr) lives->begun(channel);
+  if (replicas != nullptr) replicas->begun(channel);
   channel.definedObjects.add(definition.object);
   return true;
 }

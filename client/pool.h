@@ -11,7 +11,7 @@
 
 #include "client/channel.h"
 #include "client/module_sources.h"
-#include "client/replica_lives.h"
+#include "client/replica_tracker.h"
 #include "client/supervisor_connection.h"
 #include "isopool/call_options.h"
 #include "isopool/environment.h"
@@ -137,7 +137,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void configure(Channel& channel);
   /// Gives the worker the registered modules that it has not been given. To be called before each
   /// request that may import one.
-  void teachModules(Channel& channel, const Deadline& deadline) {
+  void syncModules(Channel& channel, const Deadline& deadline) {
     if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
       teachNewModules(channel, deadline);
     }
@@ -146,7 +146,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Throws RemoteError, DeadlineExceeded. False if `migration` has found a worker that is free
   /// first, where the call is to go on.
   bool define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
-              ReplicaLives* lives, Migration* migration = nullptr);
+              ReplicaTracker* replicas, Migration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
   void forget(Channel& channel, uint64_t object);
   /// Has the worker let the object go. Objs that refer to it keep it there.

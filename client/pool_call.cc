@@ -144,10 +144,10 @@ void throwOverdue(Channel& channel, const char* what) {
 bool Preparation::on(Channel& channel, Migration* migration) {
   Pool& pool = *object_.pool;
   try {
-    if (!pool.define(channel, object_.definition, deadline_, &object_.lives, migration)) {
+    if (!pool.define(channel, object_.definition, deadline_, &object_.replicas, migration)) {
       return false;
     }
-    object_.lives.restore(channel, deadline_);
+    object_.replicas.restore(channel, deadline_);
     return true;
   } catch (const WorkerLost&) {
     if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;

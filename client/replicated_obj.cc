@@ -26,8 +26,8 @@ Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
   client::Channel& channel = *session.channel;
   const base::HandleId handle = channel.nextHandle();
   for (;;) {
-    pool.define(channel, object.definition, std::nullopt, &object.lives);
-    object.lives.restore(channel, std::nullopt);
+    pool.define(channel, object.definition, std::nullopt, &object.replicas);
+    object.replicas.restore(channel, std::nullopt);
     client::RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(2).pack(object.definition.object).pack(handle.value);
     try {
@@ -56,7 +56,7 @@ ReplicatedObjImpl::ReplicatedObjImpl(std::shared_ptr<client::Pool> poolOfManager
                                      std::shared_ptr<const void> source)
     : pool(std::move(poolOfManager)),
       definition(std::move(objectDefinition)),
-      lives(pool->slots().size()),
+      replicas(pool->slots().size()),
       source_(std::move(source)) {
   if (const auto connection = pool->connection()) connection->addDefinition(definition);
 }
@@ -85,7 +85,7 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
     }
     auto object = client::makeForThisProcess<ReplicatedObjImpl>(pool, std::move(definition),
                                                                 std::move(source));
-    object->lives.begun(channel);
+    object->replicas.begun(channel);
     return object;
   }
 }
@@ -173,10 +173,10 @@ std::vector<at::IValue> ReplicatedObj::callOnAll(
   });
 }
 
-uint64_t ReplicatedObj::rebuilt() const { return impl().lives.rebuilt(); }
+uint64_t ReplicatedObj::rebuilt() const { return impl().replicas.rebuilt(); }
 
 void ReplicatedObj::onRebuilt(std::function<void(size_t interpreter)> callback) {
-  impl().lives.onRebuilt(std::move(callback));
+  impl().replicas.onRebuilt(std::move(callback));
 }
 
 bool ReplicatedObj::hasattr(const char* attr) const {
@@ -222,7 +222,7 @@ void ReplicatedObj::unload(const Interpreter* onThisInterpreter) {
   client::Pool& pool = *object.pool;
   pool.check();
   const auto unloadFrom = [&](const WorkerSlot& slot) {
-    object.lives.unloaded(slot.index);
+    object.replicas.unloaded(slot.index);
     const auto channel = pool.currentChannel(slot);
     // A worker that is being replaced has nothing to unload.
     if (channel) pool.unload(*channel, object.definition.object);

@@ -33,7 +33,7 @@ class ReplicatedObjImpl {
 
   const std::shared_ptr<client::Pool> pool;
   const client::ObjectDefinition definition;
-  mutable client::ReplicaLives lives;  ///< follows what happens in the workers
+  mutable client::ReplicaTracker replicas;  ///< follows what happens in the workers
 
  private:
   const std::shared_ptr<const void> source_;

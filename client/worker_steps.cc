@@ -30,7 +30,7 @@ struct StepEnd {
 at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline) {
   pool.check();
-  pool.teachModules(channel, deadline);
+  pool.syncModules(channel, deadline);
   return observed(pool, operation, [&](ObservedCall* record) {
     const CallLimit::Call counted(pool.callLimit().get());
     try {

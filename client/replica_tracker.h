@@ -16,11 +16,11 @@ namespace isopool::client {
 
 /// Which life of each slot's worker has a replicated object, and the program's part in a new one:
 /// state that calls left in the object died with the worker before. Any thread.
-class ReplicaLives {
+class ReplicaTracker {
  public:
   using Callback = std::function<void(size_t slot)>;
 
-  explicit ReplicaLives(size_t slots) : lives_(slots) {}
+  explicit ReplicaTracker(size_t slots) : replicas_(slots) {}
 
   /// The worker has the object from now on. Counted if an earlier life of its slot had it.
   void begun(const Channel& channel);
@@ -63,7 +63,7 @@ class ReplicaLives {
   const uint32_t generation_ = forkGeneration();
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Life> lives_;
+  std::vector<Life> replicas_;
   std::shared_ptr<const Callback> callback_;
   std::atomic<uint32_t> unrestored_{0};
   std::atomic<uint64_t> rebuilt_{0};

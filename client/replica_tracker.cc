@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/replica_lives.h"
+#include "client/replica_tracker.h"
 
 #include <algorithm>
 #include <utility>
@@ -14,13 +14,14 @@ thread_local bool restoring = false;
 
 }  // namespace
 
-ReplicaLives::Restoring::Restoring(bool yes) : outer_(std::exchange(restoring, restoring || yes)) {}
-ReplicaLives::Restoring::~Restoring() { restoring = outer_; }
-bool ReplicaLives::thisThreadRestores() { return restoring; }
+ReplicaTracker::Restoring::Restoring(bool yes)
+    : outer_(std::exchange(restoring, restoring || yes)) {}
+ReplicaTracker::Restoring::~Restoring() { restoring = outer_; }
+bool ReplicaTracker::thisThreadRestores() { return restoring; }
 
-void ReplicaLives::begun(const Channel& channel) {
+void ReplicaTracker::begun(const Channel& channel) {
   std::lock_guard lock(mutex_);
-  Life& life = lives_.at(channel.slot());
+  Life& life = replicas_.at(channel.slot());
   const uint64_t earlier = std::exchange(life.epoch, channel.epoch().value);
   if (earlier == 0 || earlier == life.epoch) return;
   rebuilt_.fetch_add(1, std::memory_order_relaxed);
@@ -29,30 +30,30 @@ void ReplicaLives::begun(const Channel& channel) {
   changedLocked();
 }
 
-void ReplicaLives::unloaded(uint32_t slot) {
+void ReplicaTracker::unloaded(uint32_t slot) {
   std::lock_guard lock(mutex_);
-  lives_.at(slot) = Life{};
+  replicas_.at(slot) = Life{};
   changedLocked();
 }
 
-void ReplicaLives::onRebuilt(Callback callback) {
+void ReplicaTracker::onRebuilt(Callback callback) {
   checkNotForked(generation_);
   std::lock_guard lock(mutex_);
   callback_ = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
 }
 
-void ReplicaLives::changedLocked() {
-  const auto open = std::count_if(lives_.begin(), lives_.end(),
+void ReplicaTracker::changedLocked() {
+  const auto open = std::count_if(replicas_.begin(), replicas_.end(),
                                   [](const Life& life) { return life.state != State::kWhole; });
   unrestored_.store(static_cast<uint32_t>(open), std::memory_order_release);
   changed_.notify_all();
 }
 
-void ReplicaLives::restoreNow(const Channel& channel, const Deadline& deadline) {
+void ReplicaTracker::restoreNow(const Channel& channel, const Deadline& deadline) {
   if (restoring) return;
   const uint64_t epoch = channel.epoch().value;
   std::unique_lock lock(mutex_);
-  Life& life = lives_.at(channel.slot());
+  Life& life = replicas_.at(channel.slot());
   for (;;) {
     // A worker that died, and a deadline that passed, are found again by the use that follows.
     if (life.epoch != epoch || life.state == State::kWhole || channel.dead() || isPast(deadline)) {
