@@ -54,7 +54,7 @@ AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::
       callback_(std::move(callback)),
       place_(std::in_place, limit_.get()) {
   how_.modes = client::callerModes();
-  how_.recall = &recall_;
+  how_.cancellation = &cancellation_;
   how_.accepted = true;
 }
 
@@ -78,7 +78,7 @@ void AsyncCall::run() {
     outcome.emplace(std::current_exception());
   }
   // Whoever took it back was told that it would not run, and it has not.
-  if (recall_.end()) outcome.emplace(cancelled());
+  if (cancellation_.end()) outcome.emplace(cancelled());
   dropRequest();
   Phase running = Phase::kRunning;
   if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(std::move(*outcome));
@@ -97,7 +97,7 @@ bool AsyncCall::cancel() {
     settle(Outcome(cancelled()));
     return true;
   }
-  if (phase_.load() == Phase::kSettling || !recall_.request()) return false;
+  if (phase_.load() == Phase::kSettling || !cancellation_.cancel()) return false;
   Phase running = Phase::kRunning;
   // Else run() is settling it in the same way.
   if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(Outcome(cancelled()));

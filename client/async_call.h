@@ -53,7 +53,7 @@ class AsyncCall {
 
   const uint32_t generation_;
   std::atomic<Phase> phase_{Phase::kQueued};
-  client::Recall recall_;
+  client::CancellationToken cancellation_;
   client::PoolCall how_;  // never changed
 
   const std::shared_ptr<client::AsyncExecutor> executor_;

@@ -281,7 +281,7 @@ void Channel::readDeath() {
 // ---- Publishing ------------------------------------------------------------------------------
 
 Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                         Recall* recall, Migration* migration) {
+                         CancellationToken* cancellation, Migration* migration) {
   checkNotForked(generation_);
   if (dead()) return {shared_from_this(), nullptr, 0, RequestOutcome::kNeverStarted};
   collectReturnedLeases();
@@ -290,7 +290,7 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
   Published published{};
   try {
     exportStorages(draft, deadline);
-    published = publish(operation, draft, deadline, spinner->granted(), recall);
+    published = publish(operation, draft, deadline, spinner->granted(), cancellation);
     draft.writer.releaseStorages();
   } catch (...) {
     cancelExports(draft.exports);
@@ -304,8 +304,8 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
     return {shared_from_this(), nullptr, 0, published.outcome};
   }
   const uint64_t sequence = published.request->sequence;
-  const Waited waited = wait(*published.request, deadline, recall, migration, spinner);
-  if (recall != nullptr) recall->leave(waited.outcome);
+  const Waited waited = wait(*published.request, deadline, cancellation, migration, spinner);
+  if (cancellation != nullptr) cancellation->leave(waited.outcome);
   if (migration != nullptr) migration->requestEnded();
   if (waited.outcome == RequestOutcome::kOverdue && timeIsOver(sequence)) {
     std::lock_guard lock(deathMutex_);
@@ -316,7 +316,8 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
 }
 
 Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
-                                    const Deadline& deadline, bool workerMaySpin, Recall* recall) {
+                                    const Deadline& deadline, bool workerMaySpin,
+                                    CancellationToken* cancellation) {
   ipc::OutgoingCall call;
   call.operation = operation;
   call.flags = draft.modes | draft.flags;
@@ -365,14 +366,14 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
       return {nullptr, RequestOutcome::kWithdrawn};
     }
   }
-  std::unique_lock<std::mutex> recallLock;
-  if (recall != nullptr) {
-    recallLock = std::unique_lock(recall->mutex_);
-    if (recall->requested()) {
+  std::unique_lock<std::mutex> cancellationLock;
+  if (cancellation != nullptr) {
+    cancellationLock = std::unique_lock(cancellation->mutex_);
+    if (cancellation->requested()) {
       dropBlob();
       return {nullptr, RequestOutcome::kWithdrawn};
     }
-    recall->enter(*this, request, nextSequence_);
+    cancellation->enter(*this, request, nextSequence_);
   }
   request.sequence = nextSequence_++;
   request.operation = operation;
@@ -469,7 +470,7 @@ void Channel::publishNotification(ipc::OutgoingCall& call) {
 // ---- Waiting ---------------------------------------------------------------------------------
 
 Channel::Waited Channel::wait(PendingRequest& request, const Deadline& deadline,
-                              const Recall* recall, Migration* migration,
+                              const CancellationToken* cancellation, Migration* migration,
                               std::optional<ProcessorLoad::Spinner>& spinner) {
   // Most answers are there after the first wait: until then nothing looks at the clock.
   for (bool waited = false;; waited = true) {
@@ -478,14 +479,14 @@ Channel::Waited Channel::wait(PendingRequest& request, const Deadline& deadline,
     if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
     const bool past = isPast(deadline) || timeIsOver(request.sequence);
     const bool takenBack =
-        (recall != nullptr && recall->requested()) ||
+        (cancellation != nullptr && cancellation->requested()) ||
         (waited && migration != nullptr && !past && migrates(request, *migration));
     if (takenBack || past) {
       if (const auto given = giveUp(request, takenBack)) return {*given, /*abandoned=*/true};
       continue;
     }
     if (leadMutex_.try_lock()) {
-      lead(request, deadline, recall, migration, spinner);
+      lead(request, deadline, cancellation, migration, spinner);
       leadMutex_.unlock();
       passLead();
       continue;
@@ -495,8 +496,9 @@ Channel::Waited Channel::wait(PendingRequest& request, const Deadline& deadline,
   }
 }
 
-void Channel::lead(PendingRequest& request, const Deadline& deadline, const Recall* recall,
-                   const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner) {
+void Channel::lead(PendingRequest& request, const Deadline& deadline,
+                   const CancellationToken* cancellation, const Migration* migration,
+                   std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
   const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
@@ -507,7 +509,7 @@ void Channel::lead(PendingRequest& request, const Deadline& deadline, const Reca
     ipc::ClientEnd& end;
     PendingRequest& request;
     const Deadline& deadline;
-    const Recall* recall;
+    const CancellationToken* cancellation;
     const Migration* migration;
     std::optional<ProcessorLoad::Spinner>& spinner;
     std::array<ipc::FutexWatch, 2> watches{};
@@ -522,7 +524,7 @@ void Channel::lead(PendingRequest& request, const Deadline& deadline, const Reca
     bool workerDied() const { return channel.workerDied(); }
     void settle() { channel.settleAll(); }
     bool leaves() const {
-      return isPast(deadline) || (recall != nullptr && recall->requested()) ||
+      return isPast(deadline) || (cancellation != nullptr && cancellation->requested()) ||
              (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
     }
     void watch() {
@@ -537,7 +539,7 @@ void Channel::lead(PendingRequest& request, const Deadline& deadline, const Reca
     bool completionReady() const { return end.completionReady(); }
     void announceSleep() { end.announceSleep(); }
     void withdrawSleep() { end.withdrawSleep(); }
-  } leader{*this, end, request, deadline, recall, migration, spinner};
+  } leader{*this, end, request, deadline, cancellation, migration, spinner};
   if (!ipc::awaitOutcome(leader)) return;
   spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
 }

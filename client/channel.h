@@ -15,11 +15,11 @@
 
 #include "base/ids.h"
 #include "client/archive_file.h"
+#include "client/cancellation_token.h"
 #include "client/deadline.h"
 #include "client/defined_objects.h"
 #include "client/process_fork.h"
 #include "client/processor_load.h"
-#include "client/recall.h"
 #include "client/request_draft.h"
 #include "client/request_outcome.h"
 #include "client/unawaited_work.h"
@@ -101,10 +101,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   Channel& operator=(const Channel&) = delete;
 
   /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the
-  /// deadline, another thread's `recall`, or until `migration` has found another worker for a
+  /// deadline, another thread's `cancellation`, or until `migration` has found another worker for a
   /// request that has not started. Throws Error if a value can't cross, ArenaFull, LimitExceeded.
   Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                  Recall* recall = nullptr, Migration* migration = nullptr);
+                  CancellationToken* cancellation = nullptr, Migration* migration = nullptr);
   /// Sends without waiting or blocking. Only for bodies without tensors that fit into a slot. False
   /// if the channel has no room now or is dead.
   bool notify(ipc::Operation operation, RequestDraft& draft);
@@ -213,7 +213,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
  private:
   friend class Answer;
   friend class Migration;
-  friend class Recall;
+  friend class CancellationToken;
 
   void exportStorages(RequestDraft& draft, const Deadline& deadline);
   ipc::StorageRecord exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
@@ -231,7 +231,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     RequestOutcome outcome;
   };
   Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                    bool workerMaySpin, Recall* recall);
+                    bool workerMaySpin, CancellationToken* cancellation);
   void placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
   void tryFlushReleases() noexcept;
@@ -242,10 +242,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
     RequestOutcome outcome;
     bool abandoned;
   };
-  Waited wait(PendingRequest& request, const Deadline& deadline, const Recall* recall,
-              Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
-  void lead(PendingRequest& request, const Deadline& deadline, const Recall* recall,
-            const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
+  Waited wait(PendingRequest& request, const Deadline& deadline,
+              const CancellationToken* cancellation, Migration* migration,
+              std::optional<ProcessorLoad::Spinner>& spinner);
+  void lead(PendingRequest& request, const Deadline& deadline,
+            const CancellationToken* cancellation, const Migration* migration,
+            std::optional<ProcessorLoad::Spinner>& spinner);
   bool migrates(PendingRequest& request, Migration& migration);
   bool deliverCompletions();
   bool deliver(PendingRequest& request);

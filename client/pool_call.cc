@@ -11,7 +11,7 @@ namespace isopool::client {
 namespace {
 
 [[noreturn]] void throwWithdrawn(const PoolCall& call, const std::string& worker) {
-  if (call.recall != nullptr && call.recall->requested()) {
+  if (call.cancellation != nullptr && call.cancellation->requested()) {
     throw cancelledCall();
   }
   throwNotStartedInTime(worker, "call");
@@ -56,14 +56,15 @@ std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration
   if (record_ != nullptr) record_->sentTo(channel);
   const auto began = Clock::now();
   if (migration != nullptr) migration->begin(began);
-  Answer answer = channel.exchange(call_.operation, draft, call_.deadline, call_.recall, migration);
+  Answer answer =
+      channel.exchange(call_.operation, draft, call_.deadline, call_.cancellation, migration);
   if (record_ != nullptr) record_->answered(answer);
   if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
   if (answer.outcome() == RequestOutcome::kLost) {
     started_ = true;
     pool_.checkAfterDeath(started_);
   }
-  const bool cancelled = call_.recall != nullptr && call_.recall->requested();
+  const bool cancelled = call_.cancellation != nullptr && call_.cancellation->requested();
   if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
   switch (retryDecisionFor(answer.outcome(), call_.idempotent, cancelled)) {
     case RetryDecision::kAnswer:

@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
+#include "client/cancellation_token.h"
 #include "client/channel.h"
-#include "client/recall.h"
 #include "client/replicated_object.h"
 #include "isopool/call_options.h"
 
@@ -33,7 +33,7 @@ struct PoolCall {
   bool permissive = false;
   /// Of the thread that wanted the call, if that is another one.
   std::optional<uint32_t> modes = std::nullopt;
-  Recall* recall = nullptr;
+  CancellationToken* cancellation = nullptr;
   bool accepted = false;  ///< as Pool::acquireTurn() has it
 };
 

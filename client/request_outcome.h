@@ -12,7 +12,7 @@ enum class RequestOutcome : uint32_t {
   kAnswered,
   kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
   kLost,          ///< the worker is dead and it may have
-  kWithdrawn,     ///< taken back before it started: its deadline passed, or by a Recall
+  kWithdrawn,     ///< taken back before it started: its deadline passed, or by a CancellationToken
   kOverdue,  ///< its deadline passed while it ran; if it is no preparation (ipc::isPreparation)
              ///< the worker is killed, a shared one later
 };

@@ -13,11 +13,11 @@ struct PendingRequest;
 
 /// By which any thread takes back a request that another thread makes. Lives longer than the
 /// request; serves one request, over all the workers that it may be tried on.
-class Recall {
+class CancellationToken {
  public:
   /// True if user code of the request has not run and never will; its thread then sees
   /// RequestOutcome::kWithdrawn (or kNeverStarted). False if it started or ended.
-  bool request();
+  bool cancel();
   /// The request has ended, whatever became of it: nothing can be taken back any more. True if it
   /// was.
   bool end();
@@ -33,7 +33,7 @@ class Recall {
   std::atomic<bool> requested_{false};
   bool over_ = false;
   Channel* channel_ = nullptr;  // while it is published
-  PendingRequest* exchange_ = nullptr;
+  PendingRequest* request_ = nullptr;
   uint64_t sequence_ = 0;
 };
 
