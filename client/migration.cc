@@ -19,15 +19,16 @@ constexpr std::chrono::milliseconds kBetweenLooks(10);
 
 }  // namespace
 
-Pool::Turn Migration::nextTurn(const Deadline& deadline) {
+Pool::WorkerReservation Migration::nextReservation(const Deadline& deadline) {
   auto reserved = left_ ? pool_.takeReserved(*this) : std::nullopt;
   stay();
   left_ = false;
-  Pool::Turn turn = reserved ? *std::move(reserved) : pool_.acquireTurn(deadline, accepted_);
+  Pool::WorkerReservation reservation =
+      reserved ? *std::move(reserved) : pool_.reserveWorker(deadline, accepted_);
   accepted_ = true;
-  from_ = turn.slot().get();
-  patience_ = turn.idle() ? kPatienceWithIdleWorker : kPatience;
-  return turn;
+  from_ = reservation.slot().get();
+  patience_ = reservation.idle() ? kPatienceWithIdleWorker : kPatience;
+  return reservation;
 }
 
 bool Migration::findPlace(Channel& channel, PendingRequest& request) {

@@ -16,17 +16,17 @@ namespace isopool::client {
 /// One for each call, over all workers that it is tried on. For the thread that makes the call.
 class Migration {
  public:
-  /// `accepted`: as Pool::acquireTurn() has it.
+  /// `accepted`: as Pool::reserveWorker() has it.
   explicit Migration(Pool& pool, bool accepted = false)
       : pool_(pool), possible_(pool.slots().size() > 1), accepted_(accepted) {}
   ~Migration() { stay(); }
   Migration(const Migration&) = delete;
   Migration& operator=(const Migration&) = delete;
 
-  /// The reserved place if the call has left its worker for it, else a turn that is waited for.
-  /// Throws as Pool::acquireTurn().
-  Pool::Turn nextTurn(const Deadline& deadline);
-  /// The call is about to be published with the worker of that turn.
+  /// The reserved place if the call has left its worker for it, else a reservation that is waited
+  /// for. Throws as Pool::reserveWorker().
+  Pool::WorkerReservation nextReservation(const Deadline& deadline);
+  /// The call is about to be published with the worker of that reservation.
   void begin(Clock::time_point now) {
     if (possible_) nextLook_ = now + patience_;
   }

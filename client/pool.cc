@@ -167,11 +167,12 @@ std::shared_ptr<SupervisorConnection> Pool::connection() {
 
 // ---- Turns -----------------------------------------------------------------------------------
 
-Pool::Turn::Turn(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
-                 std::shared_ptr<Channel> channel, bool idle)
+Pool::WorkerReservation::WorkerReservation(std::shared_ptr<Pool> pool,
+                                           std::shared_ptr<WorkerSlot> slot,
+                                           std::shared_ptr<Channel> channel, bool idle)
     : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)), idle_(idle) {}
 
-Pool::Turn::~Turn() {
+Pool::WorkerReservation::~WorkerReservation() {
   if (slot_) pool_->endTurn(*slot_);
 }
 
@@ -199,7 +200,7 @@ std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
 }
 
 // The place was counted when the slot was chosen.
-Pool::Turn Pool::turnLocked(std::shared_ptr<WorkerSlot> slot) {
+Pool::WorkerReservation Pool::reserveLocked(std::shared_ptr<WorkerSlot> slot) {
   lastPool = this;
   lastSlot = slot->index;
   ipc::reachCrashPoint(ipc::CrashPoint::kTurnTaken);
@@ -226,14 +227,14 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
   return slot.inFlight > 0 && Clock::now() - lastHandOver_ < kBetweenHandOvers;
 }
 
-Pool::Turn Pool::acquireTurn(const Deadline& deadline, bool accepted) {
+Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted) {
   std::unique_lock lock = lockUsable();
   if (!accepted) admitLocked();
   // A worker may have become free without an event.
   if (!migrations_.empty()) serveWaitersLocked();
   if (std::shared_ptr<WorkerSlot> slot = pickLocked()) {
     takeLocked(*slot);
-    return turnLocked(std::move(slot));
+    return reserveLocked(std::move(slot));
   }
   Waiter waiter;
   waiters_.push_back(&waiter);
@@ -268,7 +269,7 @@ Pool::Turn Pool::acquireTurn(const Deadline& deadline, bool accepted) {
     if (!waiter.slot) serveWaitersLocked();
     if (!waiter.slot) lookAtHeld(lock);
   }
-  return turnLocked(std::move(waiter.slot));
+  return reserveLocked(std::move(waiter.slot));
 }
 
 // No thread waits in the ring of a worker that every call has left.
@@ -348,11 +349,11 @@ void Pool::forgetPlace(Migration& migration) {
   endDrain(lock);
 }
 
-std::optional<Pool::Turn> Pool::takeReserved(Migration& migration) {
+std::optional<Pool::WorkerReservation> Pool::takeReserved(Migration& migration) {
   std::lock_guard lock(mutex_);
   checkLocked();
   if (!serves(*migration.to_)) return std::nullopt;
-  return turnLocked(std::exchange(migration.to_, nullptr));
+  return reserveLocked(std::exchange(migration.to_, nullptr));
 }
 
 void Pool::noteServiceTime(std::chrono::nanoseconds time) {

@@ -70,15 +70,15 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void close();
 
   /// A place in a worker for one call, given back at the end of its life.
-  class Turn {
+  class WorkerReservation {
    public:
-    Turn(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
-         std::shared_ptr<Channel> channel, bool idle);
-    Turn(Turn&& other) noexcept = default;
-    ~Turn();
+    WorkerReservation(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
+                      std::shared_ptr<Channel> channel, bool idle);
+    WorkerReservation(WorkerReservation&& other) noexcept = default;
+    ~WorkerReservation();
     Channel& channel() const { return *channel_; }
     const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
-    /// True if the worker had nothing to do when the turn was given.
+    /// True if the worker had nothing to do when it was reserved.
     bool idle() const { return idle_; }
 
    private:
@@ -88,9 +88,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     bool idle_;
   };
 
-  /// Waits for a turn. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error. `accepted`:
-  /// the call was made before, and is not refused because the supervisor is about to end.
-  Turn acquireTurn(const Deadline& deadline, bool accepted = false);
+  /// Waits for a worker. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error.
+  /// `accepted`: the call was made before, and is not refused because the supervisor is about to
+  /// end.
+  WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false);
 
   /// A worker ended what is no call of the pool: calls may wait for that.
   void stepEnded() {
@@ -200,7 +201,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   bool drainedLocked() const;
   void endDrain(std::unique_lock<std::mutex>& lock);
   std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr);
-  Turn turnLocked(std::shared_ptr<WorkerSlot> slot);
+  WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot);
   static void takeLocked(WorkerSlot& slot);
   void leaveLocked(WorkerSlot& slot);
   bool leavesPlaceFree(const WorkerSlot& slot) const;
@@ -211,7 +212,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void countLineLocked();
   bool reservePlace(Migration& migration);
   void forgetPlace(Migration& migration);
-  std::optional<Turn> takeReserved(Migration& migration);
+  std::optional<WorkerReservation> takeReserved(Migration& migration);
   void endTurn(WorkerSlot& slot);
   void teachNewModules(Channel& channel, const Deadline& deadline);
 

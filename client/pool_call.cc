@@ -161,8 +161,8 @@ at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill) {
   Migration migration(*object.pool, call.accepted);
   return untilAnswered(object, call, fill, [&](Attempts& attempts) {
-    const Pool::Turn turn = migration.nextTurn(call.deadline);
-    return attempts.tryOn(turn.channel(), &migration);
+    const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline);
+    return attempts.tryOn(reservation.channel(), &migration);
   });
 }
 

@@ -34,7 +34,7 @@ struct PoolCall {
   /// Of the thread that wanted the call, if that is another one.
   std::optional<uint32_t> modes = std::nullopt;
   CancellationToken* cancellation = nullptr;
-  bool accepted = false;  ///< as Pool::acquireTurn() has it
+  bool accepted = false;  ///< as Pool::reserveWorker() has it
 };
 
 /// Writes the request of kCallObject. Throws ipc::ValueError.

@@ -76,8 +76,8 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
                                              std::shared_ptr<const void> source) {
   client::Migration migration(*pool);
   for (;;) {
-    const client::Pool::Turn turn = migration.nextTurn(std::nullopt);
-    client::Channel& channel = turn.channel();
+    const client::Pool::WorkerReservation reservation = migration.nextReservation(std::nullopt);
+    client::Channel& channel = reservation.channel();
     if (!pool->define(channel, definition, std::nullopt, nullptr, &migration)) continue;
     if (channel.dead()) {
       pool->checkAfterDeath(/*started=*/true);

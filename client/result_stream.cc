@@ -94,8 +94,8 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
   client::Preparation preparation(object, deadline);
   client::Migration migration(*pool);
   for (;;) {
-    const Pool::Turn turn = migration.nextTurn(deadline);
-    Channel& channel = turn.channel();
+    const Pool::WorkerReservation reservation = migration.nextReservation(deadline);
+    Channel& channel = reservation.channel();
     if (!preparation.on(channel)) {
       pool->countRerun();
       continue;
@@ -123,8 +123,8 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
     channel.releaseHandle(callee);
     if (!opened(*pool, channel, std::move(answer), options.idempotent, /*userCode=*/true)) continue;
     auto stream = std::make_unique<StreamImpl>(pool, channel.shared_from_this(), made, options);
-    pool->addUser(*turn.slot());
-    stream->occupy(turn.slot());
+    pool->addUser(*reservation.slot());
+    stream->occupy(reservation.slot());
     return stream;
   }
 }
