@@ -40,7 +40,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
                RoutedBlocks& blocks, const SandboxPlan& plan) {
   try {
     if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
-      complain("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
+      logError("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
     // The descriptors first: what dies from here on is told in the last words.
@@ -73,7 +73,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
                   std::move(bell), std::move(board), blocks, sandbox);
     loop.run();
   } catch (const std::exception& error) {
-    complain(std::string("isopool worker: ") + error.what() + "\n");
+    logError(std::string("isopool worker: ") + error.what() + "\n");
   }
   ::_exit(70);
 }

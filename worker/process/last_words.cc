@@ -46,7 +46,7 @@ std::string describeCurrentException() {
 }
 
 [[noreturn]] void tellAndAbort() {
-  complain(describeCurrentException() + "\n");
+  logError(describeCurrentException() + "\n");
   std::abort();
 }
 
@@ -73,7 +73,7 @@ void sayLastWords(std::string_view text) noexcept {
   ::fallocate(wordsFd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(hole));
 }
 
-void complain(std::string_view text) noexcept {
+void logError(std::string_view text) noexcept {
   writeAll(STDERR_FILENO, text);
   sayLastWords(text);
 }

@@ -23,6 +23,6 @@ int lastWordsFd();
 void sayLastWords(std::string_view text) noexcept;
 
 /// Tells a person: the error stream and the last words.
-void complain(std::string_view text) noexcept;
+void logError(std::string_view text) noexcept;
 
 }  // namespace isopool::worker

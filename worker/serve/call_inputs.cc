@@ -91,7 +91,7 @@ c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord&
   refuseRecord("has a kind that only answers have");
 }
 
-UntakenLoans::~UntakenLoans() {
+UnclaimedLeases::~UnclaimedLeases() {
   for (size_t i = taken_; i < records_.size(); ++i) {
     const ipc::StorageRecord& record = records_[i];
     if (record.kind != ipc::StorageKind::kLent || record.generation == 0) continue;
@@ -99,7 +99,7 @@ UntakenLoans::~UntakenLoans() {
   }
 }
 
-void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader, UntakenLoans& loans) {
+void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader, UnclaimedLeases& loans) {
   inputs_.clear();
   const auto& records = reader.storages();
   if (records.empty()) return;

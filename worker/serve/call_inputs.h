@@ -16,14 +16,14 @@ void throwIfRefused(const Channel& channel, uint32_t segment);
 
 /// What a client lent with one call, until storages hold it: at the end of this object the rest
 /// goes back, so that a call that is refused keeps nothing.
-class UntakenLoans {
+class UnclaimedLeases {
  public:
   /// `records` must outlive this.
-  UntakenLoans(const Channel& channel, const std::vector<ipc::StorageRecord>& records)
+  UnclaimedLeases(const Channel& channel, const std::vector<ipc::StorageRecord>& records)
       : channel_(channel), records_(records) {}
-  ~UntakenLoans();
-  UntakenLoans(const UntakenLoans&) = delete;
-  UntakenLoans& operator=(const UntakenLoans&) = delete;
+  ~UnclaimedLeases();
+  UnclaimedLeases(const UnclaimedLeases&) = delete;
+  UnclaimedLeases& operator=(const UnclaimedLeases&) = delete;
 
   /// The next record has its storage, which gives it back.
   void tookNext() { ++taken_; }
@@ -43,7 +43,7 @@ class CallInputs {
 
   /// Checks the reader's records, whose loans these are, and gives it a storage for each. Throws
   /// Refusal.
-  void resolve(Channel& channel, ipc::PayloadReader& reader, UntakenLoans& loans);
+  void resolve(Channel& channel, ipc::PayloadReader& reader, UnclaimedLeases& loans);
   void clear() { inputs_.clear(); }
 
   /// The index of the record that `storage` was made for, if the client shall get its own back.

@@ -40,13 +40,13 @@ class ReleasedGil {
 // A message that the supervisor sent and that can't be obeyed: the worker is of no use to anybody
 // without what it brought, and a fresh one may do better.
 [[noreturn]] void giveUp(const std::string& why) {
-  complain("isopool worker: " + why + "\n");
+  logError("isopool worker: " + why + "\n");
   ::_exit(ipc::kGivenUpWorkerExit);
 }
 
 // The supervisor reads the last line.
 [[noreturn]] void leaveUnfit(const std::string& why) {
-  complain("isopool worker: after the calls of one program it is not fit for another's: " + why +
+  logError("isopool worker: after the calls of one program it is not fit for another's: " + why +
            "\n");
   ::_exit(ipc::kUnfitWorkerExit);
 }
@@ -58,7 +58,7 @@ bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal 
       ipc::memoryObjectHas(frame.descriptors[index], bytes, seal)) {
     return true;
   }
-  complain(std::string("isopool worker: ") + what +
+  logError(std::string("isopool worker: ") + what +
            " came without the size or the seals that it must have\n");
   return false;
 }
@@ -268,7 +268,7 @@ bool CallLoop::readMessages() {
     for (;;) {
       const ipc::ReceiveResult result = control_.receive();
       while (auto frame = control_.next()) {
-        obey(*frame);
+        handleMessage(*frame);
         any = true;
       }
       if (result == ipc::ReceiveResult::kPeerGone) leave();
@@ -316,7 +316,7 @@ Channel* CallLoop::find(uint64_t client) const noexcept {
   return nullptr;
 }
 
-void CallLoop::obey(ipc::Frame& frame) {
+void CallLoop::handleMessage(ipc::Frame& frame) {
   switch (frame.type) {
     case ipc::MessageType::kAttachChannel:
       return attachChannel(frame);
@@ -375,7 +375,7 @@ bool CallLoop::hasRoomFor(const char* what, const std::function<void()>& step) {
   }
   const std::string failure = fitness_.failure();
   if (!failure.empty()) leaveUnfit(failure);
-  complain(std::string("isopool worker: no room for ") + what + ": " + shortage + "\n");
+  logError(std::string("isopool worker: no room for ") + what + ": " + shortage + "\n");
   return false;
 }
 
@@ -421,7 +421,7 @@ std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message
       message.client, epoch_, std::move(own), std::move(client), *this));
   OutputBlocks& output = channel->memory->output;
   if (!channel->memory->end.headerValid()) {
-    complain("isopool worker: a client's control segment has another layout or epoch\n");
+    logError("isopool worker: a client's control segment has another layout or epoch\n");
     return nullptr;
   }
   if (!output.addSegment(base::SegmentId(1), std::move(frame.descriptors[2]),
@@ -430,7 +430,7 @@ std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message
   }
   const auto space = output.arena().addressSpace();
   if (!blocks_.add(output, space.data(), space.data() + space.size())) {
-    complain("isopool worker: serves as many clients as one worker can\n");
+    logError("isopool worker: serves as many clients as one worker can\n");
     return nullptr;
   }
   return channel;

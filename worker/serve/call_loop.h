@@ -46,7 +46,7 @@ class CallLoop final : public ControlPlane {
   bool bellRung() const noexcept;
   bool anythingToDo() const noexcept;
   bool readMessages();
-  void obey(ipc::Frame& frame);
+  void handleMessage(ipc::Frame& frame);
   /// Does a step for one client. False if no memory or address space is left for it, which is that
   /// client's loss alone; says so in the last words.
   bool hasRoomFor(const char* what, const std::function<void()>& step);

@@ -24,7 +24,7 @@ namespace {
 // User code forked and came back: what follows belongs to the parent alone.
 void endForkedChild() {
   if (!isForkedChild()) return;
-  complain(
+  logError(
       "isopool worker: a process that user code forked returned from its call; it ends here\n");
   ::_exit(1);
 }

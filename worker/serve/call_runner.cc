@@ -69,7 +69,7 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
     case ipc::Received::kNothing:
       return Served::kNothing;
     case ipc::Received::kPoisoned:
-      complain("isopool worker: a client's channel holds nonsense, it is given up\n");
+      logError("isopool worker: a client's channel holds nonsense, it is given up\n");
       channel.detached = true;
       return Served::kNothing;
     case ipc::Received::kOne:
@@ -100,7 +100,7 @@ void CallRunner::run(Channel& channel) {
     channel.memory->end.taken();
     reader_.emplace(bytes);
     {
-      UntakenLoans loans(channel, reader_->storages());
+      UnclaimedLeases loans(channel, reader_->storages());
       if (!awaitSupervisor([&] { return CallInputs::resolvable(channel, reader_->storages()); })) {
         badRequest(
             "the call names shared memory or a package that the supervisor has not sent within "
