@@ -25,13 +25,13 @@ namespace isopool::supervisor {
 
 namespace {
 
-class Mistake : public std::runtime_error {
+class SettingsError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-OptionsRefused refusal(const std::exception& mistake) {
-  return {std::string("isopoold: ") + mistake.what(), 2};
+OptionsRefused refusal(const std::exception& error) {
+  return {std::string("isopoold: ") + error.what(), 2};
 }
 
 std::string workerBesideUs() {
@@ -58,7 +58,7 @@ base::SettingValue defaultOf(const base::Setting& setting) {
 SettingsFile readFile(const std::string& path) {
   if (path.empty()) return {};
   auto read = readSettingsFile(path);
-  if (const auto* problem = std::get_if<std::string>(&read)) throw Mistake(*problem);
+  if (const auto* problem = std::get_if<std::string>(&read)) throw SettingsError(*problem);
   return std::move(std::get<SettingsFile>(read));
 }
 
@@ -79,13 +79,13 @@ std::variant<Settings, OptionsRefused> Settings::parse(int argc, const char* con
   try {
     settings.commandLine_ = request.commandLine;
     const SettingsFile file = readFile(request.commandLine.file);
-    settings.held_ = settings.resolve(file);
+    settings.resolved_ = settings.resolve(file);
     settings.environment_ = file.environment;
     settings.classes_ = file.classes;
     settings.options_ = settings.makeOptions();
     settings.check(settings.options_);
-  } catch (const Mistake& mistake) {
-    return refusal(mistake);
+  } catch (const SettingsError& error) {
+    return refusal(error);
   }
   switch (request.answer) {
     case Answer::kServe:
@@ -106,11 +106,11 @@ std::variant<Settings, OptionsRefused> Settings::parse(int argc, const char* con
   return settings;
 }
 
-Settings::HeldSettings Settings::resolve(const SettingsFile& file) const {
-  HeldSettings resolved;
+Settings::ResolvedSettings Settings::resolve(const SettingsFile& file) const {
+  ResolvedSettings all;
   for (const base::Setting& setting : base::settingTable()) {
     if (setting.key.empty()) continue;
-    Held& held = resolved[&setting];
+    ResolvedSetting& resolved = all[&setting];
     const auto flag = commandLine_.flags.find(&setting);
     const char* variable = base::textInEnvironment(setting);
     const auto entry = file.entries.find(&setting);
@@ -119,50 +119,52 @@ Settings::HeldSettings Settings::resolve(const SettingsFile& file) const {
     if (flag != commandLine_.flags.end()) {
       text = flag->second;
       where = setting.flag;
-      held.source = SourceKind::kFlag;
+      resolved.source = SourceKind::kFlag;
     } else if (variable != nullptr) {
       text = variable;
       where = std::string(setting.variable) + "=" + text;
-      held.source = SourceKind::kEnvironment;
+      resolved.source = SourceKind::kEnvironment;
     } else if (entry != file.entries.end()) {
-      held = {entry->second.value, SourceKind::kFile, entry->second.line};
+      resolved = {entry->second.value, SourceKind::kFile, entry->second.line};
       continue;
     } else {
-      held.value = defaultOf(setting);
+      resolved.value = defaultOf(setting);
       continue;
     }
     auto parsed = base::parseSetting(setting, text);
     if (const auto* problem = std::get_if<std::string>(&parsed)) {
-      throw Mistake(where + ": " + *problem);
+      throw SettingsError(where + ": " + *problem);
     }
-    held.value = std::move(std::get<base::SettingValue>(parsed));
+    resolved.value = std::move(std::get<base::SettingValue>(parsed));
   }
-  return resolved;
+  return all;
 }
 
 // How a mistake in this setting begins.
-std::string Settings::whereIs(const base::Setting& setting, const Held& held) const {
-  switch (held.source) {
+std::string Settings::whereIs(const base::Setting& setting, const ResolvedSetting& resolved) const {
+  switch (resolved.source) {
     case SourceKind::kFlag:
       return std::string(setting.flag);
     case SourceKind::kEnvironment:
-      return std::string(setting.variable) + "=" + base::spellSetting(setting, held.value);
+      return std::string(setting.variable) + "=" + base::spellSetting(setting, resolved.value);
     case SourceKind::kFile:
-      return commandLine_.file + ":" + std::to_string(held.line) + ": " + std::string(setting.key);
+      return commandLine_.file + ":" + std::to_string(resolved.line) + ": " +
+             std::string(setting.key);
     case SourceKind::kDefault:
       break;
   }
   return std::string(setting.key);
 }
 
-std::string Settings::sourceOf(const base::Setting& setting, const Held& held) const {
-  switch (held.source) {
+std::string Settings::sourceOf(const base::Setting& setting,
+                               const ResolvedSetting& resolved) const {
+  switch (resolved.source) {
     case SourceKind::kFlag:
       return "flag " + std::string(setting.flag);
     case SourceKind::kEnvironment:
       return "environment " + std::string(setting.variable);
     case SourceKind::kFile:
-      return "file " + commandLine_.file + ":" + std::to_string(held.line);
+      return "file " + commandLine_.file + ":" + std::to_string(resolved.line);
     case SourceKind::kDefault:
       break;
   }
@@ -187,13 +189,13 @@ Options Settings::makeOptions() const {
   for (const SettingsFile::Variable& each : environment_) {
     options.workerEnvironment.push_back(each.name + "=" + each.value);
   }
-  for (const auto& [setting, held] : held_) {
+  for (const auto& [setting, resolved] : resolved_) {
     if (options.privatePool && setting->scope == base::Scope::kShared) continue;
-    setOption(options, setting->key, held.value);
+    setOption(options, setting->key, resolved.value);
     // Also what the workers would inherit: they get it checked, and in its shortest spelling.
-    if (setting->concernsWorkers() && held.source != SourceKind::kDefault) {
+    if (setting->concernsWorkers() && resolved.source != SourceKind::kDefault) {
       options.workerEnvironment.push_back(std::string(setting->variable) + "=" +
-                                          base::spellSetting(*setting, held.value));
+                                          base::spellSetting(*setting, resolved.value));
     }
   }
   for (const SettingsFile::Class& each : classes_) options.classes.push_back(each.clientClass);
@@ -210,27 +212,29 @@ Options Settings::makeOptions() const {
 
 void Settings::check(const Options& options) const {
   if (options.outputArenaLimit < options.outputArena) {
-    throw Mistake("--output-arena-limit (ISOPOOL_OUTPUT_ARENA_LIMIT) is less than --output-arena");
+    throw SettingsError(
+        "--output-arena-limit (ISOPOOL_OUTPUT_ARENA_LIMIT) is less than --output-arena");
   }
   const auto where = [this](std::string_view key) {
     const base::Setting& setting = *base::findSetting(key);
-    return whereIs(setting, held_.at(&setting));
+    return whereIs(setting, resolved_.at(&setting));
   };
   constexpr size_t kMostPath = base::UnixAddress::kMostBytes;
   if (options.listen.size() > kMostPath) {
-    throw Mistake(where("listen") + ": '" + options.listen + "' is longer than the " +
-                  std::to_string(kMostPath) + " bytes that the path of a socket may have");
+    throw SettingsError(where("listen") + ": '" + options.listen + "' is longer than the " +
+                        std::to_string(kMostPath) + " bytes that the path of a socket may have");
   }
   if (options.sandbox == "none") {
     for (const std::string_view key : {"sandbox.memory", "sandbox.files", "sandbox.processes"}) {
-      if (held_.at(base::findSetting(key)).value.number == 0) continue;
-      throw Mistake(where(key) + ": the sandbox level none sets no limits; remove this limit, or " +
-                    "choose the level default");
+      if (resolved_.at(base::findSetting(key)).value.number == 0) continue;
+      throw SettingsError(where(key) +
+                          ": the sandbox level none sets no limits; remove this limit, or " +
+                          "choose the level default");
     }
   }
   if (!options.socketGroup.empty() && !isGroup(options.socketGroup)) {
-    throw Mistake(where("socket_group") + ": '" + options.socketGroup +
-                  "' is no group of this system");
+    throw SettingsError(where("socket_group") + ": '" + options.socketGroup +
+                        "' is no group of this system");
   }
 }
 
@@ -238,9 +242,9 @@ std::vector<Settings::Shown> Settings::shown() const {
   std::vector<Shown> all;
   for (const base::Setting& setting : base::settingTable()) {
     if (setting.key.empty()) continue;
-    const Held& held = held_.at(&setting);
-    all.push_back({&setting, std::string(setting.key), held.value,
-                   base::spellSetting(setting, held.value), sourceOf(setting, held)});
+    const ResolvedSetting& resolved = resolved_.at(&setting);
+    all.push_back({&setting, std::string(setting.key), resolved.value,
+                   base::spellSetting(setting, resolved.value), sourceOf(setting, resolved)});
   }
   const auto add = [&](const std::string& key, const std::string& text, uint32_t line) {
     all.push_back(
@@ -265,22 +269,22 @@ std::variant<Settings::Changes, OptionsRefused> Settings::reload() {
   Changes changes;
   try {
     SettingsFile file = readFile(commandLine_.file);
-    for (auto& [setting, held] : resolve(file)) {
-      Held& ours = next.held_.at(setting);
-      const bool changed = !(ours.value == held.value);
+    for (auto& [setting, resolved] : resolve(file)) {
+      ResolvedSetting& ours = next.resolved_.at(setting);
+      const bool changed = !(ours.value == resolved.value);
       if (changed && setting->reload == base::ReloadPolicy::kAtStart) {
         changes.needRestart.emplace_back(setting->key);
         continue;
       }
       if (changed) changes.taken.emplace_back(setting->key);
-      ours = std::move(held);
+      ours = std::move(resolved);
     }
     next.takeEnvironment(file.environment, changes);
     next.takeClasses(std::move(file.classes), changes);
     next.options_ = next.makeOptions();
     next.check(next.options_);
-  } catch (const Mistake& mistake) {
-    return refusal(mistake);
+  } catch (const SettingsError& error) {
+    return refusal(error);
   }
   *this = std::move(next);
   return changes;

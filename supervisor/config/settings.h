@@ -46,16 +46,16 @@ class Settings {
 
  private:
   enum class SourceKind { kDefault, kFile, kEnvironment, kFlag };
-  struct Held {
+  struct ResolvedSetting {
     base::SettingValue value;
     SourceKind source = SourceKind::kDefault;
     uint32_t line = 0;
   };
-  using HeldSettings = std::map<const base::Setting*, Held>;
+  using ResolvedSettings = std::map<const base::Setting*, ResolvedSetting>;
 
-  HeldSettings resolve(const SettingsFile& file) const;
-  std::string whereIs(const base::Setting& setting, const Held& held) const;
-  std::string sourceOf(const base::Setting& setting, const Held& held) const;
+  ResolvedSettings resolve(const SettingsFile& file) const;
+  std::string whereIs(const base::Setting& setting, const ResolvedSetting& resolved) const;
+  std::string sourceOf(const base::Setting& setting, const ResolvedSetting& resolved) const;
   void takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes);
   void takeEnvironment(const std::vector<SettingsFile::Variable>& environment, Changes& changes);
   Options makeOptions() const;
@@ -63,7 +63,7 @@ class Settings {
   void check(const Options& options) const;
 
   CommandLine commandLine_;
-  HeldSettings held_;
+  ResolvedSettings resolved_;
   std::vector<SettingsFile::Variable> environment_;
   std::vector<SettingsFile::Class> classes_;
   Options options_;

@@ -21,9 +21,9 @@ namespace {
 constexpr uint32_t kMostShare = 1000;
 constexpr uint32_t kMostDedicatedWorkers = 1024;
 
-class Mistake : public std::runtime_error {
+class SettingsError : public std::runtime_error {
  public:
-  Mistake(const toml::source_region& where, const std::string& what)
+  SettingsError(const toml::source_region& where, const std::string& what)
       : std::runtime_error(std::to_string(where.begin.line) + ": " + what) {}
 };
 
@@ -46,7 +46,7 @@ std::string described(const toml::node& node) {
   return node.is_floating_point() ? "a number with a fraction" : "a date";
 }
 
-/// Reads one file's tables into a SettingsFile. Throws Mistake.
+/// Reads one file's tables into a SettingsFile. Throws SettingsError.
 class Reader {
  public:
   SettingsFile read(const toml::table& root) {
@@ -67,7 +67,7 @@ class Reader {
       } else if (isTable(key)) {
         readTable(tableAt(key, node), key + ".");
       } else {
-        throw Mistake(name.source(), unknown(key));
+        throw SettingsError(name.source(), unknown(key));
       }
     }
   }
@@ -79,8 +79,8 @@ class Reader {
 
   static const toml::table& tableAt(const std::string& key, const toml::node& node) {
     if (const toml::table* table = node.as_table()) return *table;
-    throw Mistake(node.source(),
-                  key + " is " + described(node) + ", but [" + key + "] is a table of its own");
+    throw SettingsError(node.source(), key + " is " + described(node) + ", but [" + key +
+                                           "] is a table of its own");
   }
 
   static std::string unknown(const std::string& key) {
@@ -95,7 +95,7 @@ class Reader {
 
   static base::SettingValue valueOf(const base::Setting& setting, const toml::node& node) {
     const auto wrong = [&](const std::string& what) {
-      return Mistake(node.source(), std::string(setting.key) + ": " + what);
+      return SettingsError(node.source(), std::string(setting.key) + ": " + what);
     };
     if (setting.kind == base::SettingKind::kList) return listOf(setting, node);
     const auto parsed = base::parseSetting(setting, textOf(setting, node));
@@ -113,9 +113,9 @@ class Reader {
     if (isQuantity && node.is_integer()) return std::to_string(node.ref<int64_t>());
     const bool isText = node.is_string() && !isSwitch && setting.kind != base::SettingKind::kCount;
     if (isText && !text.empty()) return text;
-    if (isText) throw Mistake(node.source(), std::string(setting.key) + ": '' is nothing");
-    throw Mistake(node.source(), std::string(setting.key) + ": " + described(node) + " is not " +
-                                     expected(setting));
+    if (isText) throw SettingsError(node.source(), std::string(setting.key) + ": '' is nothing");
+    throw SettingsError(node.source(), std::string(setting.key) + ": " + described(node) +
+                                           " is not " + expected(setting));
   }
 
   static std::string expected(const base::Setting& setting) {
@@ -136,16 +136,16 @@ class Reader {
   static base::SettingValue listOf(const base::Setting& setting, const toml::node& node) {
     const toml::array* items = node.as_array();
     if (items == nullptr) {
-      throw Mistake(node.source(), std::string(setting.key) + ": " + described(node) +
-                                       " is not a list like [\"one\", \"two\"]");
+      throw SettingsError(node.source(), std::string(setting.key) + ": " + described(node) +
+                                             " is not a list like [\"one\", \"two\"]");
     }
     base::SettingValue value;
     for (const toml::node& item : *items) {
       const auto text = item.value_exact<std::string>();
       if (!text || text->empty() || text->find(setting.separator) != std::string::npos) {
-        throw Mistake(item.source(), std::string(setting.key) + ": " + described(item) +
-                                         " is not a name without '" + setting.separator +
-                                         "', in quotes");
+        throw SettingsError(item.source(), std::string(setting.key) + ": " + described(item) +
+                                               " is not a name without '" + setting.separator +
+                                               "', in quotes");
       }
       value.items.push_back(*text);
     }
@@ -156,7 +156,7 @@ class Reader {
     for (const auto& [name, node] : table) {
       const std::string variable(name.str());
       const auto wrong = [&, where = name.source()](const std::string& what) {
-        return Mistake(where, "environment." + variable + ": " + what);
+        return SettingsError(where, "environment." + variable + ": " + what);
       };
       if (variable.empty() || variable.find('=') != std::string::npos) {
         throw wrong("no name of a variable");
@@ -185,9 +185,10 @@ class Reader {
     for (const auto& [name, node] : table) {
       const std::string key = "class." + std::string(name.str());
       if (name.str() == kSharedGroup) {
-        throw Mistake(name.source(), key + ": '" + std::string(kSharedGroup) +
-                                         "' names the workers of all programs that have none of "
-                                         "their own; give the class another name");
+        throw SettingsError(name.source(),
+                            key + ": '" + std::string(kSharedGroup) +
+                                "' names the workers of all programs that have none of "
+                                "their own; give the class another name");
       }
       SettingsFile::Class made = classOf(key, tableAt(key, node));
       made.clientClass.name = name.str();
@@ -214,9 +215,9 @@ class Reader {
       } else if (field == "dedicated_workers") {
         made.clientClass.dedicatedWorkers = countAt(path, node, 0, kMostDedicatedWorkers);
       } else {
-        throw Mistake(name.source(), path + " is no setting; the nearest is " + key + "." +
-                                         base::nearestOf(field, {"user", "program", "share",
-                                                                 "dedicated_workers"}));
+        throw SettingsError(name.source(), path + " is no setting; the nearest is " + key + "." +
+                                               base::nearestOf(field, {"user", "program", "share",
+                                                                       "dedicated_workers"}));
       }
     }
     return made;
@@ -225,15 +226,16 @@ class Reader {
   static std::string textAt(const std::string& path, const toml::node& node) {
     const auto text = node.value_exact<std::string>();
     if (text && !text->empty()) return *text;
-    throw Mistake(node.source(), path + ": " + described(node) + " is not a name, in quotes");
+    throw SettingsError(node.source(), path + ": " + described(node) + " is not a name, in quotes");
   }
 
   static uint32_t countAt(const std::string& path, const toml::node& node, uint32_t least,
                           uint32_t most) {
     const auto number = node.value_exact<int64_t>();
     if (number && *number >= least && *number <= most) return static_cast<uint32_t>(*number);
-    throw Mistake(node.source(), path + ": " + described(node) + " is not a whole number between " +
-                                     std::to_string(least) + " and " + std::to_string(most));
+    throw SettingsError(node.source(), path + ": " + described(node) +
+                                           " is not a whole number between " +
+                                           std::to_string(least) + " and " + std::to_string(most));
   }
 
   static uint32_t userIdOf(const std::string& path, const std::string& user,
@@ -242,7 +244,7 @@ class Reader {
     const bool digits =
         !user.empty() && user.size() < 10 && user.find_first_not_of("0123456789") == user.npos;
     if (!digits) {
-      throw Mistake(node.source(), path + ": '" + user + "' is no user of this system");
+      throw SettingsError(node.source(), path + ": '" + user + "' is no user of this system");
     }
     return static_cast<uint32_t>(std::stoul(user));
   }
