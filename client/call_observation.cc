@@ -108,7 +108,7 @@ void removeCallSink(const CallSink* sink) {
   changeSinks([&](const auto& each) { return each.get() == sink; }, nullptr);
 }
 
-void ObservedCall::sentTo(Channel& channel) {
+void ObservedCall::sentTo(WorkerLink& channel) {
   sent = std::chrono::steady_clock::now();
   const auto place = channel.place();
   record.worker = place ? static_cast<int>(place->slot) : -1;

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "client/channel.h"
+#include "client/worker_link.h"
 #include "isopool/observation.h"
 
 namespace isopool::client {
@@ -23,7 +23,7 @@ struct ObservedCall {
   pid_t thread = 0;
 
   /// A worker has been found.
-  void sentTo(Channel& channel);
+  void sentTo(WorkerLink& channel);
   void answered(const Answer& answer);
 
   std::chrono::steady_clock::time_point start;  // on the clock of durations

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/cancellation_token.h"
 
-#include "client/channel.h"
+#include "client/worker_link.h"
 
 namespace isopool::client {
 
@@ -21,7 +21,7 @@ bool CancellationToken::end() {
   return requested();
 }
 
-void CancellationToken::enter(Channel& channel, PendingRequest& request, uint64_t sequence) {
+void CancellationToken::enter(WorkerLink& channel, PendingRequest& request, uint64_t sequence) {
   channel_ = &channel;
   request_ = &request;
   sequence_ = sequence;

@@ -7,7 +7,7 @@
 
 namespace isopool::client {
 
-class Channel;
+class WorkerLink;
 enum class RequestOutcome : uint32_t;
 struct PendingRequest;
 
@@ -24,15 +24,15 @@ class CancellationToken {
   bool requested() const { return requested_.load(std::memory_order_acquire); }
 
  private:
-  friend class Channel;
+  friend class WorkerLink;
   // Needs mutex_.
-  void enter(Channel& channel, PendingRequest& request, uint64_t sequence);
+  void enter(WorkerLink& channel, PendingRequest& request, uint64_t sequence);
   void leave(RequestOutcome outcome);
 
   std::mutex mutex_;
   std::atomic<bool> requested_{false};
   bool over_ = false;
-  Channel* channel_ = nullptr;  // while it is published
+  WorkerLink* channel_ = nullptr;  // while it is published
   PendingRequest* request_ = nullptr;
   uint64_t sequence_ = 0;
 };

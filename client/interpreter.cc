@@ -91,7 +91,7 @@ InterpreterSession Interpreter::acquireSession() const {
 std::optional<int> Interpreter::processId() const {
   const auto pool = slot().pool.lock();
   if (!pool) return std::nullopt;
-  const auto channel = pool->currentChannel(*slot_);
+  const auto channel = pool->currentLink(*slot_);
   if (!channel) return std::nullopt;
   return channel->processId();
 }

@@ -31,7 +31,7 @@ Pool::WorkerReservation Migration::nextReservation(const Deadline& deadline) {
   return reservation;
 }
 
-bool Migration::findPlace(Channel& channel, PendingRequest& request) {
+bool Migration::findPlace(WorkerLink& channel, PendingRequest& request) {
   nextLook_ = Clock::now() + kBetweenLooks;
   if (!std::exchange(asked_, true)) {
     channel_ = &channel;

@@ -41,7 +41,7 @@ class Migration {
     return found_.load(std::memory_order_acquire) ? Clock::time_point() : nextLook_;
   }
   bool due() const { return nextLook_ != kNever && Clock::now() >= nextLook(); }
-  bool findPlace(Channel& channel, PendingRequest& request);
+  bool findPlace(WorkerLink& channel, PendingRequest& request);
   /// The same for a call that waits until another thread has prepared its worker.
   bool findPlace();
   void leave() { left_ = true; }
@@ -69,7 +69,7 @@ class Migration {
   // Guarded by the pool's mutex.
   const WorkerSlot* from_ = nullptr;
   std::shared_ptr<WorkerSlot> to_;  // where a place is reserved
-  Channel* channel_ = nullptr;      // that is to wake the call's thread; null: it looks by itself
+  WorkerLink* channel_ = nullptr;   // that is to wake the call's thread; null: it looks by itself
   PendingRequest* exchange_ = nullptr;
   std::atomic<bool> found_{false};  // changes with to_
 };

@@ -64,7 +64,7 @@ ObjectDefinition movedObject(const MovedObject& memory, const MoveSummary& summa
 std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
                                               const InterpreterObj& object) {
   Pool& pool = *session.pool;
-  Channel& channel = *session.channel;
+  WorkerLink& channel = *session.channel;
   if (object.owner() != session.number) {
     throw Error("Cannot create movable from an object that lives in different session");
   }

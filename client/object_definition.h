@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/ids.h"
-#include "client/channel.h"
 #include "client/stored_model.h"
+#include "client/worker_link.h"
 #include "ipc/channel/operation.h"
 
 namespace isopool::client {

@@ -41,7 +41,7 @@ std::string Package::loadBinary(const std::string& packageName, const std::strin
 
 InterpreterSession Package::acquireSession() {
   InterpreterSession session(client::openSession(impl_->pool));
-  client::Channel& channel = *session.impl_->channel;
+  client::WorkerLink& channel = *session.impl_->channel;
   const base::HandleId handle = channel.nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2).pack(impl_->file->id().value).pack(handle.value);

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "client/channel.h"
+#include "client/worker_link.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/futex.h"
 

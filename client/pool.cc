@@ -33,11 +33,11 @@ thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
 // A worker whose environment this thread is applying: the environment's own calls don't wait for
 // it.
-thread_local const Channel* configuring = nullptr;
+thread_local const WorkerLink* configuring = nullptr;
 
 // The right to prepare the worker, or the knowledge that others have. Not locked if `migration` has
 // found another worker. Throws DeadlineExceeded.
-std::unique_lock<std::recursive_timed_mutex> lockPreparation(Channel& channel,
+std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel,
                                                              const Deadline& deadline,
                                                              Migration* migration = nullptr) {
   std::unique_lock lock(channel.preparation(), std::try_to_lock);
@@ -122,7 +122,7 @@ void Pool::close() {
   }
   for (const auto& slot : slots_) {
     // Interpreters that outlive the manager keep the slot, but nothing of its worker.
-    std::shared_ptr<Channel> channel;
+    std::shared_ptr<WorkerLink> channel;
     {
       std::lock_guard lock(mutex_);
       channel = std::move(slot->channel);
@@ -169,7 +169,7 @@ std::shared_ptr<SupervisorConnection> Pool::connection() {
 
 Pool::WorkerReservation::WorkerReservation(std::shared_ptr<Pool> pool,
                                            std::shared_ptr<WorkerSlot> slot,
-                                           std::shared_ptr<Channel> channel, bool idle)
+                                           std::shared_ptr<WorkerLink> channel, bool idle)
     : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)), idle_(idle) {}
 
 Pool::WorkerReservation::~WorkerReservation() {
@@ -397,7 +397,7 @@ void Pool::releaseUser(WorkerSlot& slot) {
   if (inLine_.load(std::memory_order_relaxed) != 0) serveWaitersLocked();
 }
 
-std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
+std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
   std::unique_lock lock = lockUsable();
   for (;;) {
     checkLocked();
@@ -412,15 +412,15 @@ std::shared_ptr<Channel> Pool::liveChannel(WorkerSlot& slot, const Deadline& dea
   }
 }
 
-std::shared_ptr<Channel> Pool::currentChannel(const WorkerSlot& slot) {
+std::shared_ptr<WorkerLink> Pool::currentLink(const WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return nullptr;
   std::lock_guard lock(mutex_);
   return serves(slot) ? slot.channel : nullptr;
 }
 
-void Pool::configure(Channel& channel) {
+void Pool::configure(WorkerLink& channel) {
   WorkerSlot* slot = nullptr;
-  std::shared_ptr<Channel> held;
+  std::shared_ptr<WorkerLink> held;
   {
     std::lock_guard lock(mutex_);
     for (const auto& each : slots_) {
@@ -433,11 +433,11 @@ void Pool::configure(Channel& channel) {
   if (slot != nullptr) configure(*slot, held);
 }
 
-void Pool::configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel) {
+void Pool::configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel) {
   if (configuring == channel.get()) return;
   std::lock_guard lock(channel->preparation());
   if (channel->configured) return;
-  const Channel* outer = std::exchange(configuring, channel.get());
+  const WorkerLink* outer = std::exchange(configuring, channel.get());
   try {
     Interpreter interpreter = InterpreterAccess::make(slots_[slot.index]);
     environment_->configureInterpreter(&interpreter);
@@ -449,7 +449,7 @@ void Pool::configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel) 
   channel->configured = true;
 }
 
-void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
+void Pool::teachNewModules(WorkerLink& channel, const Deadline& deadline) {
   const auto lock = lockPreparation(channel, deadline);
   // An environment is applied before there are modules, in every life.
   if (configuring == &channel) return;
@@ -471,7 +471,7 @@ void Pool::teachNewModules(Channel& channel, const Deadline& deadline) {
   }
 }
 
-bool Pool::define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
+bool Pool::define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
                   ReplicaTracker* replicas, Migration* migration) {
   if (channel.configured.load(std::memory_order_acquire) &&
       channel.definedObjects.has(definition.object)) {
@@ -505,9 +505,9 @@ bool Pool::define(Channel& channel, const ObjectDefinition& definition, const De
   return true;
 }
 
-void Pool::forget(Channel& channel, uint64_t object) { channel.definedObjects.remove(object); }
+void Pool::forget(WorkerLink& channel, uint64_t object) { channel.definedObjects.remove(object); }
 
-void Pool::unload(Channel& channel, uint64_t object) {
+void Pool::unload(WorkerLink& channel, uint64_t object) {
   std::lock_guard lock(channel.preparation());
   channel.definedObjects.remove(object);
   // Also where it was never called: a spare unpickles every object of the pool before it serves.
@@ -533,7 +533,7 @@ void Pool::limitSlots(size_t count) {
 
 // ---- Events ----------------------------------------------------------------------------------
 
-void Pool::workerAssigned(uint32_t index, std::shared_ptr<Channel> channel) {
+void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
   {
     std::lock_guard lock(mutex_);
     if (index >= slots_.size()) return;

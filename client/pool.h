@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "client/channel.h"
 #include "client/module_sources.h"
 #include "client/replica_tracker.h"
 #include "client/supervisor_connection.h"
+#include "client/worker_link.h"
 #include "isopool/call_options.h"
 #include "isopool/environment.h"
 #include "isopool/interpreter.h"
@@ -32,8 +32,8 @@ class WorkerSlot {
  public:
   std::weak_ptr<client::Pool> pool;
   uint32_t index = 0;
-  std::shared_ptr<client::Channel> channel;  ///< null or dead while a replacement is on its way
-  uint32_t users = 0;                        ///< sessions and calls
+  std::shared_ptr<client::WorkerLink> channel;  ///< null or dead while a replacement is on its way
+  uint32_t users = 0;                           ///< sessions and calls
   uint32_t inFlight = 0;  ///< calls of the pool: at most two, one running and one waiting behind it
   std::string quarantine;  ///< why it stays empty; cleared by the next worker
   uint64_t restarts = 0;
@@ -73,10 +73,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   class WorkerReservation {
    public:
     WorkerReservation(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
-                      std::shared_ptr<Channel> channel, bool idle);
+                      std::shared_ptr<WorkerLink> channel, bool idle);
     WorkerReservation(WorkerReservation&& other) noexcept = default;
     ~WorkerReservation();
-    Channel& channel() const { return *channel_; }
+    WorkerLink& channel() const { return *channel_; }
     const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
     /// True if the worker had nothing to do when it was reserved.
     bool idle() const { return idle_; }
@@ -84,7 +84,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
    private:
     std::shared_ptr<Pool> pool_;
     std::shared_ptr<WorkerSlot> slot_;
-    std::shared_ptr<Channel> channel_;
+    std::shared_ptr<WorkerLink> channel_;
     bool idle_;
   };
 
@@ -129,16 +129,16 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     Pool& pool_;
   };
   /// The slot's living worker; waits for its replacement.
-  std::shared_ptr<Channel> liveChannel(WorkerSlot& slot, const Deadline& deadline);
+  std::shared_ptr<WorkerLink> liveChannel(WorkerSlot& slot, const Deadline& deadline);
   /// The same without waiting; may be null.
-  std::shared_ptr<Channel> currentChannel(const WorkerSlot& slot);
+  std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
 
   /// Applies the environment to a worker that it has not been applied to.
-  void configure(WorkerSlot& slot, const std::shared_ptr<Channel>& channel);
-  void configure(Channel& channel);
+  void configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel);
+  void configure(WorkerLink& channel);
   /// Gives the worker the registered modules that it has not been given. To be called before each
   /// request that may import one.
-  void syncModules(Channel& channel, const Deadline& deadline) {
+  void syncModules(WorkerLink& channel, const Deadline& deadline) {
     if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
       teachNewModules(channel, deadline);
     }
@@ -146,12 +146,12 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Makes the worker unpickle the object if it has not, and says so to `lives`, if there is one.
   /// Throws RemoteError, DeadlineExceeded. False if `migration` has found a worker that is free
   /// first, where the call is to go on.
-  bool define(Channel& channel, const ObjectDefinition& definition, const Deadline& deadline,
+  bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
               ReplicaTracker* replicas, Migration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
-  void forget(Channel& channel, uint64_t object);
+  void forget(WorkerLink& channel, uint64_t object);
   /// Has the worker let the object go. Objs that refer to it keep it there.
-  void unload(Channel& channel, uint64_t object);
+  void unload(WorkerLink& channel, uint64_t object);
 
   /// Only the first `count` slots take calls and new sessions from now on; the others end what they
   /// have.
@@ -180,7 +180,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   uint64_t callsRerun() const { return callsRerun_.load(); }
   uint64_t workersReplaced() const { return workersReplaced_.load(); }
 
-  void workerAssigned(uint32_t slot, std::shared_ptr<Channel> channel) override;
+  void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) override;
   void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
   void slotQuarantined(uint32_t slot, std::string text) override;
   void supervisorLost(std::string text) override;
@@ -214,7 +214,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void forgetPlace(Migration& migration);
   std::optional<WorkerReservation> takeReserved(Migration& migration);
   void endTurn(WorkerSlot& slot);
-  void teachNewModules(Channel& channel, const Deadline& deadline);
+  void teachNewModules(WorkerLink& channel, const Deadline& deadline);
 
   const uint32_t generation_;
   const std::shared_ptr<Environment> environment_;

@@ -30,7 +30,7 @@ class Attempts {
         preparation_(object, call.deadline) {}
 
   // Nothing if it has not run and is to be tried again.
-  std::optional<at::IValue> tryOn(Channel& channel, Migration* migration = nullptr);
+  std::optional<at::IValue> tryOn(WorkerLink& channel, Migration* migration = nullptr);
   // True if it has run on a worker that died: it is tried again because it is idempotent.
   bool started() const { return started_; }
 
@@ -44,7 +44,7 @@ class Attempts {
   bool started_ = false;
 };
 
-std::optional<at::IValue> Attempts::tryOn(Channel& channel, Migration* migration) {
+std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, Migration* migration) {
   if (!preparation_.on(channel, migration)) {
     if (migration == nullptr || !migration->left()) pool_.countRerun();
     return std::nullopt;
@@ -132,7 +132,7 @@ void throwNotStartedInTime(const std::string& worker, const char* what) {
       /*started=*/false);
 }
 
-void throwOverdue(Channel& channel, const char* what) {
+void throwOverdue(WorkerLink& channel, const char* what) {
   const char* outcome =
       channel.shared()
           ? "it is killed if that goes on for longer than the supervisor's grace period"
@@ -142,7 +142,7 @@ void throwOverdue(Channel& channel, const char* what) {
       /*started=*/true);
 }
 
-bool Preparation::on(Channel& channel, Migration* migration) {
+bool Preparation::on(WorkerLink& channel, Migration* migration) {
   Pool& pool = *object_.pool;
   try {
     if (!pool.define(channel, object_.definition, deadline_, &object_.replicas, migration)) {

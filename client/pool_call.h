@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "client/cancellation_token.h"
-#include "client/channel.h"
 #include "client/replicated_object.h"
+#include "client/worker_link.h"
 #include "isopool/call_options.h"
 
 namespace isopool::client {
@@ -46,7 +46,7 @@ Cancelled cancelledCall();
 /// `what` had not started: a call, a step.
 [[noreturn]] void throwNotStartedInTime(const std::string& worker, const char* what);
 /// It runs in the worker of this channel, past its deadline.
-[[noreturn]] void throwOverdue(Channel& channel, const char* what);
+[[noreturn]] void throwOverdue(WorkerLink& channel, const char* what);
 
 /// Makes it, again elsewhere when its worker died before it started (or at all, if it is
 /// idempotent). `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded,
@@ -66,7 +66,7 @@ class Preparation {
       : object_(object), deadline_(deadline) {}
   /// False if another worker is to be tried: this one died of it, or `migration` has found one that
   /// is free first. Throws what define() throws, and WorkerLost after several deaths.
-  bool on(Channel& channel, Migration* migration = nullptr);
+  bool on(WorkerLink& channel, Migration* migration = nullptr);
 
  private:
   const ReplicatedObjImpl& object_;

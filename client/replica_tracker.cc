@@ -19,7 +19,7 @@ ReplicaTracker::Restoring::Restoring(bool yes)
 ReplicaTracker::Restoring::~Restoring() { restoring = outer_; }
 bool ReplicaTracker::thisThreadRestores() { return restoring; }
 
-void ReplicaTracker::begun(const Channel& channel) {
+void ReplicaTracker::begun(const WorkerLink& channel) {
   std::lock_guard lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   const uint64_t earlier = std::exchange(life.epoch, channel.epoch().value);
@@ -49,7 +49,7 @@ void ReplicaTracker::changedLocked() {
   changed_.notify_all();
 }
 
-void ReplicaTracker::restoreNow(const Channel& channel, const Deadline& deadline) {
+void ReplicaTracker::restoreNow(const WorkerLink& channel, const Deadline& deadline) {
   if (restoring) return;
   const uint64_t epoch = channel.epoch().value;
   std::unique_lock lock(mutex_);

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
-#include "client/channel.h"
 #include "client/process_fork.h"
+#include "client/worker_link.h"
 
 namespace isopool::client {
 
@@ -23,13 +23,13 @@ class ReplicaTracker {
   explicit ReplicaTracker(size_t slots) : replicas_(slots) {}
 
   /// The worker has the object from now on. Counted if an earlier life of its slot had it.
-  void begun(const Channel& channel);
+  void begun(const WorkerLink& channel);
   /// The slot's worker lets the object go on purpose: what comes next is no loss.
   void unloaded(uint32_t slot);
   /// To be called before each use of the object in a worker that has it: if this is its first since
   /// it was rebuilt, calls the program back; other threads' uses wait meanwhile. Throws what the
   /// callback throws, which is then called again for the next use.
-  void restore(const Channel& channel, const Deadline& deadline) {
+  void restore(const WorkerLink& channel, const Deadline& deadline) {
     if (unrestored_.load(std::memory_order_acquire) != 0) restoreNow(channel, deadline);
   }
 
@@ -57,7 +57,7 @@ class ReplicaTracker {
     State state = State::kWhole;
   };
 
-  void restoreNow(const Channel& channel, const Deadline& deadline);
+  void restoreNow(const WorkerLink& channel, const Deadline& deadline);
   void changedLocked();
 
   const uint32_t generation_ = forkGeneration();

@@ -23,7 +23,7 @@ using client::ObjectUnloaded;
 // The object in a session's worker, made there if need be.
 Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
   client::Pool& pool = *session.pool;
-  client::Channel& channel = *session.channel;
+  client::WorkerLink& channel = *session.channel;
   const base::HandleId handle = channel.nextHandle();
   for (;;) {
     pool.define(channel, object.definition, std::nullopt, &object.replicas);
@@ -77,7 +77,7 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
   client::Migration migration(*pool);
   for (;;) {
     const client::Pool::WorkerReservation reservation = migration.nextReservation(std::nullopt);
-    client::Channel& channel = reservation.channel();
+    client::WorkerLink& channel = reservation.channel();
     if (!pool->define(channel, definition, std::nullopt, nullptr, &migration)) continue;
     if (channel.dead()) {
       pool->checkAfterDeath(/*started=*/true);
@@ -223,7 +223,7 @@ void ReplicatedObj::unload(const Interpreter* onThisInterpreter) {
   pool.check();
   const auto unloadFrom = [&](const WorkerSlot& slot) {
     object.replicas.unloaded(slot.index);
-    const auto channel = pool.currentChannel(slot);
+    const auto channel = pool.currentLink(slot);
     // A worker that is being replaced has nothing to unload.
     if (channel) pool.unload(*channel, object.definition.object);
   };

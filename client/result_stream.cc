@@ -10,12 +10,12 @@
 namespace isopool {
 
 using client::Answer;
-using client::Channel;
 using client::Pool;
 using client::RequestDraft;
 using client::RequestOutcome;
+using client::WorkerLink;
 
-StreamImpl::StreamImpl(std::shared_ptr<Pool> pool, std::shared_ptr<Channel> channel,
+StreamImpl::StreamImpl(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerLink> channel,
                        base::HandleId handle, const CallOptions& options)
     : pool_(std::move(pool)), channel_(std::move(channel)), handle_(handle), options_(options) {}
 
@@ -62,7 +62,7 @@ void StreamImpl::close() noexcept {
 namespace {
 
 // One request on the way to a stream. False: the worker died and another one is to try.
-bool opened(Pool& pool, Channel& channel, Answer answer, bool idempotent, bool userCode) {
+bool opened(Pool& pool, WorkerLink& channel, Answer answer, bool idempotent, bool userCode) {
   switch (answer.outcome()) {
     case RequestOutcome::kAnswered:
       answer.take();
@@ -95,7 +95,7 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
   client::Migration migration(*pool);
   for (;;) {
     const Pool::WorkerReservation reservation = migration.nextReservation(deadline);
-    Channel& channel = reservation.channel();
+    WorkerLink& channel = reservation.channel();
     if (!preparation.on(channel)) {
       pool->countRerun();
       continue;
@@ -140,7 +140,7 @@ ResultStream::~ResultStream() = default;
 ResultStream::ResultStream(const Obj& iterable) {
   if (!iterable.baseObj_) throw Error("a default-constructed Obj refers to no object");
   const InterpreterObj& body = *iterable.baseObj_;
-  Channel& channel = *body.channel();
+  WorkerLink& channel = *body.channel();
   // An iterator of its own: the Obj goes on to be what it is.
   const base::HandleId iter = channel.nextHandle();
   RequestDraft& find = client::requestDraft();

@@ -17,7 +17,7 @@ namespace isopool {
 /// The body of a ResultStream: an iterator's handle in one life of one worker.
 class StreamImpl {
  public:
-  StreamImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::Channel> channel,
+  StreamImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::WorkerLink> channel,
              base::HandleId handle, const CallOptions& options);
   ~StreamImpl() { close(); }
   StreamImpl(const StreamImpl&) = delete;
@@ -30,7 +30,7 @@ class StreamImpl {
 
  private:
   const std::shared_ptr<client::Pool> pool_;
-  const std::shared_ptr<client::Channel> channel_;
+  const std::shared_ptr<client::WorkerLink> channel_;
   const base::HandleId handle_;
   const CallOptions options_;
   std::shared_ptr<WorkerSlot> slot_;

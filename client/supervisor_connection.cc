@@ -458,8 +458,9 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   memory->addSegment(
       base::SegmentId(1),
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
-  auto channel = makeForThisProcess<Channel>(std::move(memory), message.processId, std::move(pidfd),
-                                             std::move(lastWords), welcome_.lifeWordWorks, number_);
+  auto channel =
+      makeForThisProcess<WorkerLink>(std::move(memory), message.processId, std::move(pidfd),
+                                     std::move(lastWords), welcome_.lifeWordWorks, number_);
   channel->onDeath([writer = writer_, epoch = message.epoch](const std::string& reason) {
     writer->send(ipc::ReportDeath{epoch, reason});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
@@ -491,14 +492,14 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelMappedSent);
 }
 
-void SupervisorConnection::extendPath(Channel& channel) {
+void SupervisorConnection::extendPath(WorkerLink& channel) {
   RequestDraft& paths = requestDraft();
   paths.writer.packer().pack_array(static_cast<uint32_t>(pythonPaths_.size()));
   for (const std::string& path : pythonPaths_) paths.writer.packer().pack(path);
   channel.notify(ipc::Operation::kExtendPath, paths);
 }
 
-void SupervisorConnection::defineObjectsLocked(Channel& channel) {
+void SupervisorConnection::defineObjectsLocked(WorkerLink& channel) {
   for (const auto& [object, definition] : definitions_) {
     RequestDraft& draft = requestDraft();
     draftDefinition(draft, definition);
@@ -596,7 +597,7 @@ void SupervisorConnection::drained() noexcept {
 }
 
 void SupervisorConnection::lose(const std::string& reason) {
-  std::vector<std::shared_ptr<Channel>> channels;
+  std::vector<std::shared_ptr<WorkerLink>> channels;
   std::vector<std::shared_ptr<PoolEvents>> pools;
   {
     std::lock_guard lock(mutex_);
@@ -631,7 +632,7 @@ void SupervisorConnection::lose(const std::string& reason) {
   }
 }
 
-std::shared_ptr<Channel> SupervisorConnection::channelOf(uint64_t epoch) {
+std::shared_ptr<WorkerLink> SupervisorConnection::channelOf(uint64_t epoch) {
   std::lock_guard lock(mutex_);
   const auto entry = channels_.find(epoch);
   return entry == channels_.end() ? nullptr : entry->second;
@@ -671,7 +672,7 @@ void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
 }
 
 void SupervisorConnection::removeDefinition(uint64_t object) {
-  std::vector<std::shared_ptr<Channel>> holders;
+  std::vector<std::shared_ptr<WorkerLink>> holders;
   {
     std::lock_guard lock(mutex_);
     definitions_.erase(object);

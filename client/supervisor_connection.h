@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "client/call_limit.h"
-#include "client/channel.h"
 #include "client/control_writer.h"
 #include "client/input_arena.h"
 #include "client/loaded_packages.h"
 #include "client/object_definition.h"
 #include "client/supervisor_process.h"
 #include "client/unawaited_watch.h"
+#include "client/worker_link.h"
 #include "ipc/control/frame.h"
 
 namespace isopool::client {
@@ -28,7 +28,7 @@ namespace isopool::client {
 class PoolEvents {
  public:
   virtual ~PoolEvents() = default;
-  virtual void workerAssigned(uint32_t slot, std::shared_ptr<Channel> channel) = 0;
+  virtual void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) = 0;
   /// Its replacement may have been assigned before.
   virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
@@ -119,8 +119,8 @@ class SupervisorConnection final : public SegmentAudience {
   void loseOnceThereIsMemory(const char* what, const char* why);
   void handle(ipc::Frame& frame);
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
-  void extendPath(Channel& channel);
-  void defineObjectsLocked(Channel& channel);
+  void extendPath(WorkerLink& channel);
+  void defineObjectsLocked(WorkerLink& channel);
   void assign(const ipc::AssignWorker& message);
   void died(const ipc::WorkerDied& message);
   void closed(uint64_t epoch);
@@ -129,7 +129,7 @@ class SupervisorConnection final : public SegmentAudience {
   void lookAtUnawaitedWork();
   void awaitLoansBack();
   void lose(const std::string& reason);
-  std::shared_ptr<Channel> channelOf(uint64_t epoch);
+  std::shared_ptr<WorkerLink> channelOf(uint64_t epoch);
   std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
 
   const uint64_t number_;
@@ -154,7 +154,7 @@ class SupervisorConnection final : public SegmentAudience {
   std::thread thread_;
 
   mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, std::shared_ptr<Channel>> channels_;
+  std::unordered_map<uint64_t, std::shared_ptr<WorkerLink>> channels_;
   std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
   std::map<uint64_t, ObjectDefinition> definitions_;
   std::condition_variable changed_;  // channels_ or lostReason_ have

@@ -209,7 +209,7 @@ class TraceImpl {
   uint64_t start(const std::shared_ptr<WorkerSlot>& slot) {
     InterpreterSession session = InterpreterAccess::make(slot).acquireSession();
     session.global(kModule, "start")(at::ArrayRef<at::IValue>{});
-    const auto channel = pool_->currentChannel(*slot);
+    const auto channel = pool_->currentLink(*slot);
     return channel ? channel->epoch().value : 0;
   }
 
@@ -217,7 +217,7 @@ class TraceImpl {
   std::string stop(size_t index) {
     const auto& slot = slots_[index];
     try {
-      const auto channel = pool_->currentChannel(*slot);
+      const auto channel = pool_->currentLink(*slot);
       if (!channel || channel->epoch().value != epochs_[index]) return {};
       InterpreterSession session = InterpreterAccess::make(slot).acquireSession();
       return session.global(kModule, "stop")({at::IValue(base_), at::IValue(channel->name())})

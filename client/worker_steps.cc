@@ -27,7 +27,7 @@ struct StepEnd {
 
 }  // namespace
 
-at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft,
+at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline) {
   pool.check();
   pool.syncModules(channel, deadline);
@@ -64,7 +64,7 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
     slot = pool->acquireUser();
   }
   for (int lost = 0;;) {
-    std::shared_ptr<Channel> channel;
+    std::shared_ptr<WorkerLink> channel;
     try {
       channel = pool->liveChannel(*slot, std::nullopt);
     } catch (...) {

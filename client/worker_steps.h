@@ -10,8 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/channel.h"
 #include "client/pool.h"
+#include "client/worker_link.h"
 
 namespace isopool {
 
@@ -31,14 +31,14 @@ class InterpreterObj {
   InterpreterObj& operator=(const InterpreterObj&) = delete;
 
   const std::shared_ptr<client::Pool>& pool() const { return pool_; }
-  const std::shared_ptr<client::Channel>& channel() const { return channel_; }
+  const std::shared_ptr<client::WorkerLink>& channel() const { return channel_; }
   base::HandleId handle() const { return handle_; }
   /// The number of the session that made it, which may be gone.
   uint64_t owner() const { return owner_; }
 
  private:
   std::shared_ptr<client::Pool> pool_;
-  std::shared_ptr<client::Channel> channel_;
+  std::shared_ptr<client::WorkerLink> channel_;
   uint64_t owner_;
   base::HandleId handle_;
 };
@@ -47,7 +47,7 @@ class InterpreterObj {
 class SessionImpl {
  public:
   SessionImpl(std::shared_ptr<client::Pool> poolOfSlot, std::shared_ptr<WorkerSlot> usedSlot,
-              std::shared_ptr<client::Channel> channelOfWorker)
+              std::shared_ptr<client::WorkerLink> channelOfWorker)
       : pool(std::move(poolOfSlot)),
         slot(std::move(usedSlot)),
         channel(std::move(channelOfWorker)),
@@ -58,7 +58,7 @@ class SessionImpl {
 
   const std::shared_ptr<client::Pool> pool;
   const std::shared_ptr<WorkerSlot> slot;
-  const std::shared_ptr<client::Channel> channel;
+  const std::shared_ptr<client::WorkerLink> channel;
   const uint64_t number;  ///< no other session of this process has it
   std::function<void()> whenEnded;
 
@@ -78,7 +78,7 @@ namespace client {
 
 /// One step on one worker that can't be run elsewhere. Throws RemoteError, WorkerLost,
 /// DeadlineExceeded, Error.
-at::IValue step(Pool& pool, Channel& channel, ipc::Operation operation, RequestDraft& draft,
+at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline = std::nullopt);
 
 /// How many workers one request may lose while they are made ready for it: what kills each would

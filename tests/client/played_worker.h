@@ -9,8 +9,8 @@
 #include <span>
 #include <string>
 
-#include "client/channel.h"
 #include "client/request_draft.h"
+#include "client/worker_link.h"
 #include "client/worker_memory.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
@@ -27,7 +27,7 @@ class PlayedWorker {
     channel_->share({[this](const std::string& reason) { killed_ = reason; }, [](uint64_t) {}, 0});
   }
 
-  client::Channel& channel() { return *channel_; }
+  client::WorkerLink& channel() { return *channel_; }
   client::WorkerMemory& memory() { return *memory_; }
 
   /// A call of the program, from any thread.
@@ -97,9 +97,9 @@ class PlayedWorker {
   const std::shared_ptr<client::WorkerMemory> memory_ = std::make_shared<client::WorkerMemory>(
       kEpoch, shared(clientObject_, ipc::kClientControlBytes),
       shared(workerObject_, ipc::kWorkerControlBytes), ipc::Mapping());
-  const std::shared_ptr<client::Channel> channel_ =
-      std::make_shared<client::Channel>(memory_, ::getpid(), base::Fd(), base::Fd(),
-                                        /*lifeWordWorks=*/true, /*connection=*/1);
+  const std::shared_ptr<client::WorkerLink> channel_ =
+      std::make_shared<client::WorkerLink>(memory_, ::getpid(), base::Fd(), base::Fd(),
+                                           /*lifeWordWorks=*/true, /*connection=*/1);
   uint32_t answers_ = 0;
   std::string killed_;
 };

@@ -11,8 +11,8 @@
 #include <memory>
 
 #include "client/archive_file.h"
-#include "client/channel.h"
 #include "client/input_arena.h"
+#include "client/worker_link.h"
 #include "client/worker_memory.h"
 #include "isopool/errors.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -104,8 +104,9 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
   lent->addSegment(kSegment, std::move(arena));
   lent->expectNoMoreSegments();
   // Its process is this one, which no descriptor reaches.
-  const auto channel = std::make_shared<client::Channel>(lent, ::getpid(), base::Fd(), base::Fd(),
-                                                         /*lifeWordWorks=*/true, /*connection=*/1);
+  const auto channel =
+      std::make_shared<client::WorkerLink>(lent, ::getpid(), base::Fd(), base::Fd(),
+                                           /*lifeWordWorks=*/true, /*connection=*/1);
   bool killed = false;
   const auto kill = [&] {
     killed = true;

@@ -50,7 +50,7 @@ class ObjectUnloaded : public Error {
   using Error::Error;
 };
 
-class Channel;
+class WorkerLink;
 class Migration;
 struct PendingRequest;
 
@@ -72,11 +72,11 @@ class Answer {
   at::IValue take();
 
  private:
-  friend class Channel;
-  Answer(std::shared_ptr<Channel> channel, PendingRequest* request, uint64_t sequence,
+  friend class WorkerLink;
+  Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
          RequestOutcome outcome);
   void giveUpSlot();
-  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<WorkerLink> channel_;
   PendingRequest* exchange_;  // null if nothing was sent, the request was given up, or it was taken
   uint64_t sequence_;
   RequestOutcome outcome_;
@@ -92,13 +92,13 @@ class Answer {
 /// When the worker dies every waiting thread learns it within a fraction of a millisecond, after
 /// what the worker had finished was delivered. A channel never comes back: its successor has
 /// another epoch.
-class Channel : public std::enable_shared_from_this<Channel> {
+class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
-  Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd lastWords,
-          bool lifeWordWorks, uint64_t connection);
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
+  WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
+             base::Fd lastWords, bool lifeWordWorks, uint64_t connection);
+  ~WorkerLink();
+  WorkerLink(const WorkerLink&) = delete;
+  WorkerLink& operator=(const WorkerLink&) = delete;
 
   /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the
   /// deadline, another thread's `cancellation`, or until `migration` has found another worker for a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/channel.h"
+#include "client/worker_link.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -54,8 +54,8 @@ nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
 
 // ---- Life ------------------------------------------------------------------------------------
 
-Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
-                 base::Fd lastWords, bool lifeWordWorks, uint64_t connection)
+WorkerLink::WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
+                       base::Fd lastWords, bool lifeWordWorks, uint64_t connection)
     : memory_(std::move(memory)),
       processId_(processId),
       pidfd_(std::move(pidfd)),
@@ -69,34 +69,34 @@ Channel::Channel(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd p
   InputArena::instance().addLoans(loans_);
 }
 
-Channel::~Channel() {
+WorkerLink::~WorkerLink() {
   InputArena::instance().removeLoans(loans_);
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
-void Channel::assume(uint32_t pool, uint32_t slot) {
+void WorkerLink::assume(uint32_t pool, uint32_t slot) {
   std::lock_guard lock(deathMutex_);
   place_ = Place{pool, slot};
   slot_ = slot;
   name_ = "worker " + std::to_string(slot) + " (pid " + std::to_string(processId_) + ")";
 }
 
-std::optional<Channel::Place> Channel::place() {
+std::optional<WorkerLink::Place> WorkerLink::place() {
   std::lock_guard lock(deathMutex_);
   return place_;
 }
 
-std::string Channel::name() {
+std::string WorkerLink::name() {
   std::lock_guard lock(deathMutex_);
   return name_;
 }
 
-bool Channel::processGone(milliseconds patience) const {
+bool WorkerLink::processGone(milliseconds patience) const {
   return base::awaitReadable(pidfd_.get(), patience);
 }
 
 // What was seen once holds: a hostile worker may write the life word, and write it again.
-bool Channel::workerDied() const {
+bool WorkerLink::workerDied() const {
   if (ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed)) {
     return true;
   }
@@ -106,7 +106,7 @@ bool Channel::workerDied() const {
   return died;
 }
 
-void Channel::kill(const std::string& reason) {
+void WorkerLink::kill(const std::string& reason) {
   if (sharedWorker_) return sharedWorker_->kill(reason);
   // First: the supervisor shall know why when it sees the worker end.
   try {
@@ -117,12 +117,12 @@ void Channel::kill(const std::string& reason) {
   ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
 
-void Channel::share(SharedWorker worker) {
+void WorkerLink::share(SharedWorker worker) {
   sharedWorker_ = std::move(worker);
   unawaited_.share(sharedWorker_->client);
 }
 
-uint32_t Channel::othersCalls() const {
+uint32_t WorkerLink::othersCalls() const {
   if (!sharedWorker_) return 0;
   const ipc::WorkerBoard* board = memory_->board();
   if (board == nullptr) return 0;
@@ -132,15 +132,15 @@ uint32_t Channel::othersCalls() const {
   return 1 + board->waitingClients.load(std::memory_order_relaxed);
 }
 
-uint32_t Channel::awaited() const {
+uint32_t WorkerLink::awaited() const {
   const auto awaited = static_cast<int32_t>(pending_.load(std::memory_order_relaxed)) -
                        abandoned_.load(std::memory_order_relaxed);
   return static_cast<uint32_t>(std::max(awaited, 0));
 }
 
-uint32_t Channel::load() const { return awaited() + (unawaited_.any() ? 1 : 0); }
+uint32_t WorkerLink::load() const { return awaited() + (unawaited_.any() ? 1 : 0); }
 
-uint32_t Channel::occupied() const {
+uint32_t WorkerLink::occupied() const {
   const bool left = unawaited_.any();
   const ipc::WorkerBoard* board = memory_->board();
   const uint64_t running =
@@ -155,12 +155,12 @@ uint32_t Channel::occupied() const {
   return degree;
 }
 
-bool Channel::cleansUp() {
+bool WorkerLink::cleansUp() {
   std::lock_guard lock(publishMutex_);
   return unawaited_.cleansUp(nextSequence_ - 1);
 }
 
-void Channel::callTimeOver(uint64_t sequence, const std::string& text) {
+void WorkerLink::callTimeOver(uint64_t sequence, const std::string& text) {
   {
     std::lock_guard lock(deathMutex_);
     timeOverText_ = text;
@@ -169,24 +169,24 @@ void Channel::callTimeOver(uint64_t sequence, const std::string& text) {
   wakeWaiter(*pendingRequests_[sequence % ipc::kRingSlots]);
 }
 
-void Channel::refuseRequests(const std::string& text) {
+void WorkerLink::refuseRequests(const std::string& text) {
   std::lock_guard lock(publishMutex_);
   refusal_ = text;
 }
 
-void Channel::detached() {
+void WorkerLink::detached() {
   memory_->expectNoMoreSegments();
   markDead();
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
-void Channel::poison(const std::string& reason) {
+void WorkerLink::poison(const std::string& reason) {
   if (poisoned_.exchange(true)) return;
   killBecause("what it published is nonsense: " + reason);
 }
 
 // Its death then says why.
-void Channel::killBecause(const std::string& reason) {
+void WorkerLink::killBecause(const std::string& reason) {
   {
     std::lock_guard lock(deathMutex_);
     death_.lastWords =
@@ -196,7 +196,7 @@ void Channel::killBecause(const std::string& reason) {
   kill(reason);
 }
 
-void Channel::markDead() {
+void WorkerLink::markDead() {
   ended_.store(true, std::memory_order_release);
   if (leadMutex_.try_lock()) {
     if (!dead()) {
@@ -210,7 +210,7 @@ void Channel::markDead() {
   }
 }
 
-void Channel::reaped(int signal, int exitCode) {
+void WorkerLink::reaped(int signal, int exitCode) {
   {
     std::lock_guard lock(deathMutex_);
     death_.signal = signal;
@@ -223,12 +223,12 @@ void Channel::reaped(int signal, int exitCode) {
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
-bool Channel::causeKnown() {
+bool WorkerLink::causeKnown() {
   std::lock_guard lock(deathMutex_);
   return death_.causeKnown;
 }
 
-WorkerLost::Death Channel::death() {
+WorkerLost::Death WorkerLink::death() {
   readDeath();
   std::unique_lock lock(deathMutex_);
   // An exit code of 0, or one that was reaped before it was read: the supervisor is about to tell.
@@ -238,7 +238,7 @@ WorkerLost::Death Channel::death() {
 
 // The kernel knows the exit code before it tears the address space down, long before anybody may
 // reap the process: the last field of its stat line (proc(5)) is there at once.
-void Channel::readDeath() {
+void WorkerLink::readDeath() {
   std::lock_guard lock(deathMutex_);
   if (deathRead_) return;
   deathRead_ = true;
@@ -280,8 +280,8 @@ void Channel::readDeath() {
 
 // ---- Publishing ------------------------------------------------------------------------------
 
-Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
-                         CancellationToken* cancellation, Migration* migration) {
+Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                            CancellationToken* cancellation, Migration* migration) {
   checkNotForked(generation_);
   if (dead()) return {shared_from_this(), nullptr, 0, RequestOutcome::kNeverStarted};
   collectReturnedLeases();
@@ -315,9 +315,9 @@ Answer Channel::exchange(ipc::Operation operation, RequestDraft& draft, const De
           waited.outcome};
 }
 
-Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draft,
-                                    const Deadline& deadline, bool workerMaySpin,
-                                    CancellationToken* cancellation) {
+WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft& draft,
+                                          const Deadline& deadline, bool workerMaySpin,
+                                          CancellationToken* cancellation) {
   ipc::OutgoingCall call;
   call.operation = operation;
   call.flags = draft.modes | draft.flags;
@@ -390,7 +390,7 @@ Channel::Published Channel::publish(ipc::Operation operation, RequestDraft& draf
   return {&request, RequestOutcome::kPending};
 }
 
-bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
+bool WorkerLink::notify(ipc::Operation operation, RequestDraft& draft) {
   if (generation_ != forkGeneration()) return false;
   const std::span<const std::byte> payload = draft.writer.finish({});
   if (payload.size() > ipc::kInlineBytes) return false;
@@ -403,7 +403,7 @@ bool Channel::notify(ipc::Operation operation, RequestDraft& draft) {
   return true;
 }
 
-void Channel::releaseHandle(base::HandleId handle) noexcept {
+void WorkerLink::releaseHandle(base::HandleId handle) noexcept {
   if (generation_ != forkGeneration() || dead()) return;
   {
     std::lock_guard lock(releasesMutex_);
@@ -418,7 +418,7 @@ void Channel::releaseHandle(base::HandleId handle) noexcept {
   tryFlushReleases();
 }
 
-void Channel::releaseObj(base::HandleId handle) noexcept {
+void WorkerLink::releaseObj(base::HandleId handle) noexcept {
   releaseHandle(handle);
   if (objs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (generation_ != forkGeneration() || dead()) return;
@@ -426,7 +426,7 @@ void Channel::releaseObj(base::HandleId handle) noexcept {
 }
 
 // Who holds the mutex publishes a request, and looks for releases first or has just done so.
-void Channel::tryFlushReleases() noexcept {
+void WorkerLink::tryFlushReleases() noexcept {
   std::unique_lock lock(publishMutex_, std::try_to_lock);
   while (lock.owns_lock() && releasesWaiting_.load(std::memory_order_relaxed) > 0 &&
          !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
@@ -435,7 +435,7 @@ void Channel::tryFlushReleases() noexcept {
 }
 
 // Needs publishMutex_ and room in the ring. False if there is no memory for it now: they wait on.
-bool Channel::flushReleases() noexcept try {
+bool WorkerLink::flushReleases() noexcept try {
   constexpr size_t kMost = 2 * kReleaseBatch;  // at most 9 bytes each: they fit into a slot
   static_assert(kMost * 7 < ipc::kInlineBytes);
   ipc::PayloadWriter writer;
@@ -459,7 +459,7 @@ bool Channel::flushReleases() noexcept try {
 }
 
 // Needs publishMutex_ and room in the ring.
-void Channel::publishNotification(ipc::OutgoingCall& call) {
+void WorkerLink::publishNotification(ipc::OutgoingCall& call) {
   call.flags = ipc::kNoReply;
   const uint64_t sequence = nextSequence_++;
   unawaited_.published(sequence, call.operation, /*notification=*/true);
@@ -469,9 +469,9 @@ void Channel::publishNotification(ipc::OutgoingCall& call) {
 
 // ---- Waiting ---------------------------------------------------------------------------------
 
-Channel::Waited Channel::wait(PendingRequest& request, const Deadline& deadline,
-                              const CancellationToken* cancellation, Migration* migration,
-                              std::optional<ProcessorLoad::Spinner>& spinner) {
+WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
+                                    const CancellationToken* cancellation, Migration* migration,
+                                    std::optional<ProcessorLoad::Spinner>& spinner) {
   // Most answers are there after the first wait: until then nothing looks at the clock.
   for (bool waited = false;; waited = true) {
     const uint32_t signal = request.signal.load(std::memory_order_acquire);
@@ -496,16 +496,16 @@ Channel::Waited Channel::wait(PendingRequest& request, const Deadline& deadline,
   }
 }
 
-void Channel::lead(PendingRequest& request, const Deadline& deadline,
-                   const CancellationToken* cancellation, const Migration* migration,
-                   std::optional<ProcessorLoad::Spinner>& spinner) {
+void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
+                      const CancellationToken* cancellation, const Migration* migration,
+                      std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
   const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
   const auto spun = ipc::spinUntil([&] { return end.completionReady(); }, began,
                                    maySpin ? spin_.nanoseconds() : 0);
   struct Leader {
-    Channel& channel;
+    WorkerLink& channel;
     ipc::ClientEnd& end;
     PendingRequest& request;
     const Deadline& deadline;
@@ -545,7 +545,7 @@ void Channel::lead(PendingRequest& request, const Deadline& deadline,
 }
 
 // Needs leadMutex_. False if the ring is nonsense.
-bool Channel::deliverCompletions() {
+bool WorkerLink::deliverCompletions() {
   ipc::ClientEnd& end = memory_->end();
   while (!poisoned_.load(std::memory_order_relaxed)) {
     const ipc::Received received = end.peek(received_);
@@ -563,7 +563,7 @@ bool Channel::deliverCompletions() {
   return true;
 }
 
-bool Channel::deliver(PendingRequest& request) {
+bool WorkerLink::deliver(PendingRequest& request) {
   auto waiting = PendingRequest::Use::kWaiting;
   const bool wanted = request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering,
                                                           std::memory_order_acq_rel);
@@ -609,7 +609,7 @@ bool Channel::deliver(PendingRequest& request) {
 }
 
 // An answer that nobody takes: what the worker lent with it goes back.
-void Channel::discard(PendingRequest& request) {
+void WorkerLink::discard(PendingRequest& request) {
   try {
     const ipc::PayloadReader reader(request.answerBytes());
     for (const ipc::StorageRecord& record : reader.storages()) {
@@ -623,7 +623,7 @@ void Channel::discard(PendingRequest& request) {
 }
 
 // Then one of those that still wait leads.
-void Channel::deliverUnlessLed() {
+void WorkerLink::deliverUnlessLed() {
   if (!leadMutex_.try_lock()) return;
   deliverCompletions();
   leadMutex_.unlock();
@@ -631,7 +631,7 @@ void Channel::deliverUnlessLed() {
 }
 
 // The lead is free: one of the threads that still wait takes it.
-void Channel::passLead() {
+void WorkerLink::passLead() {
   if (pending_.load(std::memory_order_relaxed) == 0) return;
   for (const auto& request : pendingRequests_) {
     if (request->use.load(std::memory_order_acquire) == PendingRequest::Use::kWaiting &&
@@ -643,7 +643,7 @@ void Channel::passLead() {
 }
 
 // Needs leadMutex_.
-void Channel::settleAll() {
+void WorkerLink::settleAll() {
   try {
     readDeath();
   } catch (const std::bad_alloc&) {
@@ -686,7 +686,7 @@ void Channel::settleAll() {
 
 // The deadline has passed, or the request was taken back. Nothing if the answer came in the same
 // moment.
-std::optional<RequestOutcome> Channel::giveUp(PendingRequest& request, bool takenBack) {
+std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack) {
   const uint64_t sequence = request.sequence;
   const Clock::time_point publishedAt = request.publishedAt;
   const bool prepares = ipc::isPreparation(request.operation);
@@ -726,7 +726,7 @@ std::optional<RequestOutcome> Channel::giveUp(PendingRequest& request, bool take
 
 // The request has waited for long. True if it was taken back, to be sent to the worker where a
 // place is reserved for it.
-bool Channel::migrates(PendingRequest& request, Migration& migration) {
+bool WorkerLink::migrates(PendingRequest& request, Migration& migration) {
   if (!migration.due()) return false;
   ipc::ClientEnd& end = memory_->end();
   if (end.hasStarted(request.sequence)) {
@@ -745,14 +745,14 @@ bool Channel::migrates(PendingRequest& request, Migration& migration) {
 
 // The one that waits may lead, and so sleep on the ring. A call that comes between its look and its
 // sleep is found within kLongestSleep.
-void Channel::wakeWaiter(PendingRequest& request) {
+void WorkerLink::wakeWaiter(PendingRequest& request) {
   request.wake();
   ipc::futexWake(memory_->end().peer().completionTail);
 }
 
 // A deadline has passed before this request, or one behind it, started. A worker that is stopped,
 // or hangs in its preparation, would cost every caller a deadline.
-void Channel::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
+void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
   const ipc::WorkerControl& peer = memory_->end().peer();
   const Clock::time_point now = Clock::now();
   bool stopped = false;
@@ -774,7 +774,7 @@ void Channel::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
 }
 
 // Needs publishMutex_.
-bool Channel::hangsInPreparation(Clock::time_point now) const {
+bool WorkerLink::hangsInPreparation(Clock::time_point now) const {
   const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
   return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
     return request->use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
@@ -783,14 +783,14 @@ bool Channel::hangsInPreparation(Clock::time_point now) const {
   });
 }
 
-bool Channel::lookAtUnawaitedWork() {
+bool WorkerLink::lookAtUnawaitedWork() {
   if (dead() || !unawaited_.any()) return false;
   killIfBlocked();
   return true;
 }
 
 // Work that no thread waits for may not take a worker from those that call.
-void Channel::killIfBlocked() {
+void WorkerLink::killIfBlocked() {
   if (unawaited_.cleanupLimit().count() == 0) return;
   std::optional<UnawaitedWork::Blocked> blocked;
   uint64_t taken = 0;
@@ -827,7 +827,7 @@ void Channel::killIfBlocked() {
   }
 }
 
-void Channel::release(PendingRequest& request) {
+void WorkerLink::release(PendingRequest& request) {
   request.exports.clear();
   request.answerBlob.clear();
   if (request.answerBlob.capacity() > (size_t{1} << 20)) request.answerBlob.shrink_to_fit();

@@ -8,11 +8,11 @@
 #include <map>
 
 #include "client/archive_file.h"
-#include "client/channel.h"
 #include "client/copy_counter.h"
 #include "client/input_arena.h"
 #include "client/moved_object.h"
 #include "client/pending_request.h"
+#include "client/worker_link.h"
 #include "ipc/crash_point.h"
 #include "ipc/tensor/lent_alignment.h"
 
@@ -94,7 +94,7 @@ class PackageResults {
 
 // ---- Answer ----------------------------------------------------------------------------------
 
-Answer::Answer(std::shared_ptr<Channel> channel, PendingRequest* request, uint64_t sequence,
+Answer::Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
                RequestOutcome outcome)
     : channel_(std::move(channel)), exchange_(request), sequence_(sequence), outcome_(outcome) {}
 
@@ -165,12 +165,12 @@ at::IValue Answer::take() {
 
 // ---- Towards the worker -------------------------------------------------------------
 
-void Channel::collectReturnedLeases() {
+void WorkerLink::collectReturnedLeases() {
   loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
 }
 
-std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
-                                                ExportedStorage& exported) {
+std::optional<ipc::StorageRecord> WorkerLink::lend(const c10::Storage& storage,
+                                                   ExportedStorage& exported) {
   InputArena& arena = InputArena::instance();
   const auto reference = arena.referTo(storage.data());
   if (!reference) return std::nullopt;
@@ -197,8 +197,8 @@ std::optional<ipc::StorageRecord> Channel::lend(const c10::Storage& storage,
   return record;
 }
 
-ipc::StorageRecord Channel::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
-                                          ExportedStorage& exported, const Deadline& deadline) {
+ipc::StorageRecord WorkerLink::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
+                                             ExportedStorage& exported, const Deadline& deadline) {
   if (InputArena::instance().ownsBlock(storage.data())) {
     if (auto record = lend(storage, exported)) return *record;
   }
@@ -228,9 +228,9 @@ ipc::StorageRecord Channel::exportStorage(const c10::Storage& storage, ipc::Stor
   return exportCopy(storage, extent, reason, exported, deadline);
 }
 
-ipc::StorageRecord Channel::exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
-                                       ipc::CopyReason reason, ExportedStorage& exported,
-                                       const Deadline& deadline) {
+ipc::StorageRecord WorkerLink::exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
+                                          ipc::CopyReason reason, ExportedStorage& exported,
+                                          const Deadline& deadline) {
   const auto* bytes = static_cast<const std::byte*>(storage.data()) + extent.begin;
   const uint64_t count = extent.end - extent.begin;
   if (count > ipc::kInlineStorageBytes) {
@@ -248,7 +248,8 @@ ipc::StorageRecord Channel::exportCopy(const c10::Storage& storage, ipc::Storage
   return record;
 }
 
-c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline) {
+c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
+                                     const Deadline& deadline) {
   const auto giveUpAt = Clock::now() + kPayloadPatience;
   for (;;) {
     if (auto storage = InputArena::instance().makeStorage(bytes)) {
@@ -271,7 +272,7 @@ c10::Storage Channel::copyToArena(const std::byte* data, uint64_t bytes, const D
   }
 }
 
-void Channel::exportStorages(RequestDraft& draft, const Deadline& deadline) {
+void WorkerLink::exportStorages(RequestDraft& draft, const Deadline& deadline) {
   const auto& storages = draft.writer.storages();
   draft.exports.resize(storages.size());
   draft.records.resize(storages.size());
@@ -281,7 +282,7 @@ void Channel::exportStorages(RequestDraft& draft, const Deadline& deadline) {
   }
 }
 
-void Channel::cancelExports(std::vector<ExportedStorage>& exports) {
+void WorkerLink::cancelExports(std::vector<ExportedStorage>& exports) {
   for (ExportedStorage& exported : exports) {
     if (exported.block == nullptr) continue;
     if (loans_.cancel(exported.lease)) InputArena::instance().dropReference(exported.block);
@@ -289,8 +290,8 @@ void Channel::cancelExports(std::vector<ExportedStorage>& exports) {
   }
 }
 
-void Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
-                           void*& blob, const Deadline& deadline) {
+void WorkerLink::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
+                              void*& blob, const Deadline& deadline) {
   if (payload.size() <= ipc::kInlineBytes) {
     place.inlineBytes = payload;
     return;
@@ -313,8 +314,8 @@ void Channel::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayl
 
 // ---- From the worker ----------------------------------------------------------------
 
-std::vector<c10::Storage> Channel::importStorages(const PendingRequest& request,
-                                                  const ipc::PayloadReader& reader) {
+std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& request,
+                                                     const ipc::PayloadReader& reader) {
   std::vector<c10::Storage> storages;
   storages.reserve(reader.storages().size());
   PackageResults packages(reader.storages());
