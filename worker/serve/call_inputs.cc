@@ -33,12 +33,12 @@ bool within(uint64_t offset, uint64_t bytes, uint64_t all) {
 
 }  // namespace
 
-void throwIfRefused(const Channel& channel, uint32_t segment) {
+void throwIfRefused(const ClientLink& channel, uint32_t segment) {
   const std::string* refusal = channel.memory->inputs.refusal(base::SegmentId(segment));
   if (refusal != nullptr) throw Refusal(ipc::RefusalKind::kLimitMet, *refusal);
 }
 
-bool CallInputs::resolvable(const Channel& channel,
+bool CallInputs::resolvable(const ClientLink& channel,
                             const std::vector<ipc::StorageRecord>& records) {
   for (const ipc::StorageRecord& record : records) {
     if (record.kind == ipc::StorageKind::kLent &&
@@ -54,7 +54,7 @@ bool CallInputs::resolvable(const Channel& channel,
   return true;
 }
 
-c10::Storage CallInputs::makeStorage(Channel& channel, const ipc::StorageRecord& record) {
+c10::Storage CallInputs::makeStorage(ClientLink& channel, const ipc::StorageRecord& record) {
   switch (record.kind) {
     case ipc::StorageKind::kInline:
       return inlineStorage(record.inlineBytes);
@@ -99,7 +99,7 @@ UnclaimedLeases::~UnclaimedLeases() {
   }
 }
 
-void CallInputs::resolve(Channel& channel, ipc::PayloadReader& reader, UnclaimedLeases& loans) {
+void CallInputs::resolve(ClientLink& channel, ipc::PayloadReader& reader, UnclaimedLeases& loans) {
   inputs_.clear();
   const auto& records = reader.storages();
   if (records.empty()) return;

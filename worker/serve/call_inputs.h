@@ -7,19 +7,19 @@
 
 #include "ipc/memory/page_history.h"
 #include "ipc/tensor/value_codec.h"
-#include "worker/serve/channel.h"
+#include "worker/serve/client_link.h"
 
 namespace isopool::worker {
 
 /// Throws a Refusal that names the limit if the client may not have this segment.
-void throwIfRefused(const Channel& channel, uint32_t segment);
+void throwIfRefused(const ClientLink& channel, uint32_t segment);
 
 /// What a client lent with one call, until storages hold it: at the end of this object the rest
 /// goes back, so that a call that is refused keeps nothing.
 class UnclaimedLeases {
  public:
   /// `records` must outlive this.
-  UnclaimedLeases(const Channel& channel, const std::vector<ipc::StorageRecord>& records)
+  UnclaimedLeases(const ClientLink& channel, const std::vector<ipc::StorageRecord>& records)
       : channel_(channel), records_(records) {}
   ~UnclaimedLeases();
   UnclaimedLeases(const UnclaimedLeases&) = delete;
@@ -29,7 +29,7 @@ class UnclaimedLeases {
   void tookNext() { ++taken_; }
 
  private:
-  const Channel& channel_;
+  const ClientLink& channel_;
   const std::vector<ipc::StorageRecord>& records_;
   size_t taken_ = 0;
 };
@@ -39,11 +39,11 @@ class UnclaimedLeases {
 class CallInputs {
  public:
   /// False if a record names a segment or package that is not mapped (yet).
-  static bool resolvable(const Channel& channel, const std::vector<ipc::StorageRecord>& records);
+  static bool resolvable(const ClientLink& channel, const std::vector<ipc::StorageRecord>& records);
 
   /// Checks the reader's records, whose loans these are, and gives it a storage for each. Throws
   /// Refusal.
-  void resolve(Channel& channel, ipc::PayloadReader& reader, UnclaimedLeases& loans);
+  void resolve(ClientLink& channel, ipc::PayloadReader& reader, UnclaimedLeases& loans);
   void clear() { inputs_.clear(); }
 
   /// The index of the record that `storage` was made for, if the client shall get its own back.
@@ -59,7 +59,7 @@ class CallInputs {
     size_t bytes;
     ipc::StorageKind kind;
   };
-  static c10::Storage makeStorage(Channel& channel, const ipc::StorageRecord& record);
+  static c10::Storage makeStorage(ClientLink& channel, const ipc::StorageRecord& record);
 
   std::vector<Input> inputs_;
 };

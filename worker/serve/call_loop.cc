@@ -116,7 +116,7 @@ bool CallLoop::serveNext() {
       [](const auto& channel) -> const Turns& { return channel->turns; });
   if (next == channels_.end()) return false;
   // By reference to the channel: a call may wait for a message that attaches a further one.
-  Channel& channel = **next;
+  ClientLink& channel = **next;
   requireFitnessFor(channel);
   board_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   board_.runningSince.store(coarseNow(), std::memory_order_relaxed);
@@ -131,7 +131,7 @@ bool CallLoop::serveNext() {
 }
 
 // Before its call has started: so it runs elsewhere, as do all that wait.
-void CallLoop::requireFitnessFor(const Channel& channel) {
+void CallLoop::requireFitnessFor(const ClientLink& channel) {
   const std::string failure = fitness_.failureBefore(channel.memory->client);
   if (!failure.empty()) leaveUnfit(failure);
 }
@@ -225,13 +225,13 @@ void CallLoop::dropDetachedChannels() {
   updateBoard();
 }
 
-void CallLoop::detach(Channel& channel) {
+void CallLoop::detach(ClientLink& channel) {
   ipc::reachCrashPoint(ipc::CrashPoint::kClientObjectsDropped);
   const uint64_t client = channel.memory->client;
   channel.memory->borrowed.detach(*channel.memory);
   ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
   // Nobody consumes them any more.
-  for (const Channel::Blob& blob : channel.blobs) {
+  for (const ClientLink::Blob& blob : channel.blobs) {
     channel.memory->output.dropReference(blob.block);
   }
   channel.blobs.clear();
@@ -309,7 +309,7 @@ bool CallLoop::tell(const ipc::ForbiddenAct& act) {
   return control_.send(act, {}, std::chrono::milliseconds(0)) != ipc::SendResult::kWouldBlock;
 }
 
-Channel* CallLoop::find(uint64_t client) const noexcept {
+ClientLink* CallLoop::find(uint64_t client) const noexcept {
   for (const auto& channel : channels_) {
     if (channel->memory->client == client && !channel->detached) return channel.get();
   }
@@ -321,7 +321,7 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
     case ipc::MessageType::kAttachChannel:
       return attachChannel(frame);
     case ipc::MessageType::kDetachChannel:
-      if (Channel* channel = find(ipc::decodeMessage<ipc::DetachChannel>(frame).client)) {
+      if (ClientLink* channel = find(ipc::decodeMessage<ipc::DetachChannel>(frame).client)) {
         channel->detached = true;
       }
       return;
@@ -331,7 +331,7 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
       return mapPackage(frame);
     case ipc::MessageType::kUnmapPackage: {
       const auto message = ipc::decodeMessage<ipc::UnmapPackage>(frame);
-      if (Channel* channel = find(message.client)) {
+      if (ClientLink* channel = find(message.client)) {
         for (const uint32_t package : message.packages) {
           if (!channel->packages.remove(base::PackageId(package))) continue;
           collection_.request();
@@ -345,14 +345,14 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
       return addOutputSegment(frame);
     case ipc::MessageType::kRefuseOutputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseOutputSegment>(frame);
-      if (Channel* channel = find(message.client)) {
+      if (ClientLink* channel = find(message.client)) {
         channel->memory->output.segmentRefused(message.text, message.clientLimit);
       }
       return;
     }
     case ipc::MessageType::kRefuseInputSegment: {
       const auto message = ipc::decodeMessage<ipc::RefuseInputSegment>(frame);
-      if (Channel* channel = find(message.client)) {
+      if (ClientLink* channel = find(message.client)) {
         channel->memory->inputs.refuse(base::SegmentId(message.segment), message.text);
       }
       return;
@@ -388,7 +388,7 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
       !hasObject(frame, 2, message.outputBytes, ipc::Seal::kFixedSize, "an output segment")) {
     return refuseChannel(message.client);
   }
-  std::unique_ptr<Channel> channel;
+  std::unique_ptr<ClientLink> channel;
   if (!hasRoomFor("another client", [&] { channel = makeChannel(message, frame); }) ||
       channel == nullptr) {
     return refuseChannel(message.client);
@@ -408,8 +408,8 @@ void CallLoop::attachChannel(ipc::Frame& frame) {
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelAttachedSent);
 }
 
-std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message,
-                                               ipc::Frame& frame) {
+std::unique_ptr<ClientLink> CallLoop::makeChannel(const ipc::AttachChannel& message,
+                                                  ipc::Frame& frame) {
   const base::Fd& ownControl = frame.descriptors[1];
   ipc::Mapping own = ipc::mapShared(ownControl, 0, ipc::kWorkerControlBytes,
                                     ipc::Access::kReadWrite, ipc::Prefault::kYes);
@@ -417,7 +417,7 @@ std::unique_ptr<Channel> CallLoop::makeChannel(const ipc::AttachChannel& message
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSegmentSealed);
   ipc::Mapping client = ipc::mapShared(frame.descriptors[0], 0, ipc::kClientControlBytes,
                                        ipc::Access::kReadOnly, ipc::Prefault::kYes);
-  auto channel = std::make_unique<Channel>(std::make_shared<ChannelMemory>(
+  auto channel = std::make_unique<ClientLink>(std::make_shared<ChannelMemory>(
       message.client, epoch_, std::move(own), std::move(client), *this));
   OutputBlocks& output = channel->memory->output;
   if (!channel->memory->end.headerValid()) {
@@ -441,7 +441,7 @@ void CallLoop::refuseChannel(uint64_t client) { control_.send(ipc::ChannelDetach
 
 void CallLoop::mapInputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::MapInputSegment>(frame);
-  Channel* channel = find(message.client);
+  ClientLink* channel = find(message.client);
   if (channel == nullptr) return;
   if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an input segment") ||
       message.segment == 0 || message.segment >= kMaxInputSegments) {
@@ -459,7 +459,7 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
 
 void CallLoop::mapPackage(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::MapPackage>(frame);
-  Channel* channel = find(message.client);
+  ClientLink* channel = find(message.client);
   if (channel == nullptr) return;
   const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
   if (!hasObject(frame, 0, message.bytes, seal, "a package")) {
@@ -480,7 +480,7 @@ void CallLoop::mapPackage(ipc::Frame& frame) {
 
 void CallLoop::addOutputSegment(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::AddOutputSegment>(frame);
-  Channel* channel = find(message.client);
+  ClientLink* channel = find(message.client);
   if (channel == nullptr) return;
   if (!hasObject(frame, 0, message.bytes, ipc::Seal::kFixedSize, "an output segment")) return;
   OutputBlocks& output = channel->memory->output;

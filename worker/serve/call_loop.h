@@ -16,7 +16,7 @@
 #include "worker/memory/copy_counts.h"
 #include "worker/memory/routed_blocks.h"
 #include "worker/serve/call_runner.h"
-#include "worker/serve/channel.h"
+#include "worker/serve/client_link.h"
 #include "worker/serve/fitness_check.h"
 #include "worker/serve/idle_collection.h"
 #include "worker/serve/sleep_watches.h"
@@ -52,20 +52,20 @@ class CallLoop final : public ControlPlane {
   bool hasRoomFor(const char* what, const std::function<void()>& step);
   void attachChannel(ipc::Frame& frame);
   /// Null if the client can't be served. Throws SystemCallError.
-  std::unique_ptr<Channel> makeChannel(const ipc::AttachChannel& message, ipc::Frame& frame);
+  std::unique_ptr<ClientLink> makeChannel(const ipc::AttachChannel& message, ipc::Frame& frame);
   void refuseChannel(uint64_t client);
   void mapInputSegment(ipc::Frame& frame);
   void mapPackage(ipc::Frame& frame);
   void addOutputSegment(ipc::Frame& frame);
-  Channel* find(uint64_t client) const noexcept;
+  ClientLink* find(uint64_t client) const noexcept;
 
   bool serveNext();
-  void requireFitnessFor(const Channel& channel);
+  void requireFitnessFor(const ClientLink& channel);
   void updateBoard() noexcept;
   int64_t spinAllowance() const noexcept;
   void waitForWork();
   void dropDetachedChannels();
-  void detach(Channel& channel);
+  void detach(ClientLink& channel);
   void dropRemains();
   void collect();
 
@@ -81,7 +81,7 @@ class CallLoop final : public ControlPlane {
   CopyCounts copies_;
   CallRunner runner_;
   FitnessCheck fitness_;
-  std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<std::unique_ptr<ClientLink>> channels_;
   TurnOrder turns_;
   uint32_t servedSinceUpdate_ = 0;
   /// Of clients that are gone: some of their tensors live on.

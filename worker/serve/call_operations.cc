@@ -42,7 +42,7 @@ void closeIterator(PyObject* iterator) {
 /// The arguments of one call as Python wants them: positional ones, then those by name. Owns them.
 class CallRunner::Arguments {
  public:
-  Arguments(CallRunner& runner, const Channel& channel, const msgpack::object& positional,
+  Arguments(CallRunner& runner, const ClientLink& channel, const msgpack::object& positional,
             const msgpack::object& named)
       : stack_(runner.stack_) {
     stack_.clear();
@@ -90,7 +90,7 @@ class CallRunner::Arguments {
   PyRef names_;
 };
 
-void CallRunner::perform(Channel& channel) {
+void CallRunner::perform(ClientLink& channel) {
   switch (static_cast<ipc::Operation>(received_.operation)) {
     case ipc::Operation::kPing:
       return answerNothing(channel);
@@ -166,7 +166,7 @@ void CallRunner::perform(Channel& channel) {
 }
 
 // Each client sees its own number.
-void CallRunner::assumeSlotOf(const Channel& channel) {
+void CallRunner::assumeSlotOf(const ClientLink& channel) {
   if (!channel.slot || channel.slot == slot_) return;
   const PyRef version = orRaised(PyRef::steal(PyImport_ImportModule("torch.version")));
   const PyRef slot = PyRef::steal(PyLong_FromUnsignedLongLong(*channel.slot));
@@ -174,7 +174,7 @@ void CallRunner::assumeSlotOf(const Channel& channel) {
   slot_ = channel.slot;
 }
 
-void CallRunner::findModules(Channel& channel) {
+void CallRunner::findModules(ClientLink& channel) {
   PyRef names = PyRef::steal(PyList_New(0));
   for (size_t i = 0; i < reader_->elements(); ++i) PyList_Append(names.get(), text(i).get());
   const PyRef find = orRaised(workerFunction("modules", "find_missing"));
@@ -214,7 +214,7 @@ void CallRunner::registerModule() {
       PyObject_CallFunctionObjArgs(registrar.get(), moduleName.get(), text.get(), nullptr)));
 }
 
-void CallRunner::defineObject(Channel& channel) {
+void CallRunner::defineObject(ClientLink& channel) {
   const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
     Package& source = package(channel, 1);
@@ -245,7 +245,7 @@ void CallRunner::defineObject(Channel& channel) {
   answerNothing(channel);
 }
 
-void CallRunner::defineModel(Channel& channel) {
+void CallRunner::defineModel(ClientLink& channel) {
   const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
     const Package& file = package(channel, 1);
@@ -257,19 +257,19 @@ void CallRunner::defineModel(Channel& channel) {
   answerNothing(channel);
 }
 
-void CallRunner::callObject(Channel& channel) {
+void CallRunner::callObject(ClientLink& channel) {
   PyRef result = call(channel, object(channel, 0), 1);
   answerResult(channel, std::move(result));
 }
 
-void CallRunner::packageHandle(Channel& channel) {
+void CallRunner::packageHandle(ClientLink& channel) {
   PyObject* importer = package(channel, 0).importer();
   if (importer == nullptr) throw PythonRaised{};
   channel.handles.set(newHandle(1), PyRef::share(importer));
   answerNothing(channel);
 }
 
-void CallRunner::global(Channel& channel) {
+void CallRunner::global(ClientLink& channel) {
   const PyRef moduleName = text(0);
   const PyRef name = text(1);
   const PyRef module = orRaised(PyRef::steal(PyImport_Import(moduleName.get())));
@@ -279,7 +279,7 @@ void CallRunner::global(Channel& channel) {
   answerNothing(channel);
 }
 
-void CallRunner::attribute(Channel& channel) {
+void CallRunner::attribute(ClientLink& channel) {
   PyObject* owner = handle(channel, 0);
   const PyRef name = text(1);
   PyRef value;
@@ -292,7 +292,7 @@ void CallRunner::attribute(Channel& channel) {
   answerNothing(channel);
 }
 
-void CallRunner::callHandle(Channel& channel) {
+void CallRunner::callHandle(ClientLink& channel) {
   const base::HandleId made = newHandle(1);
   PyRef result = call(channel, handle(channel, 0), 2);
   dropInputs();
@@ -300,7 +300,7 @@ void CallRunner::callHandle(Channel& channel) {
   answerNothing(channel);
 }
 
-void CallRunner::next(Channel& channel) {
+void CallRunner::next(ClientLink& channel) {
   const base::HandleId id = newHandle(0);
   const PyRef source = PyRef::share(handle(channel, 0));
   if (static_cast<ipc::NextAction>(reader_->integer(1)) == ipc::NextAction::kClose) {
@@ -333,7 +333,7 @@ void CallRunner::next(Channel& channel) {
   finishValue(channel);
 }
 
-PyObject* CallRunner::object(const Channel& channel, size_t index) const {
+PyObject* CallRunner::object(const ClientLink& channel, size_t index) const {
   const base::ObjectId id(reader_->integer(index));
   PyObject* found = channel.objects.find(id);
   if (found == nullptr) {
@@ -343,18 +343,18 @@ PyObject* CallRunner::object(const Channel& channel, size_t index) const {
   return found;
 }
 
-PyObject* CallRunner::handle(const Channel& channel, size_t index) const {
+PyObject* CallRunner::handle(const ClientLink& channel, size_t index) const {
   const base::HandleId id(reader_->integer(index));
   PyObject* found = channel.handles.find(id);
   if (found == nullptr) badRequest("handle " + std::to_string(id.value) + " is not on this worker");
   return found;
 }
 
-Package& CallRunner::package(Channel& channel, size_t index) {
+Package& CallRunner::package(ClientLink& channel, size_t index) {
   return packageOf(channel, base::PackageId(ipc::unsigned32Of(reader_->element(index))));
 }
 
-Package& CallRunner::packageOf(Channel& channel, base::PackageId id) {
+Package& CallRunner::packageOf(ClientLink& channel, base::PackageId id) {
   const auto settled = [&] {
     if (channel.packages.find(id) != nullptr) return true;
     // Nobody keeps a package loaded for a notification: this one has come too late.
@@ -367,7 +367,7 @@ Package& CallRunner::packageOf(Channel& channel, base::PackageId id) {
   return *channel.packages.find(id);
 }
 
-PyRef CallRunner::argument(const Channel& channel, const msgpack::object& object) const {
+PyRef CallRunner::argument(const ClientLink& channel, const msgpack::object& object) const {
   if (object.type == msgpack::type::EXT) {
     if (const auto id = ipc::PayloadReader::handle(object)) {
       PyObject* found = channel.handles.find(base::HandleId(*id));
@@ -384,7 +384,7 @@ PyRef CallRunner::text(size_t index) const {
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr)));
 }
 
-PyRef CallRunner::call(Channel& channel, PyObject* callable, size_t argumentsIndex) {
+PyRef CallRunner::call(ClientLink& channel, PyObject* callable, size_t argumentsIndex) {
   // The callee may make the client's tables forget it, and itself be running.
   const PyRef callee = PyRef::share(callable);
   PyRef result;

@@ -63,7 +63,7 @@ bool runsModels(ipc::Operation operation) {
 CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox)
     : control_(control), totalCopies_(copies), sandbox_(sandbox), export_(history_, control) {}
 
-CallRunner::Served CallRunner::serveOne(Channel& channel) {
+CallRunner::Served CallRunner::serveOne(ClientLink& channel) {
   ipc::WorkerEnd& end = channel.memory->end;
   switch (end.peek(received_)) {
     case ipc::Received::kNothing:
@@ -91,7 +91,7 @@ CallRunner::Served CallRunner::serveOne(Channel& channel) {
   return (received_.flags & ipc::kNoReply) != 0 ? Served::kNotification : Served::kCall;
 }
 
-void CallRunner::run(Channel& channel) {
+void CallRunner::run(ClientLink& channel) {
   const auto operation = static_cast<ipc::Operation>(received_.operation);
   auto refusalKind = ipc::RefusalKind::kBadRequest;
   std::string reason;
@@ -145,7 +145,7 @@ void CallRunner::run(Channel& channel) {
   refuse(channel, refusalKind, reason);
 }
 
-std::span<const std::byte> CallRunner::payload(Channel& channel) {
+std::span<const std::byte> CallRunner::payload(ClientLink& channel) {
   const ipc::PayloadPlace& place = received_.payload;
   if (place.blobBytes == 0) return {received_.bytes, place.inlineBytes};
   const base::SegmentId segmentId(place.blobSegment);
@@ -171,7 +171,7 @@ std::span<const std::byte> CallRunner::payload(Channel& channel) {
 }
 
 // Before the call has done anything.
-void CallRunner::requireLeases(const Channel& channel) const {
+void CallRunner::requireLeases(const ClientLink& channel) const {
   if (channel.leaseLimit == 0 || (received_.flags & ipc::kNoReply) != 0) return;
   if (ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))) return;
   const uint32_t held = channel.memory->output.leasesOut();
@@ -194,14 +194,14 @@ bool CallRunner::awaitSupervisor(const std::function<bool()>& ready) {
 
 // ---- answers ----------------------------------------------------------------------------------
 
-void CallRunner::answerNothing(Channel& channel) {
+void CallRunner::answerNothing(ClientLink& channel) {
   dropInputs();
   publish(channel, ipc::CompletionStatus::kValue, kNilBody);
 }
 
-void CallRunner::answerTruth(Channel& channel, bool truth) { answerValue(channel, truth); }
+void CallRunner::answerTruth(ClientLink& channel, bool truth) { answerValue(channel, truth); }
 
-void CallRunner::answerValue(Channel& channel, const at::IValue& value) {
+void CallRunner::answerValue(ClientLink& channel, const at::IValue& value) {
   writer_.clear();
   writer_.packer().pack_array(2);
   writer_.addValue(value);
@@ -214,7 +214,7 @@ at::IValue CallRunner::valueOf(PyObject* object) const {
                                                    : fromPython(object);
 }
 
-void CallRunner::answerResult(Channel& channel, PyRef result) {
+void CallRunner::answerResult(ClientLink& channel, PyRef result) {
   writer_.clear();
   writer_.packer().pack_array(2);
   writer_.addValue(valueOf(result.get()));
@@ -222,7 +222,7 @@ void CallRunner::answerResult(Channel& channel, PyRef result) {
   finishValue(channel);
 }
 
-void CallRunner::finishValue(Channel& channel) {
+void CallRunner::finishValue(ClientLink& channel) {
   export_.describe(writer_, channel, inputs_, copies_);
   // From here only the model itself refers to what it keeps.
   dropInputs();
@@ -241,7 +241,7 @@ void CallRunner::finishValue(Channel& channel) {
   publish(channel, ipc::CompletionStatus::kValue, writer_.finish(export_.records()));
 }
 
-void CallRunner::answerPythonError(Channel& channel) {
+void CallRunner::answerPythonError(ClientLink& channel) {
   PythonError error = takePythonError();
   sandbox_.explain(error);
   flushOutput();
@@ -271,20 +271,20 @@ void CallRunner::answerPythonError(Channel& channel) {
 }
 
 // To the caller it is what a shortage in the model's own code is.
-void CallRunner::answerShortage(Channel& channel, const char* what) {
+void CallRunner::answerShortage(ClientLink& channel, const char* what) {
   channel.memory->output.cancelLeases();
   PyErr_SetString(PyExc_MemoryError, what);
   answerPythonError(channel);
 }
 
-void CallRunner::refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason) {
+void CallRunner::refuse(ClientLink& channel, ipc::RefusalKind kind, std::string_view reason) {
   writer_.clear();
   writer_.packer().pack_array(2).pack(static_cast<uint32_t>(kind));
   writer_.packer().pack(shortened(reason, kMaxInlineReason));
   publish(channel, ipc::CompletionStatus::kRefused, writer_.finish({}));
 }
 
-void CallRunner::publish(Channel& channel, ipc::CompletionStatus status,
+void CallRunner::publish(ClientLink& channel, ipc::CompletionStatus status,
                          std::span<const std::byte> bytes) {
   if (answered_) return;
   ipc::WorkerEnd& end = channel.memory->end;
@@ -319,7 +319,7 @@ void CallRunner::dropInputs() {
 
 // A pool call's tensors that are still alive are the model's: nobody could tell when it lets them
 // go. Those of a handle's call are the caller's, for as long as it has the handle.
-void CallRunner::settleKept(Channel& channel) {
+void CallRunner::settleKept(ClientLink& channel) {
   ChannelMemory& memory = *channel.memory;
   if (static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kCallObject) {
     memory.borrowed.privatiseKept(memory, copies_);

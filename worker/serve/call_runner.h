@@ -17,7 +17,7 @@
 #include "worker/memory/copy_counts.h"
 #include "worker/sandbox/sandbox.h"
 #include "worker/serve/call_inputs.h"
-#include "worker/serve/channel.h"
+#include "worker/serve/client_link.h"
 #include "worker/serve/result_export.h"
 
 namespace isopool::worker {
@@ -36,56 +36,56 @@ class CallRunner {
     kCall,
   };
   /// Serves the oldest request.
-  Served serveOne(Channel& channel);
+  Served serveOne(ClientLink& channel);
 
  private:
   class Arguments;
 
-  void run(Channel& channel);
-  std::span<const std::byte> payload(Channel& channel);
-  void perform(Channel& channel);
+  void run(ClientLink& channel);
+  std::span<const std::byte> payload(ClientLink& channel);
+  void perform(ClientLink& channel);
 
   // Operations.
-  void assumeSlotOf(const Channel& channel);
-  void findModules(Channel& channel);
+  void assumeSlotOf(const ClientLink& channel);
+  void findModules(ClientLink& channel);
   void extendPath();
   void registerModule();
-  void defineObject(Channel& channel);
-  void defineModel(Channel& channel);
-  void callObject(Channel& channel);
-  void packageHandle(Channel& channel);
-  void global(Channel& channel);
-  void attribute(Channel& channel);
-  void callHandle(Channel& channel);
-  void pickle(Channel& channel);
-  void fillMovable(Channel& channel);
-  void defineMovable(Channel& channel);
-  void next(Channel& channel);
+  void defineObject(ClientLink& channel);
+  void defineModel(ClientLink& channel);
+  void callObject(ClientLink& channel);
+  void packageHandle(ClientLink& channel);
+  void global(ClientLink& channel);
+  void attribute(ClientLink& channel);
+  void callHandle(ClientLink& channel);
+  void pickle(ClientLink& channel);
+  void fillMovable(ClientLink& channel);
+  void defineMovable(ClientLink& channel);
+  void next(ClientLink& channel);
 
-  PyObject* object(const Channel& channel, size_t index) const;
-  PyObject* handle(const Channel& channel, size_t index) const;
-  Package& package(Channel& channel, size_t index);
-  Package& packageOf(Channel& channel, base::PackageId id);
-  PyRef argument(const Channel& channel, const msgpack::object& object) const;
+  PyObject* object(const ClientLink& channel, size_t index) const;
+  PyObject* handle(const ClientLink& channel, size_t index) const;
+  Package& package(ClientLink& channel, size_t index);
+  Package& packageOf(ClientLink& channel, base::PackageId id);
+  PyRef argument(const ClientLink& channel, const msgpack::object& object) const;
   PyRef text(size_t index) const;
-  PyRef call(Channel& channel, PyObject* callable, size_t argumentsIndex);
+  PyRef call(ClientLink& channel, PyObject* callable, size_t argumentsIndex);
   base::HandleId newHandle(size_t index) const { return base::HandleId(reader_->integer(index)); }
 
   // Answers. Each is the last thing of its call.
-  void answerNothing(Channel& channel);
-  void answerTruth(Channel& channel, bool truth);
-  void answerValue(Channel& channel, const at::IValue& value);
+  void answerNothing(ClientLink& channel);
+  void answerTruth(ClientLink& channel, bool truth);
+  void answerValue(ClientLink& channel, const at::IValue& value);
   at::IValue valueOf(PyObject* object) const;
-  void answerResult(Channel& channel, PyRef result);
-  void answerPythonError(Channel& channel);
-  void answerShortage(Channel& channel, const char* what);
-  void refuse(Channel& channel, ipc::RefusalKind kind, std::string_view reason);
-  void finishValue(Channel& channel);
-  void publish(Channel& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
+  void answerResult(ClientLink& channel, PyRef result);
+  void answerPythonError(ClientLink& channel);
+  void answerShortage(ClientLink& channel, const char* what);
+  void refuse(ClientLink& channel, ipc::RefusalKind kind, std::string_view reason);
+  void finishValue(ClientLink& channel);
+  void publish(ClientLink& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
 
   void dropInputs();
-  void requireLeases(const Channel& channel) const;
-  void settleKept(Channel& channel);
+  void requireLeases(const ClientLink& channel) const;
+  void settleKept(ClientLink& channel);
   /// True when `ready`, which what the supervisor has yet to send may change; waits a while for it.
   bool awaitSupervisor(const std::function<bool()>& ready);
 

@@ -18,7 +18,7 @@ void setNumbered(const PyRef& dict, base::PackageId number, const PyRef& value) 
 
 }  // namespace
 
-void CallRunner::pickle(Channel& channel) {
+void CallRunner::pickle(ClientLink& channel) {
   PyObject* moved = handle(channel, 0);
   const PyRef importers = orRaised(PyRef::steal(PyDict_New()));
   const PyRef ranges = orRaised(PyRef::steal(PyList_New(0)));
@@ -43,14 +43,14 @@ void CallRunner::pickle(Channel& channel) {
   answerValue(channel, fromPython(summary.get()));
 }
 
-void CallRunner::fillMovable(Channel& channel) {
+void CallRunner::fillMovable(ClientLink& channel) {
   PyObject* move = handle(channel, 0);
   const PyRef memory = orRaised(package(channel, 1).capsule());
   orRaised(PyRef::steal(PyObject_CallMethod(move, "fill", "O", memory.get())));
   answerNothing(channel);
 }
 
-void CallRunner::defineMovable(Channel& channel) {
+void CallRunner::defineMovable(ClientLink& channel) {
   const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
     const Package& own = package(channel, 1);

@@ -30,7 +30,7 @@ ipc::StorageRecord lentRecord(const ipc::BlockLocation& location, uint64_t bytes
 
 }  // namespace
 
-void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control) {
+void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   OutputBlocks& output = channel.memory->output;
   if (void* block = output.allocateUnnoted(bytes)) return block;
   const int64_t deadline = ipc::monotonicNow() + kWaitForRoom;
@@ -65,7 +65,7 @@ void* allocateOutput(Channel& channel, size_t bytes, ControlPlane& control) {
   throw Refusal(ipc::RefusalKind::kArenaFull, full);
 }
 
-void ResultExport::describe(const ipc::PayloadWriter& writer, Channel& channel,
+void ResultExport::describe(const ipc::PayloadWriter& writer, ClientLink& channel,
                             const CallInputs& inputs, CopyCounts& copies) {
   records_.clear();
   inlineBytes_.clear();
@@ -81,7 +81,7 @@ void ResultExport::describe(const ipc::PayloadWriter& writer, Channel& channel,
 }
 
 void ResultExport::describeOne(const c10::Storage& storage, ipc::StorageExtent extent,
-                               Channel& channel, const CallInputs& inputs, CopyCounts& copies) {
+                               ClientLink& channel, const CallInputs& inputs, CopyCounts& copies) {
   if (const auto echo = inputs.echoOf(storage, history_)) {
     ipc::StorageRecord record;
     record.kind = ipc::StorageKind::kEcho;
@@ -144,7 +144,7 @@ bool ResultExport::copyKept(const c10::Storage& storage, ipc::StorageExtent exte
 }
 
 void ResultExport::copy(const c10::Storage& storage, ipc::StorageExtent extent,
-                        ipc::CopyReason reason, Channel& channel, CopyCounts& copies) {
+                        ipc::CopyReason reason, ClientLink& channel, CopyCounts& copies) {
   const auto* data = static_cast<const std::byte*>(storage.data());
   const size_t bytes = extent.end - extent.begin;
   if (bytes <= ipc::kInlineStorageBytes) {

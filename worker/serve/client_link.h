@@ -18,8 +18,8 @@
 namespace isopool::worker {
 
 /// All that this worker has of one client. The call loop's thread, with the GIL.
-struct Channel {
-  explicit Channel(std::shared_ptr<ChannelMemory> shared)
+struct ClientLink {
+  explicit ClientLink(std::shared_ptr<ChannelMemory> shared)
       : memory(std::move(shared)), handles(memory->end) {}
 
   std::shared_ptr<ChannelMemory> memory;
