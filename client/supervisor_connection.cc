@@ -437,12 +437,12 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   const base::Fd& peer = frame.descriptors[2];
   const base::Fd& output = frame.descriptors[3];
   base::Fd& lastWords = frame.descriptors[4];
-  const base::Fd& board = frame.descriptors[5];
+  const base::Fd& statusPage = frame.descriptors[5];
   ipc::reachCrashPoint(ipc::CrashPoint::kIntroductionReceived);
   if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize) ||
-      !ipc::memoryObjectHas(board, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
+      !ipc::memoryObjectHas(statusPage, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
     throw ipc::ProtocolError("a worker with memory of another size");
   }
   auto memory = makeForThisProcess<WorkerMemory>(
@@ -451,7 +451,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
                      ipc::Prefault::kYes),
       ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
                      ipc::Prefault::kYes),
-      ipc::mapShared(board, 0, ipc::kPageBytes, ipc::Access::kReadOnly, ipc::Prefault::kYes));
+      ipc::mapShared(statusPage, 0, ipc::kPageBytes, ipc::Access::kReadOnly, ipc::Prefault::kYes));
   // Ours is now the only writable mapping of our control segment that there will ever be.
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientSegmentSealed);

@@ -25,11 +25,11 @@ void UnawaitedWork::add(uint64_t sequence) {
 // Unless more has come meanwhile.
 void UnawaitedWork::done(uint64_t last) const { last_.compare_exchange_strong(last, 0); }
 
-// A worker sets its board before it takes a request and clears it when the request is done.
+// A worker sets its status page before it takes a request and clears it when the request is done.
 bool UnawaitedWork::runsOurs() const {
-  const ipc::WorkerBoard* board = memory_.board();
-  if (board == nullptr) return false;
-  const uint64_t running = board->runningClient.load(std::memory_order_relaxed);
+  const ipc::WorkerStatusPage* statusPage = memory_.statusPage();
+  if (statusPage == nullptr) return false;
+  const uint64_t running = statusPage->runningClient.load(std::memory_order_relaxed);
   return client_ == 0 ? running != 0 : running == client_;
 }
 
@@ -55,7 +55,7 @@ bool UnawaitedWork::cleansUp(uint64_t published) const {
 
 std::optional<UnawaitedWork::Blocked> UnawaitedWork::blockedNow(uint64_t published,
                                                                 uint64_t taken) const {
-  if (memory_.board()->runningClient.load(std::memory_order_relaxed) == 0) {
+  if (memory_.statusPage()->runningClient.load(std::memory_order_relaxed) == 0) {
     if (taken != published) return Blocked::kByNothing;
   } else if (runsOurs()) {
     if (marked(cleanups_, taken)) return Blocked::kByCleanup;
@@ -65,7 +65,7 @@ std::optional<UnawaitedWork::Blocked> UnawaitedWork::blockedNow(uint64_t publish
 }
 
 std::optional<UnawaitedWork::Blocked> UnawaitedWork::overLimit(uint64_t published) {
-  if (limit_.count() == 0 || memory_.board() == nullptr) return std::nullopt;
+  if (limit_.count() == 0 || memory_.statusPage() == nullptr) return std::nullopt;
   const uint64_t takenNow = taken(published);
   const std::optional<Blocked> blocked = blockedNow(published, takenNow);
   const int64_t now = ipc::monotonicNow();

@@ -124,12 +124,12 @@ void WorkerLink::share(SharedWorker worker) {
 
 uint32_t WorkerLink::othersCalls() const {
   if (!sharedWorker_) return 0;
-  const ipc::WorkerBoard* board = memory_->board();
-  if (board == nullptr) return 0;
-  const uint64_t running = board->runningClient.load(std::memory_order_relaxed);
+  const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
+  if (statusPage == nullptr) return 0;
+  const uint64_t running = statusPage->runningClient.load(std::memory_order_relaxed);
   // Our own calls the pool counts; the one that has just answered may still stand there.
   if (running == 0 || running == sharedWorker_->client) return 0;
-  return 1 + board->waitingClients.load(std::memory_order_relaxed);
+  return 1 + statusPage->waitingClients.load(std::memory_order_relaxed);
 }
 
 uint32_t WorkerLink::awaited() const {
@@ -142,14 +142,15 @@ uint32_t WorkerLink::load() const { return awaited() + (unawaited_.any() ? 1 : 0
 
 uint32_t WorkerLink::occupied() const {
   const bool left = unawaited_.any();
-  const ipc::WorkerBoard* board = memory_->board();
+  const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
   const uint64_t running =
-      board == nullptr ? 0 : board->runningClient.load(std::memory_order_relaxed);
+      statusPage == nullptr ? 0 : statusPage->runningClient.load(std::memory_order_relaxed);
   if (running == 0) return left ? 1 : 0;
   // A worker that loses its processor between its answer and this word has nothing of ours to do.
   const bool ours = !sharedWorker_ || running == sharedWorker_->client;
   if (ours && !left && awaited() == 0) return 0;
-  const int64_t time = ipc::monotonicNow() - board->runningSince.load(std::memory_order_relaxed);
+  const int64_t time =
+      ipc::monotonicNow() - statusPage->runningSince.load(std::memory_order_relaxed);
   uint32_t degree = left ? 1 : 0;
   for (int64_t bound = kLongRequest; time > bound && degree < kDegrees; bound *= 10) ++degree;
   return degree;

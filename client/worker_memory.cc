@@ -25,9 +25,9 @@ void giveBack(void* context) {
 }  // namespace
 
 WorkerMemory::WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping peer,
-                           ipc::Mapping board)
+                           ipc::Mapping statusPage)
     : end_(epoch, ipc::excludedFromForks(std::move(own)), std::move(peer)),
-      board_(std::move(board)) {}
+      statusPage_(std::move(statusPage)) {}
 
 void WorkerMemory::addSegment(base::SegmentId id, ipc::Mapping mapping) {
   {

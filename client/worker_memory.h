@@ -11,9 +11,9 @@
 #include <span>
 #include <vector>
 
-#include "ipc/channel/board.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
+#include "ipc/channel/status_page.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::client {
@@ -23,9 +23,9 @@ namespace isopool::client {
 /// channel, the manager and the supervisor if a result does.
 class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
  public:
-  /// `board` is the worker's, mapped read-only. `own`, which only this process may write to, is not
-  /// mapped in processes that are forked from it.
-  WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping board);
+  /// `status page` is the worker's, mapped read-only. `own`, which only this process may write to,
+  /// is not mapped in processes that are forked from it.
+  WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping statusPage);
 
   /// The control thread adds segments as the supervisor grants them.
   void addSegment(base::SegmentId id, ipc::Mapping mapping);
@@ -44,8 +44,8 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
                      ipc::Lease lease);
 
   ipc::ClientEnd& end() { return end_; }
-  const ipc::WorkerBoard* board() const {
-    return reinterpret_cast<const ipc::WorkerBoard*>(board_.data());
+  const ipc::WorkerStatusPage* statusPage() const {
+    return reinterpret_cast<const ipc::WorkerStatusPage*>(statusPage_.data());
   }
 
   /// Of all segments.
@@ -65,7 +65,7 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   };
 
   ipc::ClientEnd end_;
-  const ipc::Mapping board_;
+  const ipc::Mapping statusPage_;
   std::mutex mutex_;
   std::condition_variable segmentAdded_;
   std::vector<Segment> segments_;

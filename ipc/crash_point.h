@@ -67,7 +67,7 @@ namespace isopool::ipc {
   POINT(WorkerForked)                          \
   POINT(WorkerSetUp)                           \
   POINT(WorkerSandboxed)                       \
-  POINT(BoardSealed)                           \
+  POINT(StatusPageSealed)                      \
   POINT(WorkerReady)                           \
   /* It attaches a channel. */                 \
   POINT(WorkerSegmentSealed)                   \
@@ -80,7 +80,7 @@ namespace isopool::ipc {
   POINT(PackageMapped)                         \
   POINT(PackageUnmapped)                       \
   /* It consumes a call. */                    \
-  POINT(BoardBusyStored)                       \
+  POINT(StatusPageBusyStored)                  \
   POINT(SubmissionCopied)                      \
   POINT(SubmissionHeadStored)                  \
   POINT(StartedStored)                         \
@@ -95,8 +95,8 @@ namespace isopool::ipc {
   POINT(CompletionSlotWritten)                 \
   POINT(CompletionTailStored)                  \
   POINT(CompletionWoken)                       \
-  POINT(BoardIdleStored)                       \
-  POINT(BoardBooksStored)                      \
+  POINT(StatusPageIdleStored)                  \
+  POINT(StatusPageBooksStored)                 \
   /* It forgets a client. */                   \
   POINT(ClientObjectsDropped)                  \
   POINT(KeptMemoryPrivatised)                  \

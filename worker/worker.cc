@@ -61,16 +61,16 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     }
     ipc::Mapping bell = ipc::mapShared(descriptors.bell, 0, ipc::kPageBytes, ipc::Access::kReadOnly,
                                        ipc::Prefault::kYes);
-    if (!ipc::memoryObjectHas(descriptors.board, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
+    if (!ipc::memoryObjectHas(descriptors.statusPage, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the board is not a memory object of one page");
     }
-    ipc::Mapping board = ipc::mapShared(descriptors.board, 0, ipc::kPageBytes,
-                                        ipc::Access::kReadWrite, ipc::Prefault::kYes);
-    ipc::sealMemoryObject(descriptors.board, ipc::Seal::kSingleWriter);
-    descriptors.board.close();
-    ipc::reachCrashPoint(ipc::CrashPoint::kBoardSealed);
+    ipc::Mapping statusPage = ipc::mapShared(descriptors.statusPage, 0, ipc::kPageBytes,
+                                             ipc::Access::kReadWrite, ipc::Prefault::kYes);
+    ipc::sealMemoryObject(descriptors.statusPage, ipc::Seal::kSingleWriter);
+    descriptors.statusPage.close();
+    ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageSealed);
     CallLoop loop(base::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
-                  std::move(bell), std::move(board), blocks, sandbox);
+                  std::move(bell), std::move(statusPage), blocks, sandbox);
     loop.run();
   } catch (const std::exception& error) {
     logError(std::string("isopool worker: ") + error.what() + "\n");

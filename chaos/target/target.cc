@@ -376,17 +376,19 @@ void Target::checkBooks(Program& program) {
   }
 }
 
-// Each program has the board of each of its workers and of no other. Says of one that has not.
+// Each program has the status page of each of its workers and of no other. Says of one that has
+// not.
 std::string Target::notAttached(const std::vector<Member>& members) const {
   for (const Member& member : members) {
     if (member.role != Role::kProgram) continue;
     const Holdings holdings = holdingsOf(member.id.pid);
-    const auto boards =
+    const auto statusPages =
         std::count_if(holdings.objects.begin(), holdings.objects.end(),
                       [](const auto& entry) { return entry.second.label == "isopool:board"; });
-    if (boards != plan_.workers + 1) {
+    if (statusPages != plan_.workers + 1) {
       return "program " + std::to_string(member.id.pid) + " maps the boards of " +
-             std::to_string(boards) + " workers and not of " + std::to_string(plan_.workers + 1);
+             std::to_string(statusPages) + " workers and not of " +
+             std::to_string(plan_.workers + 1);
     }
   }
   return {};

@@ -220,7 +220,7 @@ struct Welcome {
   bool lifeWordWorks = true;  ///< false: deaths are seen through pidfds alone on this system
   bool shared = false;        ///< several programs use the supervisor, and its workers
   uint32_t callLimit = 0;     ///< calls that the client may have in flight; 0: no limit
-  uint64_t client = 0;        ///< the supervisor's number of the client, as workers' boards name it
+  uint64_t client = 0;  ///< the supervisor's number of the client, as workers' status pages name it
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
                        lifeWordWorks, shared, callLimit, client)
 };
@@ -262,7 +262,7 @@ struct Drain {
 /// kChannelMapped; the worker then attaches (WorkerControl::attached). Descriptors: the worker's
 /// pidfd, client control, worker control, the first output segment (number 1), the last words (a
 /// memory object that ends with what the worker last wrote to its error stream; read-only use), the
-/// worker's board (ipc/channel/board.h, sealed kSingleWriter).
+/// worker's status page (ipc/channel/status_page.h, sealed kSingleWriter).
 struct IntroduceWorker {
   static constexpr MessageType kType = MessageType::kIntroduceWorker;
   uint64_t epoch = 0;
@@ -463,7 +463,7 @@ struct Report {
 // ---- supervisor <-> zygote ------------------------------------------------------------------
 
 /// Descriptors: the worker's end of its control socket, the read end of its lifeline, its bell (a
-/// memory object of one page, read-only for it), its last words, its board (of one page).
+/// memory object of one page, read-only for it), its last words, its status page (of one page).
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "ipc/channel/board.h"
+#include "ipc/channel/status_page.h"
 #include "ipc/control/frame.h"
 #include "supervisor/clients/client.h"
 
@@ -28,29 +28,29 @@ std::string stateOf(const WorkerGroup& group, const Worker& worker) {
   return assignment && assignment->slot ? "serving" : "spare";
 }
 
-// The board's times are those of monotonicNow(), which is what the loop's clock counts.
-void readBoard(const Worker& worker, base::TimePoint now, ipc::ReportedWorker& entry) {
+// The status page's times are those of monotonicNow(), which is what the loop's clock counts.
+void readStatusPage(const Worker& worker, base::TimePoint now, ipc::ReportedWorker& entry) {
   // The page as it is now, and plain numbers from here on.
-  alignas(ipc::WorkerBoard) std::byte bytes[sizeof(ipc::WorkerBoard)];
-  if (::pread(worker.board().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
+  alignas(ipc::WorkerStatusPage) std::byte bytes[sizeof(ipc::WorkerStatusPage)];
+  if (::pread(worker.statusPage().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
   const auto number = [&](size_t offset) {
     uint64_t value = 0;
     std::memcpy(&value, bytes + offset, sizeof value);
     return value;
   };
   uint32_t waiting = 0;
-  std::memcpy(&waiting, bytes + offsetof(ipc::WorkerBoard, waitingClients), sizeof waiting);
-  entry.runningClient = number(offsetof(ipc::WorkerBoard, runningClient));
+  std::memcpy(&waiting, bytes + offsetof(ipc::WorkerStatusPage, waitingClients), sizeof waiting);
+  entry.runningClient = number(offsetof(ipc::WorkerStatusPage, runningClient));
   if (entry.runningClient != 0) {
-    const auto since = static_cast<int64_t>(number(offsetof(ipc::WorkerBoard, runningSince)));
+    const auto since = static_cast<int64_t>(number(offsetof(ipc::WorkerStatusPage, runningSince)));
     const int64_t ran = std::chrono::nanoseconds(now.time_since_epoch()).count() - since;
     if (ran > 0)
       entry.runningMilliseconds = static_cast<uint64_t>(ran) / kNanosecondsPerMillisecond;
     entry.waitingClients = waiting;
   }
-  entry.lentBlocks = number(offsetof(ipc::WorkerBoard, lentBlocks));
-  entry.lentBytes = number(offsetof(ipc::WorkerBoard, lentBytes));
-  entry.zombieBytes = number(offsetof(ipc::WorkerBoard, zombieBytes));
+  entry.lentBlocks = number(offsetof(ipc::WorkerStatusPage, lentBlocks));
+  entry.lentBytes = number(offsetof(ipc::WorkerStatusPage, lentBytes));
+  entry.zombieBytes = number(offsetof(ipc::WorkerStatusPage, zombieBytes));
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
     for (const auto& [client, attachment] : worker->attachments()) {
       entry.outputBytes += attachment.outputBytes();
     }
-    readBoard(*worker, now, entry);
+    readStatusPage(*worker, now, entry);
     for (const auto& [act, times] : worker->forbiddenActs()) {
       entry.forbiddenActs.push_back({act, times});
     }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/system_call.h"
-#include "ipc/channel/board.h"
+#include "ipc/channel/status_page.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
 
@@ -32,7 +32,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
       events_(std::move(events)),
       bornAt_(services.loop.now()),
       lastWords_(ipc::createGrowingMemoryObject("isopool:last-words")),
-      board_(ipc::createMemoryObject("isopool:board", ipc::kPageBytes)),
+      statusPage_(ipc::createMemoryObject("isopool:board", ipc::kPageBytes)),
       deadline_(services.loop),
       self_(std::make_shared<Worker*>(this)) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
@@ -59,7 +59,7 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   request.lifeline = std::move(lifelineEnd);
   request.bell = bell_.descriptor();
   request.lastWords = lastWords_.duplicate();
-  request.board = board_.duplicate();
+  request.statusPage = statusPage_.duplicate();
   request.lowPriority = spare;
   request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {
     if (const auto alive = self.lock()) (*alive)->forkSettled(outcome);
@@ -332,7 +332,7 @@ void Worker::tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped) {
 // ---- what it tells of itself -----------------------------------------------------------------
 
 uint64_t Worker::sharedBytes() const {
-  uint64_t bytes = 2 * ipc::kPageBytes;  // bell and board
+  uint64_t bytes = 2 * ipc::kPageBytes;  // bell and status page
   for (const auto& [client, attachment] : attachments_) bytes += attachment.sharedBytes();
   return bytes;
 }
@@ -343,20 +343,20 @@ uint64_t Worker::completedCalls() const {
   return calls;
 }
 
-uint64_t Worker::boardWord(size_t offset) const {
+uint64_t Worker::statusWord(size_t offset) const {
   uint64_t value = 0;
-  const auto got = ::pread(board_.get(), &value, sizeof value, static_cast<off_t>(offset));
+  const auto got = ::pread(statusPage_.get(), &value, sizeof value, static_cast<off_t>(offset));
   return got == sizeof value ? value : 0;
 }
 
 uint64_t Worker::runningClient() const {
-  return boardWord(offsetof(ipc::WorkerBoard, runningClient));
+  return statusWord(offsetof(ipc::WorkerStatusPage, runningClient));
 }
 
-// The board's times are those of monotonicNow(), which is what the loop's clock counts.
+// The status page's times are those of monotonicNow(), which is what the loop's clock counts.
 base::Milliseconds Worker::runningTime() const {
   const std::chrono::nanoseconds since(
-      static_cast<int64_t>(boardWord(offsetof(ipc::WorkerBoard, runningSince))));
+      static_cast<int64_t>(statusWord(offsetof(ipc::WorkerStatusPage, runningSince))));
   const std::chrono::nanoseconds now = services_.loop.now().time_since_epoch();
   return std::chrono::duration_cast<base::Milliseconds>(now - std::clamp(since, since.zero(), now));
 }

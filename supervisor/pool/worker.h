@@ -13,9 +13,9 @@
 #include "supervisor/pool/attachment.h"
 #include "supervisor/pool/client_id.h"
 #include "supervisor/pool/services.h"
-#include "supervisor/processes/bell.h"
 #include "supervisor/processes/child_process.h"
 #include "supervisor/processes/connection.h"
+#include "supervisor/processes/doorbell.h"
 #include "supervisor/processes/restart_policy.h"
 
 namespace isopool::supervisor {
@@ -108,7 +108,7 @@ class Worker {
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
   const base::Fd& pidfd() const { return process_->pidfd(); }
   const base::Fd& lastWords() const { return lastWords_; }
-  const base::Fd& board() const { return board_; }
+  const base::Fd& statusPage() const { return statusPage_; }
   uint64_t sharedBytes() const;
   /// Calls completed in this life, as the worker says.
   uint64_t completedCalls() const;
@@ -124,7 +124,7 @@ class Worker {
   const std::map<std::string, uint64_t>& forbiddenActs() const { return forbiddenActs_; }
 
  private:
-  uint64_t boardWord(size_t offset) const;
+  uint64_t statusWord(size_t offset) const;
   void requestFork(base::Fd control, base::Fd lifelineEnd, bool spare);
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
@@ -156,7 +156,7 @@ class Worker {
   base::Lifeline lifeline_;
   Bell bell_;
   base::Fd lastWords_;
-  base::Fd board_;
+  base::Fd statusPage_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;

@@ -38,7 +38,7 @@ struct ForkRequest {
   base::Fd lifeline;
   base::Fd bell;
   base::Fd lastWords;
-  base::Fd board;
+  base::Fd statusPage;
   /// A spare: nobody waits for it.
   bool lowPriority = false;
   /// Called once, unless the request is withdrawn.

@@ -34,7 +34,7 @@ uint32_t passedWhileArming(CrashPoint point) {
     case CrashPoint::kCompletionSlotWritten:
     case CrashPoint::kCompletionTailStored:
     case CrashPoint::kCompletionWoken:
-    case CrashPoint::kBoardIdleStored:
+    case CrashPoint::kStatusPageIdleStored:
       return 1;
     default:
       return 0;
@@ -133,7 +133,7 @@ class Sufferer {
 
 /// The points of a worker before its first call, in their order.
 const CrashPoint kBirth[] = {CrashPoint::kWorkerForked,        CrashPoint::kWorkerSetUp,
-                             CrashPoint::kWorkerSandboxed,     CrashPoint::kBoardSealed,
+                             CrashPoint::kWorkerSandboxed,     CrashPoint::kStatusPageSealed,
                              CrashPoint::kWorkerReady,         CrashPoint::kWorkerSegmentSealed,
                              CrashPoint::kChannelMapped,       CrashPoint::kOutputSegmentAdded,
                              CrashPoint::kLifeWordHeld,        CrashPoint::kChannelAttached,
@@ -239,7 +239,7 @@ TEST(WorkerDies, OfASharedSupervisorAndItsCallersKnowWhatRan) {
     }
     // A guest leaves, and the worker dies over it.
     for (const CrashPoint point :
-         {CrashPoint::kBoardBooksStored, CrashPoint::kClientObjectsDropped,
+         {CrashPoint::kStatusPageBooksStored, CrashPoint::kClientObjectsDropped,
           CrashPoint::kKeptMemoryPrivatised, CrashPoint::kOutputSegmentsLeft,
           CrashPoint::kChannelDetached, CrashPoint::kChannelDetachedSent}) {
       LifeProgress progress;

@@ -18,7 +18,7 @@
 #include "ipc/control/frame.h"
 #include "ipc/memory/page_arena.h"
 #include "ipc/memory/private_pages.h"
-#include "supervisor/processes/bell.h"
+#include "supervisor/processes/doorbell.h"
 #include "tests/fault_injection/failing_calls.h"
 #include "tests/fault_injection/held.h"
 

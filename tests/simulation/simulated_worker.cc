@@ -32,9 +32,9 @@ SimulatedWorker::SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch
       bell_(ipc::mapShared(descriptors.at(2), 0, ipc::kPageBytes, ipc::Access::kReadOnly,
                            ipc::Prefault::kNo)),
       lastWords_(std::move(descriptors.at(3))),
-      boardPage_(ipc::mapShared(descriptors.at(4), 0, ipc::kPageBytes, ipc::Access::kReadWrite,
-                                ipc::Prefault::kNo)),
-      board_(new (boardPage_.data()) ipc::WorkerBoard) {
+      statusPageObject_(ipc::mapShared(descriptors.at(4), 0, ipc::kPageBytes,
+                                       ipc::Access::kReadWrite, ipc::Prefault::kNo)),
+      statusPage_(new (statusPageObject_.data()) ipc::WorkerStatusPage) {
   ipc::sealMemoryObject(descriptors.at(4), ipc::Seal::kSingleWriter);
 }
 
@@ -187,8 +187,8 @@ void SimulatedWorker::takeCall() {
   std::memcpy(&text, call.bytes, sizeof text);
   // A call that names a package has the socket read first, until the package is there.
   if (text.package != 0 && channel.packages.count(text.package) == 0) return;
-  board_->runningSince.store(world.now().time_since_epoch().count());
-  board_->runningClient.store(client);
+  statusPage_->runningSince.store(world.now().time_since_epoch().count());
+  statusPage_->runningClient.store(client);
   if (dies()) return;
   channel.end->taken();
   if (dies()) return;
@@ -196,7 +196,7 @@ void SimulatedWorker::takeCall() {
   if (!runs && !places_.misfortunes.workerRunsRecalledCalls) {
     channel.end->complete(call.sequence, ipc::CompletionStatus::kWithdrawn, {},
                           ipc::Work::kPreparation);
-    board_->runningClient.store(0);
+    statusPage_->runningClient.store(0);
     places_.wakeClients();
     return later(world.latency());
   }
@@ -218,7 +218,7 @@ void SimulatedWorker::finishCall() {
   channel.end->complete(done.sequence, ipc::CompletionStatus::kValue, payload);
   places_.lives.served(epoch_);
   if (dies()) return;
-  board_->runningClient.store(0);
+  statusPage_->runningClient.store(0);
   places_.wakeClients();
 }
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "ipc/channel/board.h"
+#include "ipc/channel/status_page.h"
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/memory_object.h"
@@ -71,8 +71,8 @@ class SimulatedWorker final : public Program {
   base::Fd lifeline_;
   ipc::Mapping bell_;
   base::Fd lastWords_;
-  ipc::Mapping boardPage_;
-  ipc::WorkerBoard* board_;
+  ipc::Mapping statusPageObject_;
+  ipc::WorkerStatusPage* statusPage_;
   std::map<uint64_t, Channel> channels_;
   std::optional<Running> running_;
   bool saidReady_ = false;

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "base/lifeline.h"
-#include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/life_word.h"
+#include "ipc/channel/status_page.h"
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/memory_object.h"
@@ -61,8 +61,9 @@ class PlainWorker {
         bellPage_(mapShared(descriptors[2], 0, kPageBytes, Access::kReadOnly, Prefault::kNo)),
         bell_(reinterpret_cast<const SharedWord<uint32_t>*>(bellPage_.data())),
         lastWords_(std::move(descriptors[3])),
-        boardPage_(mapShared(descriptors[4], 0, kPageBytes, Access::kReadWrite, Prefault::kNo)),
-        board_(new (boardPage_.data()) WorkerBoard) {
+        statusPageObject_(
+            mapShared(descriptors[4], 0, kPageBytes, Access::kReadWrite, Prefault::kNo)),
+        statusPage_(new (statusPageObject_.data()) WorkerStatusPage) {
     sealMemoryObject(descriptors[4], Seal::kSingleWriter);
   }
 
@@ -81,7 +82,7 @@ class PlainWorker {
         const auto found = ends_.find(client);
         if (found == ends_.end() || !found->second->callReady()) continue;
         serveCall(client, *found->second);
-        board_->runningClient.store(0);
+        statusPage_->runningClient.store(0);
         served = true;
       }
       if (!served) sleep(rung);
@@ -199,8 +200,8 @@ class PlainWorker {
 
   void serveCall(uint64_t client, WorkerEnd& end) {
     auto call = std::make_unique<ReceivedCall>();
-    board_->runningSince.store(monotonicNow());
-    board_->runningClient.store(client);
+    statusPage_->runningSince.store(monotonicNow());
+    statusPage_->runningClient.store(client);
     if (end.peek(*call) != Received::kOne) ::_exit(9);
     end.taken();
     client_ = client;
@@ -308,8 +309,8 @@ class PlainWorker {
   Mapping bellPage_;
   const SharedWord<uint32_t>* bell_;
   base::Fd lastWords_;
-  Mapping boardPage_;
-  WorkerBoard* board_;
+  Mapping statusPageObject_;
+  WorkerStatusPage* statusPage_;
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
   std::map<uint64_t, std::unique_ptr<PlainCalls>> calls_;  // of the same clients
   uint64_t client_ = 0;                                    ///< whose call runs

@@ -172,13 +172,13 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->bell = ipc::mapShared(worker->bellObject, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
                                 ipc::Prefault::kYes);
   worker->lastWords = ipc::createGrowingMemoryObject("last words");
-  const base::Fd board = ipc::createMemoryObject("board", ipc::kPageBytes);
+  const base::Fd statusPage = ipc::createMemoryObject("board", ipc::kPageBytes);
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
   control_.send(ipc::ForkWorker{worker->epoch, seed},
                 {theirs.get(), lifelineRead.get(), worker->bellObject.get(),
-                 worker->lastWords.get(), board.get()});
+                 worker->lastWords.get(), statusPage.get()});
   theirs.close();
   lifelineRead.close();
   const ipc::Frame answer = receiveFrom(control_, "the zygote's answer");

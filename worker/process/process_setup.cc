@@ -91,7 +91,7 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   // files of the program, the zygote's control socket.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),
                         descriptors.bell.get(), descriptors.lastWords.get(),
-                        descriptors.board.get()};
+                        descriptors.statusPage.get()};
   base::closeDescriptorsBut(kept, 3);
   resetSignals();
   ::prctl(PR_SET_NAME, "isopool-worker", 0, 0, 0);

@@ -16,7 +16,7 @@ struct WorkerDescriptors {
   base::Fd lifeline;
   base::Fd bell;
   base::Fd lastWords;
-  base::Fd board;
+  base::Fd statusPage;
 };
 
 /// How many threads this process has.

@@ -76,13 +76,13 @@ int64_t coarseNow() {
 }  // namespace
 
 CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
-                   ipc::Mapping board, RoutedBlocks& blocks, Sandbox& sandbox)
+                   ipc::Mapping statusPage, RoutedBlocks& blocks, Sandbox& sandbox)
     : epoch_(epoch),
       control_(std::move(control)),
       bellMapping_(std::move(bell)),
       bell_(*reinterpret_cast<const ipc::SharedWord<uint32_t>*>(bellMapping_.data())),
-      boardMapping_(std::move(board)),
-      board_(*new (boardMapping_.data()) ipc::WorkerBoard),
+      statusPageMapping_(std::move(statusPage)),
+      statusPage_(*new (statusPageMapping_.data()) ipc::WorkerStatusPage),
       blocks_(blocks),
       runner_(*this, copies_, sandbox),
       fitness_(sandbox) {
@@ -118,15 +118,15 @@ bool CallLoop::serveNext() {
   // By reference to the channel: a call may wait for a message that attaches a further one.
   ClientLink& channel = **next;
   requireFitnessFor(channel);
-  board_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
-  board_.runningSince.store(coarseNow(), std::memory_order_relaxed);
-  board_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
-  ipc::reachCrashPoint(ipc::CrashPoint::kBoardBusyStored);
+  statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
+  statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
+  statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
-  board_.runningClient.store(0, std::memory_order_relaxed);
-  ipc::reachCrashPoint(ipc::CrashPoint::kBoardIdleStored);
+  statusPage_.runningClient.store(0, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageIdleStored);
   if (served == CallRunner::Served::kCall) turns_.served(channel.turns);
-  if (++servedSinceUpdate_ >= kCallsPerUpdate) updateBoard();
+  if (++servedSinceUpdate_ >= kCallsPerUpdate) updateStatusPage();
   return served != CallRunner::Served::kNothing;
 }
 
@@ -136,7 +136,7 @@ void CallLoop::requireFitnessFor(const ClientLink& channel) {
   if (!failure.empty()) leaveUnfit(failure);
 }
 
-void CallLoop::updateBoard() noexcept {
+void CallLoop::updateStatusPage() noexcept {
   servedSinceUpdate_ = 0;
   uint64_t blocks = 0;
   uint64_t bytes = 0;
@@ -147,10 +147,10 @@ void CallLoop::updateBoard() noexcept {
   }
   uint64_t zombies = 0;
   for (const auto& memory : remains_) zombies += memory->output.arena().bytesInUse();
-  board_.lentBlocks.store(blocks, std::memory_order_relaxed);
-  board_.lentBytes.store(bytes, std::memory_order_relaxed);
-  board_.zombieBytes.store(zombies, std::memory_order_relaxed);
-  ipc::reachCrashPoint(ipc::CrashPoint::kBoardBooksStored);
+  statusPage_.lentBlocks.store(blocks, std::memory_order_relaxed);
+  statusPage_.lentBytes.store(bytes, std::memory_order_relaxed);
+  statusPage_.zombieBytes.store(zombies, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBooksStored);
 }
 
 bool CallLoop::bellRung() const noexcept {
@@ -182,7 +182,7 @@ void CallLoop::waitForWork() {
     ipc::sleepUnless(
         forEachEnd, [this] { return anythingToDo(); },
         [this, begin] {
-          if (servedSinceUpdate_ != 0) updateBoard();
+          if (servedSinceUpdate_ != 0) updateStatusPage();
           watches_.clear();
           watches_.add(&bell_, seenBell_);
           for (const auto& channel : channels_) {
@@ -222,7 +222,7 @@ void CallLoop::dropDetachedChannels() {
   std::erase_if(channels_, detached);
   if (channels_.size() == 1) channels_.front()->alone = true;
   dropRemains();
-  updateBoard();
+  updateStatusPage();
 }
 
 void CallLoop::detach(ClientLink& channel) {
@@ -256,7 +256,7 @@ void CallLoop::collect() {
   collection_.run();
   if (remains_.empty()) return;
   dropRemains();
-  updateBoard();
+  updateStatusPage();
 }
 
 // ---- the supervisor ---------------------------------------------------------------------------

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "ipc/channel/board.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/spin.h"
+#include "ipc/channel/status_page.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/memory/control_plane.h"
@@ -29,10 +29,10 @@ namespace isopool::worker {
 /// thread, which holds the GIL except while it sleeps, and the life word of every channel.
 class CallLoop final : public ControlPlane {
  public:
-  /// `bell` is the supervisor's word, mapped read-only; `board` a page that this worker alone
-  /// writes. `blocks` is immortal.
-  CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell, ipc::Mapping board,
-           RoutedBlocks& blocks, Sandbox& sandbox);
+  /// `doorbell` is the supervisor's word, mapped read-only; `status page` a page that this worker
+  /// alone writes. `blocks` is immortal.
+  CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
+           ipc::Mapping statusPage, RoutedBlocks& blocks, Sandbox& sandbox);
 
   /// Returns never: ends the process when the supervisor is gone.
   [[noreturn]] void run();
@@ -61,7 +61,7 @@ class CallLoop final : public ControlPlane {
 
   bool serveNext();
   void requireFitnessFor(const ClientLink& channel);
-  void updateBoard() noexcept;
+  void updateStatusPage() noexcept;
   int64_t spinAllowance() const noexcept;
   void waitForWork();
   void dropDetachedChannels();
@@ -74,8 +74,8 @@ class CallLoop final : public ControlPlane {
   const ipc::Mapping bellMapping_;
   const ipc::SharedWord<uint32_t>& bell_;
   uint32_t seenBell_ = 0;
-  const ipc::Mapping boardMapping_;
-  ipc::WorkerBoard& board_;
+  const ipc::Mapping statusPageMapping_;
+  ipc::WorkerStatusPage& statusPage_;
   RoutedBlocks& blocks_;
 
   CopyCounts copies_;

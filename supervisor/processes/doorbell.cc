@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "supervisor/processes/bell.h"
+#include "supervisor/processes/doorbell.h"
 
 #include <new>
 

@@ -12,7 +12,7 @@ namespace isopool::ipc {
 /// worker only; its clients map it to choose the worker that is free, the supervisor reads it to
 /// see whose call keeps a worker busy. A hint to the first, and to the second no more than the
 /// worker's word about itself.
-struct WorkerBoard {
+struct WorkerStatusPage {
   /// The supervisor's number of the client whose call runs, 0 if none does.
   alignas(kCacheLinePair) SharedWord<uint64_t> runningClient;
   SharedWord<int64_t> runningSince;  ///< on monotonicNow()'s clock, right to a few milliseconds
@@ -24,6 +24,6 @@ struct WorkerBoard {
   SharedWord<uint64_t> zombieBytes;
 };
 
-static_assert(std::is_standard_layout_v<WorkerBoard> && sizeof(WorkerBoard) <= 4096);
+static_assert(std::is_standard_layout_v<WorkerStatusPage> && sizeof(WorkerStatusPage) <= 4096);
 
 }  // namespace isopool::ipc
