@@ -52,15 +52,15 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     PyOS_AfterFork_Child();
     sandbox.enteredPython();
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSandboxed);
-    watchForForks(
-        std::array{descriptors.control.get(), descriptors.lifeline.get(), descriptors.bell.get()});
+    watchForForks(std::array{descriptors.control.get(), descriptors.lifeline.get(),
+                             descriptors.doorbell.get()});
     beginInPython(order, descriptors.lastWords.get(), plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
-    if (!ipc::memoryObjectHas(descriptors.bell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
+    if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the bell is not a memory object of one page");
     }
-    ipc::Mapping bell = ipc::mapShared(descriptors.bell, 0, ipc::kPageBytes, ipc::Access::kReadOnly,
-                                       ipc::Prefault::kYes);
+    ipc::Mapping doorbell = ipc::mapShared(descriptors.doorbell, 0, ipc::kPageBytes,
+                                           ipc::Access::kReadOnly, ipc::Prefault::kYes);
     if (!ipc::memoryObjectHas(descriptors.statusPage, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the board is not a memory object of one page");
     }
@@ -70,7 +70,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     descriptors.statusPage.close();
     ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageSealed);
     CallLoop loop(base::Epoch(order.epoch), ipc::ControlSocket(std::move(descriptors.control)),
-                  std::move(bell), std::move(statusPage), blocks, sandbox);
+                  std::move(doorbell), std::move(statusPage), blocks, sandbox);
     loop.run();
   } catch (const std::exception& error) {
     logError(std::string("isopool worker: ") + error.what() + "\n");

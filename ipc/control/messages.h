@@ -462,8 +462,8 @@ struct Report {
 
 // ---- supervisor <-> zygote ------------------------------------------------------------------
 
-/// Descriptors: the worker's end of its control socket, the read end of its lifeline, its bell (a
-/// memory object of one page, read-only for it), its last words, its status page (of one page).
+/// Descriptors: the worker's end of its control socket, the read end of its lifeline, its doorbell
+/// (a memory object of one page, read-only for it), its last words, its status page (of one page).
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;
@@ -504,7 +504,7 @@ struct ForkFailed {
 };
 
 // ---- supervisor <-> worker ------------------------------------------------------------------
-// After each message to a worker the supervisor rings its bell.
+// After each message to a worker the supervisor rings its doorbell.
 
 /// Serve a client. Descriptors: client control (sealed kSingleWriter by then), worker control, the
 /// first output segment (number 1).

@@ -43,7 +43,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
       Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                          [this](const std::string& reason) { controlOver(reason); },
                          [this] {
-                           bell_.ring();
+                           doorbell_.ring();
                            tellMore();
                          }});
   requestFork(std::move(theirs), std::move(lifelineEnd), spare);
@@ -57,7 +57,7 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   request.epoch = epoch_;
   request.control = std::move(control);
   request.lifeline = std::move(lifelineEnd);
-  request.bell = bell_.descriptor();
+  request.doorbell = doorbell_.descriptor();
   request.lastWords = lastWords_.duplicate();
   request.statusPage = statusPage_.duplicate();
   request.lowPriority = spare;
@@ -332,7 +332,7 @@ void Worker::tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped) {
 // ---- what it tells of itself -----------------------------------------------------------------
 
 uint64_t Worker::sharedBytes() const {
-  uint64_t bytes = 2 * ipc::kPageBytes;  // bell and status page
+  uint64_t bytes = 2 * ipc::kPageBytes;  // doorbell and status page
   for (const auto& [client, attachment] : attachments_) bytes += attachment.sharedBytes();
   return bytes;
 }

@@ -59,7 +59,7 @@ class Worker {
   /// Notes why it dies, unless that is known.
   void blame(const std::string& reason);
 
-  /// Sends a message and rings the bell.
+  /// Sends a message and rings the doorbell.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     connection_->send(message, descriptors);
@@ -154,7 +154,7 @@ class Worker {
   std::optional<std::string> controlOver_;
   std::string cause_;
   base::Lifeline lifeline_;
-  Bell bell_;
+  Doorbell doorbell_;
   base::Fd lastWords_;
   base::Fd statusPage_;
   std::unique_ptr<Connection> connection_;

@@ -36,7 +36,7 @@ struct ForkRequest {
   base::Epoch epoch;
   base::Fd control;
   base::Fd lifeline;
-  base::Fd bell;
+  base::Fd doorbell;
   base::Fd lastWords;
   base::Fd statusPage;
   /// A spare: nobody waits for it.

@@ -7,7 +7,7 @@
 
 namespace isopool::supervisor {
 
-Bell::Bell()
+Doorbell::Doorbell()
     : object_(ipc::createMemoryObject("isopool:bell", ipc::kPageBytes)),
       page_(ipc::mapShared(object_, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
                            ipc::Prefault::kYes)),
@@ -15,7 +15,7 @@ Bell::Bell()
   ipc::sealMemoryObject(object_, ipc::Seal::kSingleWriter);
 }
 
-void Bell::ring() noexcept {
+void Doorbell::ring() noexcept {
   word_->fetch_add(1);
   ipc::futexWake(*word_);
 }

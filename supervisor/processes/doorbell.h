@@ -9,12 +9,12 @@ namespace isopool::supervisor {
 
 /// Wakes a worker that sleeps on its rings, because a control message came for it. The supervisor
 /// holds the only writable mapping.
-class Bell {
+class Doorbell {
  public:
   /// Throws base::SystemCallError.
-  Bell();
+  Doorbell();
 
-  /// A new descriptor of the bell's page, for the worker, which can map it only for reading.
+  /// A new descriptor of the doorbell's page, for the worker, which can map it only for reading.
   base::Fd descriptor() const { return object_.duplicate(); }
   void ring() noexcept;
 

@@ -136,11 +136,11 @@ TEST(EachCallThatFails, LeavesNothingOfAChannel) {
   });
 }
 
-TEST(EachCallThatFails, LeavesNothingOfABellOrALifeline) {
+TEST(EachCallThatFails, LeavesNothingOfADoorbellOrALifeline) {
   failEachCall([] {
-    supervisor::Bell bell;
-    const base::Fd forWorker = bell.descriptor();
-    bell.ring();
+    supervisor::Doorbell doorbell;
+    const base::Fd forWorker = doorbell.descriptor();
+    doorbell.ring();
     base::Fd readEnd;
     const base::Lifeline lifeline = base::Lifeline::make(readEnd);
   });

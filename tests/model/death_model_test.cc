@@ -131,29 +131,30 @@ struct WorkerDeathSuite : rl::test_suite<WorkerDeathSuite<Memory, kCalls, how, m
   }
 };
 
-/// A client that may die at any step. Its supervisor sees the death and rings the worker's bell.
-template <typename Memory, uint64_t kCalls, bool bellWakes = true>
-struct ClientDeathSuite : rl::test_suite<ClientDeathSuite<Memory, kCalls, bellWakes>, 2> {
+/// A client that may die at any step. Its supervisor sees the death and rings the worker's
+/// doorbell.
+template <typename Memory, uint64_t kCalls, bool doorbellWakes = true>
+struct ClientDeathSuite : rl::test_suite<ClientDeathSuite<Memory, kCalls, doorbellWakes>, 2> {
   using Word = typename Memory::template Word<uint32_t>;
   Execution execution;
   Ring<Memory, 2> calls;
   Ring<Memory, 2> answers;
-  Word bell;
+  Word doorbell;
   uint64_t served = 0;
 
   void thread(unsigned index) {
     if (index == 1) return beWorker();
     runMortal([this] { beClient(); }, [] {});
-    // It is dead, or it has left in order: Bell::ring().
-    bell.fetch_add(1, std::memory_order_release);
-    if (bellWakes) Memory::wake(bell);
+    // It is dead, or it has left in order: Doorbell::ring().
+    doorbell.fetch_add(1, std::memory_order_release);
+    if (doorbellWakes) Memory::wake(doorbell);
   }
   void beClient() {
     for (uint64_t call = 1; call <= kCalls; ++call) calls.publish(call);
     answers.take();
   }
   void beWorker() {
-    while (bell.load(std::memory_order_acquire) == 0) {
+    while (doorbell.load(std::memory_order_acquire) == 0) {
       if (const std::optional<uint64_t> call = calls.take()) {
         RL_ASSERT(*call == ++served);
         answers.publish(*call);
@@ -161,9 +162,9 @@ struct ClientDeathSuite : rl::test_suite<ClientDeathSuite<Memory, kCalls, bellWa
       }
       ipc::sleepUnless(
           [&](auto&& step) { step(calls.reader); },
-          [&] { return bell.load(std::memory_order_acquire) != 0 || calls.reader.ready(); },
+          [&] { return doorbell.load(std::memory_order_acquire) != 0 || calls.reader.ready(); },
           [&] {
-            Memory::sleep({{&bell, 0}, {&calls.tail, calls.reader.consumed()}});
+            Memory::sleep({{&doorbell, 0}, {&calls.tail, calls.reader.consumed()}});
           });
     }
   }
@@ -203,7 +204,7 @@ TEST(DeathModel, AnnouncingTheStartAfterTheUsersCodeIsFound) {
       rl::test_result_user_assert_failed);
 }
 
-TEST(DeathModel, ABellThatWakesNobodyIsFound) {
+TEST(DeathModel, ADoorbellThatWakesNobodyIsFound) {
   expectFinds<ClientDeathSuite<ModelMemory<>, 1, false>>(rl::test_result_deadlock);
 }
 

@@ -56,7 +56,7 @@ struct RoundTripSuite : rl::test_suite<RoundTripSuite<Memory, kCalls>, 2> {
   }
 };
 
-/// A worker asleep on the rings of two clients and on its bell, as CallLoop waits.
+/// A worker asleep on the rings of two clients and on its doorbell, as CallLoop waits.
 template <typename Memory>
 struct WorkerSuite : rl::test_suite<WorkerSuite<Memory>, 3> {
   Execution execution;

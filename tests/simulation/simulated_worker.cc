@@ -29,8 +29,8 @@ SimulatedWorker::SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch
       epoch_(epoch),
       control_(std::move(descriptors.at(0))),
       lifeline_(std::move(descriptors.at(1))),
-      bell_(ipc::mapShared(descriptors.at(2), 0, ipc::kPageBytes, ipc::Access::kReadOnly,
-                           ipc::Prefault::kNo)),
+      doorbell_(ipc::mapShared(descriptors.at(2), 0, ipc::kPageBytes, ipc::Access::kReadOnly,
+                               ipc::Prefault::kNo)),
       lastWords_(std::move(descriptors.at(3))),
       statusPageObject_(ipc::mapShared(descriptors.at(4), 0, ipc::kPageBytes,
                                        ipc::Access::kReadWrite, ipc::Prefault::kNo)),
@@ -86,7 +86,7 @@ void SimulatedWorker::act() {
   if (world.misfortune(places_.misfortunes.workerSendsNonsense)) {
     [[maybe_unused]] const ssize_t written = ::write(control_.fd(), "this is no frame, is it?", 24);
   }
-  // It looks at its socket first or at its rings, as the bell and the calls come.
+  // It looks at its socket first or at its rings, as the doorbell and the calls come.
   if (world.chance.oneIn(2) && readControl()) return later(world.latency());
   takeCall();
   if (running_) return wakeAt(running_->endless ? world.now() : running_->until);

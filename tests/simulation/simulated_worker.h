@@ -69,7 +69,7 @@ class SimulatedWorker final : public Program {
   const uint64_t epoch_;
   ipc::ControlSocket control_;
   base::Fd lifeline_;
-  ipc::Mapping bell_;
+  ipc::Mapping doorbell_;
   base::Fd lastWords_;
   ipc::Mapping statusPageObject_;
   ipc::WorkerStatusPage* statusPage_;

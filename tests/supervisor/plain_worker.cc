@@ -58,8 +58,8 @@ class PlainWorker {
       : epoch_(epoch),
         control_(std::move(descriptors[0])),
         lifeline_(std::move(descriptors[1])),
-        bellPage_(mapShared(descriptors[2], 0, kPageBytes, Access::kReadOnly, Prefault::kNo)),
-        bell_(reinterpret_cast<const SharedWord<uint32_t>*>(bellPage_.data())),
+        doorbellPage_(mapShared(descriptors[2], 0, kPageBytes, Access::kReadOnly, Prefault::kNo)),
+        doorbell_(reinterpret_cast<const SharedWord<uint32_t>*>(doorbellPage_.data())),
         lastWords_(std::move(descriptors[3])),
         statusPageObject_(
             mapShared(descriptors[4], 0, kPageBytes, Access::kReadWrite, Prefault::kNo)),
@@ -75,7 +75,7 @@ class PlainWorker {
     if (how == "worker-silent") pauseForEver();
     control_.send(WorkerReady{epoch_});
     for (;;) {
-      const uint32_t rung = bell_->load();
+      const uint32_t rung = doorbell_->load();
       readControl(how);
       bool served = false;
       for (const uint64_t client : clients()) {
@@ -182,7 +182,7 @@ class PlainWorker {
   }
 
   void sleep(uint32_t rung) {
-    std::vector<FutexWatch> watches{{bell_, rung}};
+    std::vector<FutexWatch> watches{{doorbell_, rung}};
     bool ready = false;
     for (auto& [client, end] : ends_) {
       end->announceSleep();
@@ -306,8 +306,8 @@ class PlainWorker {
   const uint64_t epoch_;
   ControlSocket control_;
   base::Fd lifeline_;
-  Mapping bellPage_;
-  const SharedWord<uint32_t>* bell_;
+  Mapping doorbellPage_;
+  const SharedWord<uint32_t>* doorbell_;
   base::Fd lastWords_;
   Mapping statusPageObject_;
   WorkerStatusPage* statusPage_;

@@ -69,7 +69,7 @@ TEST(Pool, EveryWorkerLearnsOfPackagesAndSegmentsWheneverTheyCome) {
   pool.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {segment.get()});
   pool.send(ipc::UnloadPackage{1});
   pool.statistics();
-  // What was sent before a call is read before it or soon after, by the bell.
+  // What was sent before a call is read before it or soon after, by the doorbell.
   const uint64_t epoch = pool.serving(1, 0);
   EXPECT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!known") == "+early+late#1-1"; }));
   // A worker that is made later learns what is still there.

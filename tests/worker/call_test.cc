@@ -274,7 +274,7 @@ TEST_F(Call, IsNotHeldUpByNotificationsAboutAPackageThatWasUnloadedMeanwhile) {
 }
 
 TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
-  // The message is in the socket, but the bell was not rung.
+  // The message is in the socket, but the doorbell was not rung.
   base::Fd segment = ipc::createMemoryObject("late", 1 << 20);
   worker->control.send(ipc::MapInputSegment{1, 7, 1 << 20}, {segment.get()});
   ipc::OutgoingCall call;

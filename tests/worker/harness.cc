@@ -70,7 +70,7 @@ WorkerProcess::~WorkerProcess() {
 }
 
 void WorkerProcess::ring() {
-  auto& word = *reinterpret_cast<ipc::SharedWord<uint32_t>*>(bell.data());
+  auto& word = *reinterpret_cast<ipc::SharedWord<uint32_t>*>(doorbell.data());
   word.fetch_add(1);
   ipc::futexWake(word);
 }
@@ -168,16 +168,16 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->epoch = nextEpoch++;
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   auto [lifelineRead, lifelineWrite] = makePipe();
-  worker->bellObject = ipc::createMemoryObject("bell", ipc::kPageBytes);
-  worker->bell = ipc::mapShared(worker->bellObject, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
-                                ipc::Prefault::kYes);
+  worker->doorbellObject = ipc::createMemoryObject("bell", ipc::kPageBytes);
+  worker->doorbell = ipc::mapShared(worker->doorbellObject, 0, ipc::kPageBytes,
+                                    ipc::Access::kReadWrite, ipc::Prefault::kYes);
   worker->lastWords = ipc::createGrowingMemoryObject("last words");
   const base::Fd statusPage = ipc::createMemoryObject("board", ipc::kPageBytes);
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
   control_.send(ipc::ForkWorker{worker->epoch, seed},
-                {theirs.get(), lifelineRead.get(), worker->bellObject.get(),
+                {theirs.get(), lifelineRead.get(), worker->doorbellObject.get(),
                  worker->lastWords.get(), statusPage.get()});
   theirs.close();
   lifelineRead.close();

@@ -43,8 +43,8 @@ struct WorkerProcess {
   base::Fd pidfd;
   ipc::ControlSocket control;
   base::Fd lifeline;  ///< the write end
-  base::Fd bellObject;
-  ipc::Mapping bell;
+  base::Fd doorbellObject;
+  ipc::Mapping doorbell;
   base::Fd lastWords;
   std::chrono::microseconds forkToReady{0};
   std::optional<ProcessEnd> ended;

@@ -106,7 +106,7 @@ TEST(Worker, IsTheSupervisorsChildInAGroupOfItsOwn) {
 
 TEST(Worker, HasOnlyItsOwnDescriptors) {
   auto worker = sharedZygote().fork(1);
-  // 0, 1, 2, control, lifeline, bell, last words
+  // 0, 1, 2, control, lifeline, doorbell, last words
   size_t count = 0;
   for ([[maybe_unused]] const auto& fd :
        std::filesystem::directory_iterator("/proc/" + std::to_string(worker->pid) + "/fd")) {

@@ -14,7 +14,7 @@ namespace isopool::worker {
 struct WorkerDescriptors {
   base::Fd control;
   base::Fd lifeline;
-  base::Fd bell;
+  base::Fd doorbell;
   base::Fd lastWords;
   base::Fd statusPage;
 };

@@ -75,12 +75,12 @@ int64_t coarseNow() {
 
 }  // namespace
 
-CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
+CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping doorbell,
                    ipc::Mapping statusPage, RoutedBlocks& blocks, Sandbox& sandbox)
     : epoch_(epoch),
       control_(std::move(control)),
-      bellMapping_(std::move(bell)),
-      bell_(*reinterpret_cast<const ipc::SharedWord<uint32_t>*>(bellMapping_.data())),
+      doorbellMapping_(std::move(doorbell)),
+      doorbell_(*reinterpret_cast<const ipc::SharedWord<uint32_t>*>(doorbellMapping_.data())),
       statusPageMapping_(std::move(statusPage)),
       statusPage_(*new (statusPageMapping_.data()) ipc::WorkerStatusPage),
       blocks_(blocks),
@@ -92,10 +92,10 @@ CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping b
 void CallLoop::run() {
   control_.send(ipc::WorkerReady{epoch_.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerReady);
-  // What came before the bell was looked at for the first time.
+  // What came before the doorbell was looked at for the first time.
   readMessages();
   for (;;) {
-    if (bellRung()) readMessages();
+    if (doorbellRung()) readMessages();
     const bool served = serveNext();
     dropDetachedChannels();
     if (!served) waitForWork();
@@ -153,12 +153,12 @@ void CallLoop::updateStatusPage() noexcept {
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBooksStored);
 }
 
-bool CallLoop::bellRung() const noexcept {
-  return bell_.load(std::memory_order_acquire) != seenBell_;
+bool CallLoop::doorbellRung() const noexcept {
+  return doorbell_.load(std::memory_order_acquire) != seenDoorbell_;
 }
 
 bool CallLoop::anythingToDo() const noexcept {
-  if (bellRung()) return true;
+  if (doorbellRung()) return true;
   return std::any_of(channels_.begin(), channels_.end(),
                      [](const auto& channel) { return channel->memory->end.callReady(); });
 }
@@ -184,7 +184,7 @@ void CallLoop::waitForWork() {
         [this, begin] {
           if (servedSinceUpdate_ != 0) updateStatusPage();
           watches_.clear();
-          watches_.add(&bell_, seenBell_);
+          watches_.add(&doorbell_, seenDoorbell_);
           for (const auto& channel : channels_) {
             const auto [word, expected] = channel->memory->end.watch();
             watches_.add(word, expected);
@@ -263,7 +263,7 @@ void CallLoop::collect() {
 
 bool CallLoop::readMessages() {
   bool any = false;
-  seenBell_ = bell_.load(std::memory_order_acquire);
+  seenDoorbell_ = doorbell_.load(std::memory_order_acquire);
   try {
     for (;;) {
       const ipc::ReceiveResult result = control_.receive();

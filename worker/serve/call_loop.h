@@ -31,7 +31,7 @@ class CallLoop final : public ControlPlane {
  public:
   /// `doorbell` is the supervisor's word, mapped read-only; `status page` a page that this worker
   /// alone writes. `blocks` is immortal.
-  CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping bell,
+  CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping doorbell,
            ipc::Mapping statusPage, RoutedBlocks& blocks, Sandbox& sandbox);
 
   /// Returns never: ends the process when the supervisor is gone.
@@ -43,7 +43,7 @@ class CallLoop final : public ControlPlane {
   void requestCollection() noexcept override { collection_.request(); }
 
  private:
-  bool bellRung() const noexcept;
+  bool doorbellRung() const noexcept;
   bool anythingToDo() const noexcept;
   bool readMessages();
   void handleMessage(ipc::Frame& frame);
@@ -71,9 +71,9 @@ class CallLoop final : public ControlPlane {
 
   const base::Epoch epoch_;
   ipc::ControlSocket control_;
-  const ipc::Mapping bellMapping_;
-  const ipc::SharedWord<uint32_t>& bell_;
-  uint32_t seenBell_ = 0;
+  const ipc::Mapping doorbellMapping_;
+  const ipc::SharedWord<uint32_t>& doorbell_;
+  uint32_t seenDoorbell_ = 0;
   const ipc::Mapping statusPageMapping_;
   ipc::WorkerStatusPage& statusPage_;
   RoutedBlocks& blocks_;

@@ -13,7 +13,7 @@ namespace isopool::worker {
 namespace {
 
 constexpr int64_t kWaitForRoom = 2'000'000'000;  // ns
-// Returned blocks ring no bell, so they are looked for this often.
+// Returned blocks ring no doorbell, so they are looked for this often.
 constexpr int64_t kLookForReturns = 5'000'000;  // ns
 
 ipc::StorageRecord lentRecord(const ipc::BlockLocation& location, uint64_t bytes,

@@ -218,7 +218,7 @@ class ClientDies : public CrashMatrix {
         end.announceSleep();
         const auto [word, expected] = end.watch();
         const FutexWatch submission{word, expected};
-        // A worker would be told by its bell; here the time-out stands for it.
+        // A worker would be told by its doorbell; here the time-out stands for it.
         if (!end.callReady()) futexWait({&submission, 1}, milliseconds(5));
         end.withdrawSleep();
         continue;
