@@ -57,12 +57,12 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     beginInPython(order, descriptors.lastWords.get(), plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
     if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
-      throw std::runtime_error("the bell is not a memory object of one page");
+      throw std::runtime_error("the doorbell is not a memory object of one page");
     }
     ipc::Mapping doorbell = ipc::mapShared(descriptors.doorbell, 0, ipc::kPageBytes,
                                            ipc::Access::kReadOnly, ipc::Prefault::kYes);
     if (!ipc::memoryObjectHas(descriptors.statusPage, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
-      throw std::runtime_error("the board is not a memory object of one page");
+      throw std::runtime_error("the status page is not a memory object of one page");
     }
     ipc::Mapping statusPage = ipc::mapShared(descriptors.statusPage, 0, ipc::kPageBytes,
                                              ipc::Access::kReadWrite, ipc::Prefault::kYes);

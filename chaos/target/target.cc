@@ -384,9 +384,9 @@ std::string Target::notAttached(const std::vector<Member>& members) const {
     const Holdings holdings = holdingsOf(member.id.pid);
     const auto statusPages =
         std::count_if(holdings.objects.begin(), holdings.objects.end(),
-                      [](const auto& entry) { return entry.second.label == "isopool:board"; });
+                      [](const auto& entry) { return entry.second.label == "isopool:status-page"; });
     if (statusPages != plan_.workers + 1) {
-      return "program " + std::to_string(member.id.pid) + " maps the boards of " +
+      return "program " + std::to_string(member.id.pid) + " maps the status pages of " +
              std::to_string(statusPages) + " workers and not of " +
              std::to_string(plan_.workers + 1);
     }

@@ -32,7 +32,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
       events_(std::move(events)),
       bornAt_(services.loop.now()),
       lastWords_(ipc::createGrowingMemoryObject("isopool:last-words")),
-      statusPage_(ipc::createMemoryObject("isopool:board", ipc::kPageBytes)),
+      statusPage_(ipc::createMemoryObject("isopool:status-page", ipc::kPageBytes)),
       deadline_(services.loop),
       self_(std::make_shared<Worker*>(this)) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();

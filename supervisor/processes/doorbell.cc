@@ -8,7 +8,7 @@
 namespace isopool::supervisor {
 
 Doorbell::Doorbell()
-    : object_(ipc::createMemoryObject("isopool:bell", ipc::kPageBytes)),
+    : object_(ipc::createMemoryObject("isopool:doorbell", ipc::kPageBytes)),
       page_(ipc::mapShared(object_, 0, ipc::kPageBytes, ipc::Access::kReadWrite,
                            ipc::Prefault::kYes)),
       word_(new (page_.data()) ipc::SharedWord<uint32_t>(0)) {
