@@ -460,7 +460,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
   auto channel =
       makeForThisProcess<WorkerLink>(std::move(memory), message.processId, std::move(pidfd),
-                                     std::move(lastWords), welcome_.lifeWordWorks, number_);
+                                     std::move(lastWords), welcome_.livenessWordWorks, number_);
   channel->onDeath([writer = writer_, epoch = message.epoch](const std::string& reason) {
     writer->send(ipc::ReportDeath{epoch, reason});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);

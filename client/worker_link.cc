@@ -16,7 +16,7 @@
 #include "client/migration.h"
 #include "client/pending_request.h"
 #include "ipc/channel/await_outcome.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
 
@@ -55,12 +55,12 @@ nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
 // ---- Life ------------------------------------------------------------------------------------
 
 WorkerLink::WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
-                       base::Fd lastWords, bool lifeWordWorks, uint64_t connection)
+                       base::Fd lastWords, bool livenessWordWorks, uint64_t connection)
     : memory_(std::move(memory)),
       processId_(processId),
       pidfd_(std::move(pidfd)),
       lastWords_(std::move(lastWords)),
-      lifeWordWorks_(lifeWordWorks),
+      livenessWordWorks_(livenessWordWorks),
       connection_(connection),
       loans_(memory_->end().peer().inputReturns),
       unawaited_(*memory_),
@@ -95,13 +95,13 @@ bool WorkerLink::processGone(milliseconds patience) const {
   return base::awaitReadable(pidfd_.get(), patience);
 }
 
-// What was seen once holds: a hostile worker may write the life word, and write it again.
+// What was seen once holds: a hostile worker may write the liveness word, and write it again.
 bool WorkerLink::workerDied() const {
   if (ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed)) {
     return true;
   }
   const bool died =
-      ipc::lifeWordOwnerDied(memory_->end().peer()) || (!lifeWordWorks_ && processGone());
+      ipc::livenessWordOwnerDied(memory_->end().peer()) || (!livenessWordWorks_ && processGone());
   if (died) deathSeen_.store(true, std::memory_order_relaxed);
   return died;
 }
@@ -530,7 +530,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     }
     void watch() {
       spinner.reset();
-      watches = {end.completionWatch(), ipc::watchLifeWord(end.peer())};
+      watches = {end.completionWatch(), ipc::watchLivenessWord(end.peer())};
     }
     void sleep() {
       slept = true;

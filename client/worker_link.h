@@ -95,7 +95,7 @@ class Answer {
 class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
   WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
-             base::Fd lastWords, bool lifeWordWorks, uint64_t connection);
+             base::Fd lastWords, bool livenessWordWorks, uint64_t connection);
   ~WorkerLink();
   WorkerLink(const WorkerLink&) = delete;
   WorkerLink& operator=(const WorkerLink&) = delete;
@@ -275,7 +275,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   const int processId_;
   const base::Fd pidfd_;
   const base::Fd lastWords_;
-  const bool lifeWordWorks_;
+  const bool livenessWordWorks_;
   const uint64_t connection_;  // that introduced the worker
   std::optional<SharedWorker> sharedWorker_;
   ipc::LeaseTable loans_;

@@ -73,7 +73,7 @@ namespace isopool::ipc {
   POINT(WorkerSegmentSealed)                   \
   POINT(ChannelMapped)                         \
   POINT(OutputSegmentAdded)                    \
-  POINT(LifeWordHeld)                          \
+  POINT(LivenessWordHeld)                      \
   POINT(ChannelAttached)                       \
   POINT(ChannelAttachedSent)                   \
   POINT(InputSegmentMapped)                    \

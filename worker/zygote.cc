@@ -15,7 +15,7 @@
 
 #include "base/settings/environment.h"
 #include "base/system_call.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/crash_point.h"
 #include "worker/process/huge_pages.h"
 #include "worker/process/lifeline.h"
@@ -161,7 +161,7 @@ void Zygote::prepare() {
   if (!ipc::armCrashPointFromEnvironment(kCrashPointVariable)) {
     throw std::runtime_error(std::string(kCrashPointVariable) + " names no crash point");
   }
-  const bool lifeWordWorks = ipc::lifeWordWorksHere();
+  const bool livenessWordWorks = ipc::livenessWordWorksHere();
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
   if (sandbox.level == SandboxLevel::kStrict) {
     narrowStandardStreams(probeKernelProtections().landlock);
@@ -180,7 +180,7 @@ void Zygote::prepare() {
   sandbox_ = planSandbox(sandbox);
   requireOneThread();
   endHugePages();
-  control_.send(ipc::ZygoteReady{versions.python, versions.torch, lifeWordWorks,
+  control_.send(ipc::ZygoteReady{versions.python, versions.torch, livenessWordWorks,
                                  missingProtections(sandbox_.settings, sandbox_.kernel),
                                  !sandbox_.kernel.temporaryFolders});
   ipc::reachCrashPoint(ipc::CrashPoint::kZygoteReadySent);

@@ -102,7 +102,7 @@ struct WorkerControl {
   SegmentHeader header;
   /// A robust process-shared mutex, locked for life by the thread that publishes completions. When
   /// it dies the kernel stores FUTEX_OWNER_DIED here and wakes a sleeper: nothing more will be
-  /// published. See ipc/channel/life_word.h.
+  /// published. See ipc/channel/liveness_word.h.
   alignas(kCacheLinePair) pthread_mutex_t life;
   /// 0 until the worker holds `life` and serves the channel, then 1. A futex.
   alignas(kCacheLinePair) SharedWord<uint32_t> attached;

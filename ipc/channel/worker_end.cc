@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ipc/channel/futex.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/channel/spin.h"
 #include "ipc/crash_point.h"
 
@@ -30,7 +30,7 @@ WorkerEnd::WorkerEnd(base::Epoch epoch, Mapping own, Mapping peer)
 WorkerEnd::~WorkerEnd() {
   detach();
   // The holder is another thread, whose list of robust mutexes goes through this memory.
-  if (holdsLifeWord_) ownMapping_.release();
+  if (holdsLivenessWord_) ownMapping_.release();
 }
 
 bool WorkerEnd::headerValid() const noexcept {
@@ -40,16 +40,16 @@ bool WorkerEnd::headerValid() const noexcept {
 }
 
 void WorkerEnd::attach() {
-  holdLifeWord(*own_);
-  holdsLifeWord_ = true;
-  reachCrashPoint(CrashPoint::kLifeWordHeld);
+  holdLivenessWord(*own_);
+  holdsLivenessWord_ = true;
+  reachCrashPoint(CrashPoint::kLivenessWordHeld);
   own_->attached.store(1, std::memory_order_seq_cst);
   futexWake(own_->attached);
   reachCrashPoint(CrashPoint::kChannelAttached);
 }
 
 void WorkerEnd::detach() noexcept {
-  if (holdsLifeWord_ && leaveLifeWord(*own_)) holdsLifeWord_ = false;
+  if (holdsLivenessWord_ && leaveLivenessWord(*own_)) holdsLivenessWord_ = false;
 }
 
 bool WorkerEnd::callReady() const noexcept { return submissions_.ready(); }

@@ -21,7 +21,7 @@ enum class Start { kRun, kRecalled };
 enum class Work { kCall, kPreparation };
 
 /// The worker's end of a channel, the mirror of ClientEnd. One thread uses it, the one that holds
-/// the life word.
+/// the liveness word.
 class WorkerEnd {
  public:
   /// `own` is a writable mapping of kWorkerControlBytes of zeroes, `peer` a read-only one of
@@ -32,11 +32,11 @@ class WorkerEnd {
   WorkerEnd& operator=(const WorkerEnd&) = delete;
 
   bool headerValid() const noexcept;
-  /// Locks the life word for the calling thread's life and lets the client begin. Throws
+  /// Locks the liveness word for the calling thread's life and lets the client begin. Throws
   /// SystemCallError.
   void attach();
-  /// Lets the life word go, which the client does not learn. By the thread that attached; this may
-  /// then be destroyed by any thread. Nothing is received or published any more.
+  /// Lets the liveness word go, which the client does not learn. By the thread that attached; this
+  /// may then be destroyed by any thread. Nothing is received or published any more.
   void detach() noexcept;
 
   /// Copies the oldest call without taking it. Its blob stays valid until the call is completed.
@@ -84,7 +84,7 @@ class WorkerEnd {
   Mapping peerMapping_;
   WorkerControl* own_;
   const ClientControl* peer_;
-  bool holdsLifeWord_ = false;
+  bool holdsLivenessWord_ = false;
   RingReader<SharedMemory, SubmissionSlot, kRingSlots> submissions_;
   RingWriter<SharedMemory, CompletionSlot, kRingSlots> completions_;
 };

@@ -158,7 +158,7 @@ struct ChannelMapped {
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
-/// The client saw the life word of `epoch` orphaned, its ring poisoned, or is about to kill it.
+/// The client saw the liveness word of `epoch` orphaned, its ring poisoned, or is about to kill it.
 /// `reason`: why it kills it; empty if it does not.
 /// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd.
 /// To that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's
@@ -215,14 +215,14 @@ struct Welcome {
   uint32_t protocolVersion = kProtocolVersion;
   int32_t processId = 0;
   int32_t zygoteProcessId = 0;
-  std::string pythonVersion;  ///< "3.11.2", of the workers
-  std::string torchVersion;   ///< "2.13.0+cpu"
-  bool lifeWordWorks = true;  ///< false: deaths are seen through pidfds alone on this system
-  bool shared = false;        ///< several programs use the supervisor, and its workers
-  uint32_t callLimit = 0;     ///< calls that the client may have in flight; 0: no limit
+  std::string pythonVersion;      ///< "3.11.2", of the workers
+  std::string torchVersion;       ///< "2.13.0+cpu"
+  bool livenessWordWorks = true;  ///< false: deaths are seen through pidfds alone on this system
+  bool shared = false;            ///< several programs use the supervisor, and its workers
+  uint32_t callLimit = 0;         ///< calls that the client may have in flight; 0: no limit
   uint64_t client = 0;  ///< the supervisor's number of the client, as workers' status pages name it
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
-                       lifeWordWorks, shared, callLimit, client)
+                       livenessWordWorks, shared, callLimit, client)
 };
 
 /// Answers kLoadPackage in a shared supervisor: the package is refused, or held. Descriptors: none,
@@ -475,10 +475,11 @@ struct ZygoteReady {
   static constexpr MessageType kType = MessageType::kZygoteReady;
   std::string pythonVersion;
   std::string torchVersion;
-  bool lifeWordWorks = true;
+  bool livenessWordWorks = true;
   std::vector<std::string> missingProtections;  ///< of the sandbox, that this kernel can't give
   bool needsFolders = false;  ///< the kernel lets workers have none in memory (WorkerFolders)
-  MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, lifeWordWorks, missingProtections, needsFolders)
+  MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, livenessWordWorks, missingProtections,
+                       needsFolders)
 };
 
 /// The zygote can't serve (import failed, more than one thread). It exits after it.

@@ -209,7 +209,7 @@ void Client::welcome() {
   if (const auto& zygote = services_.zygote.readiness()) {
     welcome.pythonVersion = zygote->pythonVersion;
     welcome.torchVersion = zygote->torchVersion;
-    welcome.lifeWordWorks = zygote->lifeWordWorks;
+    welcome.livenessWordWorks = zygote->livenessWordWorks;
   }
   welcome.shared = isShared();
   welcome.client = id_.value;

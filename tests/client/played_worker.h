@@ -99,7 +99,7 @@ class PlayedWorker {
       shared(workerObject_, ipc::kWorkerControlBytes), ipc::Mapping());
   const std::shared_ptr<client::WorkerLink> channel_ =
       std::make_shared<client::WorkerLink>(memory_, ::getpid(), base::Fd(), base::Fd(),
-                                           /*lifeWordWorks=*/true, /*connection=*/1);
+                                           /*livenessWordWorks=*/true, /*connection=*/1);
   uint32_t answers_ = 0;
   std::string killed_;
 };

@@ -22,11 +22,11 @@ using isopool::ipc::WorkerControl;
 
 /// As hostile_worker_test.cc counts them.
 enum Lie : int {
-  kWords,    ///< random words all over the control segment: rings, life word, lease returns
+  kWords,    ///< random words all over the control segment: rings, liveness word, lease returns
   kSlots,    ///< answers that are nearly right: sequences, epochs, sizes, places, storages, tails
   kResults,  ///< random words all over the output arena
   kAll,
-  kLife,  ///< a life word that says now that its owner died, now that it lives
+  kLife,  ///< a liveness word that says now that its owner died, now that it lives
 };
 
 struct Region {

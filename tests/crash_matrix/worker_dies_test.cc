@@ -136,7 +136,7 @@ const CrashPoint kBirth[] = {CrashPoint::kWorkerForked,        CrashPoint::kWork
                              CrashPoint::kWorkerSandboxed,     CrashPoint::kStatusPageSealed,
                              CrashPoint::kWorkerReady,         CrashPoint::kWorkerSegmentSealed,
                              CrashPoint::kChannelMapped,       CrashPoint::kOutputSegmentAdded,
-                             CrashPoint::kLifeWordHeld,        CrashPoint::kChannelAttached,
+                             CrashPoint::kLivenessWordHeld,    CrashPoint::kChannelAttached,
                              CrashPoint::kChannelAttachedSent, CrashPoint::kInputSegmentMapped,
                              CrashPoint::kPackageMapped};
 
@@ -233,7 +233,7 @@ TEST(WorkerDies, OfASharedSupervisorAndItsCallersKnowWhatRan) {
     Sufferer sufferer(attach, "shared", [&] { return neighbour.goesOn(); });
     sufferer.sufferAll();
     // At the second of its two clients.
-    for (const CrashPoint point : {CrashPoint::kWorkerSegmentSealed, CrashPoint::kLifeWordHeld,
+    for (const CrashPoint point : {CrashPoint::kWorkerSegmentSealed, CrashPoint::kLivenessWordHeld,
                                    CrashPoint::kChannelAttachedSent}) {
       sufferer.loseAtBirth(point, 2, trap);
     }

@@ -8,7 +8,7 @@
 
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/channel/spin.h"
 #include "ipc/channel/worker_end.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -130,7 +130,7 @@ class Conversation {
       }
       case Step::kSleep: {
         client_.announceSleep();
-        const std::array watches{client_.completionWatch(), ipc::watchLifeWord(client_.peer())};
+        const std::array watches{client_.completionWatch(), ipc::watchLivenessWord(client_.peer())};
         if (!client_.completionReady()) ipc::futexWait(watches, std::chrono::nanoseconds(1));
         client_.withdrawSleep();
         return;
@@ -140,7 +140,7 @@ class Conversation {
         client_.headerValid();
         worker_.headerValid();
         client_.hasStarted(published_);
-        ipc::lifeWordOwnerDied(client_.peer());
+        ipc::livenessWordOwnerDied(client_.peer());
         require(worker_.spinAllowance() >= 0 && worker_.spinAllowance() <= ipc::kLongestSpin,
                 "no client makes a worker spin long");
         return;

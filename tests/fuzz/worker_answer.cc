@@ -106,7 +106,7 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
   // Its process is this one, which no descriptor reaches.
   const auto channel =
       std::make_shared<client::WorkerLink>(lent, ::getpid(), base::Fd(), base::Fd(),
-                                           /*lifeWordWorks=*/true, /*connection=*/1);
+                                           /*livenessWordWorks=*/true, /*connection=*/1);
   bool killed = false;
   const auto kill = [&] {
     killed = true;

@@ -199,7 +199,7 @@ active proctype worker() {
   :: call_tail == calls_consumed -> worker_sleeps()
   od;
 over:
-  /* The kernel: marks the life word, wakes who sleeps on it. */
+  /* The kernel: marks the liveness word, wakes who sleeps on it. */
   life_owner_died = true;
 #ifndef WITHOUT_LIFE_WATCH
   client_asleep = false

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "client/worker_choice.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::simulation {
@@ -352,7 +352,7 @@ void SimulatedClient::reportFalsely(uint64_t epoch) {
 }
 
 void SimulatedClient::noticeDeath(uint64_t epoch, Channel& channel) {
-  if (channel.dead || !ipc::lifeWordOwnerDied(channel.end->peer())) return;
+  if (channel.dead || !ipc::livenessWordOwnerDied(channel.end->peer())) return;
   places_.world.note("sees death", epoch);
   deliver(channel);
   settle(channel);

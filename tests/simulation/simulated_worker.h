@@ -45,7 +45,7 @@ class SimulatedWorker final : public Program {
  private:
   struct Channel {
     std::unique_ptr<ipc::WorkerEnd> end;
-    ipc::Mapping kernelsView;  ///< by which the kernel marks the life word at a death
+    ipc::Mapping kernelsView;  ///< by which the kernel marks the liveness word at a death
     std::set<uint32_t> packages;
   };
   struct Running {

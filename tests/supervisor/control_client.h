@@ -59,7 +59,7 @@ class ControlClient {
                                   milliseconds patience = milliseconds(5000));
   /// The same without waiting for an answer.
   void post(uint64_t epoch, const std::string& text);
-  /// Kills the process, reports it as a client does that sees the life word, and says when.
+  /// Kills the process, reports it as a client does that sees the liveness word, and says when.
   Clock::time_point killAndReport(uint64_t epoch);
 
   Worker& worker(uint64_t epoch) { return workers_.at(epoch); }

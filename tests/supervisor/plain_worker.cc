@@ -23,7 +23,7 @@
 #include "base/lifeline.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/channel/status_page.h"
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"

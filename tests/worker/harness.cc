@@ -18,7 +18,7 @@
 
 #include "base/system_call.h"
 #include "ipc/channel/futex.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 
 namespace isopool::tests {
 
@@ -391,11 +391,12 @@ Answer TestClient::receive(uint64_t sequence) {
       case ipc::Received::kNothing:
         break;
     }
-    if (ipc::lifeWordOwnerDied(end_->peer())) throw std::runtime_error("the worker died");
+    if (ipc::livenessWordOwnerDied(end_->peer())) throw std::runtime_error("the worker died");
     if (Clock::now() > deadline) giveUp("an answer");
     end_->announceSleep();
     if (!end_->completionReady()) {
-      const ipc::FutexWatch watches[] = {end_->completionWatch(), ipc::watchLifeWord(end_->peer())};
+      const ipc::FutexWatch watches[] = {end_->completionWatch(),
+                                         ipc::watchLivenessWord(end_->peer())};
       ipc::futexWait(watches, milliseconds(100));
     }
     end_->withdrawSleep();

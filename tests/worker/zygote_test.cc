@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "tests/one_processor.h"
 #include "tests/worker/harness.h"
 
@@ -43,7 +43,7 @@ TEST(Zygote, GreetsWithItsVersionsAndHasOneThread) {
   const auto ready = ipc::decodeMessage<ipc::ZygoteReady>(zygote.greeting());
   EXPECT_FALSE(ready.pythonVersion.empty());
   EXPECT_FALSE(ready.torchVersion.empty());
-  EXPECT_TRUE(ready.lifeWordWorks);
+  EXPECT_TRUE(ready.livenessWordWorks);
   EXPECT_EQ(threadsOf(zygote.pid()), 1u);
 }
 
@@ -151,12 +151,12 @@ TEST(Worker, LifelineKillsTheWholeGroupEvenStopped) {
   waitUntil([&] { return ::waitpid(sleeper, nullptr, WNOHANG) == sleeper; }, "the sleeper's end");
 }
 
-TEST(Worker, KillLeavesTheLifeWordOrphanedAtOnce) {
+TEST(Worker, KillLeavesTheLivenessWordOrphanedAtOnce) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
-  EXPECT_FALSE(ipc::lifeWordOwnerDied(client.end().peer()));
+  EXPECT_FALSE(ipc::livenessWordOwnerDied(client.end().peer()));
   worker->kill();
-  waitUntil([&] { return ipc::lifeWordOwnerDied(client.end().peer()); }, "the life word");
+  waitUntil([&] { return ipc::livenessWordOwnerDied(client.end().peer()); }, "the liveness word");
   EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
 }
 

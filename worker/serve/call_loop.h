@@ -26,7 +26,7 @@ namespace isopool::worker {
 
 /// A worker's whole life after its first acts: serves its channels in turn, call by call, sleeps
 /// without a time-out when there is nothing to do, obeys the supervisor. Runs on the worker's main
-/// thread, which holds the GIL except while it sleeps, and the life word of every channel.
+/// thread, which holds the GIL except while it sleeps, and the liveness word of every channel.
 class CallLoop final : public ControlPlane {
  public:
   /// `doorbell` is the supervisor's word, mapped read-only; `status page` a page that this worker

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/crash_point.h"
 #include "tests/ipc/channel/peers.h"
 
@@ -165,13 +165,14 @@ TEST_P(AttachingWorkerDies, AndTheClientSeesThatItNeverServed) {
   ASSERT_TRUE(worker_->gone(milliseconds(5000)));
   EXPECT_TRUE(wasKilled(worker_->waitForEnd()));
   EXPECT_FALSE(client_.attached());
-  EXPECT_EQ(lifeWordOwnerDied(client_.peer()), GetParam().point == CrashPoint::kLifeWordHeld);
+  EXPECT_EQ(livenessWordOwnerDied(client_.peer()),
+            GetParam().point == CrashPoint::kLivenessWordHeld);
   checkWhatCanBeTold();
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Attaching, AttachingWorkerDies,
-    testing::ValuesIn(deathsAt({CrashPoint::kChannelMapped, CrashPoint::kLifeWordHeld}, {1})),
+    testing::ValuesIn(deathsAt({CrashPoint::kChannelMapped, CrashPoint::kLivenessWordHeld}, {1})),
     nameOf);
 
 // ---- The client dies -------------------------------------------------------------------------

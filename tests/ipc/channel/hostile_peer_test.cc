@@ -9,7 +9,7 @@
 #include <set>
 
 #include "ipc/channel/lease_table.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/channel/spin.h"
 #include "tests/ipc/channel/peers.h"
 #include "tests/ipc/seed.h"
@@ -204,9 +204,9 @@ TEST_F(Scribbler, AClientSurvivesItsWorker) {
     client_.hasStarted(sequence);
     client_.attached();
     client_.headerValid();
-    lifeWordOwnerDied(client_.peer());
+    livenessWordOwnerDied(client_.peer());
     client_.announceSleep();
-    const std::array watches{client_.completionWatch(), watchLifeWord(client_.peer())};
+    const std::array watches{client_.completionWatch(), watchLivenessWord(client_.peer())};
     if (!client_.completionReady()) futexWait(watches, std::chrono::microseconds(1));
     client_.withdrawSleep();
     const void* block = &blocks[sequence % sizeof blocks];

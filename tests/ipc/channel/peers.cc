@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "base/system_call.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 
 namespace isopool::tests {
 
@@ -143,9 +143,9 @@ Awaited sleepUntilCompletion(ipc::ClientEnd& end) {
   const int64_t begin = ipc::monotonicNow();
   for (;;) {
     end.announceSleep();
-    const std::array watches{end.completionWatch(), ipc::watchLifeWord(end.peer())};
+    const std::array watches{end.completionWatch(), ipc::watchLivenessWord(end.peer())};
     // Death first: what the worker published before it is then seen too.
-    const bool dead = ipc::lifeWordOwnerDied(end.peer());
+    const bool dead = ipc::livenessWordOwnerDied(end.peer());
     const bool ready = end.completionReady();
     if (!dead && !ready) ipc::futexWait(watches, kPatience);
     end.withdrawSleep();

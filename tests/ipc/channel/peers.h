@@ -104,7 +104,7 @@ enum class Awaited {
   kDead,   ///< none is there, and the worker can publish no more
   kLate,   ///< neither, or it was not noticed in time
 };
-/// Sleeps until there is something to read or the life word tells of the worker's death.
+/// Sleeps until there is something to read or the liveness word tells of the worker's death.
 Awaited sleepUntilCompletion(ipc::ClientEnd& end);
 
 /// A call with these flags ends serve().

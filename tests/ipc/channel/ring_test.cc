@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "ipc/channel/spin.h"
 #include "tests/ipc/channel/peers.h"
 #include "tests/one_processor.h"

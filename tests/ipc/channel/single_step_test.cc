@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ipc/channel/lease_table.h"
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 #include "tests/ipc/channel/peers.h"
 #include "tests/ipc/channel/stepped_process.h"
 
@@ -297,7 +297,7 @@ class WorkerInASingleStep : public SingleStep {
   static void expectDecidable(Served& served) {
     const ClientEnd& client = served.channel.client;
     EXPECT_TRUE(client.attached());
-    EXPECT_TRUE(lifeWordOwnerDied(client.peer())) << "the death is not seen";
+    EXPECT_TRUE(livenessWordOwnerDied(client.peer())) << "the death is not seen";
     EXPECT_TRUE(client.hasStarted(4) || !*served.ran) << "the call would run twice";
   }
 };
@@ -388,7 +388,7 @@ TEST_F(WorkerInASingleStep, GivesAnInputBackOnce) {
       [](Loan& loan) { loan.channel.worker.attach(); },
       [](Loan& loan) { returnLease(loan.channel.worker.returns(), loan.lease); },
       [](Loan& loan) {
-        EXPECT_TRUE(lifeWordOwnerDied(loan.channel.client.peer()));
+        EXPECT_TRUE(livenessWordOwnerDied(loan.channel.client.peer()));
         return loan.seen();
       });
 }
@@ -398,7 +398,7 @@ TEST_F(WorkerInASingleStep, AttachesOnlyIfItsDeathWillBeSeen) {
       oneCallWaits, [](Served&) {}, attach,
       [](Served& served) {
         const ClientEnd& client = served.channel.client;
-        EXPECT_TRUE(!client.attached() || lifeWordOwnerDied(client.peer()));
+        EXPECT_TRUE(!client.attached() || livenessWordOwnerDied(client.peer()));
         EXPECT_FALSE(client.hasStarted(4));
         return client.attached();
       });

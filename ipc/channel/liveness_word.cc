@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 
 #include <linux/futex.h>
 #include <signal.h>
@@ -17,7 +17,7 @@ namespace isopool::ipc {
 
 namespace {
 
-// glibc keeps the futex word of a mutex in its first member; lifeWordWorksHere proves it.
+// glibc keeps the futex word of a mutex in its first member; livenessWordWorksHere proves it.
 static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
 
 const SharedWord<uint32_t>& wordOf(const WorkerControl& control) {
@@ -26,7 +26,7 @@ const SharedWord<uint32_t>& wordOf(const WorkerControl& control) {
 
 }  // namespace
 
-void holdLifeWord(WorkerControl& control) {
+void holdLivenessWord(WorkerControl& control) {
   pthread_mutexattr_t attributes;
   ::pthread_mutexattr_init(&attributes);
   ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -34,11 +34,11 @@ void holdLifeWord(WorkerControl& control) {
   int error = ::pthread_mutex_init(&control.life, &attributes);
   ::pthread_mutexattr_destroy(&attributes);
   if (error == 0) error = ::pthread_mutex_lock(&control.life);
-  if (error != 0) throw base::SystemCallError("pthread_mutex_lock", "life word", error);
+  if (error != 0) throw base::SystemCallError("pthread_mutex_lock", "liveness word", error);
   const_cast<SharedWord<uint32_t>&>(wordOf(control)).fetch_or(FUTEX_WAITERS);
 }
 
-bool leaveLifeWord(WorkerControl& control) noexcept {
+bool leaveLivenessWord(WorkerControl& control) noexcept {
   static_assert(offsetof(WorkerControl, life) + sizeof(pthread_mutex_t) <= kPageBytes);
   const uint32_t holder = wordOf(control).load(std::memory_order_relaxed) & FUTEX_TID_MASK;
   if (holder != static_cast<uint32_t>(::gettid())) return false;
@@ -47,15 +47,15 @@ bool leaveLifeWord(WorkerControl& control) noexcept {
   return privatisePages(&control, kPageBytes) && ::pthread_mutex_unlock(&control.life) == 0;
 }
 
-bool lifeWordOwnerDied(const WorkerControl& control) noexcept {
+bool livenessWordOwnerDied(const WorkerControl& control) noexcept {
   return (wordOf(control).load(std::memory_order_acquire) & FUTEX_OWNER_DIED) != 0;
 }
 
-FutexWatch watchLifeWord(const WorkerControl& control) noexcept {
+FutexWatch watchLivenessWord(const WorkerControl& control) noexcept {
   return {&wordOf(control), wordOf(control).load(std::memory_order_acquire)};
 }
 
-bool lifeWordWorksHere() {
+bool livenessWordWorksHere() {
   const base::Fd object = createMemoryObject("isopool:life-word-test", kWorkerControlBytes);
   const Mapping mapping =
       mapShared(object, 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kNo);
@@ -63,7 +63,7 @@ bool lifeWordWorksHere() {
   const pid_t child = ::fork();
   if (child == -1) return false;
   if (child == 0) {
-    holdLifeWord(*control);
+    holdLivenessWord(*control);
     control->attached.store(1);
     futexWake(control->attached);
     for (;;) ::pause();
@@ -73,13 +73,13 @@ bool lifeWordWorksHere() {
     const FutexWatch attached{&control->attached, 0};
     futexWait({&attached, 1}, std::chrono::milliseconds(10));
   }
-  const FutexWatch life = watchLifeWord(*control);
+  const FutexWatch life = watchLivenessWord(*control);
   ::kill(child, SIGKILL);
   const int64_t killed = monotonicNow();
-  while (!lifeWordOwnerDied(*control) && monotonicNow() < killed + 100'000'000) {
+  while (!livenessWordOwnerDied(*control) && monotonicNow() < killed + 100'000'000) {
     futexWait({&life, 1}, std::chrono::milliseconds(100));
   }
-  const bool woken = lifeWordOwnerDied(*control) && monotonicNow() < killed + 90'000'000;
+  const bool woken = livenessWordOwnerDied(*control) && monotonicNow() < killed + 90'000'000;
   ::waitpid(child, nullptr, 0);
   return woken;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/channel/life_word.h"
+#include "ipc/channel/liveness_word.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ using tests::PeerKind;
 constexpr base::Epoch kEpoch(1);
 
 /// A worker process that attaches and then does what it is told to.
-class LifeWordTest : public testing::Test {
+class LivenessWordTest : public testing::Test {
  protected:
   void startWorker(const std::function<void()>& then) {
     worker_.emplace(PeerKind::kProcess, [&] {
@@ -47,56 +47,56 @@ class LifeWordTest : public testing::Test {
   std::optional<Peer> worker_;
 };
 
-TEST_F(LifeWordTest, WorksOnThisSystem) { EXPECT_TRUE(lifeWordWorksHere()); }
+TEST_F(LivenessWordTest, WorksOnThisSystem) { EXPECT_TRUE(livenessWordWorksHere()); }
 
-TEST_F(LifeWordTest, TellsOfAKillThroughAReadOnlyMapping) {
+TEST_F(LivenessWordTest, TellsOfAKillThroughAReadOnlyMapping) {
   startWorker(sleepForEver);
-  EXPECT_FALSE(lifeWordOwnerDied(client_.peer()));
+  EXPECT_FALSE(livenessWordOwnerDied(client_.peer()));
   std::thread killer([&] { worker_->signal(SIGKILL); });
   EXPECT_EQ(tests::sleepUntilCompletion(client_), Awaited::kDead);
   killer.join();
   EXPECT_TRUE(worker_->gone(milliseconds(5000)));
-  EXPECT_TRUE(lifeWordOwnerDied(client_.peer())) << "it stays so";
+  EXPECT_TRUE(livenessWordOwnerDied(client_.peer())) << "it stays so";
 }
 
-TEST_F(LifeWordTest, TellsOfAnExit) {
+TEST_F(LivenessWordTest, TellsOfAnExit) {
   startWorker([] { ::_exit(3); });
   EXPECT_EQ(tests::sleepUntilCompletion(client_), Awaited::kDead);
 }
 
-TEST_F(LifeWordTest, TellsOfAnAbort) {
+TEST_F(LivenessWordTest, TellsOfAnAbort) {
   startWorker([] { ::abort(); });
   EXPECT_EQ(tests::sleepUntilCompletion(client_), Awaited::kDead);
 }
 
-TEST_F(LifeWordTest, AStoppedHolderIsAlive) {
+TEST_F(LivenessWordTest, AStoppedHolderIsAlive) {
   startWorker(sleepForEver);
   worker_->signal(SIGSTOP);
-  const FutexWatch life = watchLifeWord(client_.peer());
+  const FutexWatch life = watchLivenessWord(client_.peer());
   futexWait({&life, 1}, milliseconds(50));
-  EXPECT_FALSE(lifeWordOwnerDied(client_.peer()));
+  EXPECT_FALSE(livenessWordOwnerDied(client_.peer()));
   worker_->signal(SIGKILL);
   EXPECT_EQ(tests::sleepUntilCompletion(client_), Awaited::kDead);
 }
 
-TEST_F(LifeWordTest, OtherThreadsOfTheHolderMayEnd) {
+TEST_F(LivenessWordTest, OtherThreadsOfTheHolderMayEnd) {
   startWorker([] {
     std::thread([] {}).join();
     sleepForEver();
   });
-  const FutexWatch life = watchLifeWord(client_.peer());
+  const FutexWatch life = watchLivenessWord(client_.peer());
   futexWait({&life, 1}, milliseconds(50));
-  EXPECT_FALSE(lifeWordOwnerDied(client_.peer()));
+  EXPECT_FALSE(livenessWordOwnerDied(client_.peer()));
 }
 
-TEST(LifeWord, TellsOfTheHoldersThreadAlone) {
+TEST(LivenessWord, TellsOfTheHoldersThreadAlone) {
   ChannelMemory memory(ChannelMemory::Views::kCommon);
   auto* control = new (&memory.workerControl()) WorkerControl;
-  std::thread([&] { holdLifeWord(*control); }).join();
-  EXPECT_TRUE(lifeWordOwnerDied(*control));
+  std::thread([&] { holdLivenessWord(*control); }).join();
+  EXPECT_TRUE(livenessWordOwnerDied(*control));
 }
 
-TEST(LifeWord, AHolderMayLeaveChannelsAndTheOthersStillTellOfItsDeath) {
+TEST(LivenessWord, AHolderMayLeaveChannelsAndTheOthersStillTellOfItsDeath) {
   // A worker of a shared pool whose clients come and go.
   constexpr int kChannels = 30;
   std::vector<ChannelMemory> memories;
@@ -123,11 +123,11 @@ TEST(LifeWord, AHolderMayLeaveChannelsAndTheOthersStillTellOfItsDeath) {
   EXPECT_EQ(WTERMSIG(worker.waitForEnd()), SIGKILL);
   for (int i = 0; i < kChannels; ++i) {
     EXPECT_TRUE(clients[i]->attached()) << i;
-    EXPECT_TRUE(i % 3 != 2 || lifeWordOwnerDied(clients[i]->peer())) << i;
+    EXPECT_TRUE(i % 3 != 2 || livenessWordOwnerDied(clients[i]->peer())) << i;
   }
 }
 
-TEST(LifeWord, IsSeenLongBeforeTheProcessIsGone) {
+TEST(LivenessWord, IsSeenLongBeforeTheProcessIsGone) {
   std::vector<int64_t> microseconds;
   for (int round = 0; round < 30; ++round) {
     ChannelMemory memory(ChannelMemory::Views::kSealed);
