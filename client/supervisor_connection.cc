@@ -436,7 +436,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   const base::Fd& own = frame.descriptors[1];
   const base::Fd& peer = frame.descriptors[2];
   const base::Fd& output = frame.descriptors[3];
-  base::Fd& lastWords = frame.descriptors[4];
+  base::Fd& crashLog = frame.descriptors[4];
   const base::Fd& statusPage = frame.descriptors[5];
   ipc::reachCrashPoint(ipc::CrashPoint::kIntroductionReceived);
   if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
@@ -460,7 +460,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
   auto channel =
       makeForThisProcess<WorkerLink>(std::move(memory), message.processId, std::move(pidfd),
-                                     std::move(lastWords), welcome_.livenessWordWorks, number_);
+                                     std::move(crashLog), welcome_.livenessWordWorks, number_);
   channel->onDeath([writer = writer_, epoch = message.epoch](const std::string& reason) {
     writer->send(ipc::ReportDeath{epoch, reason});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
@@ -541,8 +541,7 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
   const WorkerLost::Death death = channel->death();
   pool->workerDied(place->slot, death);
   logEvent(LogLevel::kWarning, [&] {
-    return deathText(death) +
-           (death.lastWords.empty() ? "" : "; its last words:\n" + death.lastWords);
+    return deathText(death) + (death.crashLog.empty() ? "" : "; its crash log:\n" + death.crashLog);
   });
 }
 

@@ -55,11 +55,11 @@ nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
 // ---- Life ------------------------------------------------------------------------------------
 
 WorkerLink::WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
-                       base::Fd lastWords, bool livenessWordWorks, uint64_t connection)
+                       base::Fd crashLog, bool livenessWordWorks, uint64_t connection)
     : memory_(std::move(memory)),
       processId_(processId),
       pidfd_(std::move(pidfd)),
-      lastWords_(std::move(lastWords)),
+      crashLog_(std::move(crashLog)),
       livenessWordWorks_(livenessWordWorks),
       connection_(connection),
       loans_(memory_->end().peer().inputReturns),
@@ -190,7 +190,7 @@ void WorkerLink::poison(const std::string& reason) {
 void WorkerLink::killBecause(const std::string& reason) {
   {
     std::lock_guard lock(deathMutex_);
-    death_.lastWords =
+    death_.crashLog =
         (sharedWorker_ ? "given up by this program, because " : "killed by its client, because ") +
         reason;
   }
@@ -267,15 +267,15 @@ void WorkerLink::readDeath() {
       }
     }
   }
-  if (death_.lastWords.empty() && lastWords_.valid()) {
+  if (death_.crashLog.empty() && crashLog_.valid()) {
     constexpr off_t kLongest = 4096;
-    const off_t end = ::lseek(lastWords_.get(), 0, SEEK_END);
+    const off_t end = ::lseek(crashLog_.get(), 0, SEEK_END);
     const off_t begin = std::max<off_t>(0, end - kLongest);
     std::string text(static_cast<size_t>(std::max<off_t>(0, end - begin)), '\0');
-    const ssize_t got = ::pread(lastWords_.get(), text.data(), text.size(), begin);
+    const ssize_t got = ::pread(crashLog_.get(), text.data(), text.size(), begin);
     text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
     if (begin > 0) text.erase(0, text.find('\n') + 1);
-    death_.lastWords = std::move(text);
+    death_.crashLog = std::move(text);
   }
 }
 
@@ -648,7 +648,7 @@ void WorkerLink::settleAll() {
   try {
     readDeath();
   } catch (const std::bad_alloc&) {
-    // Told without its last words; its calls have their outcome all the same.
+    // Told without its crash log; its calls have their outcome all the same.
   }
   const ipc::ClientEnd& end = memory_->end();
   bool first = false;

@@ -94,8 +94,8 @@ class Answer {
 /// another epoch.
 class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
-  WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
-             base::Fd lastWords, bool livenessWordWorks, uint64_t connection);
+  WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd crashLog,
+             bool livenessWordWorks, uint64_t connection);
   ~WorkerLink();
   WorkerLink(const WorkerLink&) = delete;
   WorkerLink& operator=(const WorkerLink&) = delete;
@@ -274,7 +274,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   const std::shared_ptr<WorkerMemory> memory_;
   const int processId_;
   const base::Fd pidfd_;
-  const base::Fd lastWords_;
+  const base::Fd crashLog_;
   const bool livenessWordWorks_;
   const uint64_t connection_;  // that introduced the worker
   std::optional<SharedWorker> sharedWorker_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// Exit codes of a worker that says why it ended in the last line of its last words.
+/// Exit codes of a worker that says why it ended in the last line of its crash log.
 namespace isopool::ipc {
 
 /// It can't do what the supervisor told it.

@@ -12,8 +12,8 @@
 #include "base/settings/environment.h"
 #include "ipc/crash_point.h"
 #include "ipc/named_objects.h"
+#include "worker/process/crash_log.h"
 #include "worker/process/forked_child.h"
-#include "worker/process/last_words.h"
 #include "worker/process/native_libraries.h"
 #include "worker/python/interpreter.h"
 #include "worker/python/python_errors.h"
@@ -24,11 +24,11 @@ namespace isopool::worker {
 namespace {
 
 // `folders` empty: nobody would find the named objects.
-void beginInPython(const ipc::ForkWorker& order, int lastWords, const std::string& folders) {
+void beginInPython(const ipc::ForkWorker& order, int crashLog, const std::string& folders) {
   const std::string names =
       folders.empty() ? "" : ipc::namedObjectsOf(folders, base::Epoch(order.epoch));
   const PyRef begin = workerFunction("startup", "begin");
-  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Kiis", order.seed, lastWords,
+  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Kiis", order.seed, crashLog,
                                                   debugged() ? 1 : 0, names.c_str())))
     return;
   throw std::runtime_error(takePythonError().traceback);
@@ -43,9 +43,9 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
       logError("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
-    // The descriptors first: what dies from here on is told in the last words.
+    // The descriptors first: what dies from here on is told in the crash log.
     setUpWorkerProcess(descriptors, forker);
-    keepLastWords(descriptors.lastWords.get());
+    keepCrashLog(descriptors.crashLog.get());
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);
     Sandbox sandbox(plan, base::Epoch(order.epoch));
     sandbox.enter();
@@ -54,7 +54,7 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSandboxed);
     watchForForks(std::array{descriptors.control.get(), descriptors.lifeline.get(),
                              descriptors.doorbell.get()});
-    beginInPython(order, descriptors.lastWords.get(), plan.settings.folders);
+    beginInPython(order, descriptors.crashLog.get(), plan.settings.folders);
     loadLibraries(base::settingInEnvironment(kWorkerLibraries).items);
     if (!ipc::memoryObjectHas(descriptors.doorbell, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
       throw std::runtime_error("the doorbell is not a memory object of one page");

@@ -382,9 +382,11 @@ std::string Target::notAttached(const std::vector<Member>& members) const {
   for (const Member& member : members) {
     if (member.role != Role::kProgram) continue;
     const Holdings holdings = holdingsOf(member.id.pid);
+    const auto isStatusPage = [](const auto& entry) {
+      return entry.second.label == "isopool:status-page";
+    };
     const auto statusPages =
-        std::count_if(holdings.objects.begin(), holdings.objects.end(),
-                      [](const auto& entry) { return entry.second.label == "isopool:status-page"; });
+        std::count_if(holdings.objects.begin(), holdings.objects.end(), isStatusPage);
     if (statusPages != plan_.workers + 1) {
       return "program " + std::to_string(member.id.pid) + " maps the status pages of " +
              std::to_string(statusPages) + " workers and not of " +

@@ -45,7 +45,7 @@ class WorkerLost : public Error {
     int signal = 0;  ///< 0 if it exited by itself
     int exitCode = 0;
     bool causeKnown = false;  ///< false: signal and exitCode could not be read
-    std::string lastWords;    ///< the last lines of its error stream and its last Python stack
+    std::string crashLog;     ///< the last lines of its error stream and its last Python stack
   };
   WorkerLost(Death death, bool started);
 
@@ -54,7 +54,11 @@ class WorkerLost : public Error {
   int signal() const { return death_.signal; }
   int exitCode() const { return death_.exitCode; }
   bool causeKnown() const { return death_.causeKnown; }
-  const std::string& lastWords() const { return death_.lastWords; }
+  const std::string& crashLog() const { return death_.crashLog; }
+  /// The old name of crashLog(), for one release.
+  [[deprecated("it is crashLog() now")]] const std::string& lastWords() const {
+    return death_.crashLog;
+  }
   /// True if user code of this call may have run an instruction.
   bool started() const { return started_; }
 

@@ -260,7 +260,7 @@ struct Drain {
 
 /// A new worker process, for a slot or as the spare. The client maps the channel and answers
 /// kChannelMapped; the worker then attaches (WorkerControl::attached). Descriptors: the worker's
-/// pidfd, client control, worker control, the first output segment (number 1), the last words (a
+/// pidfd, client control, worker control, the first output segment (number 1), the crash log (a
 /// memory object that ends with what the worker last wrote to its error stream; read-only use), the
 /// worker's status page (ipc/channel/status_page.h, sealed kSingleWriter).
 struct IntroduceWorker {
@@ -463,7 +463,7 @@ struct Report {
 // ---- supervisor <-> zygote ------------------------------------------------------------------
 
 /// Descriptors: the worker's end of its control socket, the read end of its lifeline, its doorbell
-/// (a memory object of one page, read-only for it), its last words, its status page (of one page).
+/// (a memory object of one page, read-only for it), its crash log, its status page (of one page).
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What isopool raises: the family of isopool/errors.h."""
 
+import warnings
+
 
 class Error(RuntimeError):
     """The base of the family. Raised itself for misuse: a closed session, a pool that is gone."""
@@ -32,8 +34,14 @@ class WorkerLost(Error):
     signal: int
     exit_code: int
     cause_known: bool
-    last_words: str
+    crash_log: str
     started: bool
+
+    @property
+    def last_words(self) -> str:
+        """The old name of `crash_log`, for one release."""
+        warnings.warn("WorkerLost.last_words is now crash_log", DeprecationWarning, stacklevel=2)
+        return self.crash_log
 
 
 class DeadlineExceeded(Error):

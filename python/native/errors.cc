@@ -16,7 +16,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What workers say is UTF-8 as far as they can help it; last words may be anything.
+// What workers say is UTF-8 as far as they can help it; crash log may be anything.
 py::str text(const std::string& bytes) {
   return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
       bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
@@ -39,7 +39,7 @@ void translate(std::exception_ptr thrown) {
     raise("WorkerLost", error,
           py::dict("worker"_a = error.worker(), "process_id"_a = error.processId(),
                    "signal"_a = error.signal(), "exit_code"_a = error.exitCode(),
-                   "cause_known"_a = error.causeKnown(), "last_words"_a = text(error.lastWords()),
+                   "cause_known"_a = error.causeKnown(), "crash_log"_a = text(error.crashLog()),
                    "started"_a = error.started()));
   } catch (const DeadlineExceeded& error) {
     raise("DeadlineExceeded", error, py::dict("started"_a = error.started()));

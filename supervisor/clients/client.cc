@@ -361,7 +361,7 @@ void Client::introduce(Worker& worker, bool spare) {
   connection_.send(
       ipc::IntroduceWorker{worker.epoch().value, worker.pid(), memory.outputBytes, spare},
       {worker.pidfd().get(), memory.clientControl.get(), memory.workerControl.get(),
-       memory.output.get(), worker.lastWords().get(), worker.statusPage().get()});
+       memory.output.get(), worker.crashLog().get(), worker.statusPage().get()});
 }
 
 void Client::slotServed(const Slot& slot, Epoch epoch) {

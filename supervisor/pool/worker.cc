@@ -31,7 +31,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
       epoch_(epoch),
       events_(std::move(events)),
       bornAt_(services.loop.now()),
-      lastWords_(ipc::createGrowingMemoryObject("isopool:last-words")),
+      crashLog_(ipc::createGrowingMemoryObject("isopool:crash-log")),
       statusPage_(ipc::createMemoryObject("isopool:status-page", ipc::kPageBytes)),
       deadline_(services.loop),
       self_(std::make_shared<Worker*>(this)) {
@@ -58,7 +58,7 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   request.control = std::move(control);
   request.lifeline = std::move(lifelineEnd);
   request.doorbell = doorbell_.descriptor();
-  request.lastWords = lastWords_.duplicate();
+  request.crashLog = crashLog_.duplicate();
   request.statusPage = statusPage_.duplicate();
   request.lowPriority = spare;
   request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {

@@ -107,7 +107,7 @@ class Worker {
   base::TimePoint bornAt() const { return bornAt_; }
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
   const base::Fd& pidfd() const { return process_->pidfd(); }
-  const base::Fd& lastWords() const { return lastWords_; }
+  const base::Fd& crashLog() const { return crashLog_; }
   const base::Fd& statusPage() const { return statusPage_; }
   uint64_t sharedBytes() const;
   /// Calls completed in this life, as the worker says.
@@ -155,7 +155,7 @@ class Worker {
   std::string cause_;
   base::Lifeline lifeline_;
   Doorbell doorbell_;
-  base::Fd lastWords_;
+  base::Fd crashLog_;
   base::Fd statusPage_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;

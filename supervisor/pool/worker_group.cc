@@ -49,7 +49,7 @@ std::string textOf(const Quarantine& quarantine) {
          " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
 }
 
-// The last line of a worker's last words, which user code may have written: fit for the log.
+// The last line of a worker's crash log, which user code may have written: fit for the log.
 std::string lastLineOf(const base::Fd& words) {
   constexpr off_t kMost = 512;
   struct stat status {};
@@ -366,7 +366,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
     const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
-    if (unfit || gaveUp) worker.blame(lastLineOf(worker.lastWords()));
+    if (unfit || gaveUp) worker.blame(lastLineOf(worker.crashLog()));
     // Not now: what a client reports of it may be the next thing that we read.
     services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
                          death = status ? status->name() : "it was not started",

@@ -141,7 +141,7 @@ void Zygote::sendWaiting() {
     ForkRequest& request = waiting_.front();
     connection_->send(ipc::ForkWorker{request.epoch.value, randomSeed()},
                       {request.control.get(), request.lifeline.get(), request.doorbell.get(),
-                       request.lastWords.get(), request.statusPage.get()});
+                       request.crashLog.get(), request.statusPage.get()});
     outstanding_.push_back({request.epoch, std::move(request.settled)});
     ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestSent);
   }

@@ -37,7 +37,7 @@ struct ForkRequest {
   base::Fd control;
   base::Fd lifeline;
   base::Fd doorbell;
-  base::Fd lastWords;
+  base::Fd crashLog;
   base::Fd statusPage;
   /// A spare: nobody waits for it.
   bool lowPriority = false;

@@ -145,7 +145,7 @@ class SharedFitness : public AttachedManagers {
       session_->global("poison", "nothing");
       ADD_FAILURE() << "the session lives on";
     } catch (const WorkerLost& lost) {
-      EXPECT_NE(lost.lastWords().find(reason), std::string::npos) << lost.lastWords();
+      EXPECT_NE(lost.crashLog().find(reason), std::string::npos) << lost.crashLog();
       EXPECT_EQ(lost.exitCode(), 71);
       EXPECT_FALSE(lost.started());
     }

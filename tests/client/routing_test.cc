@@ -295,8 +295,8 @@ TEST(CleanupTimeout, ReplacesAWorkerWhenACallWaitsBehindTheFinallyOfAClosedStrea
     session.self({at::IValue("pid")});
     FAIL() << "the session's worker was not replaced";
   } catch (const WorkerLost& lost) {
-    EXPECT_NE(lost.lastWords().find("ISOPOOL_CLEANUP_TIMEOUT"), std::string::npos)
-        << lost.lastWords();
+    EXPECT_NE(lost.crashLog().find("ISOPOOL_CLEANUP_TIMEOUT"), std::string::npos)
+        << lost.crashLog();
   }
 }
 

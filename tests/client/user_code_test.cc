@@ -207,20 +207,20 @@ TEST_F(UserCode, ThatEndsItsProcessIsALostWorkerWithItsCode) {
 TEST_F(UserCode, ThatCrashesIsALostWorkerWithItsSignalAndStack) {
   const WorkerLost crashed = lossOf({"crash"});
   EXPECT_EQ(crashed.signal(), SIGSEGV);
-  EXPECT_TRUE(contains(crashed.lastWords(), " in crash")) << crashed.lastWords();
+  EXPECT_TRUE(contains(crashed.crashLog(), " in crash")) << crashed.crashLog();
   const WorkerLost inThread = lossOf({"crash_in_thread"});
   EXPECT_EQ(inThread.signal(), SIGSEGV);
-  EXPECT_TRUE(contains(inThread.lastWords(), " in crash_in_thread")) << inThread.lastWords();
+  EXPECT_TRUE(contains(inThread.crashLog(), " in crash_in_thread")) << inThread.crashLog();
   const WorkerLost aborted = lossOf({"abort"});
   EXPECT_EQ(aborted.signal(), SIGABRT);
-  EXPECT_TRUE(contains(aborted.lastWords(), " in abort")) << aborted.lastWords();
+  EXPECT_TRUE(contains(aborted.crashLog(), " in abort")) << aborted.crashLog();
 }
 
 TEST_F(UserCode, ThatRecursesWithoutEndIsAnErrorInPythonAndALostWorkerInC) {
   EXPECT_EQ(errorOf({"recurse"}).pythonType(), "RecursionError");
   const WorkerLost lost = lossOf({"recurse_in_c"});
   EXPECT_EQ(lost.signal(), SIGSEGV);
-  EXPECT_TRUE(contains(lost.lastWords(), " in step")) << lost.lastWords();
+  EXPECT_TRUE(contains(lost.crashLog(), " in step")) << lost.crashLog();
 }
 
 TEST_F(UserCode, ThatAsksForTooMuchMemoryIsAnError) {

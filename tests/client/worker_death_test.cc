@@ -80,7 +80,7 @@ TEST_F(WorkerDeath, CarriesTheLastLinesOfItsErrorStream) {
   subject_.ask("complain", {"the lights are going out"});
   const WorkerLost lost = lossOf([&] { subject_.ask("die", {SIGKILL}); });
   EXPECT_EQ(lost.processId(), victim);
-  EXPECT_TRUE(contains(lost.lastWords(), "the lights are going out\n")) << lost.lastWords();
+  EXPECT_TRUE(contains(lost.crashLog(), "the lights are going out\n")) << lost.crashLog();
   EXPECT_TRUE(contains(lost.what(), "the lights are going out")) << lost.what();
 }
 
@@ -88,8 +88,8 @@ TEST_F(WorkerDeath, ByACrashCarriesThePythonStack) {
   const WorkerLost lost = lossOf([&] { subject_.ask("crash"); });
   EXPECT_EQ(lost.signal(), SIGSEGV);
   EXPECT_TRUE(lost.started());
-  EXPECT_TRUE(contains(lost.lastWords(), "Segmentation fault")) << lost.lastWords();
-  EXPECT_TRUE(contains(lost.lastWords(), " in crash")) << lost.lastWords();
+  EXPECT_TRUE(contains(lost.crashLog(), "Segmentation fault")) << lost.crashLog();
+  EXPECT_TRUE(contains(lost.crashLog(), " in crash")) << lost.crashLog();
 }
 
 TEST_F(WorkerDeath, ByExitCarriesTheExitCode) {

@@ -31,7 +31,7 @@ SimulatedWorker::SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch
       lifeline_(std::move(descriptors.at(1))),
       doorbell_(ipc::mapShared(descriptors.at(2), 0, ipc::kPageBytes, ipc::Access::kReadOnly,
                                ipc::Prefault::kNo)),
-      lastWords_(std::move(descriptors.at(3))),
+      crashLog_(std::move(descriptors.at(3))),
       statusPageObject_(ipc::mapShared(descriptors.at(4), 0, ipc::kPageBytes,
                                        ipc::Access::kReadWrite, ipc::Prefault::kNo)),
       statusPage_(new (statusPageObject_.data()) ipc::WorkerStatusPage) {

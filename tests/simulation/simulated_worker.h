@@ -70,7 +70,7 @@ class SimulatedWorker final : public Program {
   ipc::ControlSocket control_;
   base::Fd lifeline_;
   ipc::Mapping doorbell_;
-  base::Fd lastWords_;
+  base::Fd crashLog_;
   ipc::Mapping statusPageObject_;
   ipc::WorkerStatusPage* statusPage_;
   std::map<uint64_t, Channel> channels_;

@@ -183,7 +183,7 @@ void ControlClient::introduce(ipc::Frame& frame) {
   made.introduction = introduction;
   made.pidfd = std::move(frame.descriptors[0]);
   made.clientControl = std::move(frame.descriptors[1]);
-  made.lastWords = std::move(frame.descriptors[4]);
+  made.crashLog = std::move(frame.descriptors[4]);
   EXPECT_TRUE(
       ipc::memoryObjectHas(frame.descriptors[3], introduction.outputBytes, ipc::Seal::kFixedSize));
   ipc::Mapping own = ipc::mapShared(made.clientControl, 0, ipc::kClientControlBytes,

@@ -27,7 +27,7 @@ class ControlClient {
     ipc::IntroduceWorker introduction;
     base::Fd pidfd;
     base::Fd clientControl;
-    base::Fd lastWords;
+    base::Fd crashLog;
     std::unique_ptr<ipc::ClientEnd> end;
     std::optional<ipc::WorkerDied> died;
     std::vector<ipc::GrantOutputSegment> segments;

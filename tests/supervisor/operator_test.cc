@@ -109,12 +109,12 @@ TEST(DeathLog, OfAReplacedWorkerThatCrashesNamesSignalAndCause) {
                                      "had taken its place before"));
 }
 
-TEST(DeathLog, OfAWorkerThatGivesUpHasItsLastWords) {
+TEST(DeathLog, OfAWorkerThatGivesUpHasItsCrashLog) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
   const std::string words = "isopool worker: serves as many clients as one worker can\n";
-  ASSERT_EQ(::write(client->worker(worker).lastWords.get(), words.data(), words.size()),
+  ASSERT_EQ(::write(client->worker(worker).crashLog.get(), words.data(), words.size()),
             static_cast<ssize_t>(words.size()));
   client->post(worker, "!exit 70");
   EXPECT_TRUE(logHas(supervisor,

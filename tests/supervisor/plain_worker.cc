@@ -60,7 +60,7 @@ class PlainWorker {
         lifeline_(std::move(descriptors[1])),
         doorbellPage_(mapShared(descriptors[2], 0, kPageBytes, Access::kReadOnly, Prefault::kNo)),
         doorbell_(reinterpret_cast<const SharedWord<uint32_t>*>(doorbellPage_.data())),
-        lastWords_(std::move(descriptors[3])),
+        crashLog_(std::move(descriptors[3])),
         statusPageObject_(
             mapShared(descriptors[4], 0, kPageBytes, Access::kReadWrite, Prefault::kNo)),
         statusPage_(new (statusPageObject_.data()) WorkerStatusPage) {
@@ -308,7 +308,7 @@ class PlainWorker {
   base::Fd lifeline_;
   Mapping doorbellPage_;
   const SharedWord<uint32_t>* doorbell_;
-  base::Fd lastWords_;
+  base::Fd crashLog_;
   Mapping statusPageObject_;
   WorkerStatusPage* statusPage_;
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;

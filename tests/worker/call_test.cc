@@ -345,17 +345,17 @@ TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
   }
   EXPECT_TRUE(refused);
   EXPECT_GE(clients.size(), 8u);
-  EXPECT_TRUE(fresh->alive()) << fresh->readLastWords();
+  EXPECT_TRUE(fresh->alive()) << fresh->readCrashLog();
   allAreServed();
-  EXPECT_NE(fresh->readLastWords().find("no room for another client"), std::string::npos)
-      << fresh->readLastWords();
+  EXPECT_NE(fresh->readCrashLog().find("no room for another client"), std::string::npos)
+      << fresh->readCrashLog();
   constexpr uint64_t kLarge = uint64_t{2} << 30;
   const base::Fd large = ipc::createMemoryObject("input", kLarge);
   fresh->send(ipc::MapInputSegment{/*client=*/1, /*segment=*/2, kLarge}, {large.get()});
   allAreServed();
-  EXPECT_TRUE(fresh->alive()) << fresh->readLastWords();
-  EXPECT_NE(fresh->readLastWords().find("no room for an input segment"), std::string::npos)
-      << fresh->readLastWords();
+  EXPECT_TRUE(fresh->alive()) << fresh->readCrashLog();
+  EXPECT_NE(fresh->readCrashLog().find("no room for an input segment"), std::string::npos)
+      << fresh->readCrashLog();
 }
 
 // ---- the arena ----------------------------------------------------------------------------------

@@ -95,13 +95,13 @@ bool WorkerProcess::alive() {
   return ::poll(&readable, 1, 0) == 0;
 }
 
-std::string WorkerProcess::readLastWords() const {
+std::string WorkerProcess::readCrashLog() const {
   struct stat status {};
-  ::fstat(lastWords.get(), &status);
+  ::fstat(crashLog.get(), &status);
   constexpr off_t kMost = 64 * 1024;
   const off_t begin = std::max<off_t>(0, status.st_size - kMost);
   std::string text(static_cast<size_t>(status.st_size - begin), '\0');
-  const ssize_t got = ::pread(lastWords.get(), text.data(), text.size(), begin);
+  const ssize_t got = ::pread(crashLog.get(), text.data(), text.size(), begin);
   text.resize(got < 0 ? 0 : static_cast<size_t>(got));
   return text;
 }
@@ -171,14 +171,14 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   worker->doorbellObject = ipc::createMemoryObject("bell", ipc::kPageBytes);
   worker->doorbell = ipc::mapShared(worker->doorbellObject, 0, ipc::kPageBytes,
                                     ipc::Access::kReadWrite, ipc::Prefault::kYes);
-  worker->lastWords = ipc::createGrowingMemoryObject("last words");
+  worker->crashLog = ipc::createGrowingMemoryObject("crash log");
   const base::Fd statusPage = ipc::createMemoryObject("board", ipc::kPageBytes);
   worker->control = ipc::ControlSocket(std::move(ours));
   worker->lifeline = std::move(lifelineWrite);
   const auto begin = Clock::now();
   control_.send(ipc::ForkWorker{worker->epoch, seed},
                 {theirs.get(), lifelineRead.get(), worker->doorbellObject.get(),
-                 worker->lastWords.get(), statusPage.get()});
+                 worker->crashLog.get(), statusPage.get()});
   theirs.close();
   lifelineRead.close();
   const ipc::Frame answer = receiveFrom(control_, "the zygote's answer");
@@ -191,7 +191,7 @@ std::unique_ptr<WorkerProcess> ZygoteProcess::fork(uint64_t seed) {
   try {
     ready = worker->receive();
   } catch (const std::exception& error) {
-    throw std::runtime_error(error.what() + ("\n" + worker->readLastWords()));
+    throw std::runtime_error(error.what() + ("\n" + worker->readCrashLog()));
   }
   if (ipc::decodeMessage<ipc::WorkerReady>(ready).epoch != worker->epoch) giveUp("its own epoch");
   worker->forkToReady = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);

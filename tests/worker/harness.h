@@ -45,7 +45,7 @@ struct WorkerProcess {
   base::Fd lifeline;  ///< the write end
   base::Fd doorbellObject;
   ipc::Mapping doorbell;
-  base::Fd lastWords;
+  base::Fd crashLog;
   std::chrono::microseconds forkToReady{0};
   std::optional<ProcessEnd> ended;
   uint64_t clients = 0;  ///< that were attached; the last one's number
@@ -62,7 +62,7 @@ struct WorkerProcess {
   void kill(int signal = 9);
   ProcessEnd waitForEnd();
   bool alive();
-  std::string readLastWords() const;
+  std::string readCrashLog() const;
 };
 
 /// isopool-worker --zygote, started by this test.

@@ -924,7 +924,7 @@ TEST_F(MemoryLimit, IsToldWhenItWasACause) {
                "KeyError");
 }
 
-TEST_F(MemoryLimit, IsInTheLastWordsOfAWorkerThatDiesOfIt) {
+TEST_F(MemoryLimit, IsInTheCrashLogOfAWorkerThatDiesOfIt) {
   // operator new on a thread that has nobody to catch what it throws.
   client.publishProbe("run", {R"(
 import ctypes, threading
@@ -933,7 +933,7 @@ threading.Thread(target=new, args=(ctypes.c_size_t(1 << 30),)).start()
 threading.Event().wait()
 )"});
   EXPECT_EQ(worker->waitForEnd().signal, SIGABRT);
-  const std::string words = worker->readLastWords();
+  const std::string words = worker->readCrashLog();
   EXPECT_TRUE(has(words, "std::bad_alloc")) << words;
   EXPECT_TRUE(has(words, "isopool: the worker's memory is limited to 256 MiB")) << words;
 }

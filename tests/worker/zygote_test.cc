@@ -106,7 +106,7 @@ TEST(Worker, IsTheSupervisorsChildInAGroupOfItsOwn) {
 
 TEST(Worker, HasOnlyItsOwnDescriptors) {
   auto worker = sharedZygote().fork(1);
-  // 0, 1, 2, control, lifeline, doorbell, last words
+  // 0, 1, 2, control, lifeline, doorbell, crash log
   size_t count = 0;
   for ([[maybe_unused]] const auto& fd :
        std::filesystem::directory_iterator("/proc/" + std::to_string(worker->pid) + "/fd")) {
@@ -179,29 +179,29 @@ TEST(Worker, TwoWorkersDrawDifferentNumbers) {
   EXPECT_EQ(first[1], third[1]);
 }
 
-TEST(Worker, CrashLeavesThePythonStackInItsLastWords) {
+TEST(Worker, CrashLeavesThePythonStackInItsCrashLog) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
   client.defineProbe();
   ASSERT_TRUE(client.probe("complain", {std::string("I feel unwell")}).value.isNone());
   client.publishProbe("crash");
   EXPECT_EQ(worker->waitForEnd().signal, SIGSEGV);
-  const std::string words = worker->readLastWords();
+  const std::string words = worker->readCrashLog();
   EXPECT_NE(words.find("I feel unwell"), std::string::npos) << words;
   EXPECT_NE(words.find("Segmentation fault"), std::string::npos) << words;
   EXPECT_NE(words.find("in crash"), std::string::npos) << words;
 }
 
-TEST(Worker, LastWordsKeepTheNewestAndStaySmall) {
+TEST(Worker, CrashLogKeepsTheNewestAndStaysSmall) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
   client.defineProbe();
   for (int i = 0; i < 3000; ++i) client.probeValue("complain_quietly", {std::string(100, 'a')});
   client.probeValue("complain", {std::string("the end")});
-  const std::string words = worker->readLastWords();
+  const std::string words = worker->readCrashLog();
   EXPECT_EQ(words.substr(words.size() - 8), "the end\n");
   struct stat status {};
-  ::fstat(worker->lastWords.get(), &status);
+  ::fstat(worker->crashLog.get(), &status);
   EXPECT_LE(status.st_blocks * 512, 160 * 1024);
 }
 

@@ -90,7 +90,7 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   // Not through close-on-exec: a worker is never exec'd. User code would find what is left open:
   // files of the program, the zygote's control socket.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),
-                        descriptors.doorbell.get(), descriptors.lastWords.get(),
+                        descriptors.doorbell.get(), descriptors.crashLog.get(),
                         descriptors.statusPage.get()};
   base::closeDescriptorsBut(kept, 3);
   resetSignals();

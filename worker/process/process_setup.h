@@ -15,7 +15,7 @@ struct WorkerDescriptors {
   base::Fd control;
   base::Fd lifeline;
   base::Fd doorbell;
-  base::Fd lastWords;
+  base::Fd crashLog;
   base::Fd statusPage;
 };
 

@@ -12,13 +12,13 @@ from multiprocessing import shared_memory
 import torch
 
 
-def begin(seed: int, last_words: int, debugged: bool, named_objects: str) -> None:
+def begin(seed: int, crash_log: int, debugged: bool, named_objects: str) -> None:
     # Forks have equal generators. `random` is reseeded by Python itself.
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
-    faulthandler.enable(last_words, all_threads=True)
+    faulthandler.enable(crash_log, all_threads=True)
     gc.enable()
     if named_objects:
         _name_objects(named_objects)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Standard streams of workers: lines go out at once, errors also into the last words.
+"""Standard streams of workers: lines go out at once, errors also into the crash log.
 
 After each call the worker flushes them, if something was written: so they note what is.
 """
@@ -15,7 +15,7 @@ class _ErrorFile(io.FileIO):
     """Descriptor 2, whose writes are kept for whoever reports this worker's death."""
 
     def write(self, data) -> int:  # type: ignore[no-untyped-def, override]
-        _isopool.say_last_words(data)
+        _isopool.append_to_crash_log(data)
         return super().write(data)
 
 

@@ -14,7 +14,7 @@
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
 #include "ipc/worker_exit.h"
-#include "worker/process/last_words.h"
+#include "worker/process/crash_log.h"
 #include "worker/serve/isopool_module.h"
 
 namespace isopool::worker {

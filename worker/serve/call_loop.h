@@ -48,7 +48,7 @@ class CallLoop final : public ControlPlane {
   bool readMessages();
   void handleMessage(ipc::Frame& frame);
   /// Does a step for one client. False if no memory or address space is left for it, which is that
-  /// client's loss alone; says so in the last words.
+  /// client's loss alone; says so in the crash log.
   bool hasRoomFor(const char* what, const std::function<void()>& step);
   void attachChannel(ipc::Frame& frame);
   /// Null if the client can't be served. Throws SystemCallError.

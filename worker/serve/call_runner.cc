@@ -14,7 +14,7 @@
 #include "ipc/channel/futex.h"
 #include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
-#include "worker/process/last_words.h"
+#include "worker/process/crash_log.h"
 #include "worker/python/interpreter.h"
 #include "worker/python/output_streams.h"
 #include "worker/python/python_errors.h"

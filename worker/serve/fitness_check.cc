@@ -18,7 +18,7 @@
 
 #include "base/fd.h"
 #include "ipc/channel/futex.h"
-#include "worker/process/last_words.h"
+#include "worker/process/crash_log.h"
 #include "worker/process/memory_limit.h"
 #include "worker/process/process_setup.h"
 
@@ -84,7 +84,7 @@ std::string failureOfMemory() {
 std::string failureOfDescriptors() {
   std::vector<base::Fd> opened;
   while (opened.size() < kDescriptors) {
-    opened.emplace_back(::fcntl(lastWordsFd(), F_DUPFD_CLOEXEC, 0));
+    opened.emplace_back(::fcntl(crashLogFd(), F_DUPFD_CLOEXEC, 0));
     if (opened.back().valid()) continue;
     return "it can open " + std::to_string(opened.size() - 1) + " more descriptors (" +
            ::strerror(errno) + ")";

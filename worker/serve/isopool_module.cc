@@ -9,8 +9,8 @@
 #include "worker/memory/moved_storages.h"
 #include "worker/memory/package_capsule.h"
 #include "worker/memory/package_store.h"
+#include "worker/process/crash_log.h"
 #include "worker/process/forked_child.h"
-#include "worker/process/last_words.h"
 #include "worker/python/embedded_modules.h"
 #include "worker/python/output_streams.h"
 #include "worker/values/python_values.h"
@@ -57,11 +57,11 @@ PyObject* embeddedSources(PyObject*, PyObject*) {
   return list.release();
 }
 
-PyObject* sayLastWordsFromPython(PyObject*, PyObject* data) {
+PyObject* appendToCrashLogFromPython(PyObject*, PyObject* data) {
   Py_buffer view;
   if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) != 0) return nullptr;
   // A forked child's words are not this worker's, but nobody else would tell them.
-  sayLastWords({static_cast<const char*>(view.buf), static_cast<size_t>(view.len)});
+  appendToCrashLog({static_cast<const char*>(view.buf), static_cast<size_t>(view.len)});
   PyBuffer_Release(&view);
   Py_RETURN_NONE;
 }
@@ -184,7 +184,8 @@ PyObject* packageHeader(PyObject*, PyObject* arguments) {
 
 std::array<PyMethodDef, 12> methods = {{
     {"embedded_sources", &embeddedSources, METH_NOARGS, "The Python files inside this program."},
-    {"say_last_words", &sayLastWordsFromPython, METH_O, "Keeps bytes for this worker's crash log."},
+    {"append_to_crash_log", &appendToCrashLogFromPython, METH_O,
+     "Keeps bytes for this worker's crash log."},
     {"adopt_output", &adoptOutput, METH_VARARGS,
      "adopt_output(stdout, stderr): streams that note what is written to them."},
     {"note_output", &noteOutputFromPython, METH_NOARGS,

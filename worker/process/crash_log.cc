@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/process/last_words.h"
+#include "worker/process/crash_log.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -52,30 +52,30 @@ std::string describeCurrentException() {
 
 }  // namespace
 
-void keepLastWords(int fd) {
+void keepCrashLog(int fd) {
   wordsFd = fd;
   // Appending also after another process truncated nothing but read: the offset is not ours alone.
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_APPEND);
   std::set_terminate(tellAndAbort);
 }
 
-int lastWordsFd() { return wordsFd; }
+int crashLogFd() { return wordsFd; }
 
-void sayLastWords(std::string_view text) noexcept {
+void appendToCrashLog(std::string_view text) noexcept {
   if (wordsFd < 0) return;
-  if (text.size() > kLastWordsBytes) text.remove_prefix(text.size() - kLastWordsBytes);
+  if (text.size() > kCrashLogBytes) text.remove_prefix(text.size() - kCrashLogBytes);
   writeAll(wordsFd, text);
   struct stat status {};
   if (::fstat(wordsFd, &status) != 0) return;
   const auto size = static_cast<size_t>(status.st_size);
-  if (size <= 2 * kLastWordsBytes) return;
-  const size_t hole = (size - kLastWordsBytes) / ipc::kPageBytes * ipc::kPageBytes;
+  if (size <= 2 * kCrashLogBytes) return;
+  const size_t hole = (size - kCrashLogBytes) / ipc::kPageBytes * ipc::kPageBytes;
   ::fallocate(wordsFd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(hole));
 }
 
 void logError(std::string_view text) noexcept {
   writeAll(STDERR_FILENO, text);
-  sayLastWords(text);
+  appendToCrashLog(text);
 }
 
 }  // namespace isopool::worker
