@@ -92,6 +92,17 @@ TEST_F(WorkerDeath, ByACrashCarriesThePythonStack) {
   EXPECT_TRUE(contains(lost.crashLog(), " in crash")) << lost.crashLog();
 }
 
+// For one release, so that programs have time to change.
+TEST_F(WorkerDeath, HasItsCrashLogUnderTheOldNameToo) {
+  subject_.ask("complain", {"the lights are going out"});
+  const WorkerLost lost = lossOf([&] { subject_.ask("die", {SIGKILL}); });
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  EXPECT_EQ(lost.lastWords(), lost.crashLog());
+#pragma GCC diagnostic pop
+  EXPECT_NE(lost.crashLog(), "");
+}
+
 TEST_F(WorkerDeath, ByExitCarriesTheExitCode) {
   const WorkerLost lost = lossOf([&] { subject_.ask("exit_now", {3}); });
   EXPECT_EQ(lost.exitCode(), 3);
