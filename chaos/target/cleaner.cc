@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 namespace chaos {
 

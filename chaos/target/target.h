@@ -13,7 +13,7 @@
 #include "chaos/oracle/outcomes.h"
 #include "chaos/target/proc.h"
 #include "chaos/target/spawned.h"
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 namespace chaos {
 

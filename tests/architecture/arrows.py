@@ -59,14 +59,16 @@ ALLOWED = {
     "examples": ["include/isopool", "include/compat"],
     # The programs that measure one mechanism by itself include ipc/.
     "bench": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor"],
+    # What tests, chaos and benchmarks share.
+    "testing": ["base", "ipc"],
     # Attacks what a user has; finds its processes and its plain workers as tests do.
-    "chaos": ["include/isopool", "base", "ipc", "tests"],
+    "chaos": ["include/isopool", "base", "ipc", "testing"],
     # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
     # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
-    "tests": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor"],
+    "tests": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor", "testing"],
     # Runs, models or fails the calls of what decides in supervisor/ and client/.
-    "tests/simulation": ["base", "ipc", "supervisor", *SUPERVISOR, "client", "tests"],
-    "tests/model": ["base", "ipc", "supervisor", *SUPERVISOR, "tests"],
+    "tests/simulation": ["base", "ipc", "supervisor", *SUPERVISOR, "client", "testing", "tests"],
+    "tests/model": ["base", "ipc", "supervisor", *SUPERVISOR, "testing", "tests"],
     "tests/fault_injection": [
         "include/isopool",
         "base",
@@ -74,10 +76,11 @@ ALLOWED = {
         "supervisor",
         *SUPERVISOR,
         "client",
+        "testing",
         "tests",
     ],
     # Feeds the code that reads what other processes wrote, wherever it is.
-    "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "tests"],
+    "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "testing", "tests"],
 }
 
 # How an include of ours begins, and the folder that it is found in.

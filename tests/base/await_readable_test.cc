@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "tests/base/signal_storm.h"
+#include "testing/signal_storm.h"
 
 namespace isopool::base {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ipc/control/messages.h"
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 namespace isopool::tests {
 

@@ -16,9 +16,9 @@
 
 #include "client/archive_file.h"
 #include "isopool/errors.h"
+#include "testing/one_processor.h"
 #include "tests/client/harness.h"
 #include "tests/client/played_worker.h"
-#include "tests/one_processor.h"
 
 namespace isopool::tests {
 

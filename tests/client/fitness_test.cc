@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "testing/sanitizers.h"
 #include "tests/client/attached_managers.h"
-#include "tests/sanitizers.h"
 
 namespace isopool::tests {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "base/fd.h"
 #include "isopool/isopool.h"
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 namespace isopool::tests {
 

@@ -5,8 +5,8 @@
 #include <iterator>
 #include <thread>
 
+#include "testing/sanitizers.h"
 #include "tests/client/harness.h"
-#include "tests/sanitizers.h"
 
 namespace isopool::tests {
 namespace {

@@ -9,8 +9,8 @@
 #include <sstream>
 #include <thread>
 
+#include "testing/sanitizers.h"
 #include "tests/client/harness.h"
-#include "tests/sanitizers.h"
 
 namespace isopool::tests {
 namespace {

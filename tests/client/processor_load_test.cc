@@ -6,7 +6,7 @@
 #include <atomic>
 #include <list>
 
-#include "tests/one_processor.h"
+#include "testing/one_processor.h"
 
 namespace isopool::tests {
 

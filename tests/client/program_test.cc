@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "client/event_log.h"
+#include "testing/sanitizers.h"
 #include "tests/client/harness.h"
-#include "tests/sanitizers.h"
 
 namespace isopool::tests {
 namespace {

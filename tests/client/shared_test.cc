@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
+#include "testing/sanitizers.h"
 #include "tests/client/attached_managers.h"
-#include "tests/sanitizers.h"
 
 namespace isopool::tests {
 namespace {

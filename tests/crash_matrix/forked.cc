@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/system_call.h"
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 namespace isopool::tests {
 

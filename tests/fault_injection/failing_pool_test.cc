@@ -37,7 +37,7 @@ const std::string& effectsFile() {
 }
 
 /// What the plain worker's only object is asked, and what it answers: see
-/// tests/supervisor/plain_calls.h.
+/// testing/plain_calls.h.
 class Life {
  public:
   /// From the manager's construction to its end.

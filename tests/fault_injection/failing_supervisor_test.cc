@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "ipc/channel/layout.h"
+#include "testing/process_mark.h"
 #include "tests/fault_injection/failing_calls.h"
 #include "tests/supervisor/control_client.h"
-#include "tests/supervisor/process_mark.h"
 
 namespace isopool::tests {
 namespace {

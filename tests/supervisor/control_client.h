@@ -13,7 +13,7 @@
 
 #include "ipc/channel/client_end.h"
 #include "ipc/control/frame.h"
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 namespace isopool::tests {
 

@@ -18,7 +18,7 @@
 #include <string>
 
 #include "ipc/control/frame.h"
-#include "tests/sanitizers.h"
+#include "testing/sanitizers.h"
 
 namespace isopool::supervisor {
 namespace {

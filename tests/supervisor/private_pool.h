@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "testing/process_mark.h"
 #include "tests/supervisor/control_client.h"
-#include "tests/supervisor/process_mark.h"
 
 namespace isopool::tests {
 

@@ -13,7 +13,7 @@
 #include "base/settings/setting_text.h"
 #include "supervisor/config/option_fields.h"
 #include "supervisor/config/settings_report.h"
-#include "tests/one_processor.h"
+#include "testing/one_processor.h"
 
 namespace isopool::supervisor {
 namespace {

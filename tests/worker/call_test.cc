@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/sanitizers.h"
+#include "testing/sanitizers.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {

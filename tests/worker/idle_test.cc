@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "tests/context_switches.h"
+#include "testing/context_switches.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {

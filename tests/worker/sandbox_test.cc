@@ -18,7 +18,7 @@
 #include <map>
 #include <utility>
 
-#include "tests/sanitizers.h"
+#include "testing/sanitizers.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {

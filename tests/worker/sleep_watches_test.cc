@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/context_switches.h"
+#include "testing/context_switches.h"
 
 namespace isopool::worker {
 namespace {

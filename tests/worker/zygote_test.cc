@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "ipc/channel/liveness_word.h"
-#include "tests/one_processor.h"
+#include "testing/one_processor.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {

@@ -10,7 +10,7 @@ import torch
 
 
 class Step(torch.nn.Module):
-    """Gives 3 * x + nonce. tests/supervisor/plain_calls.cc does the same without torch."""
+    """Gives 3 * x + nonce. testing/plain_calls.cc does the same without torch."""
 
     def forward(
         self, nonce: int, effects: str, deed: str, amount: int, x: torch.Tensor

@@ -12,8 +12,8 @@
 
 #include "ipc/channel/liveness_word.h"
 #include "ipc/channel/spin.h"
+#include "testing/one_processor.h"
 #include "tests/ipc/channel/peers.h"
-#include "tests/one_processor.h"
 
 namespace isopool::ipc {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/system_call.h"
-#include "tests/base/signal_storm.h"
+#include "testing/signal_storm.h"
 
 namespace isopool::ipc {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/supervisor/plain_calls.h"
+#include "testing/plain_calls.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -28,7 +28,7 @@
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/memory_object.h"
-#include "tests/supervisor/plain_calls.h"
+#include "testing/plain_calls.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tests/supervisor/process_mark.h"
+#include "testing/process_mark.h"
 
 #include <poll.h>
 #include <signal.h>
