@@ -22,6 +22,7 @@
 
 namespace bench {
 
+namespace base = isopool::base;
 namespace ipc = isopool::ipc;
 
 namespace {

@@ -54,7 +54,7 @@ void sendGarbage(int fd) {
 
 class PlainWorker {
  public:
-  PlainWorker(uint64_t epoch, std::vector<base::Fd> descriptors)
+  PlainWorker(uint64_t epoch, std::vector<Fd> descriptors)
       : epoch_(epoch),
         control_(std::move(descriptors[0])),
         lifeline_(std::move(descriptors[1])),
@@ -162,7 +162,7 @@ class PlainWorker {
     Mapping peer =
         mapShared(frame.descriptors[0], 0, kClientControlBytes, Access::kReadOnly, Prefault::kNo);
     auto& end = ends_[message.client];
-    end = std::make_unique<WorkerEnd>(base::Epoch(epoch_), std::move(own), std::move(peer));
+    end = std::make_unique<WorkerEnd>(Epoch(epoch_), std::move(own), std::move(peer));
     end->attach();
     calls_[message.client] = std::make_unique<PlainCalls>(*end, std::move(frame.descriptors[2]),
                                                           static_cast<size_t>(message.outputBytes));
@@ -305,10 +305,10 @@ class PlainWorker {
 
   const uint64_t epoch_;
   ControlSocket control_;
-  base::Fd lifeline_;
+  Fd lifeline_;
   Mapping doorbellPage_;
   const SharedWord<uint32_t>* doorbell_;
-  base::Fd crashLog_;
+  Fd crashLog_;
   Mapping statusPageObject_;
   WorkerStatusPage* statusPage_;
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
@@ -325,7 +325,7 @@ class PlainWorker {
 
 class PlainZygote {
  public:
-  explicit PlainZygote(int controlFd) : control_(base::Fd(controlFd)) {}
+  explicit PlainZygote(int controlFd) : control_(Fd(controlFd)) {}
 
   int serve() {
     const std::string how = mode();
@@ -339,7 +339,7 @@ class PlainZygote {
     control_.send(ZygoteReady{
         "3.11.2", "none", true, {}, std::getenv("PLAIN_WORKER_NEEDS_FOLDERS") != nullptr});
     for (;;) {
-      control_.waitReadable(base::kForever);
+      control_.waitReadable(kForever);
       if (control_.receive() == ReceiveResult::kPeerGone) return 0;
       while (std::optional<Frame> frame = control_.next()) fork(*frame);
     }

@@ -14,7 +14,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 namespace chaos {
@@ -377,23 +379,47 @@ void Target::checkBooks(Program& program) {
 }
 
 // Each program has the status page of each of its workers and of no other. Says of one that has
-// not.
+// not, and who else holds those pages: that tells whose books are wrong.
 std::string Target::notAttached(const std::vector<Member>& members) const {
+  std::map<pid_t, std::set<uint64_t>> pages;
   for (const Member& member : members) {
-    if (member.role != Role::kProgram) continue;
-    const Holdings holdings = holdingsOf(member.id.pid);
-    const auto isStatusPage = [](const auto& entry) {
-      return entry.second.label == "isopool:status-page";
-    };
-    const auto statusPages =
-        std::count_if(holdings.objects.begin(), holdings.objects.end(), isStatusPage);
-    if (statusPages != plan_.workers + 1) {
-      return "program " + std::to_string(member.id.pid) + " maps the status pages of " +
-             std::to_string(statusPages) + " workers and not of " +
-             std::to_string(plan_.workers + 1);
+    for (const auto& [inode, object] : holdingsOf(member.id.pid).objects) {
+      if (object.label == "isopool:status-page") pages[member.id.pid].insert(inode);
     }
   }
+  for (const Member& member : members) {
+    if (member.role != Role::kProgram) continue;
+    const std::set<uint64_t>& own = pages[member.id.pid];
+    if (own.size() == static_cast<size_t>(plan_.workers) + 1) continue;
+    std::string text = "program " + std::to_string(member.id.pid) + " maps the status pages of " +
+                       std::to_string(own.size()) + " workers and not of " +
+                       std::to_string(plan_.workers + 1);
+    for (const uint64_t page : own) {
+      text += "; one is held";
+      std::string others;
+      for (const Member& other : members) {
+        if (other.role == Role::kProgram || pages[other.id.pid].count(page) == 0) continue;
+        others.append(" by ").append(nameOf(other.role));
+        others.append(" ").append(std::to_string(other.id.pid));
+      }
+      text += others.empty() ? " by no other process" : others;
+    }
+    return text + unreaped(members);
+  }
   return {};
+}
+
+// Children of supervisors that are dead and that nobody has reaped.
+std::string Target::unreaped(const std::vector<Member>& members) {
+  std::string text;
+  for (const Member& member : members) {
+    if (member.role != Role::kSupervisor) continue;
+    for (const pid_t child : childrenOf(member.id.pid)) {
+      if (chaos::statusOf(child).alive()) continue;
+      text += "; the supervisor has not reaped " + std::to_string(child);
+    }
+  }
+  return text;
 }
 
 // Every worker and spare is there, and nobody else.

@@ -96,6 +96,7 @@ class Target {
   void checkBooks(Program& program);
   void checkEnd(const std::string& who, pid_t pid, std::optional<int> status, const char* log);
   std::string notAttached(const std::vector<Member>& members) const;
+  static std::string unreaped(const std::vector<Member>& members);
   bool waitUntilComplete();
   uint64_t stockBytes() const;
   void checkHoldings();
