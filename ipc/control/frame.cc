@@ -151,8 +151,10 @@ bool ControlSocket::descriptorsFit() const {
   // By trying: numbers above a free one may be taken.
   const base::Fd oneMore(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
   ReceivedMessage next;
-  char byte;
-  next.receive(fd(), &byte, sizeof byte, MSG_PEEK);
+  // As many bytes as receive() takes: one read goes on from messages without descriptors into the
+  // first that has some.
+  std::array<char, kReadBytes> bytes;
+  next.receive(fd(), bytes.data(), bytes.size(), MSG_PEEK);
   return (next.flags & MSG_CTRUNC) == 0;
 }
 

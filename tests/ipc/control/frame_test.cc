@@ -222,6 +222,26 @@ TEST_F(FrameTest, DescriptorsThatAreLostForLackOfRoomAreSeen) {
   ::setrlimit(RLIMIT_NOFILE, &former);
 }
 
+// One read goes on from messages without descriptors into the first one that has some.
+TEST_F(FrameTest, DescriptorsOfALaterMessageThatDoNotFitAreSeenBeforeTheyAreRead) {
+  ControlSocket peer(std::move(raw_));
+  const base::Fd object = createMemoryObject("test", kPageBytes);
+  peer.send(ClosePool{1});
+  peer.send(DeclareInputSegment{1, kPageBytes}, {object.get()});
+  EXPECT_TRUE(socket_.descriptorsFit());
+  rlimit former{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &former), 0);
+  rlimit tight = former;
+  tight.rlim_cur = 3;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  const bool fit = socket_.descriptorsFit();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &former), 0);
+  EXPECT_FALSE(fit);
+  receiveAll();
+  EXPECT_EQ(socket_.next()->type, MessageType::kClosePool);
+  EXPECT_EQ(socket_.next()->descriptors.size(), 1u) << "the look has taken nothing away";
+}
+
 TEST_F(FrameTest, AFrameThatTheSocketDoesNotTakeAtOnceLeavesInParts) {
   ControlSocket peer(std::move(raw_));
   const base::Fd object = createMemoryObject("test", kPageBytes);
