@@ -112,7 +112,11 @@ CampaignResult run(const CampaignSettings& settings, const Installation& install
   const uint64_t sharedBefore = systemSharedBytes();
   AttackCounts counts;
   std::vector<Front> fronts;
+  bool hasReal = false;
+  bool hasPlain = false;
   for (const TargetPlan& plan : targetPlans(settings.seed, settings.fault)) {
+    if (!settings.target.empty() && plan.name != settings.target) continue;
+    (plan.plain ? hasPlain : hasReal) = true;
     Front& front = fronts.emplace_back();
     front.target = std::make_unique<Target>(plan, installation, findings);
     front.nemesis = std::make_unique<Nemesis>(
@@ -122,7 +126,7 @@ CampaignResult run(const CampaignSettings& settings, const Installation& install
   std::this_thread::sleep_for(kWarmUp);
   onEach(fronts, [](Front& front) { front.target->takeStock(); });
 
-  const uint64_t realKills = settings.kills / 10;
+  const uint64_t realKills = !hasPlain ? settings.kills : hasReal ? settings.kills / 10 : 0;
   const auto enough = [&](bool plain) {
     if (settings.kills == 0) return false;
     return plain ? counts.plainKills >= settings.kills - realKills : counts.realKills >= realKills;

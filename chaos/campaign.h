@@ -13,11 +13,13 @@
 namespace chaos {
 
 struct CampaignSettings {
-  uint64_t kills = 0;  ///< a tenth of them of real workers; 0: as many as fit into the time
+  /// A tenth of them of real workers, or all of `target`; 0: as many as fit into the time.
+  uint64_t kills = 0;
   std::chrono::milliseconds time{0};  ///< at most; 0: no limit
   std::chrono::milliseconds episode{10000};
   uint64_t seed = 1;
-  std::string fault;  ///< planted into the first program
+  std::string target;  ///< the only one that is attacked; empty: all are
+  std::string fault;   ///< planted into the first program
   bool progress = false;
 };
 

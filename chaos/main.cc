@@ -86,6 +86,15 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "end after so long, whatever the number of kills");
   app.add_option("--seed", options.campaign.seed,
                  "decides the attacks and the calls; printed, and drawn if it is not given");
+  app.add_option("--target", options.campaign.target,
+                 "attack this one alone: plain-private-1, plain-private-2, plain-shared, "
+                 "real-private, real-shared")
+      ->check([](const std::string& name) {
+        for (const chaos::TargetPlan& plan : chaos::targetPlans(0, "")) {
+          if (plan.name == name) return std::string();
+        }
+        return "there is no target " + name;
+      });
   app.add_option("--json", options.json, "write the counts as one JSON object to this FILE");
   app.add_option("--list", options.listed,
                  "only say what the first so many attacks on each target would be");
