@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The sandbox as a program and its operator see it; tests/worker/sandbox_test.cc has every act.
+#include <sys/resource.h>
+
 #include "tests/client/harness.h"
 
 namespace isopool::tests {
@@ -47,7 +49,7 @@ TEST(Sandbox, HasTheNetworkAndCoreDumpsHoweverTheSwitchesAreSpelled) {
   EXPECT_EQ(errorOf([&] { session.global("socket", "socket")(at::ArrayRef<at::IValue>()); }),
             "nothing was raised");
   const at::IValue limits =
-      session.global("resource", "getrlimit")({int64_t{RLIMIT_CORE}}).toIValue();
+      session.global("resource", "getrlimit")({at::IValue(int64_t{RLIMIT_CORE})}).toIValue();
   struct rlimit ours {};
   ASSERT_EQ(::getrlimit(RLIMIT_CORE, &ours), 0);
   EXPECT_EQ(limits.toTuple()->elements()[1].toInt(), static_cast<int64_t>(ours.rlim_max));
