@@ -6,35 +6,35 @@
 namespace isopool::base {
 namespace {
 
-std::optional<uint64_t> size(std::string_view text) { return parseQuantity(text, kSizeUnits, 1); }
-std::optional<uint64_t> time(std::string_view text) {
+std::optional<uint64_t> sizeIn(std::string_view text) { return parseQuantity(text, kSizeUnits, 1); }
+std::optional<uint64_t> timeIn(std::string_view text) {
   return parseQuantity(text, kTimeUnits, 1000);
 }
 
 TEST(Units, AreParsedWithAndWithoutASpace) {
   for (const char* text : {"512MiB", "512 MiB", "512M", "536870912", "536870912B"}) {
-    EXPECT_EQ(size(text), uint64_t{512} << 20) << text;
+    EXPECT_EQ(sizeIn(text), uint64_t{512} << 20) << text;
   }
-  EXPECT_EQ(time("250ms"), 250u);
-  EXPECT_EQ(time("2 h"), 7'200'000u);
+  EXPECT_EQ(timeIn("250ms"), 250u);
+  EXPECT_EQ(timeIn("2 h"), 7'200'000u);
 }
 
 TEST(Units, ANumberAloneIsInTheUnitThatTheCallerNames) {
-  EXPECT_EQ(size("7"), 7u);
-  EXPECT_EQ(time("7"), 7000u);
+  EXPECT_EQ(sizeIn("7"), 7u);
+  EXPECT_EQ(timeIn("7"), 7000u);
 }
 
 TEST(Units, AreRefusedInOtherSpellings) {
   for (const char* text :
        {"", " 1", "-1", "1.5MiB", "MiB", "1 mib", "1MiB ", "1 KiB KiB", "0x10"}) {
-    EXPECT_EQ(size(text), std::nullopt) << text;
+    EXPECT_EQ(sizeIn(text), std::nullopt) << text;
   }
-  EXPECT_EQ(size("99999999999999999999"), std::nullopt) << "the number itself has 65 bits";
+  EXPECT_EQ(sizeIn("99999999999999999999"), std::nullopt) << "the number itself has 65 bits";
 }
 
 TEST(Units, AValueOfMoreThan64BitsIsTheLargestOne) {
-  EXPECT_EQ(size("99999999999GiB"), UINT64_MAX);
-  EXPECT_EQ(size("17179869183GiB"), uint64_t{17179869183} << 30) << "the largest that fits";
+  EXPECT_EQ(sizeIn("99999999999GiB"), UINT64_MAX);
+  EXPECT_EQ(sizeIn("17179869183GiB"), uint64_t{17179869183} << 30) << "the largest that fits";
 }
 
 TEST(Units, AreSpelledInTheLargestUnitThatDividesTheValue) {
@@ -48,9 +48,9 @@ TEST(Units, AreSpelledInTheLargestUnitThatDividesTheValue) {
 
 TEST(Units, WhatIsSpelledIsParsedAsTheSameValue) {
   for (const uint64_t value : {uint64_t{1}, uint64_t{1023}, uint64_t{1} << 44, UINT64_MAX}) {
-    EXPECT_EQ(size(spellQuantity(value, kSizeUnits)), value);
-    EXPECT_EQ(size(spellQuantity(value, kSizeUnits, " ")), value);
-    EXPECT_EQ(time(spellQuantity(value, kTimeUnits)), value);
+    EXPECT_EQ(sizeIn(spellQuantity(value, kSizeUnits)), value);
+    EXPECT_EQ(sizeIn(spellQuantity(value, kSizeUnits, " ")), value);
+    EXPECT_EQ(timeIn(spellQuantity(value, kTimeUnits)), value);
   }
 }
 
