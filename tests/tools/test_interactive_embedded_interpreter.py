@@ -146,7 +146,8 @@ class Terminal:
     def __init__(self) -> None:
         self.process_id, self.terminal = pty.fork()
         if self.process_id == 0:
-            os.execv(PROGRAM, [str(PROGRAM)])
+            # The supervisor's lines come to the same terminal, a moment before or after the prompt.
+            os.execve(PROGRAM, [str(PROGRAM)], os.environ | {"ISOPOOL_LOG": "error"})
         self.shown = ""
         self.prompt()
 
