@@ -264,11 +264,4 @@ size_t PageArena::bytesInUse() const noexcept {
   return bytesInUse_;
 }
 
-size_t PageArena::largestSegmentBytes() const noexcept {
-  std::lock_guard lock(mutex_);
-  uint32_t pages = 0;
-  for (const Segment& segment : segments_) pages = std::max(pages, segment.pages);
-  return static_cast<size_t>(pages) * kPageBytes;
-}
-
 }  // namespace isopool::ipc

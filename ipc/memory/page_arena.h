@@ -87,7 +87,6 @@ class PageArena {
 
   size_t capacityBytes() const noexcept;  ///< of all segments
   size_t bytesInUse() const noexcept;     ///< in live blocks
-  size_t largestSegmentBytes() const noexcept;
 
  private:
   enum class RunState : uint8_t { kNone, kFree, kUsed };

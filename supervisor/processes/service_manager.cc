@@ -95,8 +95,6 @@ void ServiceManager::stopping(std::string_view status) {
 
 void ServiceManager::status(std::string_view text) { send("STATUS=" + oneLine(text)); }
 
-void ServiceManager::mainProcess(pid_t pid) { send("MAINPID=" + std::to_string(pid)); }
-
 void ServiceManager::alive() {
   if (!unsent_.empty() && send(unsent_)) unsent_.clear();
   send("WATCHDOG=1");

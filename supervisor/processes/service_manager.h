@@ -37,7 +37,6 @@ class ServiceManager {
   void stopping(std::string_view status);
   /// For people: one line for `systemctl status`.
   void status(std::string_view text);
-  void mainProcess(pid_t pid);
   void alive();
 
  private:

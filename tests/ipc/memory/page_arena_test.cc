@@ -249,7 +249,6 @@ TEST(PageArena, WithoutSegmentsHasNothing) {
   PageArena arena(kMegabyte);
   EXPECT_EQ(arena.allocate(1), nullptr);
   EXPECT_EQ(arena.capacityBytes(), 0u);
-  EXPECT_EQ(arena.largestSegmentBytes(), 0u);
 }
 
 TEST(PageArena, NothingAndMoreThanEverythingAreNotToBeHad) {
