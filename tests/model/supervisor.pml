@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
 
-   A pool of two slots and a spare: at last it is whole again, whatever died. What the roster does at
+   A pool of two slots and a spare: at last it is whole again, whatever died. What the slot table does at
    each event is written from the shipped one (slot_table_transitions.pml); here are those who bring events:
    workers that become usable or die, the zygote that forks them and dies itself, the clock.
 

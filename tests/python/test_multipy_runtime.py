@@ -167,6 +167,16 @@ def test_a_killed_worker_is_an_exception_and_is_replaced() -> None:
     assert process_id(pool[0]) not in (victim, os.getpid())
 
 
+def test_a_crash_leaves_its_crash_log_under_the_old_name_too() -> None:
+    pool = InterpreterManager(1)
+    crash = pool[0].global_("faulthandler", "_sigsegv")
+    with pytest.raises(isopool.WorkerLost) as caught:
+        crash()
+    assert "Segmentation fault" in caught.value.crash_log
+    with pytest.warns(DeprecationWarning, match="crash_log"):
+        assert caught.value.last_words == caught.value.crash_log
+
+
 def test_threads_call_at_once_because_waiting_holds_no_lock(
     pool: InterpreterManager, tmp_path: pathlib.Path
 ) -> None:
