@@ -35,7 +35,7 @@ bool Migration::findPlace(WorkerLink& channel, PendingRequest& request) {
   nextLook_ = Clock::now() + kBetweenLooks;
   if (!std::exchange(asked_, true)) {
     channel_ = &channel;
-    exchange_ = &request;
+    request_ = &request;
   }
   return pool_.reservePlace(*this);
 }
@@ -49,7 +49,7 @@ bool Migration::findPlace() {
 void Migration::give(std::shared_ptr<WorkerSlot> slot) {
   to_ = std::move(slot);
   found_.store(true, std::memory_order_release);
-  if (channel_ != nullptr) channel_->wakeWaiter(*exchange_);
+  if (channel_ != nullptr) channel_->wakeWaiter(*request_);
 }
 
 void Migration::stay() {

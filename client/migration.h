@@ -70,7 +70,7 @@ class Migration {
   const WorkerSlot* from_ = nullptr;
   std::shared_ptr<WorkerSlot> to_;  // where a place is reserved
   WorkerLink* channel_ = nullptr;   // that is to wake the call's thread; null: it looks by itself
-  PendingRequest* exchange_ = nullptr;
+  PendingRequest* request_ = nullptr;
   std::atomic<bool> found_{false};  // changes with to_
 };
 

@@ -173,7 +173,7 @@ Pool::WorkerReservation::WorkerReservation(std::shared_ptr<Pool> pool,
     : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)), idle_(idle) {}
 
 Pool::WorkerReservation::~WorkerReservation() {
-  if (slot_) pool_->endTurn(*slot_);
+  if (slot_) pool_->endReservation(*slot_);
 }
 
 // `leaving`: the slot where the call waits that wants another one.
@@ -322,7 +322,7 @@ void Pool::countLineLocked() {
   inLine_.store(waiters_.size() + migrations_.size(), std::memory_order_relaxed);
 }
 
-void Pool::endTurn(WorkerSlot& slot) {
+void Pool::endReservation(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
   std::unique_lock lock(mutex_);
   leaveLocked(slot);

@@ -213,7 +213,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   bool reservePlace(Migration& migration);
   void forgetPlace(Migration& migration);
   std::optional<WorkerReservation> takeReserved(Migration& migration);
-  void endTurn(WorkerSlot& slot);
+  void endReservation(WorkerSlot& slot);
   void teachNewModules(WorkerLink& channel, const Deadline& deadline);
 
   const uint32_t generation_;

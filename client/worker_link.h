@@ -77,7 +77,7 @@ class Answer {
          RequestOutcome outcome);
   void giveUpSlot();
   std::shared_ptr<WorkerLink> channel_;
-  PendingRequest* exchange_;  // null if nothing was sent, the request was given up, or it was taken
+  PendingRequest* request_;  // null if nothing was sent, the request was given up, or it was taken
   uint64_t sequence_;
   RequestOutcome outcome_;
 };

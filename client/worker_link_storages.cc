@@ -96,18 +96,18 @@ class PackageResults {
 
 Answer::Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
                RequestOutcome outcome)
-    : channel_(std::move(channel)), exchange_(request), sequence_(sequence), outcome_(outcome) {}
+    : channel_(std::move(channel)), request_(request), sequence_(sequence), outcome_(outcome) {}
 
 Answer::Answer(Answer&& other) noexcept
     : channel_(std::move(other.channel_)),
-      exchange_(std::exchange(other.exchange_, nullptr)),
+      request_(std::exchange(other.request_, nullptr)),
       sequence_(other.sequence_),
       outcome_(other.outcome_) {}
 
 Answer::~Answer() { giveUpSlot(); }
 
 void Answer::giveUpSlot() {
-  if (PendingRequest* request = std::exchange(exchange_, nullptr)) channel_->release(*request);
+  if (PendingRequest* request = std::exchange(request_, nullptr)) channel_->release(*request);
 }
 
 at::IValue Answer::take() {
@@ -116,12 +116,12 @@ at::IValue Answer::take() {
     Answer& answer;
     ~Taken() { answer.giveUpSlot(); }
   } const taken{*this};
-  const std::span<const std::byte> bytes = exchange_->answerBytes();
+  const std::span<const std::byte> bytes = request_->answerBytes();
   try {
     ipc::PayloadReader reader(bytes);
-    switch (static_cast<ipc::CompletionStatus>(exchange_->completion.status)) {
+    switch (static_cast<ipc::CompletionStatus>(request_->completion.status)) {
       case ipc::CompletionStatus::kValue: {
-        reader.setStorages(channel_->importStorages(*exchange_, reader));
+        reader.setStorages(channel_->importStorages(*request_, reader));
         const msgpack::object& copies = reader.element(1);
         if (copies.type == msgpack::type::ARRAY) {
           for (uint32_t i = 0; i < copies.via.array.size; ++i) {

@@ -62,8 +62,7 @@ std::optional<std::span<std::byte>> WorkerMemory::find(base::SegmentId id, uint6
     }
     return found != nullptr || complete_;
   };
-  for (int reservation = 0; !decided() && reservation < kTurns; ++reservation)
-    segmentAdded_.wait_for(lock, kTurn);
+  for (int turn = 0; !decided() && turn < kTurns; ++turn) segmentAdded_.wait_for(lock, kTurn);
   if (found == nullptr) return std::nullopt;
   const uint64_t size = found->mapping.bytes();
   if (offset > size || bytes > size - offset) return std::nullopt;
