@@ -536,7 +536,8 @@ void Pool::limitSlots(size_t count) {
 void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
   {
     std::lock_guard lock(mutex_);
-    if (index >= slots_.size()) return;
+    // The event may have been on its way when the pool was closed.
+    if (closed_ || index >= slots_.size()) return;
     WorkerSlot& slot = *slots_[index];
     if (slot.channel) {
       workersReplaced_.fetch_add(1);
