@@ -284,7 +284,10 @@ void WorkerLink::readDeath() {
 Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                             CancellationToken* cancellation, Migration* migration) {
   checkNotForked(generation_);
-  if (dead()) return {shared_from_this(), nullptr, 0, RequestOutcome::kNeverStarted};
+  if (dead()) {
+    draft.writer.releaseStorages();
+    return {shared_from_this(), nullptr, 0, RequestOutcome::kNeverStarted};
+  }
   collectReturnedLeases();
   const ProcessorLoad::BusyWorker busy(callsUnderWay_);
   std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
