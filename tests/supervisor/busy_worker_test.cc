@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A shared worker that runs one program's call reads no message meanwhile. Whatever other programs
-// do then, and whatever the supervisor lacks, it lives.
+// A shared worker reads no message while it runs a call of one program. It must not be killed for
+// what other programs do meanwhile, nor if the supervisor lacks descriptors.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -15,7 +15,7 @@
 namespace isopool::tests {
 namespace {
 
-/// A program whose call runs on the only worker until it is told to end.
+/// A program whose call runs on the only worker until endCall().
 class BusyWorker {
  public:
   explicit BusyWorker(const SharedSupervisor& supervisor)
@@ -28,7 +28,7 @@ class BusyWorker {
   uint64_t epoch() const { return epoch_; }
   ControlClient& caller() { return *caller_; }
   bool lost() { return caller_->worker(epoch_).died || caller_->serving(1, 0) != epoch_; }
-  /// True if the call then ends as it should.
+  /// Ends the call; true if its completion arrives within 20 s.
   bool endCall() {
     std::ofstream(path_) << "";
     return caller_->waitFor([&] { return caller_->worker(epoch_).end->completionReady(); },
@@ -43,7 +43,7 @@ class BusyWorker {
 
 base::Fd segmentOf(size_t bytes) { return ipc::createMemoryObject("isopool-test-segment", bytes); }
 
-/// A program with a pool that the worker has yet to hear of.
+/// A program with a new pool that the worker has not been informed of.
 std::unique_ptr<ControlClient> comeToBusyWorker(const SharedSupervisor& supervisor,
                                                 const std::string& name) {
   auto client = supervisor.attach(name);
@@ -52,7 +52,7 @@ std::unique_ptr<ControlClient> comeToBusyWorker(const SharedSupervisor& supervis
   return client;
 }
 
-/// Returns what the limit was.
+/// Returns the previous limit.
 rlim_t limitFilesOf(pid_t process, rlim_t files) {
   rlimit limit{};
   EXPECT_EQ(::prlimit(process, RLIMIT_NOFILE, nullptr, &limit), 0);
@@ -145,7 +145,8 @@ TEST(BusyWorkers, WaitForAChannelThatTheSupervisorHasNoDescriptorsToSend) {
   coming->answersIntroductions = false;
   coming->send(ipc::OpenPool{1, 1});
   ASSERT_TRUE(coming->waitFor([&] { return !coming->workers().empty(); }));
-  // The socket to the worker is full, and what follows has to wait with descriptors of its own.
+  // Fills the socket to the worker: later messages wait in a queue, with duplicates of
+  // their descriptors.
   const base::Fd object = segmentOf(ipc::kPageBytes);
   for (uint32_t number = 1; number <= 2000; ++number) {
     sender->send(ipc::DeclareInputSegment{number, ipc::kPageBytes}, {object.get()});

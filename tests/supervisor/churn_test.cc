@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that come while others go: none of those that come is dropped for one that went.
+// Programs connect while others end: the supervisor drops no new program because an old one ended.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -26,7 +26,8 @@ void sayHello(ControlClient& client) {
   client.send(hello, {pidfd.get()});
 }
 
-/// A process that ends with what `body` returns, or with this one.
+/// Starts a process that exits with the value that `body` returns. The kernel kills it if this
+/// process ends.
 pid_t startProcess(const std::function<int()>& body) {
   const pid_t process = ::fork();
   EXPECT_GE(process, 0);
@@ -40,7 +41,8 @@ pid_t startProcess(const std::function<int()>& body) {
   ::_exit(code);
 }
 
-/// A program with many connections that ends on request, in two steps.
+/// A process with many connections. It ends in two steps: closeAll() closes the connections, end()
+/// kills the process.
 class ManyConnections {
  public:
   ManyConnections(const SharedSupervisor& supervisor, size_t count) {
@@ -92,9 +94,10 @@ class ManyConnections {
   base::Fd answer_;
 };
 
-// The kernel hands out 128 events at once. The stopped supervisor finds a batch of closed sockets,
-// and behind it, in the batch that it fetches before it forgets their clients, the new clients'
-// Hello and the end of the old clients' process.
+// The event loop takes at most 128 events from the kernel at once. When the stopped
+// supervisor continues, the first batch holds the closed sockets. The second, which it
+// fetches before it forgets their clients, holds the Hello of the new clients and the end of
+// the old clients' process.
 TEST(Churn, AProgramThatSaysHelloWhileOthersEndIsServed) {
   constexpr size_t kBatch = 128;
   SharedSupervisor supervisor({"--workers", "1", "--max-clients", "1000"});
@@ -104,7 +107,7 @@ TEST(Churn, AProgramThatSaysHelloWhileOthersEndIsServed) {
     for (int i = 0; i < 16; ++i) {
       coming.push_back(std::make_unique<ControlClient>(supervisor.connect()));
     }
-    // Accepted: an operator that connected after them has been answered.
+    // The supervisor has accepted the new connections: it has answered a later one, of an operator.
     const pid_t process = supervisor.supervisorPid();
     ASSERT_EQ(::kill(process, SIGSTOP), 0);
     ending.closeAll();
@@ -115,7 +118,7 @@ TEST(Churn, AProgramThatSaysHelloWhileOthersEndIsServed) {
     for (const auto& client : coming) {
       const bool settled =
           client->waitFor([&] { return client->isWelcome() || client->controlEnded(); });
-      // A round trip: one that is dropped after its Welcome is found, too.
+      // The round trip also finds a client that is dropped after its Welcome.
       if (settled && !client->controlEnded()) client->send(ipc::RequestStatistics{1});
       client->waitFor([&] { return client->controlEnded(); }, milliseconds(settled ? 20 : 0));
       if (!client->isWelcome() || client->controlEnded()) ++dropped;
@@ -124,7 +127,7 @@ TEST(Churn, AProgramThatSaysHelloWhileOthersEndIsServed) {
   }
 }
 
-/// The message's bytes without its last one.
+/// The bytes of the message without the last one.
 template <typename Message>
 std::string allButTheEndOf(const Message& message) {
   const ipc::OutgoingFrame frame = ipc::encodeMessage(message, 0);
@@ -163,7 +166,7 @@ TEST(Churn, NoneOfThousandsOfConnectionsIsDroppedBesideProgramsThatEnd) {
   SharedSupervisor supervisor({"--workers", "2", "--max-clients", "1000"});
   const auto keeper = supervisor.attachWithPool(2, "keeper");
   const uint64_t worker = keeper->serving(1, 0);
-  // Programs that attach and end, without a break.
+  // Each process starts programs that attach and end, one after the other.
   std::vector<pid_t> loops;
   for (int i = 0; i < 3; ++i) {
     loops.push_back(startProcess([&] {

@@ -116,7 +116,7 @@ TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
   for (uint32_t number = 0; number < 20'000; ++number) {
     connection_->send(ipc::Failure{std::string(1000, 'x')});
   }
-  EXPECT_FALSE(over_) << "told from within send()";
+  EXPECT_FALSE(over_) << "reported from within send()";
   loop_.poll();
   ASSERT_TRUE(over_);
   EXPECT_NE(*over_, "");
@@ -145,7 +145,7 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
   EXPECT_TRUE(frames_.empty());
 }
 
-/// In a process of its own, whose error stream is the pipe.
+/// Runs in a process of its own, whose error stream is the pipe `errorStream`.
 [[noreturn]] void sendBesideACrowd(int errorStream) {
   ::dup2(errorStream, STDERR_FILENO);
   const tests::CrowdedUser crowd;

@@ -56,7 +56,7 @@ bool ControlClient::waitFor(const std::function<bool()>& condition, milliseconds
   while (!condition()) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     if (left.count() <= 0 || ended_) return condition();
-    // Some conditions lie in shared memory, which sends no message.
+    // Some conditions depend on shared memory, whose changes send no message.
     receive(std::min(left, milliseconds(20)));
   }
   return true;
@@ -135,7 +135,7 @@ void ControlClient::handle(ipc::Frame& frame) {
     case ipc::MessageType::kWorkerDied: {
       const auto died = ipc::decodeMessage<ipc::WorkerDied>(frame);
       ASSERT_EQ(workers_.count(died.epoch), 1u);
-      EXPECT_FALSE(worker(died.epoch).died) << "told twice";
+      EXPECT_FALSE(worker(died.epoch).died) << "reported twice";
       EXPECT_TRUE(waitUntilDead(worker(died.epoch).introduction.processId, milliseconds(0)));
       worker(died.epoch).died = died;
       ++deaths_;

@@ -19,8 +19,9 @@ namespace isopool::tests {
 
 using std::chrono::milliseconds;
 
-/// A client of a real isopoold, as far as the control connection and the rings go: the least that
-/// libisopool has to do. Waits on events with a deadline; a wait that fails fails the test.
+/// The minimal client of a real isopoold: a control connection and the rings, as libisopool has
+/// them. For one thread. Every wait has a deadline. begin(), openPool() and statistics() fail the
+/// test when it has passed; the other functions return false or nothing.
 class ControlClient {
  public:
   struct Worker {
@@ -36,15 +37,15 @@ class ControlClient {
 
   explicit ControlClient(ipc::ControlSocket control = {}) : control_(std::move(control)) {}
 
-  /// Says Hello and waits for Welcome.
+  /// Sends Hello and waits for Welcome.
   void begin(const std::string& program = {});
   void openPool(uint32_t pool, uint32_t workers);
   /// Waits until every slot of the pool has a worker that is attached.
   bool waitForPool(uint32_t pool, uint32_t workers);
-  /// Waits until a worker is ready that serves no slot; its epoch, or 0.
+  /// Waits until a worker without a slot is attached. Returns its epoch, or 0.
   uint64_t waitForSpare();
   bool waitFor(const std::function<bool()>& condition, milliseconds patience = milliseconds(5000));
-  /// True once the supervisor has closed the connection.
+  /// Waits until the supervisor has closed the connection.
   bool waitForEnd(milliseconds patience = milliseconds(5000));
   /// A round trip through the supervisor.
   ipc::Statistics statistics();
@@ -54,19 +55,20 @@ class ControlClient {
     control_.send(message, descriptors);
   }
   void sendBytes(const std::string& bytes);
-  /// Calls the worker; nothing if there is no answer in time.
+  /// Calls the worker and returns its answer; nothing if none arrives in time.
   std::optional<std::string> call(uint64_t epoch, const std::string& text,
                                   milliseconds patience = milliseconds(5000));
   /// The same without waiting for an answer.
   void post(uint64_t epoch, const std::string& text);
-  /// Kills the process, reports it as a client does that sees the liveness word, and says when.
+  /// Kills the worker, reports its death as a client does that has seen the liveness word, and
+  /// returns the time of the kill.
   Clock::time_point killAndReport(uint64_t epoch);
 
   Worker& worker(uint64_t epoch) { return workers_.at(epoch); }
   uint64_t serving(uint32_t pool, uint32_t slot) { return slots_[{pool, slot}]; }
   const ipc::Welcome& welcome() const { return *welcome_; }
   bool isWelcome() const { return welcome_.has_value(); }
-  /// The supervisor has closed the connection.
+  /// True once the supervisor has closed the connection.
   bool controlEnded() const { return ended_; }
   const std::optional<std::string>& failure() const { return failure_; }
   const std::optional<ipc::Drain>& drain() const { return drain_; }
@@ -74,17 +76,17 @@ class ControlClient {
   const std::vector<uint64_t>& closedChannels() const { return closedChannels_; }
   const std::vector<uint64_t>& retired() const { return retired_; }
   const std::map<uint32_t, ipc::PackageHeld>& held() const { return held_; }
-  /// The descriptor that came with the answer for a package.
+  /// The descriptors that came with the answers for packages, by the package's number.
   std::map<uint32_t, base::Fd>& offered() { return offered_; }
   const std::vector<ipc::SlotQuarantined>& quarantines() const { return quarantines_; }
   size_t deaths() const { return deaths_; }
-  /// Time at which the slot got its present worker.
+  /// The time at which the slot received its present worker.
   Clock::time_point assignedAt(uint32_t pool, uint32_t slot) { return assignedAt_[{pool, slot}]; }
   const std::map<uint64_t, Worker>& workers() const { return workers_; }
   void closeControl() { control_.close(); }
   int controlFd() const { return control_.fd(); }
 
-  bool answersIntroductions = true;  ///< false: workers are introduced in vain
+  bool answersIntroductions = true;  ///< false: does not map introduced channels
 
  protected:
   void setControl(ipc::ControlSocket control) { control_ = std::move(control); }

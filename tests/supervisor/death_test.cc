@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every way to die, by really killing.
+// Every kind of death, with real processes.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -107,7 +107,7 @@ TEST(WorkerDeath, TakesAlongWhatUserCodeStartedInItsGroupOrInASessionOfItsOwn) {
   const pid_t daemon = std::stoi(*pool.call(victim, "!daemon"));
   const pid_t bystander = std::stoi(*pool.call(pool.serving(1, 1), "!child"));
   pool.openPool(2, 1);
-  EXPECT_EQ(::kill(daemon, 0), 0) << "nobody has died yet";
+  EXPECT_EQ(::kill(daemon, 0), 0) << "no worker has died yet";
   pool.killAndReport(victim);
   EXPECT_TRUE(waitUntilDead(child, milliseconds(1000)));
   EXPECT_TRUE(waitUntilDead(daemon, milliseconds(1000)));
@@ -160,7 +160,7 @@ TEST(WorkerDeath, AHundredLeaveNothingBehind) {
     return pool.statistics().workers.size() == 3 && pool.waitForSpare() != 0;
   };
   ASSERT_TRUE(atRest());
-  // A set of channel memory is kept in hand, and may be in the making.
+  // The supervisor keeps one set of channel memory in stock, and may be creating it just now.
   size_t before = 0;
   pool.waitFor([&] {
     pool.statistics();
@@ -226,7 +226,7 @@ TEST(ClientLeaves, TheLifelineAloneIsEnoughEvenForAStoppedSupervisor) {
   EXPECT_TRUE(pool.mark().waitUntilNoneIsLeft(milliseconds(1000)));
 }
 
-/// A program with a pool, in a process of its own; the pool is ready when this is made.
+/// A program with a pool, in a process of its own. The constructor returns when the pool is ready.
 class Program {
  public:
   Program() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A shared supervisor that may open no more files: whose loss that is.
+// A shared supervisor that has reached its limit of open files: which programs are affected.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -41,7 +41,7 @@ TEST(Descriptors, OneProgramGetsAQuarterOfAndTheOthersKeepTheirPools) {
   const base::Fd object = segment();
   for (uint32_t number = 1; number <= 2 * kFiles; ++number) {
     greedy->send(ipc::DeclareInputSegment{number, ipc::kPageBytes}, {object.get()});
-    // What it was told is read, or the supervisor would end a connection that reads nothing.
+    // Reads the answers: the supervisor closes a connection whose peer does not read.
     if (number % 64 == 0) greedy->statistics();
   }
   EXPECT_EQ(descriptorsCalled(process, "isopool-test-segment"), kFiles / 4);
@@ -103,8 +103,8 @@ std::set<rlim_t> numbersIn(pid_t process) {
   return numbers;
 }
 
-// A Hello whose pidfd takes the only free number, more than one message's descriptors below the
-// limit: to look at the pidfd needs another number.
+// The pidfd of a Hello takes the last free descriptor number, which lies below the limit by more
+// than the descriptors of one message. To examine the pidfd, the supervisor needs another number.
 TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
   constexpr size_t kConnections = 280;
   SharedSupervisor supervisor({"--workers", "1"});
@@ -114,7 +114,8 @@ TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
   ControlClient client(supervisor.connect());
   std::vector<ipc::ControlSocket> waiting;
   for (size_t i = 0; i < kConnections; ++i) waiting.push_back(supervisor.connect());
-  // Connections are accepted in their order: none waits any more when a later one is welcome.
+  // The supervisor accepts connections in order: the welcome of a later client shows that all of
+  // them are accepted.
   std::vector<std::unique_ptr<ControlClient>> welcome;
   const auto hasNoGaps = [&] {
     const std::set<rlim_t> numbers = numbersIn(process);
@@ -149,7 +150,7 @@ TEST(Descriptors, ThatLackForANewProgramsChannelCostNoWorkerOfTheOthers) {
   const auto coming = supervisor.attach("coming");
   const auto second = supervisor.attach("second");
   const pid_t process = supervisor.supervisorPid();
-  // There is a set of channel memory in hand; for another there is no room.
+  // The supervisor has one set of channel memory in stock; the limit leaves no room for another.
   limitFilesOf(process, 8);
   coming->send(ipc::OpenPool{1, 1});
   second->send(ipc::OpenPool{1, 1});

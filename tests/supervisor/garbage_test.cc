@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The supervisor takes what others send for hostile.
+// The supervisor treats all input from other processes as hostile.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -136,8 +136,8 @@ TEST(StoppedPeers, AStoppedWorkerDoesNotHoldTheOthersUp) {
   EXPECT_EQ(pool.call(pool.serving(1, 0), "back"), "back");
 }
 
-// As many as eight threads load and drop while a worker runs a long call: what waits for it is what
-// there is, and not what there was.
+// Eight threads might load and drop packages like this while a worker runs a long call. Only
+// packages that still exist wait to be sent to the worker.
 TEST(StoppedPeers, AStormOfLoadsCostsNoWorkerItsLife) {
   PrivatePool pool;
   pool.begin();
@@ -151,7 +151,7 @@ TEST(StoppedPeers, AStormOfLoadsCostsNoWorkerItsLife) {
   for (uint32_t number = 1; number <= kLoads; ++number) {
     pool.send(ipc::LoadPackage{number, ipc::kPageBytes, "p"}, {package.get()});
     if (number > 8) pool.send(ipc::UnloadPackage{number - 8});
-    // One that is loaded again while the worker has it, or was never told of it.
+    // A package that is loaded again, whether or not the worker has been informed of it.
     if (number % 1000 == 0) {
       pool.send(ipc::UnloadPackage{number});
       pool.send(ipc::LoadPackage{number, ipc::kPageBytes, "p"}, {package.get()});

@@ -21,8 +21,8 @@ namespace {
 
 constexpr int kPatience = 10'000;  // milliseconds
 
-/// A process that was started in the foreground and split itself into guardian and supervisor. The
-/// supervisor runs `body` with the write end of a pipe, and ends with what it returns.
+/// A process that is started in the foreground and splits itself into guardian and supervisor. The
+/// supervisor runs `body` with the write end of a pipe, and exits with the value that it returns.
 class Started {
  public:
   enum class Where { kHere, kTerminal };
@@ -57,7 +57,7 @@ class Started {
   void kill(int signal) const { EXPECT_EQ(::kill(pid_, signal), 0); }
   void hangUp() { terminal_.close(); }
 
-  /// What is written next; empty at the end, when nobody holds the pipe any more.
+  /// The next text from the pipe; empty when no process holds the write end any more.
   std::string read() const {
     pollfd readable{output_.get(), POLLIN, 0};
     if (::poll(&readable, 1, kPatience) != 1) return "nothing comes";
@@ -66,7 +66,7 @@ class Started {
     return std::string(text, static_cast<size_t>(length > 0 ? length : 0));
   }
 
-  /// As a shell sees it.
+  /// Waits for the end. Returns the exit code, or the negative number of the signal that killed it.
   int exitCode() {
     int status = 0;
     EXPECT_EQ(::waitpid(pid_, &status, 0), pid_);
@@ -194,7 +194,7 @@ TEST(ForegroundGuardian, TakesTheSupervisorAlongWhenKilled) {
   Started started(forEver);
   ASSERT_EQ(started.read(), "lives");
   started.kill(SIGKILL);
-  EXPECT_EQ(started.read(), "") << "somebody still holds the pipe";
+  EXPECT_EQ(started.read(), "") << "a process still holds the pipe";
   EXPECT_EQ(started.exitCode(), -SIGKILL);
 }
 

@@ -16,8 +16,8 @@
 namespace isopool::supervisor {
 namespace {
 
-/// Processes of which each is the child of the one before. They share this one's memory: copies of
-/// copies become slower with each.
+/// A chain of processes, each the child of the one before. They share the memory of this process:
+/// copies of copies would become slower with each.
 class Chain {
  public:
   explicit Chain(size_t length) : stacks_(length * kStackBytes), left_(length) {
@@ -44,7 +44,7 @@ class Chain {
     return ::clone(run, stack, CLONE_VM | SIGCHLD, this);
   }
 
-  // Each has descriptors of its own.
+  // Each process of the chain has its own descriptors.
   static int run(void* argument) {
     auto& chain = *static_cast<Chain*>(argument);
     ::close(chain.life_[1]);
@@ -90,7 +90,8 @@ TEST(KernelProcesses, CountAsDescendantsIfNobodyCanTell) {
   EXPECT_TRUE(processes.isDescendant(gone));
 }
 
-// hidepid= of a mount of /proc: this process sees its own user's only, and cannot become another's.
+// /proc is mounted with hidepid=, so the child sees only processes of its own user. A process of
+// another user cannot be its descendant.
 TEST(KernelProcesses, AreNoDescendantsIfTheyAreAnotherUsersAndHidden) {
   constexpr int kNoNamespaces = 2;
   constexpr uid_t kNobody = 65534;

@@ -29,7 +29,7 @@ constexpr size_t kBytes = size_t{1} << 19;
 constexpr int kHasMemory = 3;
 constexpr int kBadAlloc = 4;
 
-/// A process that does what needs memory when it may not have more address space than it has.
+/// A process that runs `work` when its limit allows no further address space.
 class ShortOfMemory {
  public:
   explicit ShortOfMemory(const std::function<void()>& work) : pid_(::fork()) {
@@ -68,7 +68,7 @@ class ShortOfMemory {
     waitForMemoryWhenThereIsNone();
     const rlimit low{1, RLIM_INFINITY};
     ::setrlimit(RLIMIT_AS, &low);
-    // What other tests have left in the heap.
+    // Uses up what other tests have left in the heap.
     [[maybe_unused]] static void* volatile kept;
     do kept = std::malloc(kBytes);
     while (kept != nullptr);
@@ -99,7 +99,7 @@ std::shared_ptr<ipc::Frame> longFrame() {
 }
 
 Work allocating() {
-  // Memory that nobody needs the compiler need not ask for.
+  // Stored, because the compiler may remove an allocation that is not used.
   [[maybe_unused]] static void* volatile kept;
   return {"OperatorNew", [] { kept = ::operator new(kBytes); }};
 }
@@ -126,7 +126,7 @@ class MemoryShortage : public ::testing::TestWithParam<Work> {
 TEST_P(MemoryShortage, IsWaitedOut) {
   const ShortOfMemory process(GetParam().does);
   process.goOn();
-  ASSERT_TRUE(process.waitUntilItSleeps()) << "it had memory";
+  ASSERT_TRUE(process.waitUntilItSleeps()) << "the process had memory";
   process.giveMemory();
   EXPECT_EQ(process.waitForEnd(), kHasMemory);
 }

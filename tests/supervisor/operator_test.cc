@@ -100,7 +100,7 @@ TEST(DeathLog, OfAReplacedWorkerThatCrashesNamesSignalAndCause) {
   ASSERT_NE(client->waitForSpare(), 0u);
   const uint64_t worker = client->serving(1, 0);
   ASSERT_EQ(client->call(worker, "served"), "served");
-  // It is not released, so that it stays.
+  // The client does not release the worker, so it stays.
   ASSERT_TRUE(client->waitFor([&] { return !client->retired().empty(); }));
   const pid_t process = client->worker(worker).introduction.processId;
   ASSERT_EQ(::kill(process, SIGSEGV), 0);
@@ -147,7 +147,7 @@ TEST(Log, OfASecondSignalToEndCallsNoClientRefused) {
   SharedSupervisor supervisor({"--workers", "1", "--drain-timeout", "60s"});
   const auto client = supervisor.attachWithPool(1, "visitor");
   supervisor.signal(SIGTERM);
-  // It does not acknowledge, so that the supervisor goes on draining.
+  // The client does not acknowledge, so the supervisor continues to drain.
   ASSERT_TRUE(client->waitFor([&] { return client->drain().has_value(); }));
   supervisor.signal(SIGTERM);
   ASSERT_EQ(supervisor.waitForEnd(), 0);
@@ -188,7 +188,7 @@ Checked isopoold(const std::string& arguments) {
   return checked;
 }
 
-/// A folder that goes with the object.
+/// A temporary folder, which the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -199,7 +199,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  /// A program of the shell's commands; its path.
+  /// Creates a shell script and returns its path.
   std::string program(const std::string& name, const std::string& commands) const {
     const std::string path = path_ + "/" + name;
     std::ofstream(path) << "#!/bin/sh\n" << commands << "\n";
@@ -222,7 +222,7 @@ void expectRefused(const std::string& arguments, const std::string& text) {
 
 TEST(Check, PassesWhatThisSystemHas) {
   const Checked checked = isopoold(kCheck + "--sandbox-read /usr --python /usr/bin/env");
-  EXPECT_EQ(checked.exitCode, 2) << "env is no Python";
+  EXPECT_EQ(checked.exitCode, 2) << "env is not a Python";
   EXPECT_EQ(isopoold(kCheck + "--sandbox-read /usr:/etc --listen /tmp/s").exitCode, 0);
 }
 
@@ -235,7 +235,7 @@ TEST(Check, RefusesFoldersThatAreNotThere) {
 }
 
 TEST(Check, RefusesFoldersWhereStrictWorkersCouldPlantCode) {
-  // As worker_test has it of the real program, whose part this one plays.
+  // The plain worker stands in for the real program, whose answer worker_test checks.
   expectRefused("PLAIN_WORKER_CHECK='one line' " + kCheck + "--sandbox strict --sandbox-write /tmp",
                 "isopoold: one line");
   EXPECT_EQ(isopoold("PLAIN_WORKER_CHECK='one line' " + kCheck + "--sandbox-write /tmp").exitCode,

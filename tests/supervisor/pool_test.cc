@@ -40,7 +40,7 @@ TEST(Pool, NobodyInheritsADescriptorOfTheProgram) {
   pool.openPool(1, 1);
   ::close(pipe[1]);
   char byte;
-  EXPECT_EQ(::read(pipe[0], &byte, 1), 0) << "somebody still holds its write end";
+  EXPECT_EQ(::read(pipe[0], &byte, 1), 0) << "a process still holds its write end";
   ::close(pipe[0]);
 }
 
@@ -69,10 +69,10 @@ TEST(Pool, EveryWorkerLearnsOfPackagesAndSegmentsWheneverTheyCome) {
   pool.send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {segment.get()});
   pool.send(ipc::UnloadPackage{1});
   pool.statistics();
-  // What was sent before a call is read before it or soon after, by the doorbell.
+  // The doorbell wakes the worker: it reads earlier messages before the call or soon after it.
   const uint64_t epoch = pool.serving(1, 0);
   EXPECT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!known") == "+early+late#1-1"; }));
-  // A worker that is made later learns what is still there.
+  // A worker that is forked later receives only what still exists.
   pool.killAndReport(epoch);
   ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != epoch; }));
   pool.killAndReport(pool.serving(1, 0));
@@ -86,7 +86,7 @@ TEST(Pool, SeveralPoolsShareTheSpareAndCloseOneByOne) {
   pool.openPool(1, 2);
   pool.openPool(2, 1);
   EXPECT_TRUE(pool.waitFor([&] { return pool.statistics().workers.size() == 4; }));
-  // A death is told of whom the client was told of.
+  // The supervisor reports the death of a worker only if it has introduced that worker.
   ASSERT_NE(pool.waitForSpare(), 0u);
   const pid_t gone = pool.worker(pool.serving(1, 0)).introduction.processId;
   pool.send(ipc::ClosePool{1});
@@ -134,7 +134,7 @@ TEST(Pool, AnIdleSupervisorDoesNothing) {
   pool.begin();
   pool.openPool(1, 2);
   ASSERT_NE(pool.waitForSpare(), 0u);
-  // Voluntary switches stand still while nothing happens: a condition that never comes true.
+  // An idle process has no voluntary context switches: waitFor() is expected to time out.
   const auto switches = [&] {
     std::string text;
     std::ifstream file("/proc/" + std::to_string(pool.welcome().processId) + "/status");
@@ -144,7 +144,7 @@ TEST(Pool, AnIdleSupervisorDoesNothing) {
     return text;
   };
   bool quiet = false;
-  for (int window = 0; window < 10 && !quiet; ++window) {  // first it fills its stock
+  for (int window = 0; window < 10 && !quiet; ++window) {  // first it fills its stock of memory
     const std::string before = switches();
     quiet = !pool.waitFor([&] { return switches() != before; }, milliseconds(500));
   }

@@ -76,11 +76,11 @@ void PrivatePool::spawn(std::vector<std::string> flags) {
   ::posix_spawn_file_actions_destroy(&actions);
   int status = -1;
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
-  ASSERT_TRUE(WIFEXITED(status)) << "it refuses settings by its exit code and by Failure";
+  ASSERT_TRUE(WIFEXITED(status)) << "a signal killed isopoold";
 }
 
 void PrivatePool::setMode(const std::string& mode) {
-  // In one step: a process may be reading it.
+  // Replaces the file in one step: a process may be reading it.
   std::ofstream(modeFile_ + ".new") << mode;
   std::filesystem::rename(modeFile_ + ".new", modeFile_);
 }

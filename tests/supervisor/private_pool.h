@@ -9,17 +9,19 @@
 
 namespace isopool::tests {
 
-/// The client of a private pool of plain workers: starts its supervisor.
+/// The client of a private pool of plain workers. The constructor starts the supervisor. The
+/// destructor closes the connection and the lifeline, and expects every process of the pool to end
+/// within 2 s.
 class PrivatePool : public ControlClient {
  public:
-  /// Where a pool with this mark keeps its plain workers' mode: left behind by a test process that
-  /// was killed.
+  /// The file in which the pool with this mark keeps the mode of its plain workers. A test process
+  /// that is killed leaves it behind.
   static std::string modeFileOf(const ProcessMark& mark);
 
   explicit PrivatePool(std::vector<std::string> flags = {}, const std::string& mode = "");
   ~PrivatePool();
 
-  /// Plain workers that are started from now on behave so.
+  /// Sets the behaviour of plain workers that are started from now on.
   void setMode(const std::string& mode);
   const ProcessMark& mark() const { return mark_; }
   void cutLifeline() { lifeline_.close(); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a shared supervisor does when a program says that a worker is dead (ReportDeath): it asks
-// the kernel and the worker.
+// A program reports that a worker is dead (ReportDeath): the shared supervisor asks the kernel and
+// the worker.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,7 +21,8 @@ class ReportedWorker : public testing::Test {
     for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++times;
     return times;
   }
-  /// Says that the worker is dead, and waits until the supervisor has ended the reporter's channel.
+  /// Reports that the worker is dead, and waits until the supervisor has closed the
+  /// reporter's channel.
   void report(uint64_t worker, const std::string& reason) {
     const size_t before = reporter_->closedChannels().size();
     reporter_->send(ipc::ReportDeath{worker, reason});
@@ -66,7 +67,7 @@ TEST_F(ReportedWorker, AgainAndAgainByOneProgramIsLostToThatProgramOnly) {
   for (int i = 0; i < 100; ++i) reporter_->send(ipc::ReportDeath{worker_, "again"});
   EXPECT_EQ(other_->call(worker_, "undisturbed"), "undisturbed");
   EXPECT_EQ(supervisor_.report().restarts, 0u);
-  // The next worker is not the one that was reported.
+  // The reports do not apply to the next worker.
   other_->killAndReport(worker_);
   ASSERT_TRUE(reporter_->waitFor([&] { return reporter_->serving(1, 0) != worker_; }));
   EXPECT_EQ(reporter_->call(reporter_->serving(1, 0), "served"), "served");
@@ -84,7 +85,7 @@ TEST_F(ReportedWorker, ThatASignalHasStoppedIsReplaced) {
   EXPECT_EQ(timesLogged("it was stopped by a signal"), 1u) << supervisor_.log();
 }
 
-// A debugger may have stopped it.
+// A debugger may have stopped the worker.
 TEST(ReportedWorkerInNoKillMode, ThatASignalHasStoppedServesOnWhenItIsContinued) {
   SharedSupervisor supervisor({"--workers", "1", "--no-kill"});
   const auto client = supervisor.attachWithPool(1, "program");
@@ -93,7 +94,7 @@ TEST(ReportedWorkerInNoKillMode, ThatASignalHasStoppedServesOnWhenItIsContinued)
   ASSERT_EQ(::kill(process, SIGSTOP), 0);
   ASSERT_TRUE(client->waitFor([&] { return base::statusOf(process).state == 'T'; }));
   client->send(ipc::ReportDeath{worker, "it sleeps on though it was called"});
-  client->statistics();  // answered in turn: the report was read before
+  client->statistics();  // answers keep the order: the report has been read
   ASSERT_EQ(::kill(process, SIGCONT), 0);
   EXPECT_EQ(client->call(worker, "served"), "served");
 }
@@ -111,7 +112,7 @@ TEST_F(ReportedWorker, ThatDoesNotAnswerIsReplaced) {
   supervisor_.setMode("worker-keeps-channels");
   other_->killAndReport(worker_);
   ASSERT_TRUE(other_->waitFor([&] { return other_->serving(1, 0) != worker_; }));
-  // The spare that took over was made before; its successor keeps its channels.
+  // The spare that takes over was forked before setMode(); its successor keeps its channels.
   const uint64_t spare = other_->serving(1, 0);
   other_->killAndReport(spare);
   for (const auto* client : {&other_, &reporter_}) {
@@ -124,7 +125,7 @@ TEST_F(ReportedWorker, ThatDoesNotAnswerIsReplaced) {
   const uint64_t stuck = other_->serving(1, 0);
   reporter_->send(ipc::ReportDeath{stuck, "it sleeps on though it was called"});
   ASSERT_TRUE(other_->waitFor([&] { return other_->worker(stuck).died.has_value(); }));
-  // The log's line comes after the message.
+  // The supervisor logs after it has sent the message.
   EXPECT_TRUE(other_->waitFor([&] {
     return timesLogged("to let go of a channel (ISOPOOL_WORKER_TIMEOUT)") == 1;
   })) << supervisor_.log();

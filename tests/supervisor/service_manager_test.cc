@@ -26,7 +26,7 @@ base::Fd boundSocket(int type, const std::string& name) {
   return socket;
 }
 
-/// A service manager with a socket at a path or, with '@', an abstract one.
+/// A service manager with a socket at a path or, with '@', at an abstract address.
 class ServiceManagerTest : public testing::TestWithParam<const char*> {
  protected:
   ServiceManagerTest()
@@ -99,13 +99,13 @@ TEST_P(ServiceManagerTest, WantsASignOfLifeTwiceInItsWatchdogsTime) {
   ::setenv("NOTIFY_SOCKET", name_.c_str(), 1);
   ::setenv("WATCHDOG_USEC", "30000000", 1);
   ::setenv("WATCHDOG_PID", "1", 1);
-  EXPECT_FALSE(ServiceManager::fromEnvironment().signOfLifePeriod()) << "somebody else's";
+  EXPECT_FALSE(ServiceManager::fromEnvironment().signOfLifePeriod()) << "it is for another process";
 }
 
 TEST_P(ServiceManagerTest, ThatDoesNotReadLearnsTheLastStateLater) {
   ServiceManager manager = ServiceManager::fromEnvironment();
   std::string last;
-  // Until its queue is full. What did not fit was not waited for.
+  // Fills the queue of its socket. alive() does not block when the queue is full.
   for (int i = 0; i < 2000; ++i) manager.alive();
   manager.ready("first");
   manager.stopping("second");
@@ -123,10 +123,10 @@ TEST_P(ServiceManagerTest, MayGoAwayAndComeBack) {
   ServiceManager manager = ServiceManager::fromEnvironment();
   socket_.close();
   if (name_.front() == '/') std::filesystem::remove(name_);
-  manager.ready("nobody hears it");
+  manager.ready("not received");
   socket_ = boundSocket(SOCK_DGRAM, name_);
   manager.alive();
-  EXPECT_EQ(received(), "READY=1\nSTATUS=nobody hears it");
+  EXPECT_EQ(received(), "READY=1\nSTATUS=not received");
 }
 
 INSTANTIATE_TEST_SUITE_P(At, ServiceManagerTest,
@@ -147,8 +147,8 @@ TEST(NoServiceManager, IsToldNothing) {
   }
 }
 
-/// Runs takeActivatedSocket() in a process that was given `handedOver` at 3, 4, ..., and returns
-/// the path of the socket that it found, or what it refused.
+/// Runs takeActivatedSocket() in a process that has `handedOver` at 3, 4, ... Returns the path of
+/// the socket that it found, or the text of the refusal.
 std::string activated(const std::vector<int>& handedOver, const char* count,
                       const char* pid = nullptr) {
   int ends[2];

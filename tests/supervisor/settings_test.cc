@@ -54,7 +54,7 @@ class SettingsTest : public testing::Test {
     writeFile(text);
     return accepted({"--config", path_.c_str()});
   }
-  /// What is said about a file, without its name.
+  /// The refusal of a file with this text, without the file's name.
   std::string refusedFile(const std::string& text) {
     writeFile(text);
     const std::string said = refused({"--config", path_.c_str()});
@@ -128,7 +128,7 @@ TEST_F(SettingsTest, AFlagWinsOverTheEnvironmentAndThatOverTheFile) {
   EXPECT_EQ(accepted({"--config", path_.c_str()}).spares, 3u);
   EXPECT_EQ(accepted({"--config", path_.c_str(), "--spares", "0"}).spares, 0u);
   ::setenv("ISOPOOL_SPARES", "", 1);
-  EXPECT_EQ(accepted({"--config", path_.c_str()}).spares, 5u) << "an empty variable is none";
+  EXPECT_EQ(accepted({"--config", path_.c_str()}).spares, 5u) << "empty counts as not set";
 }
 
 TEST_F(SettingsTest, TellWhereEachIsFrom) {
@@ -277,7 +277,7 @@ TEST_F(SettingsTest, OfWorkersAreHandedOnWhereverTheyComeFrom) {
   const Options options = accepted({"--config", path_.c_str(), "--worker-memory", "2GiB"});
   std::vector<std::string> ours = options.workerEnvironment;
   ASSERT_FALSE(ours.empty());
-  ours.pop_back();  // what a strict supervisor adds, see below
+  ours.pop_back();  // what a strict sandbox adds, see below
   EXPECT_EQ(ours,
             (std::vector<std::string>{"HOME=/srv", "NUMBER=7", "ISOPOOL_SANDBOX=strict",
                                       "ISOPOOL_SANDBOX_READ=/a:/b", "ISOPOOL_WORKER_MEMORY=2GiB",

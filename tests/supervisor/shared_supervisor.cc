@@ -93,7 +93,7 @@ void SharedSupervisor::spawn(const std::function<void()>& inChild) {
   pid_ = ::fork();
   ASSERT_GE(pid_, 0);
   if (pid_ == 0) {
-    // A test that is killed leaves no service behind.
+    // The kernel kills the supervisor if the test is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     inChild();
@@ -162,7 +162,7 @@ testing::AssertionResult SharedSupervisor::waitForReport(
 }
 
 void SharedSupervisor::setMode(const std::string& mode) const {
-  // In one step: a process may be reading it.
+  // Replaces the file in one step: a process may be reading it.
   std::ofstream(folder_ + "/mode.new") << mode;
   std::filesystem::rename(folder_ + "/mode.new", folder_ + "/mode");
 }

@@ -15,8 +15,9 @@
 
 namespace isopool::tests {
 
-/// A real isopoold that listens, with plain workers where PLAIN_WORKER is defined, else with real
-/// ones. Nothing of it outlives the object.
+/// A real isopoold that listens in a temporary folder, with plain workers if PLAIN_WORKER is
+/// defined, else with real ones. The destructor kills it, and expects all its processes to end
+/// within 2 s.
 class SharedSupervisor {
  public:
   explicit SharedSupervisor(std::vector<std::string> flags = {}, const std::string& settings = "");
@@ -24,22 +25,22 @@ class SharedSupervisor {
   SharedSupervisor(const SharedSupervisor&) = delete;
   SharedSupervisor& operator=(const SharedSupervisor&) = delete;
 
-  /// Once more, after it has ended.
+  /// Starts it again after it has ended, and waits until it accepts connections.
   void start();
-  /// The same, with a SIGTERM that waits for it. Does not wait until it serves.
+  /// Starts it again with a pending SIGTERM. Does not wait until it accepts connections.
   void startAskedToEnd();
 
   const std::string& address() const { return address_; }
   const std::string& folder() const { return folder_; }
-  /// A connection that has said nothing yet.
+  /// A new connection, on which nothing has been sent.
   ipc::ControlSocket connect() const;
-  /// A client that is welcome. Its program is called `program`.
+  /// A client that has received Welcome. The name of its program is `program`.
   std::unique_ptr<ControlClient> attach(const std::string& program = "test") const;
-  /// A client with a pool that is served.
+  /// The same, with pool 1 of `workers` slots. Each slot has a worker.
   std::unique_ptr<ControlClient> attachWithPool(uint32_t workers,
                                                 const std::string& program = "test") const;
   ipc::Report report() const;
-  /// Says what the last report held if the condition did not come true.
+  /// Waits until a report meets the condition. If none does, the result describes the last one.
   testing::AssertionResult waitForReport(const std::function<bool(const ipc::Report&)>& condition,
                                          milliseconds patience = milliseconds(5000)) const;
 
@@ -49,7 +50,8 @@ class SharedSupervisor {
   /// The process that was started: the guardian.
   pid_t pid() const { return pid_; }
   pid_t supervisorPid() const { return report().processId; }
-  /// The exit code; nothing if it does not end in time.
+  /// Waits for the end of the guardian. Returns its exit code (128 + N after signal N); nothing if
+  /// it does not end in time.
   std::optional<int> waitForEnd(milliseconds patience = milliseconds(5000));
   const ProcessMark& mark() const { return mark_; }
   std::string log() const;

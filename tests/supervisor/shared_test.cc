@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Several programs on one supervisor: what they get, and what one of them can't do to the others.
+// Several programs on one supervisor: what each of them gets, and that none can harm the others.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -127,7 +127,7 @@ TEST(Shared, AClosedPoolIsToldWhenItsMemoryIsItsOwnAgain) {
   SharedSupervisor supervisor({"--workers", "2"});
   const auto client = supervisor.attachWithPool(2);
   client->send(ipc::ClosePool{1});
-  // Those of the two workers, and of the spare if it was introduced by then.
+  // The channels to the two workers, and to the spare if it has been introduced by then.
   EXPECT_TRUE(
       client->waitFor([&] { return client->closedChannels().size() == client->workers().size(); }));
   EXPECT_GE(client->workers().size(), 2u);
@@ -147,7 +147,7 @@ TEST(Shared, ARunningCallOfADeadProgramGetsTheGracePeriodAndNoMore) {
   ASSERT_TRUE(staying->waitFor([&] { return staying->serving(1, 0) != worker; }));
   EXPECT_GE(Clock::now() - left, milliseconds(90));
   EXPECT_EQ(staying->call(staying->serving(1, 0), "back"), "back");
-  // The line comes after the message to the clients.
+  // The supervisor logs after it has sent the message to the clients.
   EXPECT_TRUE(staying->waitFor([&] {
     return supervisor.log().find("which is gone, ran on for 100 ms (ISOPOOL_GRACE)") !=
            std::string::npos;
@@ -250,7 +250,7 @@ TEST(Shared, AThousandAttachmentsLeaveNothingBehind) {
   for (int i = 0; i < 1000 && !testing::Test::HasFailure(); ++i) cycle();
   ASSERT_TRUE(settled());
   EXPECT_LE(openDescriptors(workerPid), workerDescriptors);
-  // Sets of memory in hand come and go.
+  // The number of memory sets in stock varies.
   EXPECT_LE(openDescriptors(supervisorPid), supervisorDescriptors + 9);
   EXPECT_EQ(supervisor.report().sharedBytes, sharedBytes);
   EXPECT_EQ(keeper->call(worker, "never disturbed"), "never disturbed");
@@ -293,7 +293,7 @@ TEST(SharedPackage, ThatTwoProgramsLoadIsHeldOnce) {
   ASSERT_EQ(report.models.size(), 1u);
   EXPECT_EQ(report.models.front().clients.size(), 2u);
   EXPECT_EQ(report.models.front().bytes, bytes);
-  // What another loaded stays.
+  // A package that another program has loaded stays.
   first->closeControl();
   EXPECT_TRUE(supervisor.waitForReport([](const ipc::Report& later) {
     return later.models.size() == 1 && later.models.front().clients.size() == 1;
@@ -389,7 +389,7 @@ TEST(SharedLimit, OfClientsRefusesTheNextOneAndSaysWhy) {
   third.send(hello, {pidfd.get()});
   EXPECT_TRUE(third.waitForEnd());
   EXPECT_NE(third.failure().value_or("").find("max_clients"), std::string::npos);
-  EXPECT_EQ(supervisor.report().clients.size(), 2u);  // an operator may look all the same
+  EXPECT_EQ(supervisor.report().clients.size(), 2u);  // an operator is still served
 }
 
 TEST(SharedLimit, IsReadAgainOnSighup) {
@@ -430,7 +430,8 @@ TEST(Recycling, AfterSoManyCallsASpareTakesOverAndNoCallIsLost) {
         return client->serving(1, 0) != worker;
       },
       milliseconds(10000)));
-  // It is asked for until the client lets go of it, and lives until then.
+  // The supervisor repeats RetireWorker until the client releases the worker, which lives
+  // until then.
   ASSERT_TRUE(client->waitFor([&] { return client->retired().size() >= 2; }));
   EXPECT_FALSE(client->worker(worker).died);
   EXPECT_EQ(client->call(worker, "a session on the old one"), "a session on the old one");
@@ -465,7 +466,7 @@ TEST(CallTime, OverTheLimitReplacesTheWorkerThoughTheClientReportsNothing) {
   ASSERT_EQ(client->callTimesOver().size(), 1u);
   EXPECT_EQ(client->callTimesOver()[0].epoch, worker);
   EXPECT_NE(client->callTimesOver()[0].text.find("limits.call_time"), std::string::npos);
-  // The line comes after the message to the clients.
+  // The supervisor logs after it has sent the message to the clients.
   EXPECT_TRUE(client->waitFor([&] {
     return supervisor.log().find("ISOPOOL_CLIENT_CALL_TIME") != std::string::npos;
   })) << supervisor.log();
@@ -477,7 +478,7 @@ TEST(CallTime, UnderTheLimitDisturbsNoCall) {
   SharedSupervisor supervisor({"--workers", "1", "--client-call-time", "2s"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
-  // For longer than the limit altogether.
+  // Together, the calls take longer than the limit.
   for (int i = 0; i < 12; ++i) ASSERT_TRUE(client->call(worker, "!spin 200").has_value());
   EXPECT_TRUE(client->callTimesOver().empty());
   EXPECT_EQ(client->serving(1, 0), worker);
@@ -529,7 +530,7 @@ TEST(Drain, OfASupervisorWhoseProgramsLeaveAtTheSameMomentExitsWithZero) {
   SharedSupervisor supervisor({"--workers", "1"});
   std::vector<std::unique_ptr<ControlClient>> clients;
   for (int i = 0; i < 8; ++i) clients.push_back(supervisor.attachWithPool(1));
-  // Stopped, it finds all of it at once.
+  // The supervisor is stopped, so that it finds all of this at once.
   const pid_t process = supervisor.supervisorPid();
   ASSERT_EQ(::kill(process, SIGSTOP), 0);
   clients.clear();
@@ -542,7 +543,7 @@ TEST(Drain, OfASupervisorThatHasNotBegunToServeExitsWithZero) {
   SharedSupervisor supervisor;
   supervisor.signal(SIGTERM);
   ASSERT_EQ(supervisor.waitForEnd(), 0);
-  // Sent before anything of it runs.
+  // The signal is pending before the program starts.
   supervisor.startAskedToEnd();
   EXPECT_EQ(supervisor.waitForEnd(), 0);
 }
@@ -576,7 +577,7 @@ TEST(Address, ThatAnotherProgramServesIsLeftToIt) {
 
 TEST(Address, OfASuccessorIsNotRemovedByTheEndOfItsPredecessor) {
   SharedSupervisor supervisor({"--workers", "1"});
-  // As somebody does who clears the folder under a running supervisor.
+  // An operator may clear the folder of a running supervisor.
   std::filesystem::remove(supervisor.address());
   std::filesystem::remove(supervisor.address() + ".lock");
   const auto name = base::UnixAddress::ofPath(supervisor.address()).value();
@@ -598,7 +599,7 @@ TEST(Address, ThatADeadSupervisorLeftIsTakenOver) {
   const std::string command = "timeout -s TERM 1 " + std::string(ISOPOOLD) + " --listen " +
                               supervisor.address() + " --worker " + PLAIN_WORKER +
                               " --workers 1 2>/dev/null";
-  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 124);  // it served until it was told to end
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 124);  // it served until SIGTERM came
 }
 
 TEST(Address, WhoseLockADyingPredecessorStillHoldsIsWaitedFor) {
@@ -607,7 +608,7 @@ TEST(Address, WhoseLockADyingPredecessorStillHoldsIsWaitedFor) {
   ASSERT_EQ(supervisor.waitForEnd(), 128 + SIGKILL);
   ASSERT_TRUE(supervisor.mark().waitUntilNoneIsLeft(milliseconds(2000)));
   base::Fd lock(::open((supervisor.address() + ".lock").c_str(), O_RDWR | O_CLOEXEC));
-  // Of a process whose memory is gone the descriptors may still be there.
+  // A process whose memory is freed may still have its descriptors.
   const auto late = Clock::now() + milliseconds(2000);
   while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     ASSERT_LT(Clock::now(), late);
@@ -680,12 +681,12 @@ TEST(SharedDeath, OfAProgramUnderLoadLeavesNothing) {
   EXPECT_EQ(supervisor.report().restarts, 0u);
 }
 
-// ---- those that should not be let in ---------------------------------------------------------
+// ---- peers that must be refused --------------------------------------------------------------
 
 class SharedGarbage : public testing::Test {
  protected:
   ~SharedGarbage() override {
-    // Whatever was sent, the others and the supervisor are as before.
+    // After each test, the other program and the supervisor are as before.
     EXPECT_EQ(other_->call(other_->serving(1, 0), "unharmed"), "unharmed");
     EXPECT_EQ(supervisor_.report().clients.size(), 1u);
     EXPECT_EQ(supervisor_.report().restarts, 0u);
@@ -728,8 +729,7 @@ TEST_F(SharedGarbage, NothingAtAll) {
 
 TEST_F(SharedGarbage, TenMegabytesOfNesting) {
   ControlClient stranger(supervisor_.connect());
-  // As much as a frame may have, all of it arrays in arrays; and a frame that says that it has
-  // more.
+  // A body of the largest size that a frame may have, all of it nested arrays; and a larger one.
   const std::string nesting(ipc::kMaxBodyBytes, '\x91');
   ipc::OutgoingFrame frame =
       ipc::encodeFrame(ipc::MessageType::kHello, nesting.data(), nesting.size(), 0);
@@ -794,7 +794,7 @@ TEST_F(SharedGarbage, WhatOnlyAProgramMayAskFromAnOperator) {
 TEST(SharedPeer, OfAnotherUserIsRefusedUnlessItsGroupIsLetIn) {
   if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
   SharedSupervisor supervisor({"--workers", "1"});
-  // Past the file's mode, so that it is the supervisor who says no.
+  // The file modes allow every user, so that the supervisor itself has to refuse.
   std::filesystem::permissions(supervisor.folder(), std::filesystem::perms::all);
   std::filesystem::permissions(supervisor.address(), std::filesystem::perms::all);
   const pid_t stranger = ::fork();

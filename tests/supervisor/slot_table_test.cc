@@ -12,7 +12,7 @@ namespace {
 using base::Epoch;
 using base::PoolId;
 
-/// Starts workers by numbering them, and notes the rest.
+/// Numbers the workers that it starts, and records the other effects.
 class FakeEffects : public SlotTableEffects {
  public:
   Epoch startWorker(bool spare) override {

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Supervisors whose folder for temporary files is one of ours.
+/// Supervisors whose folder for temporary files (TMPDIR) belongs to the test.
 class WorkerFolder : public testing::Test {
  protected:
   WorkerFolder() {
@@ -69,15 +69,17 @@ class WorkerFolder : public testing::Test {
   std::optional<std::string> before_;
 };
 
-// In `folder`, each in the one before. The path is longer than any that the kernel takes.
+// Makes folders in `folder`, each in the one before. Their path may be longer than the
+// kernel accepts.
 void makeFolders(const fs::path& folder, int depth) {
   base::Fd last(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (int i = 0; i < depth && last.valid(); ++i) {
     ASSERT_EQ(::mkdirat(last.get(), "folder", 0700), 0);
     base::Fd next(::openat(last.get(), "folder", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // Files beside it, one of which has a name that a folder may need on its way up.
+    // Two files beside the folder. removeTree() may want the name of one for a folder that it
+    // moves up.
     for (const char* name : {"file", "1"}) ::mknodat(last.get(), name, S_IFREG | 0600, 0);
-    // Nobody but root may now look or write there.
+    // Only root may now read or write the folder.
     if (i % 7 == 0) ::fchmod(last.get(), 0);
     last = std::move(next);
   }
@@ -90,7 +92,7 @@ class NamedObjects : public WorkerFolder {
     for (const fs::path& each : made_) fs::remove(each);
   }
 
-  /// Of a worker of the only supervisor: a semaphore and shared memory.
+  /// Makes a semaphore and shared memory, named like those of a worker of the only supervisor.
   std::vector<fs::path> objectsOf(uint64_t worker) {
     const std::string name = ipc::namedObjectsOf(folders().front(), base::Epoch(worker)) + "12ab";
     return {make("sem." + name), make(name)};
@@ -142,7 +144,7 @@ TEST_F(WorkerFolder, IsRemovedWithItsSupervisorHoweverThatEnds) {
     ASSERT_EQ(folders().size(), 1u);
     leaveThingsIn(folders().front() / std::to_string(client->serving(1, 0)), supervisor.folder());
     const pid_t process = supervisor.supervisorPid();
-    client.reset();  // one that is asked to end waits for it
+    client.reset();  // after SIGTERM the supervisor waits for its clients
     ASSERT_EQ(::kill(process, signal), 0);
     ASSERT_TRUE(supervisor.waitForEnd());
     EXPECT_TRUE(folders().empty()) << signal;
@@ -165,7 +167,7 @@ TEST_F(WorkerFolder, OfASupervisorThatIsGoneWithItsGuardianIsRemovedByTheNextOne
   EXPECT_EQ(folders().size(), 2u);
   const SharedSupervisor next({"--workers", "1"});
   const auto another = next.attachWithPool(1);
-  EXPECT_EQ(folders().size(), 2u) << "the abandoned one went, its own came";
+  EXPECT_EQ(folders().size(), 2u) << "the abandoned folder is removed, its own is added";
   EXPECT_TRUE(fs::exists(kept));
 }
 

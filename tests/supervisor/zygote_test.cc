@@ -15,7 +15,7 @@
 namespace isopool::tests {
 namespace {
 
-/// What a process was started with for this variable, in order.
+/// The values of this variable in the environment that the process was started with, in order.
 std::vector<std::string> valuesOf(pid_t pid, const std::string& variable) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
   std::vector<std::string> values;
@@ -86,7 +86,7 @@ TEST(Zygote, KilledIsReplacedWhileWorkersLiveOn) {
     return statistics.zygoteRestarts == 1 && statistics.zygoteProcessId != first;
   }));
   EXPECT_EQ(pool.deaths(), 0u);
-  // The spare serves meanwhile; the next one comes from the new zygote.
+  // The spare takes over; the new zygote forks the next one.
   pool.killAndReport(epoch);
   ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != epoch; }));
   EXPECT_NE(pool.waitForSpare(), 0u);
@@ -99,7 +99,7 @@ TEST(Zygote, KilledInTheMiddleOfForksIsReplacedAndTheForksAreAskedForAnew) {
   pool.openPool(1, 3);
   const ipc::Statistics statistics = pool.statistics();
   EXPECT_EQ(statistics.zygoteRestarts, 1u);
-  EXPECT_EQ(statistics.restarts, 0u) << "it is no slot's fault";
+  EXPECT_EQ(statistics.restarts, 0u) << "the death does not count for a slot";
   EXPECT_TRUE(pool.quarantines().empty());
 }
 
@@ -130,8 +130,8 @@ TEST(Zygote, StoppedBySignalIsReplacedLongBeforeTheTimeForAForkIsOver) {
   EXPECT_EQ(pool.statistics().zygoteRestarts, 1u);
 }
 
-/// The zygote of a pool that has not been welcome yet, which does not know its number; 0 if it has
-/// not executed the worker program in time.
+/// The zygote of a pool that has not received Welcome, and so does not know the zygote's process
+/// id; 0 if the zygote has not executed the worker program in time.
 pid_t zygoteOf(PrivatePool& pool) {
   pid_t zygote = 0;
   pool.waitFor([&] {
@@ -166,7 +166,7 @@ TEST(Zygote, ThatRefusesToForkHoldsTheSlotBackAndSaysSo) {
   EXPECT_TRUE(pool.waitFor([&] { return pool.quarantines().size() == 1; }));
 }
 
-/// A process in a group of its own that the supervisor has nothing to do with.
+/// A process in a group of its own that does not belong to the supervisor.
 class Bystander {
  public:
   Bystander() {
@@ -225,8 +225,8 @@ TEST(Zygote, ThatCannotBeReplacedIsNoMatterUntilAWorkerIsNeeded) {
   ASSERT_TRUE(pool.waitFor([&] { return pool.statistics().zygoteRestarts >= 4; }));
   EXPECT_FALSE(pool.failure());
   EXPECT_TRUE(pool.quarantines().empty());
-  // The spare takes the first slot. For the second there is nobody, which is said; for the pool
-  // there is nobody any more after that, which ends it.
+  // The spare takes the first slot. The second has no worker, which the supervisor reports. The
+  // death of the last worker ends the pool.
   pool.killAndReport(pool.serving(1, 0));
   pool.killAndReport(pool.serving(1, 1));
   ASSERT_TRUE(pool.waitFor([&] { return !pool.quarantines().empty(); }));
