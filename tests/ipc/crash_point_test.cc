@@ -22,7 +22,7 @@ using tests::PeerKind;
 
 constexpr const char* kVariable = "ISOPOOL_TEST_CRASH_POINT";
 
-/// True if a process that does this was killed by itself.
+/// True if a process that runs `act` kills itself.
 bool kills(const std::function<void()>& act) {
   const int status = Peer(PeerKind::kProcess, act).waitForEnd();
   return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -92,10 +92,10 @@ TEST_F(ArmedCrashPoint, ComesFromAFileToTheFirstWhoTakesIt) {
   const auto comes = [] {
     if (armCrashPointFromEnvironment(kVariable)) reachCrashPoint(CrashPoint::kStartedStored);
   };
-  EXPECT_FALSE(kills(comes)) << "nobody asks yet";
+  EXPECT_FALSE(kills(comes)) << "no request exists yet";
   std::ofstream(path) << "startedStored\n";
   EXPECT_TRUE(kills(comes));
-  EXPECT_FALSE(kills(comes)) << "the second one";
+  EXPECT_FALSE(kills(comes)) << "the request is already taken";
   size_t reached = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     reached += entry.path().extension() == ".reached" ? 1 : 0;
@@ -111,7 +111,7 @@ TEST_F(ArmedCrashPoint, AskedForInNonsenseIsAnError) {
     EXPECT_FALSE(armCrashPointFromEnvironment(kVariable)) << request;
   }
   ::unsetenv(kVariable);
-  EXPECT_TRUE(armCrashPointFromEnvironment(kVariable)) << "not asked for";
+  EXPECT_TRUE(armCrashPointFromEnvironment(kVariable)) << "no request";
 }
 
 }  // namespace

@@ -11,16 +11,16 @@
 
 namespace isopool::tests {
 
-/// While it lives, the kernel passes on no descriptor of this process (ETOOMANYREFS). For a forked
-/// child: it gives up its capabilities, which would let it pass them all the same, and its limit of
-/// open files.
+/// During its lifetime the kernel passes no descriptor of this process on (ETOOMANYREFS). Only for
+/// a forked child: the constructor drops the capabilities of the process, with which the kernel
+/// would pass them nevertheless, and lowers its limit of open files; neither is restored.
 class CrowdedUser {
  public:
   CrowdedUser() {
     __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
     const __user_cap_data_struct none[2] = {};
     ::syscall(SYS_capset, &header, none);
-    // Of the user's, whoever sent them: with a limit of few this process meets it soon.
+    // The kernel counts all descriptors of the user in flight. With a low limit, few are enough.
     const rlimit few{64, 64};
     ::setrlimit(RLIMIT_NOFILE, &few);
     auto [sender, unread] = ipc::ControlSocket::makePair();

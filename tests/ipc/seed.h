@@ -5,8 +5,8 @@
 
 namespace isopool::tests {
 
-/// The randomness of one test. Its seed is new in every run and printed, so that a run that failed
-/// can be had again: ISOPOOL_TEST_SEED=N.
+/// The random numbers of one test. The seed is new in every run and is printed, so that a failed
+/// run can be repeated with ISOPOOL_TEST_SEED=N.
 std::mt19937_64 seededRandom();
 
 /// An integer of [least, most].

@@ -14,7 +14,7 @@
 namespace isopool::worker {
 namespace {
 
-// Kills the first child of one thread that it sees after each call of begin().
+// After each call of begin(), kills the first child of the given thread that it sees.
 class ChildKiller {
  public:
   explicit ChildKiller(pid_t thread)
@@ -33,7 +33,7 @@ class ChildKiller {
       pid_t child = 0;
       if (!armed_ || !(std::ifstream(children_) >> child)) continue;
       armed_ = false;
-      // One that has ended by itself is killed too, and that changes nothing.
+      // A child that has ended by itself may be killed too, without effect.
       if (::kill(child, SIGKILL) == 0) ++kills_;
     }
   }

@@ -267,7 +267,7 @@ TEST_F(Call, IsNotHeldUpByNotificationsAboutAPackageThatWasUnloadedMeanwhile) {
                 .status,
             Status::kValue)
       << "the worker waited 5 seconds for each";
-  // The number may come again, and its package later than a call that names it.
+  // A number may be used again, and the package may arrive later than a call that names it.
   const uint64_t last = client.publish(ipc::Operation::kDefineObject, define);
   client.loadPackage(probePackage());
   EXPECT_EQ(client.receive(last).status, Status::kValue);
@@ -296,7 +296,7 @@ TEST_F(Call, WhoseInputFindsNoAddressSpaceIsAMemoryErrorAndTheNextOneIsWell) {
   if (kUnderAddressSanitizer) {
     GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
   }
-  // Its pages at their proper address are the model's now: it needs a window of its own.
+  // The model keeps the pages at the input's address: the input needs a window at another one.
   const at::Tensor x = client.tensor({100'000}).fill_(1);
   ASSERT_EQ(client.probe("keep", {x}).status, Status::kValue);
   rlimit before{};
@@ -317,7 +317,7 @@ TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
   if (kUnderAddressSanitizer) {
     GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
   }
-  // `ulimit -v`, which a worker has from its zygote.
+  // The same as `ulimit -v`, which a worker inherits from its zygote.
   ZygoteProcess zygote;
   std::ifstream statm("/proc/" + std::to_string(zygote.pid()) + "/statm");
   rlim_t pages = 0;
@@ -334,7 +334,7 @@ TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
       EXPECT_EQ(each->ask(ipc::Operation::kPing, nothing).status, Status::kValue);
     }
   };
-  // The worker says that it has no channel for the client.
+  // The worker answers that it has no channel for the client, and the constructor throws.
   bool refused = false;
   while (!refused && clients.size() < 1000) {
     try {
@@ -361,7 +361,7 @@ TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
 // ---- the arena ----------------------------------------------------------------------------------
 
 TEST_F(Call, AMissUsesTheHeapAndAsksForRoom) {
-  // 16 MB do not fit into 8: one copy, if room comes, and the call has not waited for it.
+  // 16 MB do not fit into 8. The call does not wait for room: its result is copied when room comes.
   const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
   const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
   EXPECT_GE(request.bytes, 16'000'000u);
@@ -385,7 +385,8 @@ TEST_F(Call, AFullArenaIsRefusedWithTheNameOfTheKnob) {
   EXPECT_TRUE(client.probeValue("nothing").isNone());
 }
 
-// As results of 64 GiB and more do. What is granted then would be kept and never used.
+// Results of 64 GiB and more use up the address space, too. A segment that is granted then would be
+// kept and never used.
 TEST(OutputArena, AsksForNoMoreOnceItsAddressSpaceIsUsedUp) {
   if (kUnderAddressSanitizer) GTEST_SKIP() << "the address sanitizer takes all address space";
   constexpr const char* kLimit = "ulimit -v 12000000; exec \"$@\"";
@@ -395,7 +396,8 @@ TEST(OutputArena, AsksForNoMoreOnceItsAddressSpaceIsUsedUp) {
   client.defineProbe();
   const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
   ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
-  // More than the quarter of the address space that such a worker reserves. It takes no memory.
+  // More than the quarter of the address space that such a worker reserves. The object takes
+  // no memory.
   constexpr uint64_t kTooMuch = uint64_t{4} << 30;
   const base::Fd object = ipc::createMemoryObject("output", kTooMuch);
   worker->send(ipc::AddOutputSegment{1, 2, kTooMuch}, {object.get()});
@@ -434,7 +436,7 @@ TEST_F(Call, OfSegmentsThatWereRefusedTheWorkerKeepsHardlyAnything) {
     worker->send(ipc::RefuseInputSegment{1, segment, std::string(4000, 'x') + " is the limit"});
     if (segment % 100 == 0) static_cast<void>(client.probeValue("nothing"));
   }
-  EXPECT_LT(resident() - before, 16 << 20) << "80 MB of words were sent";
+  EXPECT_LT(resident() - before, 16 << 20) << "80 MB of text were sent";
 }
 
 TEST_F(Call, WithoutALeaseAResultTravelsInsideTheAnswer) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where no worker may write: what is run next time comes from there.
+// Places that no worker may write, because supervisors and zygotes take code or settings
+// from there.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -29,7 +30,7 @@ class CodePlaces : public ::testing::Test {
 
   fs::path writable() const { return folder_ / "writable"; }
   fs::path others() const { return folder_ / "others"; }
-  /// What a zygote says of them; empty: that it is ready.
+  /// The refusal of a zygote with these variables; empty if it becomes ready.
   std::string refusal(std::vector<std::string> variables) const {
     variables.push_back("ISOPOOL_SANDBOX=strict");
     variables.push_back("ISOPOOL_SANDBOX_WRITE=" + writable().string());
@@ -60,7 +61,7 @@ TEST_F(CodePlaces, IncludeALinkOnTheWayToWhatTheSupervisorRuns) {
   expectRefused(link, {"ISOPOOL_SUPERVISOR_FILES=" + (link / "isopool-worker").string()});
 }
 
-// A .pth file's folder is on sys.path if it is there when Python starts.
+// A folder that a .pth file names is on sys.path if it exists when Python starts.
 TEST_F(CodePlaces, IncludeFoldersOfPthFilesThatAreNotThereYet) {
   const fs::path environment = others() / "environment";
   const std::string make = std::string(PYTHON " -m venv --without-pip ") + environment.string();
@@ -69,7 +70,7 @@ TEST_F(CodePlaces, IncludeFoldersOfPthFilesThatAreNotThereYet) {
   for (const auto& entry : fs::directory_iterator(environment / "lib")) {
     packages = entry.path() / "site-packages";
   }
-  // The packages of the Python that is known to have torch.
+  // The packages of the Python of this build, which has torch.
   const std::string python = "ISOPOOL_PYTHON_EXECUTABLE=" + (environment / "bin/python").string();
   const std::string link =
       "import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))";

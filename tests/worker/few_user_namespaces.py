@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""few_user_namespaces.py COUNT PROGRAM WORD...: becomes a program that can make at most COUNT user
-namespaces."""
+"""few_user_namespaces.py COUNT PROGRAM WORD...: executes a program that can create at most COUNT
+user namespaces."""
 
 import ctypes
 import os

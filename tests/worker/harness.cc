@@ -27,7 +27,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void giveUp(const std::string& what) {
-  throw std::runtime_error("waited in vain for " + what);
+  throw std::runtime_error("timed out waiting for " + what);
 }
 
 ipc::Frame receiveFrom(ipc::ControlSocket& control, const char* what) {
@@ -117,7 +117,7 @@ ZygoteProcess::ZygoteProcess(std::vector<std::string> environment,
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  // First out of the way, so that no source is overwritten before it is copied.
+  // Moves both descriptors to high numbers, so that neither is overwritten before it is copied.
   const int high = ::fcntl(theirs.get(), F_DUPFD, 100);
   const int highLifeline = ::fcntl(lifelineRead.get(), F_DUPFD, 100);
   ::posix_spawn_file_actions_adddup2(&actions, outWrite.get(), 1);
@@ -131,7 +131,7 @@ ZygoteProcess::ZygoteProcess(std::vector<std::string> environment,
   for (const char* name : {"OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1", "MKL_NUM_THREADS=1"}) {
     all.emplace_back(name);
   }
-  // A later entry of the same name does not win, so those go first.
+  // The first entry of a name wins, so the variables of the test come first.
   all.insert(all.begin(), environment.begin(), environment.end());
   std::vector<char*> envp;
   for (std::string& entry : all) envp.push_back(entry.data());
@@ -379,7 +379,7 @@ Answer TestClient::receive(uint64_t sequence) {
   for (;;) {
     switch (end_->peek(completion)) {
       case ipc::Received::kPoisoned:
-        throw std::runtime_error("the worker's ring is nonsense");
+        throw std::runtime_error("the worker's ring is poisoned");
       case ipc::Received::kOne: {
         if (completion.sequence != sequence) throw std::runtime_error("an answer to another call");
         InFlight call = std::move(inFlight_.at(sequence));
@@ -421,7 +421,7 @@ std::vector<c10::Storage> TestClient::storagesOf(const std::vector<ipc::StorageR
         break;
       }
       default: {
-        // Inline, or stored bytes, which only the record of is looked at.
+        // Inline bytes; or stored bytes, of which tests examine only the record.
         auto* copy = new char[record.bytes + 1]();
         if (record.kind == ipc::StorageKind::kInline) {
           std::memcpy(copy, record.inlineBytes.data(), record.bytes);

@@ -21,12 +21,13 @@
 #include "ipc/memory/page_arena.h"
 #include "ipc/tensor/value_codec.h"
 
-/// What a test of worker/ needs: a real isopool-worker whose supervisor and client the test plays.
-/// Everything waits on events with a deadline and throws std::runtime_error when it has passed.
+/// A real isopool-worker, for which the test acts as supervisor and client. All of it is for one
+/// thread. Every wait has a deadline, kPatience unless stated otherwise, and throws
+/// std::runtime_error when it has passed.
 namespace isopool::tests {
 
 using std::chrono::milliseconds;
-inline constexpr milliseconds kPatience{180'000};  // a model is compiled in one test
+inline constexpr milliseconds kPatience{180'000};  // one test compiles a model
 
 void waitUntil(const std::function<bool()>& condition, const char* what,
                milliseconds patience = kPatience);
@@ -48,7 +49,7 @@ struct WorkerProcess {
   base::Fd crashLog;
   std::chrono::microseconds forkToReady{0};
   std::optional<ProcessEnd> ended;
-  uint64_t clients = 0;  ///< that were attached; the last one's number
+  uint64_t clients = 0;  ///< attached so far; the number of the last one
 
   ~WorkerProcess();
   template <typename Message>
@@ -68,8 +69,9 @@ struct WorkerProcess {
 /// isopool-worker --zygote, started by this test.
 class ZygoteProcess {
  public:
-  /// `environment`: NAME=VALUE beside the test's own. `through`: a program that becomes it. Its
-  /// stdout is a pipe that output() reads.
+  /// `environment`: NAME=VALUE entries in addition to the environment of the test; they win.
+  /// `through`: a command that executes the zygote, whose command line is appended to it. The
+  /// zygote's stdout is a pipe that output() reads.
   explicit ZygoteProcess(std::vector<std::string> environment = {},
                          std::vector<std::string> through = {});
   ~ZygoteProcess();
@@ -80,7 +82,7 @@ class ZygoteProcess {
   pid_t pid() const { return pid_; }
   base::Fd& lifeline() { return lifeline_; }
   ipc::ControlSocket& control() { return control_; }
-  /// What was printed since the last time, once it contains `text`.
+  /// Waits until the output since the last call contains `text`, and returns that output.
   std::string output(const std::string& text);
   std::chrono::milliseconds startTime() const { return startTime_; }
 
@@ -113,7 +115,7 @@ struct Answer {
   }
 };
 
-/// A client of one worker: the least that libisopool does.
+/// A minimal client of one worker. The constructor attaches its channel.
 class TestClient {
  public:
   explicit TestClient(WorkerProcess& worker, uint64_t outputBytes = 8 << 20);
@@ -123,13 +125,13 @@ class TestClient {
   at::Tensor tensor(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
   void addInputSegment(uint64_t bytes);
   void grantOutputSegment(uint64_t bytes);
-  /// Blocks of the input arena that are in use after what was returned has been collected.
+  /// Bytes of the input arena that are in use, after returned leases have been collected.
   size_t inputBytesInUse();
   uint32_t inputLeasesOut();
   void loadPackage(const std::string& path);
-  /// What the client sees of the worker's first output segment, and may write to.
+  /// The client's view of the worker's first output segment, which is writable.
   std::span<std::byte> outputSegment() { return {outputs_.at(1).data(), outputs_.at(1).bytes()}; }
-  /// Returns when the worker has forgotten the client.
+  /// Returns when the worker has detached the client.
   void detach();
 
   // ---- calls

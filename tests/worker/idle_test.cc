@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker costs that has nothing to do.
+// What an idle worker costs.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -31,7 +31,7 @@ TEST_P(IdleWorker, OfAnyNumberOfClientsSleepsAndIsWokenByEach) {
       << "its threads wake each other after a call";
 }
 
-// The kernel lets a thread sleep on 128 words, one of which is the supervisor's.
+// The kernel lets a thread sleep on 128 words, one of which is the supervisor's doorbell.
 INSTANTIATE_TEST_SUITE_P(Clients, IdleWorker, ::testing::Values(1, 127, 128, 300));
 
 }  // namespace

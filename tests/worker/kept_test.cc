@@ -92,7 +92,7 @@ TEST_F(Kept, ANewInputOnTheSamePagesIsSeenThroughAWindow) {
   at::Tensor x = client.tensor({100'000}).fill_(1);
   client.probeValue("keep", {x});
   x.fill_(2);
-  // The same memory once more: kept as well, and again.
+  // The same memory is passed again, and kept again.
   const Answer second = client.probe("keep", {x});
   EXPECT_EQ(second.copies.at(Reason::kKeptByModel), 400'000u);
   x.fill_(3);
@@ -131,7 +131,7 @@ TEST_F(Kept, ASmallResultThatTheModelKeepsTravelsInsideTheAnswer) {
 }
 
 TEST_F(Kept, AResultForWhoseCopyThereIsNoRoomIsLentAndTheModelHasPrivatePages) {
-  // 5 of the arena's 8 MB, and a supervisor that does not answer.
+  // The result takes 5 of the arena's 8 MB, and the supervisor does not answer.
   const Answer answer = client.probe("make_kept", {1'250'000});
   ASSERT_EQ(answer.storages[0].kind, Kind::kLent);
   EXPECT_GE(answer.copies.at(Reason::kKeptByModel), 5'000'000u);
@@ -152,7 +152,7 @@ TEST_F(Kept, WhatAModelKeepsIsOutOfItsClientsReachOnceThereIsAnotherOne) {
   const auto clearAll = [&] {
     std::memset(client.outputSegment().data(), 0, client.outputSegment().size());
   };
-  // It is there until then, else this would show nothing.
+  // Until then the client reaches the block; otherwise the test would show nothing.
   clearAll();
   EXPECT_EQ(keptSums()[0], 0);
   client.probeValue("write_kept", {3.0});
@@ -160,7 +160,7 @@ TEST_F(Kept, WhatAModelKeepsIsOutOfItsClientsReachOnceThereIsAnotherOne) {
     TestClient second(*worker);
     clearAll();
     EXPECT_EQ(keptSums()[0], 300'000);
-    // And what it keeps from now on, at its own call's cost.
+    // What the model keeps from now on is copied during the call.
     const Answer answer = client.probe("make_and_hide", {100'000});
     EXPECT_GE(answer.copies.at(Reason::kKeptByModel), 400'000u);
     clearAll();
@@ -195,8 +195,8 @@ TEST_F(Kept, AKeptResultThatComesHomeIsSeenThroughAWindow) {
 }
 
 TEST_F(Kept, AHandlesResultThatIsLentAgainLeavesItsBlockWhole) {
-  // 5 of the arena's 8 MB, so there is no room for a copy: the handle has private pages from then
-  // on.
+  // The tensor takes 5 of the arena's 8 MB, so there is no room for a copy: from now on the handle
+  // has private pages.
   at::Tensor y = client.probeValue("zeros", {1'250'000}).toTensor();
   const Answer made = client.ask(ipc::Operation::kFromValue, [&](ipc::PayloadWriter& writer) {
     writer.packer().pack_array(2);
@@ -232,7 +232,7 @@ TEST_F(Kept, ARoundTripOfManyKeptBlocksLeavesNothing) {
   }
   EXPECT_EQ(client.inputLeasesOut(), 0u);
   EXPECT_EQ(client.inputBytesInUse(), 0u);
-  const Answer answer = client.probe("zeros", {2'000'000});  // all 8 MB but a little
+  const Answer answer = client.probe("zeros", {2'000'000});  // almost all of the 8 MB
   EXPECT_EQ(answer.copied(), 0u);
 }
 
@@ -252,7 +252,8 @@ TEST_F(Kept, AHandleKeepsItsInputWithoutACopy) {
 TEST_F(Kept, WhatIsKeptOutlivesItsClient) {
   at::Tensor x = client.tensor({100'000}).fill_(1);
   client.probeValue("keep", {x});
-  // Handles keep in place; those are privatised when the client leaves. Both must stay readable.
+  // A handle keeps its input in place. Its pages are privatised when the client leaves, and must
+  // stay readable.
   client.ask(ipc::Operation::kGlobal, [](ipc::PayloadWriter& writer) {
     writer.packer()
         .pack_array(3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""make_package.py FILE: a package with one Probe in it, model/model.pkl."""
+"""make_package.py FILE: writes a package with one Probe, model/model.pkl."""
 
 import sys
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 const std::string kFolders = "/tmp/isopool-workers-of-named-objects-test";
 
-/// Named semaphores and shared memory of this supervisor's workers, or of one of them.
+/// The named semaphores and shared memory whose names begin with `prefix`.
 std::vector<fs::path> objectsNamed(const std::string& prefix) {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator("/dev/shm")) {
@@ -27,7 +27,7 @@ std::vector<fs::path> objectsNamed(const std::string& prefix) {
   return found;
 }
 
-// What is left when the worker is killed is its supervisor's to find by the name.
+// The supervisor finds what a killed worker leaves by the worker's name in it.
 TEST(NamedObjects, OfPythonCodeNameTheirWorkerAtEachLevel) {
   for (const std::string level : {"none", "default", "strict"}) {
     ZygoteProcess zygote({"ISOPOOL_SANDBOX=" + level, "ISOPOOL_SANDBOX_WRITE=/dev/shm",
@@ -54,7 +54,7 @@ result = None
       EXPECT_EQ(objectsNamed(own).size(), 3u) << level;
       ASSERT_EQ(::kill(-worker->pid, SIGKILL), 0);  // with the process that would remove them
       worker->waitForEnd();
-      EXPECT_EQ(objectsNamed(own).size(), 3u) << "nobody removes them but the supervisor";
+      EXPECT_EQ(objectsNamed(own).size(), 3u) << "only the supervisor removes them";
       for (const fs::path& each : objectsNamed(own)) fs::remove(each);
     }
   }

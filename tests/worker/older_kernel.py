@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""older_kernel.py PROGRAM WORD...: becomes a program that finds neither Landlock nor seccomp, or
-else not the system call that the variable HIDDEN_CALL has the number of."""
+"""older_kernel.py PROGRAM WORD...: executes a program that finds neither Landlock nor seccomp. If
+the variable HIDDEN_CALL holds the number of a system call, the program lacks only that call."""
 
 import ctypes
 import os

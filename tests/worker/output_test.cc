@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What Python code of a call writes is out when the call has its answer.
+// The output of a call's Python code is written before the call is answered.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@ namespace isopool::tests {
 
 namespace {
 
-// Not the one that most tests share: with PYTHONUNBUFFERED nothing would have to be flushed.
+// Not the zygote that most tests share: with PYTHONUNBUFFERED no output would have to be flushed.
 ZygoteProcess& bufferingZygote() {
   static ZygoteProcess zygote({"PYTHONUNBUFFERED="});
   return zygote;
@@ -39,7 +39,7 @@ TEST_P(OutputWritten, IsOutWithTheAnswer) {
   client.defineProbe();
   client.probeValue("run", {std::string(GetParam().source)});
   EXPECT_EQ(bufferingZygote().output("half a line"), "half a line");
-  // Also by a later call, which has nothing else to do.
+  // The same again after a call without output.
   client.probeValue("nothing", {});
   client.probeValue("run", {std::string(GetParam().source)});
   EXPECT_EQ(bufferingZygote().output("half a line"), "half a line");

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model that does what a test asks: call it with the name of a method and its arguments."""
+"""A model for tests: call it with the name of a method and the arguments of the method."""
 
 import ctypes
 import os
@@ -114,7 +114,7 @@ class Probe(torch.nn.Module):
         return [float(tensor.sum()) for tensor in self.kept]
 
     def all_kept_are(self, *values):
-        """True of a worker that keeps nothing, too: of an empty list no IValue can be made."""
+        """Also true if nothing is kept. Compared here: an empty list cannot become an IValue."""
         return all(
             bool((tensor == tensor[0]).all()) and float(tensor[0]) in values for tensor in self.kept
         )
@@ -138,8 +138,8 @@ class Probe(torch.nn.Module):
 
     # ---- this process
     def run(self, source):
-        """What Python text leaves in `result`."""
-        # With Python's own import, not the package's.
+        """Runs Python source and returns the value that it leaves in `result`."""
+        # With Python's own import, not that of the package.
         scope = {"__builtins__": sys.modules["builtins"]}
         exec(source, scope)
         return scope.get("result")
@@ -207,7 +207,7 @@ class Probe(torch.nn.Module):
             time.sleep(0.001)
 
     def fork_and_ask(self):
-        """What a forked child finds: (its exit status)."""
+        """Returns the exit status of a forked child: 7 if the runtime refuses to work there."""
         _isopool = sys.modules["_isopool"]
         kept = torch.ones(4096)
         pid = os.fork()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What user code may not do in a worker, by level: each act is really tried.
+// What user code may not do in a worker, at each level. The tests really try each act.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -32,8 +32,8 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Beside the probe's package: "readable" and "writable" as the sandboxes below have them,
-/// "hidden".
+/// A folder beside the probe's package. The sandboxes below may read "readable" and write
+/// "writable", but do not see "hidden".
 const fs::path& folder(const std::string& name) {
   static std::map<std::string, fs::path> folders;
   fs::path& path = folders[name];
@@ -87,7 +87,7 @@ class Sandboxed : public ::testing::Test {
     EXPECT_TRUE(has(answer.error[2], answer.error[1])) << answer.error[2];
     return answer.error[1];
   }
-  /// What the worker told its supervisor until it had told `count` acts.
+  /// The acts that the worker reports to its supervisor, read until `count` acts are reported.
   std::map<std::string, uint64_t> toldActs(uint64_t count) {
     std::map<std::string, uint64_t> acts;
     for (uint64_t told = 0; told < count;) {
@@ -114,7 +114,7 @@ using Acts = std::map<std::string, uint64_t>;
 
 struct Forbidden {
   const char* name;
-  const char* act;  ///< as it is counted
+  const char* act;  ///< its name in the report
   const char* source;
   const char* type = "PermissionError";
 };
@@ -125,7 +125,7 @@ std::ostream& operator<<(std::ostream& out, const Forbidden& forbidden) {
 
 class ForbiddenAct : public Strict, public ::testing::WithParamInterface<Forbidden> {};
 
-// What libc has and Python not.
+// Calls functions of libc that Python does not offer.
 constexpr const char* kNative = R"(
 import ctypes, os, socket, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -241,7 +241,7 @@ TEST_P(ForbiddenAct, IsAPythonErrorThatNamesItAndIsCounted) {
   EXPECT_TRUE(has(message, "isopool: the sandbox (strict) forbids " + act)) << message;
   EXPECT_EQ(toldActs(1), (Acts{{act, 1}}));
   expectServes();
-  EXPECT_FALSE(worker->hasMessage(milliseconds(0))) << "it was told twice";
+  EXPECT_FALSE(worker->hasMessage(milliseconds(0))) << "it was reported twice";
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, ForbiddenAct, ::testing::ValuesIn(kForbidden),
@@ -252,7 +252,7 @@ TEST_F(Strict, LacksNothingOnAKernelThatHasAll) {
   if (ready.missingProtections.empty()) return;
   for (const std::string& line : ready.missingProtections)
     std::printf("missing: %s\n", line.c_str());
-  GTEST_SKIP() << "this kernel has not everything";
+  GTEST_SKIP() << "this kernel lacks some protections";
 }
 
 TEST_F(Strict, CountsWhatUserCodeSwallows) {
@@ -290,7 +290,7 @@ TEST_F(Strict, TellsASupervisorThatDoesNotReadWithoutWaitingForIt) {
   for (uint64_t i = 0; i < kTimes; ++i) {
     ASSERT_EQ(client.probe("run", {"import socket\nsocket.socket()"}).status, Status::kPythonError);
   }
-  // What found no room is told after a later call.
+  // Acts that found no room in the socket are reported after a later call.
   uint64_t times = 0;
   for (int round = 0; round < 100 && times < kTimes; ++round) {
     while (worker->hasMessage(milliseconds(0))) {
@@ -314,7 +314,7 @@ TEST_F(Strict, TellsABoundedNumberOfActs) {
 }
 
 TEST_F(Strict, StartsNoProcessNativelyEither) {
-  // posix_spawn blocks all signals, so this is refused without one.
+  // posix_spawn blocks all signals, so the call is refused without a signal.
   EXPECT_EQ(resultOf(std::string(kNative) + R"(
 pid = ctypes.c_int(0)
 words = (ctypes.c_char_p * 2)(b'true', None)
@@ -490,7 +490,7 @@ TEST(StrictSandbox, LetsModelsStartProcessesWhileTheyAreLoaded) {
   EXPECT_EQ(client.probe("run", {"import os; os.system('true')"}).status, Status::kPythonError);
 }
 
-// Without a signal, which would end a program that a model starts.
+// The refusal sends no signal: a signal would end a program that a model starts.
 TEST(StrictSandbox, RefusesModelsAlsoWhileTheyAreLoadedToChangeWhatFilesAre) {
   const fs::path modules = folder("modules");
   std::ofstream(modules / "changes_files.py") << R"(
@@ -575,7 +575,8 @@ TEST(StrictSandbox, LetsTheLifelineKillTheWorker) {
   EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);
 }
 
-// The supervisor is a child of this test, which the workers fall to when it is killed.
+// The supervisor is a child of this test. When it is killed, its workers become children of
+// the test.
 TEST(StrictSandbox, EndsWithItsSupervisorWhateverUserCodeDidToItsLifeline) {
   constexpr const char* kDisarms[] = {"os.close(pipe)",
                                       "fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_NONBLOCK)",
@@ -762,7 +763,8 @@ TEST(SandboxLevel, StrictIsRefusedWithALinkToWhatAZygoteTakesCodeFrom) {
   const fs::path modules = folder("modules");
   const fs::path second = folder("readable") / "second_link";
   fs::create_directories(modules);
-  // sys.path names a link in a folder that nobody writes, which leads to one in a folder of models.
+  // sys.path names a link that models cannot write. It leads to a link in a folder that they
+  // can write.
   const fs::path first = writable / "first_link";
   for (const auto& [link, target] : {std::pair{first, modules}, std::pair{second, first}}) {
     fs::remove(link);
@@ -797,8 +799,8 @@ TEST(SandboxLevel, StrictIsRefusedWithAModuleThatAZygoteHasLoaded) {
   fs::remove(elsewhere);
 }
 
-// The home folder may lie where models write. A virtual environment has no packages of the user, so
-// that the Python that it was made from has to run.
+// Models may be able to write the home folder. A virtual environment ignores the user's packages,
+// so the test runs the Python that the environment was made from.
 TEST(SandboxLevel, StrictRunsNoCodeOfTheUsersOwnPackagesBeforeItsWorkers) {
   const std::vector<std::string> python =
       printedBy(PYTHON
@@ -862,7 +864,7 @@ TEST(SandboxLevel, DefaultLimitsProcessesOfTheUser) {
 // ---- memory ----------------------------------------------------------------------------------
 
 constexpr const char* kSanitizerTakesMemoryToo =
-    "the sanitizer ends a process in which it gets no memory for its own books";
+    "the sanitizer ends a process in which it gets no memory for its own use";
 
 class MemoryLimit : public Sandboxed {
  protected:
@@ -925,7 +927,7 @@ TEST_F(MemoryLimit, IsToldWhenItWasACause) {
 }
 
 TEST_F(MemoryLimit, IsInTheCrashLogOfAWorkerThatDiesOfIt) {
-  // operator new on a thread that has nobody to catch what it throws.
+  // operator new throws on a thread that does not catch the exception.
   client.publishProbe("run", {R"(
 import ctypes, threading
 new = ctypes.CDLL('libstdc++.so.6')._Znwm

@@ -14,8 +14,8 @@
 namespace isopool::worker {
 namespace {
 
-// However many words there are, a change of any of them ends the sleep. A lost one would let the
-// test hang, and its time-out end it.
+// With any number of words, a change of any of them ends the sleep. If a change were lost, the test
+// would hang until its time-out.
 void expectWokenByEachOf(size_t words) {
   std::vector<ipc::SharedWord<uint32_t>> watched(words);
   SleepWatches watches;
@@ -48,14 +48,15 @@ TEST(SleepWatches, WordsThatAreGoneAreNotMissed) {
   SleepWatches watches;
   auto gone = std::make_unique<std::vector<ipc::SharedWord<uint32_t>>>(500);
   ipc::SharedWord<uint32_t> ours{0};
-  watches.add(&ours, 1);  // not as expected: it returns at once, its deputies sleep on
+  watches.add(&ours, 1);  // not as expected: sleep() returns at once, its deputies sleep on
   for (auto& word : *gone) watches.add(&word, 0);
   watches.sleep();
   gone.reset();
   expectWokenByEachOf(300);
 }
 
-// Also those that sleep for the sleeper: one that woke it would be given the words anew, and so on.
+// The deputies that sleep for the sleeper must rest, too: a deputy that woke it would receive the
+// words again, and so on.
 void expectRestAfterEachWakeUp(size_t words) {
   std::vector<ipc::SharedWord<uint32_t>> watched(words);
   std::atomic<bool> over{false};

@@ -25,7 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 namespace landlock = worker::landlock;
 
-/// The standard error of this process, and of what it starts, while it lives.
+/// During its lifetime, the standard error of this process, and of processes that it starts,
+/// is `replacement`.
 class StandardError {
  public:
   explicit StandardError(const base::Fd& replacement)
@@ -56,13 +57,13 @@ class StrictStreams : public ::testing::Test {
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  /// `streams` as a shell has them.
+  /// `streams`: redirections in the syntax of the shell.
   static std::unique_ptr<ZygoteProcess> zygoteWith(const std::string& streams) {
     return std::make_unique<ZygoteProcess>(
         std::vector<std::string>{"ISOPOOL_SANDBOX=strict"},
         std::vector<std::string>{"/bin/sh", "-c", "exec \"$@\" " + streams, "sh"});
   }
-  /// Of an expression: its value, or the name of the error's type.
+  /// The value of a Python expression as text, or the name of the error's type.
   static std::string outcomeOf(WorkerProcess& worker, const std::string& expression) {
     TestClient client(worker);
     client.defineProbe();
@@ -90,7 +91,7 @@ TEST_F(StrictStreams, TakeWhatIsWrittenAndCannotBeEmptied) {
 
 TEST_F(StrictStreams, LetTheSupervisorsOwnLinesFollowThoseOfWorkers) {
   const std::string log = path("shared_log");
-  // Not opened for appending: what is written later would lie over what came in between.
+  // Not opened for appending: with offsets of its own, a later line would overwrite an earlier one.
   const base::Fd before(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   std::unique_ptr<ZygoteProcess> zygote;
   {

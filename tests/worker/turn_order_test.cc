@@ -77,7 +77,7 @@ TEST_F(TurnOrderTest, OneThatComesAfterAWhileGoesBeforeAllThatWaited) {
   add("alsoGreedy", 8);
   add("sparse", 1, false);
   for (int round = 0; round < 100; ++round) {
-    serve(20 + round % 7);  // two turns of its own share and more
+    serve(20 + round % 7);  // more than two turns of its own share
     client("sparse").waits = true;
     EXPECT_EQ(serve(), "sparse") << round;
     client("sparse").waits = false;

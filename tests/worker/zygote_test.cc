@@ -66,7 +66,8 @@ TEST(Zygote, TellsThePythonErrorOfAPreloadedModule) {
 }
 
 TEST(Zygote, ThatFindsNoTorchNamesTheInterpreterAndItsSetting) {
-  // One that is installed nowhere: Python finds neither its own packages nor torch beside it.
+  // An interpreter that is not installed: Python finds neither its own packages nor torch
+  // beside it.
   const auto folder = std::filesystem::path(probePackage()).parent_path() / "other-python";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "python") << "no program";
@@ -101,7 +102,7 @@ TEST(Worker, IsTheSupervisorsChildInAGroupOfItsOwn) {
   auto worker = sharedZygote().fork(1);
   EXPECT_EQ(::getpgid(worker->pid), worker->pid);
   worker->kill();
-  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);  // waitpid: it was ours
+  EXPECT_EQ(worker->waitForEnd().signal, SIGKILL);  // waitpid: it is our child
 }
 
 TEST(Worker, HasOnlyItsOwnDescriptors) {
@@ -209,7 +210,7 @@ TEST(Worker, AnswersThatItDoesNotAttachAClientWhoseMemoryIsWrongAndServesTheOthe
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
   client.defineProbe();
-  // Zeros: of no layout and no epoch.
+  // The memory is zero: it has no valid layout and no epoch.
   const base::Fd own = ipc::createMemoryObject("client control", ipc::kClientControlBytes);
   const base::Fd peer = ipc::createMemoryObject("worker control", ipc::kWorkerControlBytes);
   const base::Fd output = ipc::createMemoryObject("output", 1 << 20);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One end of a channel dies, by SIGKILL, at every crash point of the channel's code, the first time
-// it is there and later ones; the other end must be able to tell what was completed, what had
-// started and what had not.
+// One end of a channel is killed by SIGKILL at every crash point of the channel's code, the first
+// time that it reaches the point or a later time. The other end must be able to tell which calls
+// were completed, which had started, and which had not.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -66,7 +66,8 @@ class CrashMatrix : public testing::TestWithParam<Death> {
 
 class WorkerDies : public CrashMatrix {
  protected:
-  /// What the worker's user code did, by sequence: the truth that the client has to guess right.
+  /// What the worker's user code did, by sequence: the truth with which the client's view
+  /// is compared.
   struct Truth {
     std::array<std::atomic<bool>, kCalls + 1> ran{};
   };
@@ -83,8 +84,8 @@ class WorkerDies : public CrashMatrix {
       for (;;) tests::sleepUntilCall(end);
     });
   }
-  /// Keeps two calls in flight, as a pool does, recalls some, and notes the answers, until all are
-  /// answered or the worker is dead.
+  /// Keeps two calls in flight, as a pool does, recalls some, and records the answers, until all
+  /// are answered or the worker is dead.
   void callUntilDeath() {
     for (;;) {
       while (published_ < kCalls && published_ - answered_.size() < 2) {
@@ -107,7 +108,7 @@ class WorkerDies : public CrashMatrix {
       }
       if (answered_.size() == kCalls) break;
     }
-    // A crash point of sleeping may come only now, when there is nothing more to do.
+    // The worker may reach a crash point of sleeping only now, when no call is left.
     if (!worker_->gone(milliseconds(20))) worker_->signal(SIGKILL);
     ASSERT_EQ(tests::sleepUntilCompletion(client_), Awaited::kDead);
   }
@@ -141,7 +142,7 @@ TEST_P(AttachedWorkerDies, AndTheClientKnowsWhatWasCompletedAndWhatHadStarted) {
   startWorker();
   callUntilDeath();
   if (HasFatalFailure()) return;
-  EXPECT_TRUE(worker_->gone(milliseconds(5000))) << "the pidfd tells nothing";
+  EXPECT_TRUE(worker_->gone(milliseconds(5000))) << "the pidfd shows no end";
   EXPECT_TRUE(wasKilled(worker_->waitForEnd()));
   checkWhatCanBeTold();
 }
@@ -179,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class ClientDies : public CrashMatrix {
  protected:
-  /// How far the client had come.
+  /// How far the client has come.
   struct Truth {
     std::atomic<uint64_t> publishing{0};
     std::atomic<uint64_t> published{0};
@@ -207,7 +208,7 @@ class ClientDies : public CrashMatrix {
       }
     });
   }
-  /// Serves until the client is dead and nothing of it is left to do.
+  /// Serves until the client is dead and has no call left.
   void serveUntilDeath(WorkerEnd& end) {
     ReceivedCall call;
     for (;;) {
@@ -219,7 +220,7 @@ class ClientDies : public CrashMatrix {
         end.announceSleep();
         const auto [word, expected] = end.watch();
         const FutexWatch submission{word, expected};
-        // A worker would be told by its doorbell; here the time-out stands for it.
+        // A doorbell would wake a real worker; here the time-out replaces it.
         if (!end.callReady()) futexWait({&submission, 1}, milliseconds(5));
         end.withdrawSleep();
         continue;
@@ -246,7 +247,7 @@ TEST_P(ClientDies, AndTheWorkerGetsEveryPublishedCallWholeAndNoOther) {
   startClient();
   serveUntilDeath(end);
   if (HasFatalFailure()) return;
-  EXPECT_TRUE(wasKilled(client_->waitForEnd())) << "it never came to that point";
+  EXPECT_TRUE(wasKilled(client_->waitForEnd())) << "it never reached that point";
   switch (GetParam().point) {
     case CrashPoint::kSubmissionSlotWritten:
       EXPECT_EQ(received_, truth_->published);
@@ -270,7 +271,7 @@ INSTANTIATE_TEST_SUITE_P(Calling, ClientDies,
 INSTANTIATE_TEST_SUITE_P(Recalling, ClientDies,
                          testing::ValuesIn(deathsAt({CrashPoint::kRecallStored}, {1, 2, 5, 13})),
                          nameOf);
-// How often it sleeps depends on the machine; a few times is certain.
+// How often the client sleeps depends on the machine; a few times are certain.
 INSTANTIATE_TEST_SUITE_P(Sleeping, ClientDies,
                          testing::ValuesIn(deathsAt({CrashPoint::kSleepAnnounced,
                                                      CrashPoint::kSleepWithdrawn},

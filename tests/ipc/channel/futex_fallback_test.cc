@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the kernel has no futex_waitv, or a sandbox forbids it.
+// Futexes on a kernel without futex_waitv, or in a sandbox that forbids it.
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -40,7 +40,8 @@ bool forbidWaitVector(uint32_t error) {
 
 class FutexWithoutWaitVector : public testing::TestWithParam<uint32_t> {
  protected:
-  /// The exit code of a process that may not call futex_waitv.
+  /// Runs `claim` in a process that may not call futex_waitv. Returns the exit code: 0 if it
+  /// is true.
   int inSandbox(const std::function<bool()>& claim) {
     tests::Peer peer(tests::PeerKind::kProcess, [&] {
       ::_exit(!forbidWaitVector(GetParam()) ? kNoSandbox : claim() ? 0 : 1);
@@ -86,7 +87,7 @@ TEST_P(FutexWithoutWaitVector, AWakeOfTheFirstWordEndsTheSleepAtOnce) {
     std::thread other([&] { play(1); });
     play(0);
     other.join();
-    // Far less than the 10 ms for each that it would take without wake-ups.
+    // Far less than the 10 ms that each turn would take without wake-ups.
     return monotonicNow() - begin < int64_t{2 * kRounds} * 5'000'000;
   });
   if (result == kNoSandbox) GTEST_SKIP() << "no seccomp filter can be installed here";

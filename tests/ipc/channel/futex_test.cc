@@ -23,7 +23,7 @@ TEST(Futex, AWordThatHasChangedAlreadyIsNotSleptOn) {
   SharedWord<uint32_t> other{5};
   const FutexWatch changed{&word, 0};
   futexWait({&changed, 1}, std::nullopt);
-  // Of several it does not matter which.
+  // Of several words, any one may have changed.
   const std::array watches{FutexWatch{&other, 5}, changed};
   futexWait(watches, std::nullopt);
 }
@@ -33,7 +33,7 @@ TEST(Futex, ASleepEndsWithItsTimeout) {
   const std::array watches{FutexWatch{&word, 0}, FutexWatch{&word, 0}};
   for (const size_t count : {size_t{1}, size_t{2}}) {
     const int64_t begin = monotonicNow();
-    // It may end early for no reason, so it is begun again as its users do.
+    // A sleep may end early without a reason, so it is started again, as callers do.
     while (millisecondsSince(begin) < 20) {
       futexWait({watches.data(), count}, milliseconds(20) - milliseconds(millisecondsSince(begin)));
     }
@@ -52,8 +52,8 @@ TEST(Futex, ATimeoutInThePastDoesNotSleep) {
 
 TEST(Futex, NothingToWatchIsNoSleep) { futexWait({}, std::nullopt); }
 
-/// Two threads hand a number to and fro, each asleep without a time-out while the other has it: a
-/// wake-up that is lost once ends the test by its own time-out.
+/// Two threads pass a number back and forth. Each sleeps without a time-out while the other has it:
+/// if a wake-up is lost, the test runs into its own time-out.
 void handToAndFro(Words& words, const Words& readWords, size_t watchedWords) {
   constexpr uint32_t kRounds = 10'000;
   static const SharedWord<uint32_t> kNever{0};

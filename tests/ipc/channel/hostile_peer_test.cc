@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one end does with a control segment that the other fills with lies.
+// How one end handles a control segment that the other end fills with false data.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -60,7 +60,7 @@ TEST_F(HostilePeer, ATailBeyondTheRingIsPoison) {
   for (const uint32_t tail : {kRingSlots + 1, 0x80000000u, UINT32_MAX}) {
     memory_.workerControl().completionTail = tail;
     EXPECT_EQ(client_.peek(completion_), Received::kPoisoned) << tail;
-    EXPECT_TRUE(client_.completionReady()) << "nobody may sleep on it";
+    EXPECT_TRUE(client_.completionReady()) << "no thread may sleep on it";
     memory_.clientControl().submissionTail = tail;
     EXPECT_EQ(worker_.peek(call_), Received::kPoisoned) << tail;
     EXPECT_TRUE(worker_.callReady());
@@ -111,14 +111,14 @@ TEST_F(HostilePeer, ATailWithoutASlotIsPoison) {
 TEST_F(HostilePeer, AHeadThatLiesStopsOrSpoilsOnlyTheLiarsCalls) {
   for (const uint32_t head : {UINT32_MAX, 0x80000000u, 1u}) {
     memory_.workerControl().submissionHead = head;
-    // Either answer will do; publishing writes into its own ring in any case.
+    // Either answer is correct; publish() writes into the client's own ring in any case.
     static_cast<void>(client_.canPublish());
     const uint64_t sequence = client_.publish(callWith(contentOf(head)));
     EXPECT_EQ(memory_.clientControl().slots[(sequence - 1) % kRingSlots].sequence, sequence);
   }
 }
 
-/// A private copy whose last byte is the last that may be touched.
+/// A private copy whose last byte is the last accessible one: the next page is protected.
 template <typename Copy>
 class GuardedCopy {
  public:
@@ -135,9 +135,9 @@ class GuardedCopy {
   Copy* value_;
 };
 
-/// A process that writes random words all over the segments of its side at full speed, now and then
-/// something that is nearly right. The honest end is used meanwhile; memory around the segments and
-/// behind the copies cannot be touched, so that whoever believes a lie dies of it.
+/// A process that writes random words into the segment of its side at full speed, and sometimes
+/// almost correct data. The other end is in use meanwhile. Memory around the segments and behind
+/// the copies is protected, so that an end that trusts false data crashes.
 class Scribbler : public HostilePeer {
  protected:
   template <typename Control>
@@ -213,12 +213,12 @@ TEST_F(Scribbler, AClientSurvivesItsWorker) {
     if (leases.lend(block)) lent.insert(block);
     leases.collect([&](const void* back) {
       const auto found = lent.find(back);
-      ASSERT_NE(found, lent.end()) << "came back and was not lent";
+      ASSERT_NE(found, lent.end()) << "was returned without being lent";
       lent.erase(found);
     });
     ASSERT_EQ(leases.outstanding(), lent.size());
   }
-  EXPECT_GT(received_, 0u) << "no lie was good enough";
+  EXPECT_GT(received_, 0u) << "no false data was accepted";
   EXPECT_GT(poisoned_, 0u);
 }
 
@@ -246,7 +246,7 @@ TEST_F(Scribbler, AWorkerSurvivesItsClient) {
     ASSERT_LE(worker_.spinAllowance(), kLongestSpin);
     ASSERT_GE(worker_.spinAllowance(), 0);
   }
-  EXPECT_GT(received_, 0u) << "no lie was good enough";
+  EXPECT_GT(received_, 0u) << "no false data was accepted";
   EXPECT_GT(poisoned_, 0u);
 }
 

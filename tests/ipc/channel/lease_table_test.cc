@@ -47,7 +47,7 @@ TEST_F(LeaseTableTest, AnOldGenerationGivesNothingBack) {
   returnLease(*returns_, *first);
   ASSERT_EQ(collected().size(), 1u);
   const auto second = table_.lend(block(1));
-  ASSERT_EQ(second->index, first->index) << "the test means to use the same place again";
+  ASSERT_EQ(second->index, first->index) << "the test needs the same place again";
   returnLease(*returns_, *first);
   EXPECT_TRUE(collected().empty());
   EXPECT_EQ(table_.outstanding(), 1u);
@@ -79,7 +79,7 @@ TEST_F(LeaseTableTest, ACancelledLeaseIsFreeAndItsReturnMeansNothing) {
   returnLease(*returns_, *lease);
   EXPECT_TRUE(collected().empty());
   const auto next = table_.lend(block(1));
-  EXPECT_FALSE(table_.cancel(*lease)) << "of another generation";
+  EXPECT_FALSE(table_.cancel(*lease)) << "the lease is of another generation";
   EXPECT_TRUE(table_.cancel(*next));
   EXPECT_FALSE(table_.cancel(Lease{kLeases, 1}));
 }
@@ -119,7 +119,7 @@ TEST_F(LeaseTableTest, ABorrowersNonsenseGivesBackOnlyWhatIsLentAndOnce) {
     }
     for (int i = 0; i < 500; ++i) {
       const auto index = tests::pick<uint32_t>(random, 0, kLeases - 1);
-      // Small numbers are sometimes right by chance.
+      // Small numbers are sometimes correct by chance.
       returns_->returned[index].store(tests::pick<uint32_t>(random, 0, 1) == 0
                                           ? tests::pick<uint32_t>(random, 0, 8)
                                           : static_cast<uint32_t>(random()));
@@ -127,7 +127,7 @@ TEST_F(LeaseTableTest, ABorrowersNonsenseGivesBackOnlyWhatIsLentAndOnce) {
     }
     for (const void* back : collected()) {
       const auto found = lent.find(back);
-      ASSERT_NE(found, lent.end()) << "came back and was not lent";
+      ASSERT_NE(found, lent.end()) << "was returned without being lent";
       lent.erase(found);
     }
     ASSERT_EQ(table_.outstanding(), lent.size());

@@ -26,7 +26,7 @@ using tests::PeerKind;
 
 constexpr base::Epoch kEpoch(1);
 
-/// A worker process that attaches and then does what it is told to.
+/// A worker process that attaches and then runs `then`.
 class LivenessWordTest : public testing::Test {
  protected:
   void startWorker(const std::function<void()>& then) {
@@ -56,7 +56,7 @@ TEST_F(LivenessWordTest, TellsOfAKillThroughAReadOnlyMapping) {
   EXPECT_EQ(tests::sleepUntilCompletion(client_), Awaited::kDead);
   killer.join();
   EXPECT_TRUE(worker_->gone(milliseconds(5000)));
-  EXPECT_TRUE(livenessWordOwnerDied(client_.peer())) << "it stays so";
+  EXPECT_TRUE(livenessWordOwnerDied(client_.peer())) << "the word keeps its state";
 }
 
 TEST_F(LivenessWordTest, TellsOfAnExit) {
@@ -97,7 +97,7 @@ TEST(LivenessWord, TellsOfTheHoldersThreadAlone) {
 }
 
 TEST(LivenessWord, AHolderMayLeaveChannelsAndTheOthersStillTellOfItsDeath) {
-  // A worker of a shared pool whose clients come and go.
+  // Like a worker of a shared pool whose clients attach and leave.
   constexpr int kChannels = 30;
   std::vector<ChannelMemory> memories;
   std::vector<std::unique_ptr<ClientEnd>> clients;
@@ -111,7 +111,8 @@ TEST(LivenessWord, AHolderMayLeaveChannelsAndTheOthersStillTellOfItsDeath) {
     for (ChannelMemory& memory : memories) {
       ends.push_back(std::make_unique<WorkerEnd>(kEpoch, memory.workerOwn(), memory.workerPeer()));
       ends.back()->attach();
-      // Two of three leave soon after they came, the last one by another thread.
+      // Two of three channels are closed soon after they are attached, one of them by
+      // another thread.
       if (ends.size() % 3 == 0) {
         ends[ends.size() - 2].reset();
         std::thread([&] { ends[ends.size() - 3].reset(); }).join();

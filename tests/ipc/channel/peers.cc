@@ -47,7 +47,7 @@ ChannelMemory::ChannelMemory(Views views) {
   ipc::mapSharedAt(workerData, worker, 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kYes);
   clientControl_ = reinterpret_cast<ipc::ClientControl*>(clientData);
   workerControl_ = reinterpret_cast<ipc::WorkerControl*>(workerData);
-  // Of no bytes, so that the ends unmap nothing: the reservation owns these pages.
+  // Mappings of 0 bytes, so that the ends unmap nothing: the reservation owns the pages.
   clientOwn_ = Mapping(clientData, 0);
   workerPeer_ = Mapping(clientData, 0);
   workerOwn_ = Mapping(workerData, 0);
@@ -61,7 +61,7 @@ Peer::Peer(PeerKind kind, std::function<void()> life) {
   }
   pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ == 0) {
-    // A test that crashes or is stopped leaves nobody behind.
+    // The kernel kills the child if the test crashes or is stopped.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     life();
     ::_exit(0);
@@ -91,7 +91,7 @@ int Peer::waitForEnd() {
 
 namespace {
 
-/// Any function of the number will do, as long as neighbours differ in every word.
+/// Any function of the number is suitable if neighbours differ in every word.
 uint64_t scrambled(uint64_t number) {
   number += 0x9e3779b97f4a7c15;
   number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9;
@@ -144,12 +144,12 @@ Awaited sleepUntilCompletion(ipc::ClientEnd& end) {
   for (;;) {
     end.announceSleep();
     const std::array watches{end.completionWatch(), ipc::watchLivenessWord(end.peer())};
-    // Death first: what the worker published before it is then seen too.
+    // Reads the liveness word first, so that what the worker published before its death is seen.
     const bool dead = ipc::livenessWordOwnerDied(end.peer());
     const bool ready = end.completionReady();
     if (!dead && !ready) ipc::futexWait(watches, kPatience);
     end.withdrawSleep();
-    // A time-out may show what no wake-up told: that is late.
+    // A time-out may show a change for which no wake-up came: that is late.
     if (ipc::monotonicNow() - begin > kLate) return Awaited::kLate;
     if (ready) return Awaited::kReady;
     if (dead) return Awaited::kDead;

@@ -15,25 +15,26 @@
 
 namespace isopool::tests {
 
-/// The two control segments of a channel. Not in use by more than one pair of ends at a time.
+/// The two control segments of a channel. At most one pair of ends may use them at a time.
 class ChannelMemory {
  public:
   enum class Views {
-    /// As a supervisor makes them: four mappings, each segment writable through one.
+    /// Like those that a supervisor makes: four mappings; each segment is writable through one
+    /// of them.
     kSealed,
-    /// One writable mapping of each, between pages that cannot be touched: for a hostile peer, and
-    /// for the thread sanitizer, which knows addresses and not pages.
+    /// One writable mapping of each segment, between protected pages: for a hostile peer, and for
+    /// the thread sanitizer, which compares addresses, not pages.
     kCommon,
   };
   explicit ChannelMemory(Views views);
 
-  /// For the ends' constructors; once each.
+  /// For the constructors of the ends. Call each once.
   ipc::Mapping clientOwn() { return std::move(clientOwn_); }
   ipc::Mapping clientPeer() { return std::move(clientPeer_); }
   ipc::Mapping workerOwn() { return std::move(workerOwn_); }
   ipc::Mapping workerPeer() { return std::move(workerPeer_); }
 
-  /// Writable by anybody who wants to lie. Only with kCommon.
+  /// Writable, for a peer that writes false data. Only with kCommon.
   ipc::ClientControl& clientControl() { return *clientControl_; }
   ipc::WorkerControl& workerControl() { return *workerControl_; }
 
@@ -49,7 +50,7 @@ class ChannelMemory {
 
 enum class PeerKind { kThread, kProcess };
 
-/// Somebody at the other end of a channel, in a thread or in a forked process.
+/// The other end of a channel: code that runs in a thread or in a forked process.
 class Peer {
  public:
   /// The process exits with 0 when `life` returns.
@@ -60,7 +61,7 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   void signal(int number) const;
-  /// True once its pidfd says that it is gone; waits for that up to `patience`.
+  /// True if the process has ended; waits for its pidfd up to `patience`.
   bool gone(std::chrono::milliseconds patience) const;
   /// Waits for its end and returns its wait status; 0 for a thread.
   int waitForEnd();
@@ -89,22 +90,22 @@ class SharedWithChildren {
   T* value_;
 };
 
-/// The bytes that belong to a number: of every length that fits into a slot.
+/// The bytes that belong to a number. Over all numbers, every length that fits into a slot occurs.
 std::vector<std::byte> contentOf(uint64_t number);
 bool isContentOf(uint64_t number, const std::byte* bytes, uint32_t count);
 
 ipc::OutgoingCall callWith(const std::vector<std::byte>& content);
 ipc::OutgoingPayload payloadWith(const std::vector<std::byte>& content);
 
-/// Sleeps until a call is there, as a worker does that spins not at all.
+/// Sleeps until a call is ready, like a worker that does not spin.
 void sleepUntilCall(ipc::WorkerEnd& end);
 
 enum class Awaited {
-  kReady,  ///< a completion is there, of a living or a dead worker
-  kDead,   ///< none is there, and the worker can publish no more
-  kLate,   ///< neither, or it was not noticed in time
+  kReady,  ///< a completion is ready, of a living or a dead worker
+  kDead,   ///< none is ready, and the worker is dead
+  kLate,   ///< neither, or it was noticed too late
 };
-/// Sleeps until there is something to read or the liveness word tells of the worker's death.
+/// Sleeps until a completion is ready or the liveness word shows the worker's death.
 Awaited sleepUntilCompletion(ipc::ClientEnd& end);
 
 /// A call with these flags ends serve().

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ClientEnd and WorkerEnd together: calls there, completions back.
+// ClientEnd and WorkerEnd together: calls in one direction, completions in the other.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -31,11 +31,11 @@ using tests::usableProcessors;
 
 constexpr base::Epoch kEpoch(42);
 
-/// Both ends in one thread: every step is the test's.
+/// Both ends in one thread: the test controls every step.
 class RingTest : public testing::Test {
  protected:
   uint64_t publish(uint64_t number) { return client_.publish(callWith(contentOf(number))); }
-  /// The worker's whole part in one call.
+  /// Everything that the worker does for one call.
   void runOne() {
     ASSERT_EQ(worker_.peek(call_), Received::kOne);
     worker_.taken();
@@ -195,7 +195,8 @@ TEST_F(RingTest, ARecallDoesNotTouchALaterCallInTheSamePlace) {
 
 TEST_F(RingTest, AWorkerSpinsOnlyAsLongAsItsClientAllows) {
   client_.allowSpin(20, currentProcessor() + 1);
-  // The thread may have moved in between; then it is allowed nothing, which is right too.
+  // If the thread has moved to the other processor in between, the allowance is 0, which is
+  // also correct.
   const int64_t allowance = worker_.spinAllowance();
   EXPECT_TRUE(allowance == 20'000 || allowance == 0) << allowance;
   client_.allowSpin(UINT32_MAX, UINT32_MAX);
@@ -207,7 +208,7 @@ TEST_F(RingTest, AWorkerSpinsOnlyAsLongAsItsClientAllows) {
 TEST_F(RingTest, AClientKnowsOfAWorkerThatSleepsOnItsProcessor) {
   const OnOneProcessor here(usableProcessors().front());
   publish(1);
-  runOne();  // with its answer the worker tells where it is
+  runOne();  // the answer contains the worker's processor
   EXPECT_FALSE(client_.workerSleepsHere());
   worker_.announceSleep();
   EXPECT_TRUE(client_.workerSleepsHere());
@@ -269,7 +270,7 @@ class RingBetween : public testing::TestWithParam<PeerKind> {
     call.flags = flags;
     ASSERT_EQ(client_.publish(call), ++published_);
   }
-  /// Consumes all that is there.
+  /// Consumes and checks all completions that are ready.
   void checkAnswers(CompletionStatus status = CompletionStatus::kValue) {
     ReceivedCompletion completion;
     while (client_.completionReady()) {
@@ -344,7 +345,7 @@ TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
     end.attach();
     ReceivedCall call;
     for (;;) {
-      // Awake, so that it starts the call at about the time that the client recalls it.
+      // Spins, so that it starts the call at about the time at which the client recalls it.
       while (!spinUntil([&] { return end.callReady(); }, monotonicNow(), 1'000'000)) {
       }
       if (end.peek(call) != Received::kOne) return;
@@ -363,7 +364,8 @@ TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
   uint64_t ran = 0;
   uint64_t withdrawn = 0;
   int delay = 0;  // hovers where both outcomes are likely
-  // A machine that lets the worker run only now and then takes milliseconds for one: then fewer do.
+  // If the machine runs the worker rarely, an attempt takes milliseconds: fewer attempts
+  // are enough.
   const int64_t enough = monotonicNow() + 10'000'000'000;
   for (int attempt = 0; attempt < 30'000; ++attempt) {
     if (ran > 100 && withdrawn > 100 && monotonicNow() > enough) break;
@@ -379,7 +381,7 @@ TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
     ASSERT_EQ(status, hasRun ? CompletionStatus::kValue : CompletionStatus::kWithdrawn);
     ASSERT_FALSE(recalled && hasRun) << "both won";
     ++(hasRun ? ran : withdrawn);
-    // In steps that also find a worker that the machine lets run only now and then.
+    // The steps grow, so that they also reach the delay of a worker that rarely runs.
     if (!hasRun && delay < 1'000'000) delay += 1 + delay / 8;
     if (hasRun && delay > 0) delay -= 1 + delay / 8;
   }

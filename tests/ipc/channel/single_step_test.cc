@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One end of a channel is killed at every machine instruction of each step of the protocol: for k
-// from 1 to the last a process executes k instructions and gets SIGKILL. What it did has to be
-// visible as a whole or not at all to the other end, which is this process, and to become so at one
-// instruction.
+// One end of a channel is killed at every machine instruction of each step of the protocol: for
+// each k, from 1 to the last instruction, a process executes k instructions and receives SIGKILL.
+// Its effect must be visible to the other end, which is this process, as a whole or not at all, and
+// must become visible at one instruction.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ using tests::SteppedProcess;
 
 constexpr base::Epoch kEpoch(11);
 
-/// What all of this file's tests killed, told at the end.
+/// Counts over all tests of this file, printed at the end.
 struct Total : public ::testing::Environment {
   uint64_t instructions = 0;
   uint64_t kills = 0;
@@ -45,7 +45,7 @@ Total* const total = static_cast<Total*>(::testing::AddGlobalTestEnvironment(new
 /// A channel whose one end dies in a forked process and whose other end stays here.
 class Channel {
  public:
-  /// Calls 1 to 3 are done with; `waiting` more are published and lie there.
+  /// Calls 1 to 3 are completed and consumed; `waiting` more are published and not taken.
   explicit Channel(uint64_t waiting) {
     ReceivedCall call;
     ReceivedCompletion completion;
@@ -61,14 +61,14 @@ class Channel {
     while (waiting-- > 0) client.publish(callWith(contentOf(++published)));
   }
 
-  /// Takes the waiting call as a worker does that has not run it yet.
+  /// Takes the waiting call, as a worker does before it runs the call.
   void take() {
     ReceivedCall call;
     worker.peek(call);
     worker.taken();
   }
 
-  /// How many calls the worker finds, each of which has to be whole and next in turn.
+  /// The number of calls that the worker finds. Each must be whole and the next in order.
   uint64_t callsFound() {
     uint64_t found = 0;
     ReceivedCall call;
@@ -81,7 +81,7 @@ class Channel {
     }
     return found;
   }
-  /// The same of completions that the client finds.
+  /// The same for the completions that the client finds.
   uint64_t completionsFound() {
     uint64_t found = 0;
     ReceivedCompletion completion;
@@ -122,16 +122,17 @@ class SingleStep : public testing::Test {
     if (!reason.empty()) GTEST_SKIP() << reason;
   }
 
-  /// For each k: `make` prepares a channel, a process of its own does k instructions of `act` on it
-  /// and is killed, and `seen` says whether the survivor sees the deed; it checks the rest itself.
-  /// What the process does before is `prepare`.
+  /// For each k: `make` prepares a channel; a process of its own runs `prepare` and k instructions
+  /// of `act`, and is killed; `seen` returns whether the survivor sees the effect of `act`, and
+  /// checks the rest itself.
   template <typename Scene>
   void killAtEveryInstruction(const std::function<std::unique_ptr<Scene>()>& make,
                               const std::function<void(Scene&)>& prepare,
                               const std::function<void(Scene&)>& act,
                               const std::function<bool(Scene&)>& seen) {
     {
-      // Once in this process: what the dynamic linker does at a first call is not of the channel.
+      // Runs once in this process, so that the dynamic linker's work at a first call is
+      // not counted.
       const auto scene = make();
       prepare(*scene);
       act(*scene);
@@ -152,7 +153,7 @@ class SingleStep : public testing::Test {
         FAIL() << "after " << steps << " instructions";
       }
       if (!whole) continue;
-      EXPECT_TRUE(visible) << "everything was done";
+      EXPECT_TRUE(visible) << "all instructions were executed";
       total->instructions += steps - 1;
       RecordProperty("instructions", static_cast<int>(steps - 1));
       return;
@@ -201,7 +202,8 @@ TEST_F(ClientInASingleStep, ConsumesACompletionOrLeavesIt) {
         if (channel.client.peek(completion) == Received::kOne) channel.client.consumed();
       },
       [](Channel& channel) {
-        // The worker takes the place of a completion for free once it is, and never sooner.
+        // The worker regards the place of a completion as free when it is consumed, and
+        // not earlier.
         const uint32_t consumed = channel.worker.completionsConsumed();
         EXPECT_TRUE(consumed == 3 || consumed == 4) << consumed;
         return consumed == 4;
@@ -240,7 +242,7 @@ TEST_F(ClientInASingleStep, SleepsWithoutHarmToTheWorkersAnswer) {
       });
 }
 
-/// A block that is lent over a channel, and the lender's books.
+/// A block that is lent over a channel, and the lender's lease table.
 struct Loan {
   explicit Loan(bool toClient)
       : books(toClient ? channel.worker.peerReturns() : channel.client.peer().inputReturns),
@@ -251,8 +253,8 @@ struct Loan {
   LeaseTable books;
   Lease lease;
 
-  /// Whether the block came back while the borrower lived, as far as the lender's look at the hints
-  /// tells; after the death it has to come back once in any case.
+  /// True if the block was returned before the borrower's death, as far as the lender sees from the
+  /// hints. After the death it must have been returned exactly once in any case.
   bool seen() {
     uint32_t before = 0;
     uint32_t after = 0;
@@ -264,7 +266,7 @@ struct Loan {
       EXPECT_EQ(returned, &block);
       ++after;
     });
-    EXPECT_EQ(before + after, 1u) << "came back twice or never";
+    EXPECT_EQ(before + after, 1u) << "was returned twice or never";
     EXPECT_EQ(books.outstanding(), 0u);
     return before == 1;
   }
@@ -279,7 +281,8 @@ TEST_F(ClientInASingleStep, GivesAResultBackOnce) {
 
 // ---- The worker dies -------------------------------------------------------------------------
 
-/// A channel and what the worker's user code did: the truth that the client has to guess right.
+/// A channel, and whether the worker's user code ran: the truth with which the client's view
+/// is compared.
 struct Served {
   explicit Served(uint64_t waiting) : channel(waiting) {}
 
@@ -292,7 +295,7 @@ class WorkerInASingleStep : public SingleStep {
   static std::unique_ptr<Served> oneCallWaits() { return std::make_unique<Served>(1); }
   static void attach(Served& served) { served.channel.worker.attach(); }
 
-  /// What is true of every death of an attached worker: it is seen at once, and a call that the
+  /// Holds for every death of an attached worker: the client sees it at once, and a call that the
   /// client would run elsewhere has not run.
   static void expectDecidable(Served& served) {
     const ClientEnd& client = served.channel.client;
@@ -308,7 +311,7 @@ TEST_F(WorkerInASingleStep, ConsumesACallOrLeavesIt) {
       [](Served& served) {
         expectDecidable(served);
         EXPECT_FALSE(served.channel.client.hasStarted(4));
-        // Its slot is free, or not yet; the ring has room in any case.
+        // The slot may or may not be free yet; the ring has room in any case.
         EXPECT_TRUE(served.channel.client.canPublish());
         const uint32_t head = served.channel.client.peer().submissionHead.load();
         EXPECT_TRUE(head == 3 || head == 4) << head;
@@ -375,7 +378,8 @@ TEST_F(WorkerInASingleStep, CompletesACallWholeOrNotAtAll) {
           expectDecidable(served);
           const uint64_t counted = served.channel.client.completedCalls();
           const uint64_t found = served.channel.completionsFound();
-          // Counted a moment before it is published, and never without.
+          // The call is counted just before it is published, and is not published without
+          // being counted.
           EXPECT_TRUE(counted == 3 + found || (found == 0 && counted == 4)) << counted;
           return found == 1;
         });

@@ -59,7 +59,7 @@ TEST(SpinUntil, TellsHowLongItTookAndNeverMore) {
   const auto spun = spinUntil([&] { return monotonicNow() >= until; }, begin, 10'000'000'000);
   const int64_t took = monotonicNow() - begin;
   ASSERT_TRUE(spun.has_value());
-  EXPECT_GT(*spun, 0) << "it looked at the clock on the way";
+  EXPECT_GT(*spun, 0) << "it read the clock in between";
   EXPECT_LE(*spun, took);
 }
 

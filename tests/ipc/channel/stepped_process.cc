@@ -19,13 +19,13 @@ namespace isopool::tests {
 
 namespace {
 
-// Places in the code that the tracer knows: the process has the same ones, it is our fork. Each
-// does something of its own, so that no linker makes one of the two.
+// Places in the code whose addresses the tracer knows: the process is a fork and has the same ones.
+// Their bodies differ, so that no linker merges them.
 std::atomic<int> placesPassed{0};
 [[gnu::noinline]] void firstInstruction() { placesPassed.fetch_add(1); }
 [[gnu::noinline]] void behindLastInstruction() { placesPassed.fetch_add(2); }
 
-// More than any act takes: a tracer that lost its process shall not step for ever.
+// More than any act takes. The limit ends a tracer that has lost its process.
 constexpr uint64_t kMostSteps = 1'000'000;
 
 uintptr_t addressOf(void (*place)()) { return reinterpret_cast<uintptr_t>(place); }
@@ -63,7 +63,7 @@ SteppedProcess::SteppedProcess(const std::function<void()>& prepare,
     pid_ = -1;
     throw base::SystemCallError("ptrace(PTRACE_TRACEME)", "", WEXITSTATUS(status));
   }
-  // A test that is killed leaves nobody behind.
+  // The kernel kills the process if the test is killed.
   ::ptrace(PTRACE_SETOPTIONS, pid_, nullptr, reinterpret_cast<void*>(PTRACE_O_EXITKILL));
   stepTo(addressOf(&firstInstruction));
 }
@@ -97,7 +97,7 @@ void SteppedProcess::stepTo(uintptr_t address) {
     if (programCounter(pid_) == address) return;
     oneStep();
   }
-  throw std::runtime_error("the stepped process never came to where it was awaited");
+  throw std::runtime_error("the stepped process never reached the expected address");
 }
 
 void SteppedProcess::fail(int status) const {

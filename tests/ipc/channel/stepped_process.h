@@ -9,21 +9,20 @@
 
 namespace isopool::tests {
 
-/// A forked process that is led through a piece of its code one machine instruction at a time, and
-/// killed. It does `prepare`, waits at the first instruction of `act`, and has nothing to do behind
-/// it.
+/// A forked process that is single-stepped through a piece of its code and then killed. It runs
+/// `prepare`, waits at the first instruction of `act`, and does nothing after it.
 class SteppedProcess {
  public:
-  /// Throws SystemCallError if this machine lets nobody trace its children.
+  /// Throws SystemCallError if a process may not trace its children here.
   SteppedProcess(const std::function<void()>& prepare, const std::function<void()>& act);
-  /// Kills it.
+  /// Kills the process.
   ~SteppedProcess();
   SteppedProcess(const SteppedProcess&) = delete;
   SteppedProcess& operator=(const SteppedProcess&) = delete;
 
-  /// Executes up to `count` instructions of `act`; returns how many there were.
+  /// Executes up to `count` instructions of `act`; returns the number of executed instructions.
   uint64_t step(uint64_t count);
-  /// SIGKILL, and waits until nothing of it is left.
+  /// Sends SIGKILL and waits until the process is reaped.
   void kill();
 
  private:
@@ -34,7 +33,7 @@ class SteppedProcess {
   pid_t pid_ = -1;
 };
 
-/// Why no process can be traced here; empty if one can.
+/// The reason why no process can be traced here; empty if one can.
 std::string whyNoneCanBeStepped();
 
 }  // namespace isopool::tests

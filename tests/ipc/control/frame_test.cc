@@ -65,7 +65,7 @@ class FrameTest : public testing::Test {
     socket_ = ControlSocket(std::move(ours));
     raw_ = std::move(theirs);
   }
-  /// Sends bytes as no ControlSocket would, with copies of one descriptor.
+  /// Sends bytes that no ControlSocket would send, with copies of one descriptor.
   void sendRaw(const std::string& bytes, size_t descriptors = 0) {
     const std::vector<int> fds(descriptors, raw_.get());
     std::vector<char> control(CMSG_SPACE(std::max<size_t>(descriptors, 1) * sizeof(int)));
@@ -84,7 +84,7 @@ class FrameTest : public testing::Test {
     }
     ASSERT_EQ(::sendmsg(raw_.get(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
-  /// Reads all that is there.
+  /// Reads all available data.
   ReceiveResult receiveAll() {
     ReceiveResult result = ReceiveResult::kOk;
     while (result == ReceiveResult::kOk) result = socket_.receive();
@@ -191,7 +191,7 @@ TEST_F(FrameTest, DescriptorsThatNoFrameNamesAreRefused) {
 }
 
 TEST_F(FrameTest, DescriptorsAheadOfTheirFrameDoNotPileUp) {
-  // One byte of a frame that never comes, and each byte brings as many as the kernel takes.
+  // Sends single bytes of a frame that is never complete. Each carries many descriptors.
   const size_t before = openDescriptors();
   Header header;
   header.bodyBytes = 1000;
@@ -201,7 +201,7 @@ TEST_F(FrameTest, DescriptorsAheadOfTheirFrameDoNotPileUp) {
       sendRaw(bytes.substr(static_cast<size_t>(i), 1), 200);
       receiveAll();
     }
-    ADD_FAILURE() << openDescriptors() - before << " descriptors and no complaint";
+    ADD_FAILURE() << openDescriptors() - before << " descriptors and no error";
   } catch (const ProtocolError&) {
   }
   socket_ = ControlSocket();
@@ -222,7 +222,7 @@ TEST_F(FrameTest, DescriptorsThatAreLostForLackOfRoomAreSeen) {
   ::setrlimit(RLIMIT_NOFILE, &former);
 }
 
-// One read goes on from messages without descriptors into the first one that has some.
+// One read continues from messages without descriptors into the first message that has some.
 TEST_F(FrameTest, DescriptorsOfALaterMessageThatDoNotFitAreSeenBeforeTheyAreRead) {
   ControlSocket peer(std::move(raw_));
   const base::Fd object = createMemoryObject("test", kPageBytes);
@@ -239,7 +239,7 @@ TEST_F(FrameTest, DescriptorsOfALaterMessageThatDoNotFitAreSeenBeforeTheyAreRead
   EXPECT_FALSE(fit);
   receiveAll();
   EXPECT_EQ(socket_.next()->type, MessageType::kClosePool);
-  EXPECT_EQ(socket_.next()->descriptors.size(), 1u) << "the look has taken nothing away";
+  EXPECT_EQ(socket_.next()->descriptors.size(), 1u) << "descriptorsFit() has removed nothing";
 }
 
 TEST_F(FrameTest, AFrameThatTheSocketDoesNotTakeAtOnceLeavesInParts) {
@@ -347,7 +347,7 @@ TEST(DecodeMessage, RefusesLengthsThatTheBodyDoesNotHave) {
   }
 }
 
-/// Everything that a receiver of control messages may do with a frame.
+/// Decodes the frame as any receiver of control messages may.
 void decodeAsEverything(const Frame& frame) {
   const auto tryAs = [&]<typename Message>(Message) {
     if (frame.type != Message::kType) return;
@@ -366,7 +366,7 @@ void decodeAsEverything(const Frame& frame) {
   tryAs(RequestOutputSegment{});
 }
 
-/// A stream that begins well and is spoilt in places.
+/// A stream of valid messages, damaged at random places.
 std::string spoiltStream(std::mt19937_64& random) {
   std::string bytes;
   const auto messages = tests::pick(random, 1, 5);

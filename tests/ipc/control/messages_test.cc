@@ -21,14 +21,14 @@ std::string packed(const Message& message) {
   return {buffer.data(), buffer.size()};
 }
 
-/// Sends it through a socket pair, and compares what arrived byte by byte with what left.
+/// Sends the message through a socket pair, and compares the received one with it byte by byte.
 template <typename Message>
 Message crossed(const Message& message) {
   auto [sender, receiver] = ControlSocket::makePair();
   ControlSocket from(std::move(sender));
   ControlSocket to(std::move(receiver));
   EXPECT_EQ(from.send(message), SendResult::kSent);
-  // A long one is read in several pieces.
+  // A long message is read in several pieces.
   std::optional<Frame> frame;
   while (!frame && to.receive() == ReceiveResult::kOk) frame = to.next();
   if (!frame) throw std::runtime_error("nothing arrived");
@@ -92,7 +92,7 @@ TEST(Messages, OfASharedSupervisorFullOfClientsCross) {
 }
 
 TEST(Messages, OfAnotherVersionShowTheirVersion) {
-  // A newer Hello has more fields; that it is newer must be readable all the same.
+  // A newer Hello has more fields; its version must be readable nevertheless.
   msgpack::sbuffer buffer;
   msgpack::packer<msgpack::sbuffer> packer(buffer);
   packer.pack_array(7).pack(kProtocolVersion + 1).pack(1).pack(2).pack(3).pack(0).pack("program");

@@ -30,7 +30,7 @@ class SendQueueTest : public ::testing::Test {
   static OutgoingFrame frameOf(uint32_t number, size_t descriptors = 0) {
     return encodeMessage(ClosePool{number}, descriptors);
   }
-  /// Until the socket takes no more.
+  /// Sends until the socket accepts no more.
   void fill() {
     State state = State::kEmpty;
     while (state == State::kEmpty) {
@@ -38,7 +38,7 @@ class SendQueueTest : public ::testing::Test {
     }
     ASSERT_EQ(state, State::kFull);
   }
-  /// The numbers of the pools in what comes, until nothing is left to send or read.
+  /// Sends and reads until nothing is left; returns the pool numbers of the received messages.
   std::vector<uint32_t> drain() {
     std::vector<uint32_t> pools;
     for (;;) {
@@ -126,8 +126,8 @@ TEST_F(SendQueueTest, SaysThatThePeerIsGone) {
   EXPECT_TRUE(queue_.empty());
 }
 
-/// Sends while the kernel takes no more descriptors, and afterwards. 0, or the step that did not
-/// hold.
+/// Sends while the kernel accepts no more descriptors, and afterwards. Returns 0, or the number of
+/// the step that failed.
 int sendBesideACrowd() {
   auto crowd = std::make_unique<tests::CrowdedUser>();
   if (!crowd->crowded()) return 1;
@@ -136,13 +136,13 @@ int sendBesideACrowd() {
   ControlSocket peer(std::move(other));
   SendQueue queue;
   if (queue.send(socket, encodeMessage(ClosePool{2}, 1), {peer.fd()}) != State::kCrowded) return 2;
-  // Order, though this one would find room.
+  // The order is kept, although this message would find room.
   if (queue.send(socket, encodeMessage(ClosePool{3}, 0), {}) != State::kCrowded) return 3;
   if (queue.size() != 2) return 4;
   crowd.reset();
-  // The kernel counts the descriptors down a moment later.
+  // The kernel updates its count of descriptors a little later.
   for (int i = 0; i < 1000 && queue.flush(socket) != State::kEmpty; ++i) ::usleep(5000);
-  // One receive does not go beyond what brings descriptors.
+  // One receive ends after a message with descriptors.
   peer.receive();
   const auto first = peer.next();
   peer.receive();
@@ -158,7 +158,7 @@ TEST(SendQueueCrowded, WaitsUntilTheKernelPassesDescriptorsOnAgain) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0) << "the step of sendBesideACrowd() that did not hold";
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "the step of sendBesideACrowd() that failed";
 }
 
 }  // namespace

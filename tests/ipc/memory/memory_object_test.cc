@@ -38,13 +38,14 @@ TEST(MemoryObject, IsZeroAndHasAllItsPages) {
   const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping mapping = mapAll(object, Access::kReadOnly);
   for (size_t i = 0; i < kBytes; ++i) ASSERT_EQ(mapping.data()[i], std::byte{0}) << i;
-  // Past the end of the data means that no page is a hole.
+  // The first hole is at the end of the data: no page is a hole.
   EXPECT_EQ(::lseek(object.get(), 0, SEEK_HOLE), static_cast<off_t>(kBytes));
 }
 
 TEST(MemoryObject, OfImpossibleSizeThrowsTheCallAndTheReason) {
   try {
-    // Beyond what a file can be. Less would be tried, until memory is used up.
+    // Larger than a file can be. The kernel would try to allocate a smaller size until memory is
+    // used up.
     createMemoryObject("vast", size_t{1} << 63);
     FAIL() << "no error";
   } catch (const base::SystemCallError& error) {

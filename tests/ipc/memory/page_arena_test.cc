@@ -39,7 +39,7 @@ size_t statusBytes(const std::string& field) {
   return 0;
 }
 
-/// What `run` returns in a forked child, whose memory is to be counted or locked.
+/// Runs `run` in a forked child, whose memory can be counted or locked; returns its result.
 bool holdsInChild(const std::function<bool()>& run) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(run() ? 0 : 1);
@@ -51,7 +51,8 @@ bool isWholePages(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kPageBytes == 0;
 }
 
-// 64 GiB of pages have books of 320 MiB. Writable memory counts under vm.overcommit_memory=2.
+// The bookkeeping of 64 GiB of pages takes 320 MiB. Writable memory counts
+// under vm.overcommit_memory=2.
 TEST(PageArena, HasMemoryForTheBooksOfItsSegmentsOnly) {
   EXPECT_TRUE(holdsInChild([] {
     const size_t before = statusBytes("VmData:");
@@ -74,7 +75,7 @@ TEST(PageArena, HasNoMoreResidentInAProgramThatLocksAllItsMemory) {
   }));
 }
 
-/// The plainest books that an arena could keep: which pages of which segment are in use.
+/// The simplest bookkeeping of an arena: which pages of which segment are in use.
 class ReferenceArena {
  public:
   void addSegment(uint32_t id, size_t bytes) { segments_[id].assign(bytes / kPageBytes, false); }
@@ -123,7 +124,8 @@ class ReferenceArena {
   std::map<uint32_t, std::vector<bool>> segments_;
 };
 
-/// A block in use, filled with a number of its own, so that an overlap shows in the memory too.
+/// A block in use, filled with a number of its own, so that an overlap is also visible in
+/// the memory.
 struct LiveBlock {
   std::byte* data;
   BlockLocation location;
@@ -180,7 +182,7 @@ TEST(PageArena, BehavesAsThePlainestBooksWouldThroughRandomUse) {
   const auto drop = [&](size_t index) {
     LiveBlock& block = live[index];
     ASSERT_EQ(arena.references(block.data), block.references);
-    ASSERT_TRUE(block.isWhole()) << "somebody else wrote into it";
+    ASSERT_TRUE(block.isWhole()) << "another block overwrote it";
     arena.dropReference(block.data);
     if (--block.references > 0) return;
     ASSERT_TRUE(reference.giveBack(block.location));
@@ -195,7 +197,8 @@ TEST(PageArena, BehavesAsThePlainestBooksWouldThroughRandomUse) {
   grow();
   for (int step = 0; step < 20'000 && !HasFatalFailure(); ++step) {
     const int die = tests::pick(random, 0, 99);
-    // Phases of filling and of emptying, so that it is now full and now in pieces.
+    // Phases of filling and of emptying, so that the arena is sometimes full and
+    // sometimes fragmented.
     const int allocations = step / 1000 % 2 == 0 ? 60 : 35;
     if (die < allocations) {
       allocate();
@@ -235,7 +238,7 @@ TEST(PageArena, BehavesAsThePlainestBooksWouldThroughRandomUse) {
   EXPECT_GT(segments, 3u);
   EXPECT_GT(refusals, 0u) << "it was never full";
 
-  // All pieces grow together again: each segment can be had in one block.
+  // All free pieces are merged again: each segment can be allocated as one block.
   while (!live.empty() && !HasFatalFailure()) drop(live.size() - 1);
   EXPECT_EQ(arena.bytesInUse(), 0u);
   std::vector<size_t> sizes;
@@ -271,7 +274,7 @@ TEST(PageArena, NoBlockReachesFromOneSegmentIntoTheNext) {
   ASSERT_TRUE(first != nullptr && second != nullptr);
   arena.dropReference(first);
   arena.dropReference(second);
-  EXPECT_EQ(arena.allocate(5 * kPageBytes), nullptr) << "neighbours of two segments grew together";
+  EXPECT_EQ(arena.allocate(5 * kPageBytes), nullptr) << "free pieces of two segments were merged";
 }
 
 TEST(PageArena, GrowsBySegmentsUntilItsReservationIsUsedUp) {

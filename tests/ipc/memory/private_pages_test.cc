@@ -20,7 +20,7 @@ class PrivatePagesOfARange : public ::testing::Test {
   char* at(const Mapping& mapping, size_t page) {
     return reinterpret_cast<char*>(mapping.data()) + page * kPageBytes;
   }
-  // As whoever gives a range up does.
+  // Like the owner of a range that releases it.
   void restore(std::byte* address, size_t count) {
     mapSharedAt(address, object, static_cast<size_t>(address - ours.data()), count * kPageBytes,
                 Access::kReadWrite, Prefault::kNo);
@@ -65,7 +65,7 @@ TEST_F(PrivatePagesOfARange, AreHeldUpToALimitTheOldestGoFirst) {
     pages.recover(ours.data() + page * kPageBytes, kPageBytes);
     EXPECT_EQ(pages.heldBytes(), std::min<size_t>(page + 1, 4) * kPageBytes);
   }
-  // Three pages more make three of the four go, and five are more than all that may be held.
+  // Three more pages displace three of the four; five pages exceed the limit and are not held.
   ASSERT_TRUE(privatisePages(ours.data(), 3 * kPageBytes));
   pages.recover(ours.data(), 3 * kPageBytes);
   EXPECT_EQ(pages.heldBytes(), 4 * kPageBytes);
@@ -78,7 +78,7 @@ TEST_F(PrivatePagesOfARange, LeaveTheRangeMapped) {
   ASSERT_TRUE(pages.privatise(ours.data(), 2 * kPageBytes));
   pages.recover(ours.data(), 2 * kPageBytes);
   ASSERT_EQ(pages.heldBytes(), 2 * kPageBytes);
-  // Of a hole it says ENOMEM.
+  // msync() fails with ENOMEM if the range has a hole.
   EXPECT_EQ(::msync(ours.data(), kBytes, MS_ASYNC), 0);
 }
 

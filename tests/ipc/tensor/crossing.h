@@ -15,7 +15,8 @@
 
 namespace isopool::ipc {
 
-/// A payload as it crosses: every storage lies outside shared memory and is copied whole.
+/// A payload as it is sent: every storage lies outside shared memory, and the part that its tensors
+/// reach is copied into the payload.
 class Crossing {
  public:
   /// `values` are the elements of the body.
@@ -27,7 +28,7 @@ class Crossing {
       const StorageExtent extent = writer_.extentOfStorage(i);
       EXPECT_EQ(extent.begin % 64, 0u);
       EXPECT_LE(extent.begin, extent.end);
-      EXPECT_LE(extent.end, storage.nbytes()) << "what is copied must be there";
+      EXPECT_LE(extent.end, storage.nbytes()) << "the copied part must exist";
       if (extent.end > storage.nbytes()) return;
       StorageRecord record;
       record.rebase = extent.begin;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Payloads that no writer of ours makes: each is read or refused, and nothing else.
+// Payloads that PayloadWriter does not produce: each is read or refused, without other effects.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ void touch(const IValue& value) {
   }
 }
 
-/// As the source has it, by which a liar would write it.
+/// The layout of the head, copied from the source, as an attacker would.
 struct LyingHead {
   uint32_t storage = 0;
   uint8_t scalarType = static_cast<uint8_t>(at::kFloat);
@@ -44,7 +44,8 @@ struct LyingHead {
   int64_t storageOffset = 0;
 };
 
-/// A tensor of what is said, over one storage of 64 bytes.
+/// Reads a tensor with this head, sizes and strides, over one storage of 64 bytes; returns
+/// the refusal.
 std::string refusalOfTensor(LyingHead head, const std::vector<int64_t>& sizes,
                             const std::vector<int64_t>& strides, bool sayRank = true) {
   if (sayRank) head.rank = static_cast<uint8_t>(sizes.size());
@@ -63,7 +64,7 @@ std::string refusalOfTensor(LyingHead head, const std::vector<int64_t>& sizes,
   const auto written = writer.finish({&record, 1});
   const std::vector<std::byte> bytes(written.begin(), written.end());
   return refusalOf([&] {
-    // Whoever believes it reads it.
+    // If the reader accepts the tensor, it must be readable.
     touch(Crossing::readPayload(bytes).at(0));
   });
 }
@@ -84,14 +85,14 @@ TEST(HostileTensor, BeyondItsStorageIsRefused) {
   EXPECT_EQ(refusalOfTensor({}, {-1}, {1}), beyond);
   EXPECT_EQ(refusalOfTensor({}, {kLeast}, {kLeast}), beyond);
   EXPECT_EQ(refusalOfTensor({}, {kMost}, {0}), "it was not refused")
-      << "one element, over and over, lies within";
+      << "one repeated element lies within";
 }
 
 TEST(HostileTensor, WhoseProductsOverflowIsRefused) {
   const std::string beyond = "a tensor reaches beyond its storage";
   constexpr int64_t kHalf = int64_t{1} << 32;
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(refusalOfTensor({}, {kHalf, kHalf}, {0, 0}), beyond) << "2^64 elements are none";
+  EXPECT_EQ(refusalOfTensor({}, {kHalf, kHalf}, {0, 0}), beyond) << "2^64 elements overflow to 0";
   EXPECT_EQ(refusalOfTensor({}, {kHalf + 1}, {kHalf}), beyond);
   EXPECT_EQ(refusalOfTensor({}, {3, 3}, {kMost / 2, kMost / 2}), beyond);
   EXPECT_EQ(refusalOfTensor({}, {kHalf, kHalf, kHalf, kHalf}, {1, 1, 1, 1}), beyond);
@@ -274,8 +275,8 @@ TEST(HostilePayload, WithAValueThatIsNoneIsRefused) {
   }
 }
 
-/// Numbers that c10's table puts into its first slot, however large it is: it multiplies them by
-/// this one's inverse and takes the highest bits.
+/// Numbers that c10's table puts into its first slot at any table size: the table multiplies them
+/// by kMultiplier and takes the highest bits.
 int64_t crowdedKey(uint64_t index) {
   constexpr uint64_t kMultiplier = 11400714819323198485u;
   uint64_t inverse = kMultiplier;
@@ -339,7 +340,7 @@ TEST(HostilePayload, OfClaimedLengthsIsRefusedWithoutTheMemoryForThem) {
   for (const char* claim : {"\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff", "\xdb\xff\xff\xff\xff",
                             "\xc6\xff\xff\xff\xff", "\xc9\xff\xff\xff\xff\x01"}) {
     std::vector<std::byte> bytes;
-    // Nested as deep as may be, each of them claims all.
+    // Nested as deeply as allowed; each level claims the largest length.
     for (int i = 0; i < 100; ++i) {
       for (const char* at = claim; *at != '\0'; ++at) bytes.push_back(static_cast<std::byte>(*at));
     }

@@ -15,7 +15,7 @@
 namespace isopool::ipc {
 namespace {
 
-/// Blocks of its own that count themselves.
+/// A source of heap blocks that counts them.
 class CountedBlocks : public BlockSource, public BlockOwner {
  public:
   void* allocateBlock(size_t bytes) noexcept override {
@@ -49,7 +49,7 @@ class CountedBlocks : public BlockSource, public BlockOwner {
   std::set<void*> live_;
 };
 
-/// Installed once: an allocator lives for ever, and so does what it gives back to.
+/// Installed once: an allocator is never removed, and neither is the owner of its blocks.
 CountedBlocks& blocks() {
   static CountedBlocks& installed = [&]() -> CountedBlocks& {
     auto* made = new CountedBlocks;
@@ -141,7 +141,7 @@ TEST(RoutingAllocator, ATensorMayGrowOnEitherSideOfAScope) {
 }
 
 TEST(RoutingAllocator, StoragesFromBeforeItWasInstalledAreFreed) {
-  // Made by c10's own allocator if this test runs first, by ours otherwise; both must end well.
+  // Allocated by c10's own allocator if this test runs first, else by ours; both must free it.
   at::Tensor early = at::ones({100});
   blocks();
   early.reset();
@@ -152,7 +152,7 @@ TEST(RoutingAllocator, EachOwnerGetsItsOwnBlocksBack) {
   CountedBlocks& first = blocks();
   static auto* second = new CountedBlocks;
   installRoutingAllocator(*second);
-  installRoutingAllocator(*second);  // once more changes nothing
+  installRoutingAllocator(*second);  // repeating it changes nothing
   installRoutingAllocator(first);
   at::Tensor ofFirst;
   at::Tensor ofSecond;
@@ -173,7 +173,7 @@ TEST(RoutingAllocator, EachOwnerGetsItsOwnBlocksBack) {
   EXPECT_EQ(second->live(), 0u);
 }
 
-// Each fork of a fork adds one.
+// Each fork of a forked process adds an owner.
 TEST(RoutingAllocator, GivesTheBlocksOfManyOwnersBackToEach) {
   blocks();
   static std::array<CountedBlocks, 8>& more = *new std::array<CountedBlocks, 8>;

@@ -77,7 +77,7 @@ TEST(ValueCodec, ContainersComeBackWithTheirTypes) {
   const IValue ints = c10::List<int64_t>({1, -2, 3});
   EXPECT_EQ(crossed(ints), ints);
   EXPECT_TRUE(crossed(ints).isIntList());
-  EXPECT_TRUE(crossed(c10::List<int64_t>()).isIntList()) << "an empty one too";
+  EXPECT_TRUE(crossed(c10::List<int64_t>()).isIntList()) << "also an empty list";
   EXPECT_TRUE(crossed(c10::List<double>({1, 2})).isDoubleList());
   EXPECT_TRUE(crossed(c10::List<bool>({true})).isBoolList());
   EXPECT_EQ(crossed(c10::List<std::string>({"a", ""})), IValue(c10::List<std::string>({"a", ""})));
@@ -91,7 +91,7 @@ TEST(ValueCodec, ContainersComeBackWithTheirTypes) {
   EXPECT_EQ(there.toGenericDict().valueType()->kind(), c10::TypeKind::IntType);
   std::vector<std::string> keys;
   for (const auto& entry : there.toGenericDict()) keys.push_back(entry.key().toStringRef());
-  EXPECT_EQ(keys, (std::vector<std::string>{"b", "a"})) << "the order is a part of a dict";
+  EXPECT_EQ(keys, (std::vector<std::string>{"b", "a"})) << "a dict keeps its order";
 
   c10::List<c10::List<int64_t>> nested;
   nested.push_back(c10::List<int64_t>({1}));
@@ -139,14 +139,14 @@ TEST(ValueCodec, WhatHoldsItselfIsRefused) {
   list.clear();
   IValue deep;
   for (int i = 0; i < 64; ++i) deep = c10::ivalue::Tuple::create({deep});
-  EXPECT_EQ(crossed(deep), deep) << "that deep is fine";
+  EXPECT_EQ(crossed(deep), deep) << "this depth is allowed";
   EXPECT_NE(
       refusalOf([&] { Crossing crossing({c10::ivalue::Tuple::create({deep})}); }).find("64 deep"),
       std::string::npos);
 }
 
 TEST(ValueCodec, AnUndefinedTensorStaysOne) {
-  EXPECT_TRUE(crossed(at::Tensor()).isNone()) << "as Python has it";
+  EXPECT_TRUE(crossed(at::Tensor()).isNone()) << "as in Python";
   const IValue list = crossed(c10::List<at::Tensor>({at::Tensor(), at::ones({1})}));
   ASSERT_TRUE(list.isTensorList());
   EXPECT_FALSE(list.toTensorVector()[0].defined());
@@ -202,7 +202,7 @@ TEST(ValueCodec, WhatCannotCrossIsNamedWithAWayOut) {
   expectNamed(refused(at::quantize_per_tensor(at::ones({2}), 0.1, 0, at::kQInt8)), ".dequantize()");
   expectNamed(refused(at::empty({2}, at::TensorOptions(at::kMeta))), "meta");
   expectNamed(refused(at::_efficientzerotensor({2}, at::kFloat)), ".clone()");
-  // In a container too.
+  // Also in a container.
   expectNamed(refused(c10::ivalue::Tuple::create({IValue(at::ones({2}).to_sparse())})),
               ".to_dense()");
 }
