@@ -2,8 +2,8 @@
 
     python tests/architecture/arrows.py [FOLDER]
 
-prints every include in the repository (or FOLDER) that goes against the rules below, and fails if
-there is one. test_arrows.py shows that each rule can fail.
+prints every include in the repository (or FOLDER) that breaks the rules below, and fails if there
+is one. test_arrows.py shows that each rule can fail.
 """
 
 import dataclasses
@@ -13,8 +13,9 @@ import re
 import sys
 from collections.abc import Iterator
 
-# What of the supervisor and of the worker may include what besides base/ and ipc/. Whatever lies in
-# supervisor/ or worker/ itself may include all of its folders, and none of them includes it.
+# Which folders of the supervisor and of the worker each of their folders may include, besides base/
+# and ipc/. Files directly in supervisor/ or worker/ may include all of its folders, and no folder
+# includes them.
 SUPERVISOR = {
     "supervisor/processes": [],
     "supervisor/config": ["supervisor/processes"],
@@ -52,7 +53,7 @@ ALLOWED = {
     **{folder: ["base", "ipc", "ipc/tensor", *others] for folder, others in WORKER.items()},
     "service": ["include/isopool"],
     "batch": ["include/isopool"],
-    # Asks a supervisor that it is no client of, and starts without torch.
+    # Asks a supervisor without being its client, and starts without torch.
     "cli": ["base", "ipc"],
     "python": ["include/isopool"],
     "tools": ["include/isopool"],
@@ -61,12 +62,13 @@ ALLOWED = {
     "bench": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor"],
     # What tests, chaos and benchmarks share.
     "testing": ["base", "ipc"],
-    # Attacks what a user has; finds its processes and its plain workers as tests do.
+    # Attacks what a user has; finds its processes and its plain workers like the tests.
     "chaos": ["include/isopool", "base", "ipc", "testing"],
-    # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may look
-    # at what processes agreed on. tests/<folder> may include also <folder> and what that may.
+    # A test of the whole (tests/package, tests/compat, ...) is a user like any other, and may read
+    # what processes have agreed on. tests/<folder> may also include <folder> and what that folder
+    # may include.
     "tests": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor", "testing"],
-    # Runs, models or fails the calls of what decides in supervisor/ and client/.
+    # Runs or models the deciding code of supervisor/ and client/, or makes its calls fail.
     "tests/simulation": ["base", "ipc", "supervisor", *SUPERVISOR, "client", "testing", "tests"],
     "tests/model": ["base", "ipc", "supervisor", *SUPERVISOR, "testing", "tests"],
     "tests/fault_injection": [
@@ -79,7 +81,7 @@ ALLOWED = {
         "testing",
         "tests",
     ],
-    # Feeds the code that reads what other processes wrote, wherever it is.
+    # Feeds all code that reads bytes of other processes.
     "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "testing", "tests"],
 }
 
@@ -124,7 +126,7 @@ class Tree:
         return INCLUDE.findall((self.root / source).read_text())
 
     def ours(self, include: str) -> str | None:
-        """The file of ours that an include path means, or None for somebody else's."""
+        """The file of this repository that an include path names, or None for a foreign header."""
         for spelling, prefix in SPELLINGS.items():
             if include.startswith(spelling) and (self.root / prefix / include).is_file():
                 return prefix + include
@@ -132,7 +134,7 @@ class Tree:
 
     @functools.cache
     def sees(self, source: str) -> frozenset[str]:
-        """All that a file includes, directly or through headers of ours."""
+        """All foreign headers that a file includes, directly or through our headers."""
         seen: set[str] = set()
         waiting = [source]
         visited = set(waiting)

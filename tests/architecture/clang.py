@@ -1,10 +1,10 @@
-"""What users compile, compiles with clang too, without a warning.
+"""The code that users compile also compiles with clang, without a warning.
 
     python tests/architecture/clang.py BUILD_FOLDER [PATTERN]
 
 checks, with the flags of BUILD_FOLDER's compile_commands.json, each public header alone, the
 client, the tools, the examples and the programs of torch::deploy's users; with PATTERN only files
-whose path has it. Exits with 77 and says why if there is no clang++.
+whose path contains it. Without clang++ it prints the reason and exits with 77.
 """
 
 import concurrent.futures
@@ -22,7 +22,7 @@ NOT_RUN = 77
 
 
 def commands(build: pathlib.Path, pattern: str) -> dict[str, list[str]]:
-    """What clang++ is to be called with, by source file."""
+    """The command line for clang++, by source file."""
     headers = str(build / "tests" / "architecture" / "public_headers")
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):

@@ -1,4 +1,4 @@
-"""Our includes follow the arrows; and the checker notices each way to go against them."""
+"""Our includes follow the arrows, and the checker finds each kind of violation."""
 
 import pathlib
 

@@ -34,7 +34,7 @@ TEST(AwaitReadable, WaitsAllItsTimeUnderSignals) {
   EXPECT_TRUE(awaitReadable(reading.get(), milliseconds(0)));
 }
 
-// As the kernel says: S is a thread that sleeps.
+// The state of a thread from /proc; S is a thread that sleeps.
 char stateOf(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
   const std::string line{std::istreambuf_iterator<char>(file), {}};

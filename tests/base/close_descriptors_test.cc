@@ -18,7 +18,7 @@
 namespace isopool::base {
 namespace {
 
-// As filters of containers do that are older than the call.
+// Container filters that are older than close_range() refuse it like this.
 bool refuseCloseRange() {
   sock_filter program[] = {
       {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
@@ -41,7 +41,7 @@ int exitStatusOfChild(const std::function<int()>& work) {
 
 bool isOpen(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
-// A bit for each thing that is not as it should be.
+// Returns 0, or a bit for each descriptor in the wrong state.
 int closesAllButTheKept() {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   constexpr std::array open{70, 71, 72, 500, 501};

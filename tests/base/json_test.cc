@@ -18,7 +18,7 @@ TEST(JsonString, KeepsWhatIsUtf8) {
 TEST(JsonString, ReplacesWhatIsNot) {
   const std::string replaced = "\xEF\xBF\xBD";
   EXPECT_EQ(jsonString("a\xFFz"), "\"a" + replaced + "z\"");
-  EXPECT_EQ(jsonString("\xC3"), "\"" + replaced + "\"") << "an end in a character";
+  EXPECT_EQ(jsonString("\xC3"), "\"" + replaced + "\"") << "ends inside a character";
   EXPECT_EQ(jsonString("\xC0\xAF"), "\"" + replaced + replaced + "\"") << "an overlong form";
   EXPECT_EQ(jsonString("\xED\xA0\x80"), "\"" + replaced + replaced + replaced + "\"")
       << "a surrogate";

@@ -26,8 +26,8 @@ struct Pipe {
   base::Fd write;
 };
 
-// Two descriptors are ready in one batch. The handler of the first gives up the watch of the second
-// and watches a third: the event of the second, still pending, is not the third's.
+// Two descriptors are ready in one batch. The handler of the first destroys the watch of the second
+// and watches a third: the pending event of the second must not be reported for the third.
 TEST(KernelEventLoop, ReportsNoDescriptorReadyForTheEventOfOneWatchedBefore) {
   KernelEventLoop loop;
   const std::array<Pipe, 2> ready;

@@ -14,7 +14,7 @@
 namespace isopool::base {
 namespace {
 
-/// With 0 for each number.
+/// The line with 0 in place of each number.
 std::string withoutNumbers(const std::string& line) {
   std::string out;
   bool inNumber = false;
@@ -27,7 +27,7 @@ std::string withoutNumbers(const std::string& line) {
   return out;
 }
 
-/// The error stream, in a pipe, while it lives.
+/// Redirects the error stream to a pipe during its lifetime.
 class LogTest : public testing::Test {
  protected:
   LogTest() : before_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
@@ -36,7 +36,7 @@ class LogTest : public testing::Test {
     reader_ = Fd(ends[0]);
     ::dup2(ends[1], STDERR_FILENO);
     ::close(ends[1]);
-    // As the user's pipes are: only we must not wait.
+    // The write end blocks, like the pipes of users: only the reading test must not wait.
     ::fcntl(STDERR_FILENO, F_SETFL, 0);
   }
   ~LogTest() override {
@@ -97,7 +97,7 @@ TEST_F(LogTest, LetsNoControlCharacterOfATextReachATerminal) {
       << line;
 }
 
-// 0x9b alone is what 0x1b 0x5b is for a terminal that reads eight bits.
+// A terminal that reads eight-bit codes treats 0x9b like 0x1b 0x5b.
 TEST_F(LogTest, LetsNoByteOfATextReachATerminalThatIsNoUtf8) {
   startLog(LogLevel::kInfo, LogFormat::kText);
   log(LogLevel::kInfo,

@@ -33,7 +33,7 @@ TEST(Pidfd, NamesItsProcessUntilThatIsReaped) {
   EXPECT_EQ(processOf(pidfd), child);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(processOf(pidfd), 0);
-  EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "no pidfd";
+  EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "not a pidfd";
 }
 
 TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {

@@ -84,7 +84,7 @@ bool AttachedProgram::waitFor(const std::function<bool()>& condition) {
   const auto deadline = Clock::now() + milliseconds(10000);
   while (!condition()) {
     if (ended_ || Clock::now() >= deadline) return false;
-    // Some conditions lie in shared memory, which sends no message.
+    // Some conditions depend on shared memory, whose changes send no message.
     if (!control_.waitReadable(milliseconds(10))) continue;
     ended_ = control_.receive() == ipc::ReceiveResult::kPeerGone;
     while (std::optional<ipc::Frame> frame = control_.next()) handle(*frame);

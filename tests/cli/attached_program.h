@@ -13,18 +13,18 @@
 
 namespace isopool::tests {
 
-/// A program that uses a shared supervisor: the least that libisopool does. Lives in the test's
-/// process, and does something only while a verb of it runs.
+/// A minimal program that uses a shared supervisor. It runs in the test's process, and acts only
+/// during calls of its functions. For one thread. Every wait ends after 10 s.
 class AttachedProgram {
  public:
-  /// Attaches under this name and has a worker for its one slot when it returns.
+  /// Attaches under this name; returns when its one slot has a worker.
   AttachedProgram(const std::string& address, const std::string& name);
 
   /// Loads a package of these bytes and waits until the supervisor holds it.
   void load(const std::string& name, const std::string& bytes);
-  /// Calls the worker and waits for the answer; empty if none came.
+  /// Calls the worker and waits for the answer; empty if none comes in time.
   std::string call(const std::string& text);
-  /// Has the worker begin a call that never ends, and waits until it runs.
+  /// Starts a call that never ends, and waits until it runs.
   void hang();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The command against a real supervisor with plain workers: what it says is so.
+// The output of the command matches the state of a real supervisor with plain workers.
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -43,7 +43,8 @@ bool allServe(const ipc::Report& report, size_t workers) {
              })) == workers;
 }
 
-// Waits until the slot has a worker, and after it until its death is reported; which it was.
+// Waits until the slot has a worker, kills it, waits until its death is reported, and returns
+// its pid.
 pid_t killTheWorkerOf(const OwnSupervisor& supervisor, int32_t slot) {
   const auto isIts = [slot](const ipc::ReportedWorker& worker) {
     return worker.slot == slot && worker.state == "serving";

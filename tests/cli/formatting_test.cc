@@ -76,7 +76,7 @@ TEST(Wording, NoControlCharacterReachesTheTerminal) {
             "a?b");  // right-to-left override
   EXPECT_EQ(terminalText("\xff\xc3(\xed\xa0\x80"),
             "?"
-            "?(???");  // no UTF-8
+            "?(???");  // not UTF-8
   EXPECT_EQ(terminalText("\xc3\xa9\xe6\xa8\xa1"), "\xc3\xa9\xe6\xa8\xa1");
 }
 
@@ -155,7 +155,7 @@ TEST(Findings, NameWhatIsWrong) {
   EXPECT_EQ(found[2], "the sandbox kept worker 1001 from connect, 2 times");
 
   report.workers.push_back(workerNamed(2, "starting", 1));
-  EXPECT_EQ(findings(report).size(), 2u) << "a worker is on its way to the slot";
+  EXPECT_EQ(findings(report).size(), 2u) << "a worker is starting for the slot";
 }
 
 TEST(RateMeter, CountsCallsPerSecondSinceTheReportBefore) {
@@ -177,7 +177,7 @@ TEST(RateMeter, CountsCallsPerSecondSinceTheReportBefore) {
   EXPECT_DOUBLE_EQ(rates->total, 40);
   EXPECT_DOUBLE_EQ(rates->ofWorkers.at(1), 30);
   EXPECT_DOUBLE_EQ(rates->ofWorkers.at(2), 10);
-  EXPECT_DOUBLE_EQ(rates->ofClients.at(5), 0) << "fewer calls are no rate";
+  EXPECT_DOUBLE_EQ(rates->ofClients.at(5), 0) << "fewer calls than before give no rate";
 }
 
 TEST(Sorting, WorkersStandByTheirPlace) {

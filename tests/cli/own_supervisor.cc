@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPatience(10000);
 
-/// Where the supervisor says that it serves, as it would tell systemd.
+/// The socket on which the supervisor reports that it serves, as it does to systemd.
 class ReadinessSocket {
  public:
   explicit ReadinessSocket(const std::string& path)
@@ -84,7 +84,7 @@ OwnSupervisor::OwnSupervisor(std::vector<std::string> flags)
   const std::vector<char*> environment = pointersTo(variables);
   guardian_ = ::fork();
   if (guardian_ == 0) {
-    // The supervisor's guardian: what it guards dies with it.
+    // This process becomes the guardian, whose death ends all processes of the supervisor.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::execve(ISOPOOLD, arguments.data(), environment.data());
     ::_exit(127);
@@ -107,7 +107,7 @@ ipc::Report OwnSupervisor::waitFor(const std::function<bool(const ipc::Report&)>
   const auto deadline = Clock::now() + kPatience;
   ipc::Report report = link.ask();
   while (!condition(report) && Clock::now() < deadline) report = link.ask();
-  EXPECT_TRUE(condition(report)) << "the supervisor did not come to that state";
+  EXPECT_TRUE(condition(report)) << "the supervisor did not reach that state";
   return report;
 }
 

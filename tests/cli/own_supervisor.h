@@ -14,7 +14,7 @@
 
 namespace isopool::tests {
 
-/// A folder of its own below the temporary ones, gone with the object.
+/// A new temporary folder, which the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder();
@@ -28,8 +28,9 @@ class TemporaryFolder {
   std::string path_;
 };
 
-/// A real isopoold --listen with plain workers. It serves when the constructor returns, and nothing
-/// of it is left when the object, or the test's process, is dead.
+/// A real isopoold --listen with plain workers. It serves when the constructor returns. The
+/// destructor kills it and expects all its processes to end within 5 s; they also end with the
+/// test's process.
 class OwnSupervisor {
  public:
   explicit OwnSupervisor(std::vector<std::string> flags = {"--workers", "2"});
@@ -40,9 +41,10 @@ class OwnSupervisor {
   const std::string& address() const { return address_; }
   pid_t processId() const { return processId_; }
   void signal(int number) const { ::kill(processId_, number); }
-  /// Over a connection of its own.
+  /// Asks for a report over a new connection.
   ipc::Report report() const;
-  /// Asks until the report is as wanted; it, or the last one with a failure of the test.
+  /// Asks until a report meets the condition, and returns that report. After 10 s the test fails,
+  /// and the last report is returned.
   ipc::Report waitFor(const std::function<bool(const ipc::Report&)>& condition) const;
 
  private:

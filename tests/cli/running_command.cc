@@ -38,7 +38,7 @@ std::vector<char*> pointersTo(std::vector<std::string>& words) {
   return pointers;
 }
 
-// Whoever asks for a variable gets the first of its name.
+// The first variable of a name wins.
 std::vector<std::string> environmentWith(std::vector<std::string> variables) {
   for (const char* fixed : {"ISOPOOL_SOCKET=", "NO_COLOR=", "LC_ALL=C.UTF-8", "TERM=xterm"}) {
     variables.emplace_back(fixed);
@@ -60,7 +60,7 @@ int left(Clock::time_point deadline) {
   return static_cast<int>(std::max<int64_t>(time.count(), 0));
 }
 
-// What is there; nothing at the end. A terminal says EIO when nobody has it open any more.
+// Reads the available text; empty at the end. A terminal returns EIO when no process has it open.
 std::string readFrom(const base::Fd& fd) {
   std::array<char, 65536> bytes;
   const ssize_t got = ::read(fd.get(), bytes.data(), bytes.size());
@@ -167,7 +167,7 @@ CommandOutcome runCommandAs(uid_t user, std::vector<std::string> arguments) {
   std::filesystem::copy_file(ISOPOOL, copy);
   EXPECT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   EXPECT_EQ(::chmod(copy.c_str(), 0755), 0);
-  // The command inherits the effective user. The saved one is the way back.
+  // The command inherits the effective user. The saved user id allows the test to switch back.
   EXPECT_EQ(::setresuid(user, user, 0), 0);
   CommandOutcome outcome = RunningCommand(std::move(arguments), {}, copy).finish();
   EXPECT_EQ(::setresuid(0, 0, 0), 0);
@@ -236,7 +236,7 @@ bool CommandOnTerminal::waitUntilStopped() {
 
 int CommandOnTerminal::finish() {
   const bool ended = waitUntilEnded(processId_, Clock::now() + kPatience);
-  // All that it printed lies in the terminal by now.
+  // All output of the command is in the terminal by now.
   while (readSome(Clock::now())) {
   }
   return exitCodeOf(processId_, ended);

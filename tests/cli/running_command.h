@@ -16,17 +16,17 @@ namespace isopool::tests {
 using std::chrono::milliseconds;
 
 struct CommandOutcome {
-  int exitCode = -1;  ///< -1 if it did not end by itself
+  int exitCode = -1;  ///< -1 if the command did not exit
   std::string output;
   std::string errors;
   milliseconds took{0};
 };
 
-/// The command `isopool` with its output in pipes. Dead when the object is.
+/// The command `isopool` with its output in pipes. The destructor kills it. Every wait ends after
+/// 10 s.
 class RunningCommand {
  public:
-  /// Variables go before those of the test's own environment, in which ISOPOOL_SOCKET counts as
-  /// empty.
+  /// `variables` win over the test's own environment, in which ISOPOOL_SOCKET counts as empty.
   explicit RunningCommand(std::vector<std::string> arguments,
                           std::vector<std::string> variables = {},
                           const std::string& program = ISOPOOL);
@@ -34,9 +34,11 @@ class RunningCommand {
   RunningCommand(const RunningCommand&) = delete;
   RunningCommand& operator=(const RunningCommand&) = delete;
 
-  /// Without its end; nothing if the output has ended or no line came in time.
+  /// The next line of output, without its line end; nothing if the output has ended or no line
+  /// comes in time.
   std::optional<std::string> nextLine();
-  /// Waits until it has ended, and what it printed since the last line.
+  /// Waits for the end. The outcome contains the output after the last line that
+  /// nextLine() returned.
   CommandOutcome finish();
 
  private:
@@ -69,15 +71,16 @@ class CommandOnTerminal {
   void type(const std::string& keys);
   void resize(unsigned short rows, unsigned short columns);
   void signal(int number) const;
-  /// Reads until the text has come since the last forget(); false if it did not.
+  /// Reads until the output since the last forget() contains the text; false if it does not
+  /// in time.
   bool waitForText(const std::string& text);
   void forget() { text_.clear(); }
   const std::string& text() const { return text_; }
-  /// Waits until it is stopped.
+  /// Waits until the command is stopped.
   bool waitUntilStopped();
-  /// Waits until it has ended; its exit code, or -1.
+  /// Waits for the end; returns the exit code, or -1.
   int finish();
-  /// True if keys are read, echoed and turned into signals as before it began.
+  /// True if the terminal's settings are the same as before the command.
   bool terminalIsAsBefore() const;
 
  private:
@@ -85,13 +88,13 @@ class CommandOnTerminal {
 
   pid_t processId_ = -1;
   base::Fd ours_;
-  base::Fd theirs_;  ///< so that the terminal lives on when the command has ended
+  base::Fd theirs_;  ///< keeps the terminal open after the command's end
   termios before_{};
   std::string text_;
 };
 
-/// What a Python expression over `value`, the value that the JSON text holds, is as text; fails the
-/// test if the text is no JSON.
+/// The result of a Python expression as text. In the expression, `value` is the value of the JSON
+/// text. Fails the test if the text is not JSON.
 std::string inJson(const std::string& json, const std::string& expression);
 
 }  // namespace isopool::tests

@@ -60,7 +60,7 @@ TEST(Top, CountsCallsPerSecond) {
   RunningCommand busy(topOf(supervisor, {"--json"}));
   ASSERT_TRUE(busy.nextLine());
   for (int i = 0; i < 10; ++i) program.call("hello");
-  // The calls fall between two of the reports.
+  // The calls happen between two of the reports.
   std::string rate = "0.0";
   while (rate == "0.0") {
     const std::optional<std::string> line = busy.nextLine();
@@ -79,7 +79,7 @@ TEST(Top, SeesTheSupervisorDrainAndEnd) {
   auto program = std::make_optional<AttachedProgram>(supervisor.address(), "trainer");
   RunningCommand command(topOf(supervisor, {"--json"}));
   ASSERT_TRUE(command.nextLine());
-  // The program does not say that it is done, so the supervisor waits for it.
+  // The program does not acknowledge the drain, so the supervisor waits for it.
   supervisor.signal(SIGTERM);
   std::string state = "serving";
   while (state == "serving") {
@@ -180,7 +180,7 @@ TEST(Top, GivesTheTerminalBackWhileItIsStopped) {
   EXPECT_TRUE(command.terminalIsAsBefore());
 }
 
-// What is seen of the last whole frame.
+// The visible rows of the last complete frame.
 std::vector<std::string> rowsOf(const std::string& text) {
   const size_t end = text.rfind("\x1b[J");
   const size_t begin = text.rfind("\x1b[H", end) + 3;

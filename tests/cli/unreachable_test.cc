@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Nobody there, somebody else there, nobody who answers: one line, exit code 1, and in time.
+// Without a supervisor, with another server at the address, or without an answer, the command
+// prints one line and exits with 1 in time.
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <sys/socket.h>
@@ -18,7 +19,7 @@
 namespace isopool::tests {
 namespace {
 
-/// A socket that listens; who connects is answered by answer().
+/// A socket that listens. accept() returns the next connection.
 class OtherServer {
  public:
   explicit OtherServer(const std::string& path)
@@ -118,7 +119,7 @@ TEST_F(Unreachable, AStoppedSupervisorIsGivenUp) {
 
 TEST_F(Unreachable, ASocketThatMayNotBeOpenedIsTold) {
   const passwd* nobody = ::getpwnam("nobody");
-  if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "needs root to be somebody else";
+  if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "becoming another user needs root";
   OtherServer server(path());
   ASSERT_EQ(::chmod(folder_.path().c_str(), 0700), 0);
   expectFailure(runCommandAs(nobody->pw_uid, {"status", "--socket", path()}),
@@ -127,7 +128,7 @@ TEST_F(Unreachable, ASocketThatMayNotBeOpenedIsTold) {
 
 TEST_F(Unreachable, AnotherUserIsRefusedByTheSupervisor) {
   const passwd* nobody = ::getpwnam("nobody");
-  if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "needs root to be somebody else";
+  if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "becoming another user needs root";
   const OwnSupervisor supervisor;
   const std::string folder = supervisor.address().substr(0, supervisor.address().rfind('/'));
   ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);

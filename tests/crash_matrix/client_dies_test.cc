@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program dies at every crash point of the client's library, the first, second, ... time that it
-// comes there in a life with every operation; its neighbour and its supervisor go on as if it had
-// left.
+// A program that performs every operation dies at every crash point of the client's library, the
+// first, second, ... time that it reaches the point. Its neighbour and its supervisor continue as
+// if it had left.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -26,10 +26,10 @@ using ipc::CrashPointOwner;
 
 constexpr const char* kVariable = "ISOPOOL_CLIENT_CRASH_POINT";
 
-/// Each time up to the sixth, then ever fewer.
+/// Every time up to the sixth, then with growing distances.
 uint32_t nextTime(uint32_t nth) { return nth < 6 ? nth + 1 : nth + nth / 2; }
 
-/// No number twice: at-most-once also holds for whose caller nobody can ask any more.
+/// True if no number occurs twice: at-most-once also holds for calls whose caller is dead.
 bool noCallRanTwice(const std::string& log) {
   std::ifstream file(log);
   std::set<int64_t> seen;
@@ -41,7 +41,8 @@ bool noCallRanTwice(const std::string& log) {
 
 constexpr size_t kWorkersAndSpare = 3;
 
-/// The neighbour alone, attached to every worker and the spare, and nobody in the making.
+/// True if only the neighbour is attached, to every worker and the spare, and no worker
+/// is starting.
 bool isAtRest(const ipc::Report& report) {
   return report.clients.size() == 1 && report.workers.size() == kWorkersAndSpare &&
          std::all_of(report.workers.begin(), report.workers.end(), [](const auto& worker) {
@@ -64,7 +65,7 @@ std::string textOf(const ipc::Report& report) {
   return text;
 }
 
-/// How many memory objects of this kind a process has mapped.
+/// The number of memory objects of this kind that a process has mapped.
 size_t mappedObjects(pid_t pid, const std::string& label) {
   std::set<std::string> inodes;
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
@@ -82,7 +83,7 @@ class ClientDies : public ::testing::Test {
  protected:
   ClientDies() { packagePath(); }  // made once, not by each program
 
-  /// A life that is to end at that point; true if it did.
+  /// Runs a program that is to die at that point; true if it did.
   bool dies(CrashPoint point, uint32_t nth, const ProgramLife::MakeManager& makeManager) {
     const std::string log = testFolder() / ("client-" + std::to_string(++lives_));
     progress_->operation = Operation::kStart;
@@ -90,11 +91,11 @@ class ClientDies : public ::testing::Test {
       ::setenv(kVariable, requestFor(point, nth).c_str(), 1);
       ProgramLife life(makeManager, log, *progress_);
       const auto end = life.live();
-      if (end != ProgramLife::End::kWhole) throw std::runtime_error("its supervisor was lost");
+      if (end != ProgramLife::End::kWhole) throw std::runtime_error("lost its supervisor");
       life.checkLog();
     });
     const auto status = program.waitForEnd(milliseconds(30'000));
-    EXPECT_TRUE(status) << "it hangs";
+    EXPECT_TRUE(status) << "the program hangs";
     EXPECT_TRUE(noCallRanTwice(log));
     if (!status) return false;
     if (!wasKilled(*status)) {
@@ -106,7 +107,7 @@ class ClientDies : public ::testing::Test {
   }
 
   SharedWithChildren<LifeProgress> progress_;
-  static inline int lives_ = 0;  // of all tests: each has a log of its own
+  static inline int lives_ = 0;  // over all tests: each life has a log of its own
 };
 
 TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
@@ -117,11 +118,11 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
   const auto attach = [&] {
     return std::make_unique<InterpreterManager>(isopool::SharedSupervisor{supervisor.address()}, 1);
   };
-  // A whole life, after which everything is as it will be after the others.
+  // A complete life. The state after it is the reference for the state after the others.
   EXPECT_FALSE(dies(CrashPoint::kSupervisorStarted, 1, attach));
   ASSERT_TRUE(supervisor.waitForReport(isAtRest)) << textOf(supervisor.report());
   const pid_t process = supervisor.supervisorPid();
-  // The sets of memory that it keeps for the next workers are made aside.
+  // The supervisor creates the memory sets for the next workers in the background.
   ASSERT_TRUE(
       waitUntil([&] { return descriptorsCalled(process, "isopool:client") >= kWorkersAndSpare; }));
   const uint64_t bytes = supervisor.report().sharedBytes;
@@ -132,7 +133,7 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
       ASSERT_TRUE(neighbour.goesOn()) << requestFor(point, nth);
       ASSERT_TRUE(supervisor.waitForReport(isAtRest))
           << requestFor(point, nth) << ": " << textOf(supervisor.report());
-      // One more is the connection that looks.
+      // The additional descriptor is the connection that asks for the report.
       ASSERT_TRUE(waitUntil([&] { return openDescriptors(process) <= descriptors + 1; }))
           << requestFor(point, nth) << ": " << openDescriptors(process) << " descriptors, before "
           << descriptors;
@@ -166,10 +167,10 @@ TEST_F(ClientDies, AndItsPrivateSupervisorWithIt) {
   }
 }
 
-/// What comes to a program only when its supervisor ends, or relieves workers.
+/// Crash points that a program reaches only when its supervisor ends or replaces a worker.
 class ClientDiesOf : public ClientDies {
  protected:
-  /// `provoke` makes the supervisor do it, once the program has called.
+  /// `provoke` makes the supervisor cause the event after the program has made calls.
   void dieOf(CrashPoint point, Operation operation, const std::vector<std::string>& flags,
              const std::function<void(tests::SharedSupervisor&)>& provoke) {
     tests::SharedSupervisor supervisor(flags);
@@ -185,13 +186,14 @@ class ClientDiesOf : public ClientDies {
       life.perform(Operation::kOpen);
       life.perform(Operation::kLoad);
       progress_->over = true;
-      // Until it is killed; a call that the supervisor's end refuses is no fault here.
+      // Calls until it is killed. A call that fails because the supervisor ends is not an
+      // error here.
       for (;;) life.perform(Operation::kInlineCall);
     });
     ASSERT_TRUE(waitUntil([&] { return progress_->over.load(); }, kStartPatience));
     provoke(supervisor);
     const auto status = program.waitForEnd(milliseconds(10'000));
-    ASSERT_TRUE(status) << "it never came there";
+    ASSERT_TRUE(status) << "the program never reached the point";
     EXPECT_TRUE(wasKilled(*status));
     noteDeath(point, operation);
     EXPECT_TRUE(noCallRanTwice(log));

@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, kOperations> kNames{
 
 using Counts = std::array<std::array<std::atomic<uint32_t>, kOperations>, kPoints>;
 
-/// What all processes of this run have noted; told at its end.
+/// Counts the deaths that all processes of this run record; prints them at the end.
 class Book : public ::testing::Environment {
  public:
   void TearDown() override {
@@ -46,9 +46,9 @@ class Book : public ::testing::Environment {
     }
     std::printf("crash-point matrix: %zu of %zu ids, %u deaths, %u pairs of id and operation\n",
                 reached, kPoints - 1, deaths, pairs);
-    // Part of the matrix reaches part of the points.
+    // A part of the matrix reaches only a part of the points.
     if (GTEST_FLAG_GET(filter) == "*")
-      EXPECT_EQ(missing, "") << "nobody ever died there";
+      EXPECT_EQ(missing, "") << "no process died at these points";
     else if (!missing.empty())
       std::printf("not reached:%s\n", missing.c_str());
   }

@@ -8,7 +8,7 @@
 
 namespace isopool::tests {
 
-/// What was going on when a process died.
+/// The operation during which a process died.
 enum class Operation : uint32_t {
   kStart,
   kOpen,
@@ -30,7 +30,7 @@ enum class Operation : uint32_t {
 };
 std::string_view operationName(Operation operation);
 
-/// Notes a death at a crash point, which this process or a child of it saw.
+/// Records a death at a crash point, which this process or a child of it has seen.
 void noteDeath(ipc::CrashPoint point, Operation operation);
 
 }  // namespace isopool::tests

@@ -21,9 +21,9 @@ Forked::Forked(const std::function<void()>& life) {
   std::fflush(nullptr);
   pid_ = base::checkSystemCall(::fork(), "fork");
   if (pid_ != 0) return;
-  // A test that crashes or is stopped leaves nobody behind.
+  // The kernel kills the child if the test crashes or is stopped.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // What its parent found is not its own.
+  // Failures from before the fork belong to the parent.
   const bool failedBefore = ::testing::Test::HasFailure();
   int code = 0;
   try {
@@ -52,7 +52,7 @@ std::optional<int> Forked::waitForEnd(std::chrono::milliseconds patience) {
 
 void Trap::set(const std::string& request) const {
   clear();
-  // In one step: a process may be looking for it.
+  // Creates the file in one step: a process may be looking for it.
   std::ofstream(path_ + ".new") << request;
   std::filesystem::rename(path_ + ".new", path_);
 }

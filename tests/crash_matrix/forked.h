@@ -11,22 +11,23 @@
 
 namespace isopool::tests {
 
-/// Python and torch come up in a second or two; on a machine with other work it takes longer.
+/// Python and torch start in one or two seconds; on a busy machine it takes longer.
 inline constexpr std::chrono::seconds kStartPatience(60);
 
-/// A fork of this process, which has loaded torch and started no thread: a program that is there in
-/// milliseconds. Killed at the object's end.
+/// A fork of this process, which has loaded torch and must not have started a thread: a program
+/// that starts in milliseconds. The destructor kills it.
 class Forked {
  public:
-  /// Ends with exit code 0 when `life` returns, with 1 and its text on the error stream when it
-  /// throws or a check of its own failed.
+  /// Runs `life` in the child. The child exits with 0 when `life` returns. If `life` throws, the
+  /// child writes the error to its error stream and exits with 1; it also exits with 1 if a check
+  /// failed in it.
   explicit Forked(const std::function<void()>& life);
   ~Forked();
   Forked(const Forked&) = delete;
   Forked& operator=(const Forked&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// Its wait status; nothing if it does not end in time.
+  /// Waits for the end and returns the wait status; nothing if the process does not end in time.
   std::optional<int> waitForEnd(std::chrono::milliseconds patience);
 
  private:
@@ -36,17 +37,17 @@ class Forked {
 inline bool wasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 inline bool wentWell(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == 0; }
 
-/// A request for a crash point that the first process takes which looks at the variable: see
-/// ipc::armCrashPointFromEnvironment().
+/// A file with a request for a crash point. The first process that reads the variable takes the
+/// request: see ipc::armCrashPointFromEnvironment().
 class Trap {
  public:
   explicit Trap(std::string path) : path_(std::move(path)) {}
   const std::string& path() const { return path_; }
   void set(const std::string& request) const;
-  /// The process that was armed, or died; 0 as long as nobody was.
+  /// The process that took the request, or died at the point; 0 if none has.
   pid_t armed() const { return processOf(""); }
   pid_t dead() const { return processOf(".reached"); }
-  /// Forgets all who were armed, and takes the request back if nobody was.
+  /// Removes the request, and the records of processes that were armed or died.
   void clear() const;
 
  private:

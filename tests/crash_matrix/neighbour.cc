@@ -26,7 +26,7 @@ void Neighbour::live(const std::string& address, Progress& progress) {
       throw std::runtime_error("the neighbour has an answer to another call");
     }
     ++progress.answers;
-    // It is there to be disturbed, not to keep the machine busy.
+    // Pauses, so that the neighbour does not keep the machine busy.
     ::poll(nullptr, 0, 2);
   }
 }

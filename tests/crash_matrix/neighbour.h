@@ -10,17 +10,18 @@
 
 namespace isopool::tests {
 
-/// Another program on the same supervisor, which calls both of its workers all the while. Its calls
-/// are declared idempotent, so that each has to be answered, whoever dies, and rightly.
+/// Another program on the same supervisor, which continuously calls both of its workers. Its calls
+/// are declared idempotent, so each must be answered correctly, whichever process dies.
 class Neighbour {
  public:
   explicit Neighbour(const std::string& address);
 
-  /// True once it has had its first answer.
+  /// Waits for its first answer; false if none comes in time.
   [[nodiscard]] bool hasCome();
-  /// True once it has had more answers since the call, and no other outcome ever.
+  /// Waits until it has received three more answers; false if they do not come in time. A wrong
+  /// answer or an error ends the neighbour.
   [[nodiscard]] bool goesOn();
-  /// Lets it leave; true if it came to its end without a fault.
+  /// Asks it to leave; true if it exits without an error.
   [[nodiscard]] bool leaves();
   pid_t pid() const { return process_.pid(); }
 

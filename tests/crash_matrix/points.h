@@ -8,11 +8,11 @@
 
 namespace isopool::tests {
 
-/// All crash points to which this kind of process comes; either end's are clients' and workers'
-/// too.
+/// All crash points that this kind of process reaches. Points of either end count for clients
+/// and workers.
 std::vector<ipc::CrashPoint> pointsOf(ipc::CrashPointOwner owner);
 
-/// As an environment variable asks for it.
+/// The request in the syntax of the environment variables.
 std::string requestFor(ipc::CrashPoint point, uint32_t nth);
 
 }  // namespace isopool::tests

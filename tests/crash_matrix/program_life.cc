@@ -88,7 +88,7 @@ void ProgramLife::act(Operation operation) {
     case Operation::kKeptCall: {
       object_({"keep", empty({8192}).fill_(value)});
       requireFilledWith(object_({"make_kept", 8192}).toTensor(), 0);
-      // Of the worker that is there now: another one, if the first has died, and keeps less.
+      // Asks the present worker. If the first one has died, it is another, which keeps less.
       require(object_({"all_kept_are", 0.0, value}).toBool(), "what was kept has changed");
       object_({"forget"});
       return;
@@ -102,12 +102,12 @@ void ProgramLife::act(Operation operation) {
     }
     case Operation::kLongWords: {
       const std::string words(5000, 'y');
-      require(object_({"identity", words}).toStringRef() == words, "other words came back");
+      require(object_({"identity", words}).toStringRef() == words, "another text came back");
       return;
     }
     case Operation::kSession: {
       InterpreterSession session = object_.acquireSession();
-      require(session.fromIValue(3).toIValue().toInt() == 3, "a session's value is another");
+      require(session.fromIValue(3).toIValue().toInt() == 3, "a session returned another value");
       require(session.self.attr("identity")({value}).toIValue().toDouble() == value,
               "a session's step gave another value");
       return;
@@ -127,7 +127,7 @@ void ProgramLife::leaveALine() {
   const int64_t number = ++calls_;
   told_[number] = Told::kNothing;
   try {
-    require(object_({"log", log_, number}).toInt() == number, "another call's answer");
+    require(object_({"log", log_, number}).toInt() == number, "the answer belongs to another call");
     told_[number] = Told::kAnswered;
   } catch (const WorkerLost& lost) {
     told_[number] = lost.started() ? Told::kMayHaveRun : Told::kNeverRan;
@@ -138,8 +138,8 @@ void ProgramLife::leaveALine() {
   }
 }
 
-/// A step of a session occupies the worker until `meanwhile` opens its gate or kills the worker:
-/// calls of the pool lie in the ring behind it.
+/// A step of a session occupies the worker until `meanwhile` has opened the gate or killed the
+/// worker: calls of the pool wait in the ring behind the step.
 void ProgramLife::callBehindAStep(const std::function<void(const std::string& gate)>& meanwhile) {
   const std::string arrived = log_ + "-arrived-" + std::to_string(++gates_);
   const std::string gate = log_ + "-gate-" + std::to_string(gates_);
@@ -200,15 +200,16 @@ void ProgramLife::loseAWorker() {
         waitUntil([&] { return ended || manager_->statistics().workers[0].callsInFlight > 0; });
     if (victim > 0) ::kill(victim, SIGKILL);
     behind.join();
-    // Until the supervisor has reaped it: what it does then belongs to this operation.
+    // Waits until the supervisor has reaped the worker: what the supervisor does then belongs to
+    // this operation.
     const bool reaped = victim <= 0 || waitUntil([&] { return ::kill(victim, 0) != 0; });
-    require(waits, "a call never came to the ring");
+    require(waits, "a call never reached the ring");
     require(reaped, "a dead worker is not reaped");
   });
   if (loss) std::rethrow_exception(loss);
 }
 
-/// With something lent: a program waits for it until its worker has let go.
+/// Leaves while a lease is out: a program waits until its worker has returned it.
 void ProgramLife::leave() {
   std::optional<InterpreterSession> session;
   std::optional<Obj> held;

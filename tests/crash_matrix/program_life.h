@@ -14,39 +14,39 @@
 
 namespace isopool::tests {
 
-/// Where a program's life has come to, for whoever has to say where it ended.
+/// The progress of a program's life, in memory that the test reads to find where the life ended.
 struct LifeProgress {
   std::atomic<Operation> operation{Operation::kStart};
   std::atomic<bool> over{false};
 };
 
-/// What a program does with isopool, from a manager's construction to its end, on a pool of one
-/// worker. Every answer is compared with what it has to be; each operation begins with a call that
-/// leaves a line in a log, so that what ran can be held against what its caller was told. What must
-/// not be throws std::runtime_error.
+/// What a program does with isopool, from the construction of a manager to its destruction, on a
+/// pool of one worker. Every answer is compared with the expected one. Most operations begin with a
+/// call that writes a line to a log, so that the calls that ran can be compared with the outcomes
+/// that the caller received. Throws std::runtime_error at any violation. For one thread.
 class ProgramLife {
  public:
   using MakeManager = std::function<std::unique_ptr<InterpreterManager>()>;
   ProgramLife(MakeManager makeManager, std::string log, LifeProgress& progress);
 
   enum class End { kWhole, kSupervisorLost };
-  /// All operations, the first to the last.
+  /// Performs all operations in order, until the end or the loss of the supervisor.
   End live();
 
   enum class Outcome { kAnswered, kWorkerLost, kSupervisorLost };
-  /// One of them. The loss of the worker or the supervisor is an outcome that is to be told; any
-  /// other error is a fault.
+  /// Performs one operation. The loss of the worker or of the supervisor is an outcome; any other
+  /// error throws.
   Outcome perform(Operation operation);
-  /// What the program was told when it last lost its worker or its supervisor.
+  /// The error message of the last loss of the worker or the supervisor.
   const std::string& loss() const { return loss_; }
 
-  /// The process of the pool's worker, once one answers.
+  /// The process id of the pool's worker; waits for its answer.
   pid_t worker();
   InterpreterManager& manager() { return *manager_; }
   const ReplicatedObj& object() const { return object_; }
 
-  /// Throws unless each call that was answered ran once, each that was lost after its start at most
-  /// once, and each that had not started never.
+  /// Throws unless each answered call ran once, each call that was lost after its start at most
+  /// once, and each call that had not started never.
   void checkLog() const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A supervisor, its guardian or its zygote dies at every crash point of its own while a program
-// lives its life: what the program is told is what is promised, and of a supervisor nothing is
-// left.
+// A supervisor, its guardian or its zygote dies at each of its crash points while a program
+// performs every operation. The program receives a documented outcome, and nothing of a supervisor
+// is left.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -23,7 +23,7 @@ using ipc::CrashPointOwner;
 
 constexpr const char* kOfSupervisors = "ISOPOOL_SUPERVISOR_CRASH_POINT";
 constexpr const char* kOfZygotes = "ISOPOOL_ZYGOTE_CRASH_POINT";
-// As many at a time: most of a life is the start of Python, on one core.
+// Lives that run at the same time: most of a life is the start of Python, on one core.
 constexpr size_t kAtATime = 2;
 
 struct Death {
@@ -35,7 +35,7 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-/// Runs `one` for each death, some at a time, each in a process of its own.
+/// Runs `one` for each death, kAtATime at a time, in processes of their own.
 void inTurn(const std::vector<Death>& deaths, const std::function<void(const Death&)>& one) {
   packagePath();  // made once, not by each program
   std::vector<std::unique_ptr<Forked>> drivers;
@@ -52,12 +52,13 @@ void inTurn(const std::vector<Death>& deaths, const std::function<void(const Dea
   }
   for (const auto& driver : drivers) {
     const auto status = driver->waitForEnd(milliseconds(240'000));
-    ASSERT_TRUE(status) << "it hangs";
+    ASSERT_TRUE(status) << "the driver hangs";
     EXPECT_TRUE(wentWell(*status));
   }
 }
 
-/// A program's life that has an end in any case; where it ended.
+/// Runs a program's life until it ends or the supervisor is lost; returns the operation in which
+/// it ended.
 Operation liveUntilTheEnd(const ProgramLife::MakeManager& makeManager, const std::string& log,
                           ProgramLife::End& end) {
   LifeProgress progress;
@@ -67,7 +68,7 @@ Operation liveUntilTheEnd(const ProgramLife::MakeManager& makeManager, const std
   const Operation operation = progress.operation;
   if (end == ProgramLife::End::kSupervisorLost) {
     life.perform(Operation::kLeave);
-    // Beyond those of the memory for inputs, which stays.
+    // The descriptors of the input arena stay.
     require(openDescriptors(::getpid()) <= descriptors + 4, "descriptors are left over");
   }
   life.checkLog();
@@ -79,7 +80,7 @@ std::string nameFor(const Death& death, const char* kind) {
                          std::to_string(death.nth));
 }
 
-/// In a private pool of its own; whether the life was whole.
+/// A process of a private pool dies. `lifeGoesOn`: the program must not notice it.
 void dieInAPrivatePool(const char* variable, const Death& death, bool lifeGoesOn) {
   const std::string name = nameFor(death, variable);
   const Trap trap(name + "-trap");
@@ -94,22 +95,23 @@ void dieInAPrivatePool(const char* variable, const Death& death, bool lifeGoesOn
       ProgramLife::End end{};
       *where = liveUntilTheEnd([] { return std::make_unique<InterpreterManager>(1); },
                                name + "-log", end);
-      // The program makes no call any more when it has unloaded its last package.
+      // The program makes no call after it has unloaded its last package.
       const bool mayBeWhole = lifeGoesOn || death.point == CrashPoint::kPackageForgotten;
       const bool mayBeLost = !lifeGoesOn;
       require(end == ProgramLife::End::kWhole ? mayBeWhole : mayBeLost,
-              lifeGoesOn ? "its pool was lost" : "its supervisor died, and it was told nothing");
+              lifeGoesOn ? "its pool was lost" : "its supervisor died, and no error was reported");
     });
     const auto status = program.waitForEnd(milliseconds(60'000));
     require(status.has_value(), "the program hangs");
-    require(wentWell(*status), "the program was told what it must not be");
+    require(wentWell(*status), "the program received an undocumented outcome");
   }
   require(mark.waitUntilNoneIsLeft(milliseconds(2000)), "processes are left over");
-  require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
+  require(waitUntil([&] { return trap.dead() != 0; }), "no process reached the point");
   noteDeath(death.point, *where);
 }
 
-/// In a shared supervisor of its own. `orderlyEnd` tells it to end when the program has left.
+/// The same with a shared supervisor. If the point is not reached while the program lives, the
+/// supervisor is told to end with SIGTERM.
 void dieInASharedSupervisor(const char* variable, const Death& death, bool lifeGoesOn,
                             std::vector<std::string> flags = {}) {
   const std::string name = nameFor(death, variable) + "-shared";
@@ -131,15 +133,15 @@ void dieInASharedSupervisor(const char* variable, const Death& death, bool lifeG
   });
   const auto status = program.waitForEnd(milliseconds(60'000));
   require(status.has_value(), "the program hangs");
-  require(wentWell(*status), "the program was told what it must not be");
-  // What a supervisor does only when it is told to end.
+  require(wentWell(*status), "the program received an undocumented outcome");
+  // Some points are reached only after SIGTERM.
   if (trap.dead() == 0) {
     *where = Operation::kDrain;
     supervisor.signal(SIGTERM);
   }
   require(lifeGoesOn || supervisor.waitForEnd().has_value(), "its guardian does not end");
   require(waitUntil([&] { return trap.dead() != 0; }, milliseconds(2000)),
-          "nobody came there in a life that ended in " + std::string(operationName(*where)));
+          "not reached in a life that ended in " + std::string(operationName(*where)));
   noteDeath(death.point, *where);
 }
 
@@ -147,13 +149,13 @@ bool contains(const std::vector<CrashPoint>& points, CrashPoint point) {
   return std::find(points.begin(), points.end(), point) != points.end();
 }
 
-/// Those that a private supervisor comes to, and those that only a shared one does.
+/// The points that only a shared supervisor reaches.
 const std::vector<CrashPoint> kOnlyShared{
     CrashPoint::kSupervisorListening, CrashPoint::kClientAccepted,   CrashPoint::kPackageHeldSent,
     CrashPoint::kDetachChannelSent,   CrashPoint::kAttachmentClosed, CrashPoint::kChannelClosedSent,
     CrashPoint::kClientForgotten,     CrashPoint::kDrainSent,        CrashPoint::kDrained,
     CrashPoint::kRetireWorkerSent};
-/// Those that have other programs than this one, or another end.
+/// The points that need another program or another end; WhileAProgramIsAskedToGo has them.
 const std::vector<CrashPoint> kElsewhere{CrashPoint::kDrainSent, CrashPoint::kRetireWorkerSent};
 
 TEST(SupervisorDies, OfAPrivatePoolAndNothingOfItIsLeft) {
@@ -161,7 +163,7 @@ TEST(SupervisorDies, OfAPrivatePoolAndNothingOfItIsLeft) {
   for (const CrashPoint point : pointsOf(CrashPointOwner::kSupervisor)) {
     if (!contains(kOnlyShared, point)) deaths.push_back({point, 1});
   }
-  // A later time, of those that come again in every life.
+  // Also the second time, for points that every life reaches again.
   for (const CrashPoint point :
        {CrashPoint::kForkRequestSent, CrashPoint::kWorkerIntroduced, CrashPoint::kAttachmentUsable,
         CrashPoint::kSpareAssigned, CrashPoint::kAddOutputSegmentSent}) {
@@ -175,7 +177,7 @@ TEST(SupervisorDies, OfAPrivatePoolAndNothingOfItIsLeft) {
 TEST(SupervisorDies, AsAServiceAndNothingOfItIsLeft) {
   std::vector<Death> deaths;
   for (const CrashPoint point : pointsOf(CrashPointOwner::kSupervisor)) {
-    // The test waits long for a service that dies before it can be reached.
+    // If a service dies before it can be reached, the test waits long.
     if (point == CrashPoint::kSupervisorGuarded || contains(kElsewhere, point)) continue;
     deaths.push_back({point, 1});
   }
@@ -184,7 +186,7 @@ TEST(SupervisorDies, AsAServiceAndNothingOfItIsLeft) {
   });
 }
 
-/// Another program stays attached while the supervisor is drained, or relieves its workers.
+/// The program stays attached while the supervisor drains or replaces its worker.
 TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
   inTurn({{CrashPoint::kDrainSent, 1}, {CrashPoint::kRetireWorkerSent, 1}}, [](const Death& death) {
     const bool drained = death.point == CrashPoint::kDrainSent;
@@ -215,9 +217,9 @@ TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
     require(waitUntil([&] { return progress->over.load(); }, kStartPatience), "it never called");
     if (drained) supervisor.signal(SIGTERM);
     const auto status = program.waitForEnd(milliseconds(10'000));
-    require(status && wentWell(*status), "the program was told what it must not be");
-    // What ended the program was sent a moment before the point.
-    require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
+    require(status && wentWell(*status), "the program received an undocumented outcome");
+    // The message that ended the program was sent just before the point.
+    require(waitUntil([&] { return trap.dead() != 0; }), "no process reached the point");
     noteDeath(death.point, drained ? Operation::kDrain : Operation::kRelief);
   });
 }
@@ -228,7 +230,7 @@ TEST(GuardianDies, OfAPrivatePoolWhichGoesOn) {
 }
 
 TEST(GuardianDies, WhenItSeesTheSupervisorsDeathAndNothingIsLeftAllTheSame) {
-  // The supervisor's end is its program's, here.
+  // In the private pool, the supervisor ends with its program.
   inTurn({{CrashPoint::kSupervisorDeathSeen, 1}}, [](const Death& death) {
     dieInAPrivatePool(kOfSupervisors, death, /*lifeGoesOn=*/true);
     dieInASharedSupervisor(kOfSupervisors, death, /*lifeGoesOn=*/false);
@@ -240,7 +242,7 @@ TEST(ZygoteDies, AndTheProgramSeesNothing) {
   for (const CrashPoint point : pointsOf(CrashPointOwner::kZygote)) {
     if (point == CrashPoint::kWorkerForkedBetween) continue;  // no zygote dies there
     deaths.push_back({point, 1});
-    // There is one readiness in a zygote's life.
+    // A zygote becomes ready only once.
     if (point != CrashPoint::kZygoteReadySent) deaths.push_back({point, 2});
   }
   inTurn(deaths, [](const Death& death) {
@@ -249,7 +251,8 @@ TEST(ZygoteDies, AndTheProgramSeesNothing) {
   });
 }
 
-/// The process between zygote and worker leaves a worker that nobody knows, which must not stay.
+/// The process between zygote and worker leaves a worker that is unknown to both, which must
+/// not stay.
 TEST(ZygoteDies, AndSoDoesTheProcessThatForksForItAndTheProgramSeesNothing) {
   inTurn({{CrashPoint::kWorkerForkedBetween, 1}}, [](const Death& death) {
     const std::string name = nameFor(death, "between");
@@ -271,7 +274,7 @@ TEST(ZygoteDies, AndSoDoesTheProcessThatForksForItAndTheProgramSeesNothing) {
       require(life.perform(Operation::kWorkerDeath) == ProgramLife::Outcome::kAnswered,
               "a call that had not started was lost");
     }
-    require(waitUntil([&] { return trap.dead() != 0; }), "nobody came there");
+    require(waitUntil([&] { return trap.dead() != 0; }), "no process reached the point");
     noteDeath(death.point, Operation::kWorkerDeath);
     require(life.perform(Operation::kInlineCall) == ProgramLife::Outcome::kAnswered, "no answer");
     require(waitUntil([&] { return mark.processes().size() == kWhole; }),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A worker dies at every crash point of a worker, in each operation of a program in which it comes
-// there, the first time and the second; the program has the outcome that it is promised, and the
-// next worker answers.
+// A worker dies at each of its crash points, in each operation of a program that reaches the
+// point, the first time and the second. The program receives the documented outcome, and the next
+// worker answers.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
@@ -25,7 +25,7 @@ using ipc::CrashPointOwner;
 
 constexpr milliseconds kLongTime(240'000);
 
-/// The call that arms comes to these itself, once, on its way back.
+/// How often the call that arms the point passes the point itself on its way back.
 uint32_t passedWhileArming(CrashPoint point) {
   switch (point) {
     case CrashPoint::kCallReturned:
@@ -47,7 +47,7 @@ void require(bool condition, const std::string& what) {
 
 bool isDead(pid_t pid) { return waitUntilDead(pid, milliseconds(0)); }
 
-/// One program whose worker dies again and again.
+/// One program whose worker dies repeatedly.
 class Sufferer {
  public:
   Sufferer(ProgramLife::MakeManager makeManager, const std::string& name,
@@ -58,7 +58,7 @@ class Sufferer {
     require(life_.perform(Operation::kLoad) == ProgramLife::Outcome::kAnswered, "no model");
   }
 
-  /// All points in all operations.
+  /// Lets the worker die at all points in all operations.
   void sufferAll() {
     for (const CrashPoint point : pointsOf(CrashPointOwner::kWorker)) {
       for (const Operation operation :
@@ -71,19 +71,19 @@ class Sufferer {
     }
   }
 
-  /// The worker is killed so that another one is made, which dies at its birth.
+  /// Kills the worker; its replacement dies at the point while it starts.
   void loseAtBirth(CrashPoint point, uint32_t nth, const Trap& trap) {
     const std::string what = requestFor(point, nth) + " at birth";
     trap.set(requestFor(point, nth));
     ::kill(life_.worker(), SIGKILL);
-    require(waitUntil([&] { return trap.dead() != 0; }), what + ": nobody came there");
+    require(waitUntil([&] { return trap.dead() != 0; }), what + ": no process reached the point");
     noteDeath(point, Operation::kStart);
     expectWhole(what);
     trap.clear();
   }
 
   void expectWhole(const std::string& what) {
-    require(life_.worker() > 0, what + ": nobody answers");
+    require(life_.worker() > 0, what + ": no worker answers");
     require(neighbourGoesOn_(), what + ": the neighbour does not go on");
   }
   ProgramLife& life() { return life_; }
@@ -94,7 +94,7 @@ class Sufferer {
     const std::string what =
         requestFor(point, nth) + " in " + std::string(operationName(operation));
     const pid_t victim = life_.worker();
-    // A package is unmapped when the supervisor's word has come, and no call waits for that.
+    // A package is unmapped when the supervisor's message arrives, and no call waits for that.
     const bool comesLater =
         operation == Operation::kPackage && point == CrashPoint::kPackageUnmapped;
     if (arm(point, nth + passedWhileArming(point))) {
@@ -106,7 +106,7 @@ class Sufferer {
                 what + ": lost a worker that lives");
         if (comesLater) waitUntilDead(victim, milliseconds(500));
       }
-      // Disarmed; or it dies of this, when it sleeps.
+      // Disarms the point, unless the worker reaches it in this call or while it sleeps.
       if (!isDead(victim)) arm(point, 1u << 30);
     }
     if (!isDead(victim)) return false;
@@ -116,7 +116,7 @@ class Sufferer {
     return true;
   }
 
-  // False if the worker died on the way back.
+  // False if the worker died while it answered the arming call.
   bool arm(CrashPoint point, uint32_t nth) {
     try {
       life_.object()({"arm", std::string(ipc::crashPointName(point)), static_cast<int64_t>(nth)});
@@ -140,7 +140,7 @@ const CrashPoint kBirth[] = {CrashPoint::kWorkerForked,        CrashPoint::kWork
                              CrashPoint::kChannelAttachedSent, CrashPoint::kInputSegmentMapped,
                              CrashPoint::kPackageMapped};
 
-/// A second pool of the same program, whose worker nobody kills: none of its calls may fail.
+/// A second pool of the same program, whose worker is not killed: none of its calls may fail.
 class Bystander {
  public:
   Bystander() : manager_(1), object_(load(manager_)) {
@@ -183,7 +183,7 @@ void expectWell(const std::function<void()>& life) {
   packagePath();  // made once, not by each program
   Forked program(life);
   const auto status = program.waitForEnd(kLongTime);
-  ASSERT_TRUE(status) << "it hangs";
+  ASSERT_TRUE(status) << "the program hangs";
   EXPECT_TRUE(wentWell(*status));
 }
 
@@ -232,12 +232,12 @@ TEST(WorkerDies, OfASharedSupervisorAndItsCallersKnowWhatRan) {
     };
     Sufferer sufferer(attach, "shared", [&] { return neighbour.goesOn(); });
     sufferer.sufferAll();
-    // At the second of its two clients.
+    // The worker dies when it attaches the second of its two clients.
     for (const CrashPoint point : {CrashPoint::kWorkerSegmentSealed, CrashPoint::kLivenessWordHeld,
                                    CrashPoint::kChannelAttachedSent}) {
       sufferer.loseAtBirth(point, 2, trap);
     }
-    // A guest leaves, and the worker dies over it.
+    // The worker dies while it detaches a guest that leaves.
     for (const CrashPoint point :
          {CrashPoint::kStatusPageBooksStored, CrashPoint::kClientObjectsDropped,
           CrashPoint::kKeptMemoryPrivatised, CrashPoint::kOutputSegmentsLeft,
@@ -249,7 +249,7 @@ TEST(WorkerDies, OfASharedSupervisorAndItsCallersKnowWhatRan) {
       guest.object()({"keep", empty({8192}).fill_(1)});
       const pid_t victim = guest.worker();
       guest.object()({"arm", std::string(ipc::crashPointName(point)), 1});
-      require(guest.perform(Operation::kLeave) == ProgramLife::Outcome::kAnswered, "could not go");
+      require(guest.perform(Operation::kLeave) == ProgramLife::Outcome::kAnswered, "did not leave");
       require(waitUntilDead(victim, milliseconds(2000)),
               requestFor(point, 1) + ": the worker lives on");
       noteDeath(point, Operation::kLeave);

@@ -1,6 +1,6 @@
-"""scripts/docs makes a page for every public header, and fails at a comment that does not hold.
+"""scripts/docs makes a page for every public header, and fails at a wrong comment.
 
-Exits with 77 and says why if there is no doxygen.
+Without doxygen it prints the reason and exits with 77.
 """
 
 import pathlib
@@ -43,7 +43,7 @@ def main() -> int:
         wrong.write_text(text.replace("class Package {", "/// @ref noSuchThing\nclass Package {"))
         assert wrong.read_text() != text
         result = made(copy / "scripts" / "docs", folder / "more pages")
-        assert result.returncode != 0, "a wrong comment was let through"
+        assert result.returncode != 0, "a wrong comment was accepted"
         assert "package.h" in result.stdout, result.stdout
     print(f"{len(headers)} headers")
     return 0

@@ -1,6 +1,6 @@
-"""scripts/try-docs runs a checkout's pages wherever the checkout lies, and leaves it as it was.
+"""scripts/try-docs runs the pages of a checkout in any folder, and leaves the checkout unchanged.
 
-Exits with 77 and says why where there can be no copy of the file system.
+If no copy of the file system can be made, it prints the reason and exits with 77.
 """
 
 import os
@@ -16,7 +16,7 @@ PAGE = "# A page\n\n```sh\ncat README.md >written\n```\n"
 
 
 def tried(repository: pathlib.Path, through: list[str]) -> subprocess.CompletedProcess[str]:
-    """What try-docs of a small checkout says that is made there; `through` runs it."""
+    """Makes a small checkout there and runs its try-docs; `through` is a command that starts it."""
     page = repository.parent / "page"
     page.write_text(PAGE)
     commands = f"""

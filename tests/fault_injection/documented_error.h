@@ -11,7 +11,8 @@
 
 namespace isopool::tests {
 
-/// Empty, or the error of docs/errors.md that `use` ended in. Any other error fails the test.
+/// Runs `use`. Returns the text of the documented error (docs/errors.md) in which it ended, or an
+/// empty text. Any other error fails the test.
 template <typename Use>
 std::string documentedErrorOf(Use&& use) {
   try {
@@ -24,7 +25,7 @@ std::string documentedErrorOf(Use&& use) {
   } catch (const std::bad_alloc&) {
     return "bad_alloc";
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "an error that docs/errors.md does not know: " << error.what();
+    ADD_FAILURE() << "an error that is not in docs/errors.md: " << error.what();
     return error.what();
   }
 }

@@ -20,7 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// What glibc exports for those who replace malloc.
+// The functions that glibc exports for replacements of malloc.
 extern "C" void* __libc_malloc(size_t bytes);
 extern "C" void* __libc_calloc(size_t count, size_t bytes);
 extern "C" void* __libc_realloc(void* block, size_t bytes);
@@ -47,8 +47,9 @@ void tellReport(char what) {
   ::close(file);
 }
 
-// While glibc notes the destructor of a thread_local: it ends the program if it gets no memory for
-// that, which nobody above it can change. Such objects are torch's, and any library's.
+// True while glibc registers the destructor of a thread_local object: glibc ends the program
+// if the allocation for it fails, which no caller can prevent. Torch and other libraries have
+// such objects.
 __attribute__((tls_model("initial-exec"))) thread_local bool sparing = false;
 
 bool fails(CallKind kind) {
@@ -124,7 +125,7 @@ int mainUnderOrders(int count, char** words, char** environment) {
 
 extern "C" {
 
-// The orders hold from main on: what fails before it no program can catch.
+// Calls fail only from main on: no program can handle a failure before it.
 int __libc_start_main(int (*programMain)(int, char**, char**), int count, char** words,
                       void (*begin)(), void (*end)(), void (*endOfLinker)(), void* stack) {
   programsMain = programMain;
@@ -141,7 +142,7 @@ int __cxa_thread_atexit_impl(void (*destroy)(void*), void* object, void* library
   return result;
 }
 
-// A program that puts all signals back shall still be heard when it crashes.
+// Crashes must also be reported for a program that resets all signal handlers.
 int sigaction(int signal, const struct sigaction* action, struct sigaction* before) {
   if (tellsOf(signal) && action != nullptr && programsMain != nullptr) return 0;
   return next<decltype(&sigaction)>("sigaction")(signal, action, before);
@@ -232,13 +233,13 @@ int socketpair(int domain, int type, int protocol, int ends[2]) {
 }
 
 ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  // As where too many descriptors are on their way.
+  // The error for too many descriptors in flight.
   if (fails(CallKind::kSendmsg)) return failWith(ETOOMANYREFS);
   return ::syscall(SYS_sendmsg, socket, message, flags);
 }
 
 ssize_t send(int socket, const void* bytes, size_t count, int flags) {
-  // As where the socket has no room.
+  // The error of a full socket.
   if (fails(CallKind::kSendmsg)) return failWith(EAGAIN);
   return ::syscall(SYS_sendto, socket, bytes, count, flags, nullptr, 0);
 }
@@ -279,7 +280,8 @@ int fcntl(int descriptor, int operation, ...) {
   return static_cast<int>(::syscall(SYS_fcntl, descriptor, operation, argument));
 }
 
-// The supervisor and the library call the kernel for pidfds directly. glibc's own does no more.
+// The supervisor and the library call the kernel for pidfds directly. glibc's syscall() does
+// nothing else.
 long syscall(long number, ...) {
   va_list arguments;
   va_start(arguments, number);

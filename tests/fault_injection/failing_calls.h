@@ -7,7 +7,8 @@
 
 namespace isopool::tests {
 
-/// Kinds of calls that can be made to fail. The first is malloc and its kin, so operator new, too.
+/// Kinds of calls that can be made to fail. The first is malloc and its relatives, and so also
+/// operator new.
 enum class CallKind : uint32_t {
   kAllocation,
   kMmap,
@@ -29,16 +30,17 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(CallKind::kCou
     "allocation", "mmap", "memfd_create", "fallocate", "fork", "socketpair", "sendmsg",
     "recvmsg",    "pipe", "eventfd",      "epoll",     "dup",  "pidfd_open"};
 
-/// The library libisopool_failing_calls.so, by which the n-th call of a kind fails with what the
-/// kernel says when it has no more of it. Linked first, or by LD_PRELOAD, where the environment has
+/// The library libisopool_failing_calls.so makes the n-th call of a kind fail with the error that
+/// the kernel returns when the resource is used up. It is linked first, or loaded by LD_PRELOAD and
+/// controlled by the environment:
 ///
 ///   ISOPOOL_FAIL_CALL     KIND:N, counted from main
 ///   ISOPOOL_FAIL_PROGRAM  the name of the program that it is meant for
 ///   ISOPOOL_FAIL_REPORT   a file that gets an f for each call that failed, a c for each crash
 extern "C" {
-/// In this process: the n-th call of a kind from now on fails; n = 0: none does.
+/// Makes the n-th call of a kind from now on fail in this process; n = 0: none fails.
 void isopoolFailNthCall(uint32_t kind, uint64_t n);
-/// Calls of the armed kind since then.
+/// The number of calls of that kind since isopoolFailNthCall().
 uint64_t isopoolCallsCounted();
 }
 

@@ -17,7 +17,7 @@ namespace isopool::tests {
 namespace {
 
 constexpr uint32_t kNoKind = ~0u;
-// A real supervisor's start takes a second each.
+// Each start of a real supervisor takes a second.
 constexpr uint64_t kMostPerKind = 3;
 constexpr std::chrono::seconds kHang(20);
 
@@ -34,7 +34,7 @@ std::string useAPool() {
 class EachCallOfTheClient : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(EachCallOfTheClient, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
-  // What the process makes once and keeps (the arena for inputs, threads' memory) is no leak.
+  // What the process creates once and keeps (the input arena, memory of threads) is not a leak.
   static const std::string first = useAPool();
   ASSERT_EQ(first, "");
   uint64_t failed = 0;

@@ -25,10 +25,10 @@
 namespace isopool::tests {
 namespace {
 
-/// Fails call after call of each kind until the operation passes untouched. `operation` may throw
-/// what ipc/ documents.
+/// Makes one call of each kind after the other fail, until the operation passes without a failed
+/// call. `operation` may throw the documented errors of ipc/.
 void failEachCall(const std::function<void()>& operation) {
-  operation();  // what the first run alone makes and keeps is no leak
+  operation();  // what only the first run creates and keeps is not a leak
   uint64_t failed = 0;
   for (uint32_t kind = 0; kind < kCallKindNames.size(); ++kind) {
     constexpr uint64_t kMost = 2000;
@@ -67,7 +67,7 @@ TEST(EachCallThatFails, LeavesNothingOfAMemoryObject) {
     const ipc::Mapping mapping = ipc::mapShared(object, 0, 4 * ipc::kPageBytes,
                                                 ipc::Access::kReadWrite, ipc::Prefault::kYes);
     const base::Fd second = object.duplicate();
-    // It says by its result that there was no memory.
+    // Its result shows whether there was memory.
     static_cast<void>(ipc::privatisePages(mapping.data(), ipc::kPageBytes));
     const ipc::Mapping copy = ipc::mapPrivate(second, 0, 4 * ipc::kPageBytes);
   });

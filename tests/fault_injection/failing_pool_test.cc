@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A pool's life as a program sees it, on plain workers, with each call of libisopool failing in
-// turn until all pass; an arena that grows; descriptors that are used up for a while.
+// turn until all pass. Also a growing arena, and a temporary lack of descriptors.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -26,7 +26,7 @@ constexpr uint32_t kNoKind = ~0u;
 constexpr uint64_t kMost = 100'000;
 constexpr std::chrono::seconds kHang(20);
 
-/// Where plain workers note what they did.
+/// The file in which plain workers record their calls.
 const std::string& effectsFile() {
   static const std::string path = [] {
     const std::string file = testFolder() / "effects";
@@ -36,8 +36,7 @@ const std::string& effectsFile() {
   return path;
 }
 
-/// What the plain worker's only object is asked, and what it answers: see
-/// testing/plain_calls.h.
+/// Calls the plain worker's only object and checks its answers: see testing/plain_calls.h.
 class Life {
  public:
   /// From the manager's construction to its end.
@@ -111,7 +110,7 @@ TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
   const ScopedVariable plain("ISOPOOL_WORKER=" PLAIN_WORKER);
   const ScopedVariable silent("ISOPOOL_LOG=off");
   const std::string_view kind = kCallKindNames[GetParam()];
-  // What the process makes once and keeps (the arena for inputs, threads' memory) is no leak.
+  // What the process creates once and keeps (the input arena, memory of threads) is not a leak.
   static const std::string first = liveOnce();
   ASSERT_EQ(first, "");
   uint64_t failed = 0;
@@ -144,7 +143,7 @@ TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
 
 // ---- The arena for inputs ----------------------------------------------------------------------
 
-// More than half of a segment: each is of a segment of its own.
+// More than half of a segment, so that each block takes a segment of its own.
 constexpr int64_t kNumbersOfASegment = (2 << 20) / 8 + 512;
 
 TEST(EachAllocationOfAGrowingArena, ThatFailsLeavesNoSegmentThatWorkersDoNotKnow) {
@@ -167,7 +166,7 @@ TEST(EachAllocationOfAGrowingArena, ThatFailsLeavesNoSegmentThatWorkersDoNotKnow
     isopoolFailNthCall(kNoKind, 0);
     SCOPED_TRACE("allocation " + std::to_string(n) + " failed: " + error);
     if (x.defined()) held.push_back(x);
-    // If it did not become the program's, the segment is there for the next one.
+    // If the failed allocation left a segment, the next block uses it.
     held.push_back(arena());
     EXPECT_TRUE(isShared(held.back()));
     EXPECT_EQ(documentedErrorOf([&] { expectAnswer(held.back()); }), "");
@@ -177,7 +176,7 @@ TEST(EachAllocationOfAGrowingArena, ThatFailsLeavesNoSegmentThatWorkersDoNotKnow
   EXPECT_GT(n, 5u);
 }
 
-/// Is told of segments, or has no memory for that.
+/// Is notified of segments; the first `failures` notifications throw bad_alloc.
 struct Listener final : client::SegmentAudience {
   void segmentAdded(base::SegmentId id, const base::Fd&, size_t) override {
     if (--failures >= 0) throw std::bad_alloc();
@@ -189,10 +188,10 @@ struct Listener final : client::SegmentAudience {
   uint32_t last = 0;
 };
 
-/// Blocks of the program's own arena, each of a new segment.
+/// Blocks of the program's own arena. Each call of grow() takes a new segment.
 class GrowingArena : public testing::Test {
  protected:
-  // What is free now is used up first.
+  // Uses up the free memory of the arena first.
   GrowingArena() {
     const uint64_t before = arena_.capacityBytes();
     while (arena_.capacityBytes() == before) grow();
@@ -241,7 +240,7 @@ TEST_F(GrowingArena, GivesOutABlockOnceEveryObserverKnowsItsSegment) {
 
 // ---- Descriptors -------------------------------------------------------------------------------
 
-/// A pool of a program that has no descriptor left for a while.
+/// A pool of a program that has temporarily no descriptor left.
 class UsedUpDescriptors : public testing::Test {
  protected:
   UsedUpDescriptors() {
@@ -256,7 +255,7 @@ class UsedUpDescriptors : public testing::Test {
     setLogger({});
   }
 
-  // Descriptors that are open stay.
+  // Open descriptors stay open.
   void useUp() {
     rlimit none = former_;
     none.rlim_cur = 3;
@@ -271,7 +270,7 @@ class UsedUpDescriptors : public testing::Test {
       EXPECT_TRUE(answer.toTensor().equal(x * 3 + 11));
     });
   }
-  // Whether its message waits, or the pool is lost.
+  // True when the client has logged that it has no descriptors for the new worker's introduction.
   bool awaitIntroduction() {
     return waitUntil([&] { return warnings_ > 0; });
   }

@@ -29,7 +29,7 @@ namespace {
 constexpr milliseconds kHang(8000);
 constexpr uint64_t kMost = 100'000;
 
-/// One supervisor of which the n-th call of a kind fails.
+/// A supervisor in which the n-th call of a kind fails.
 class FailingSupervisor : public ControlClient {
  public:
   FailingSupervisor(std::string_view kind, uint64_t n) {
@@ -72,7 +72,7 @@ class FailingSupervisor : public ControlClient {
     ::posix_spawn_file_actions_destroy(&actions);
     int status = 0;
     ::waitpid(pid, &status, 0);
-    // It goes into the background at once; where that fails it says so by its exit code.
+    // isopoold goes into the background at once; if that fails, it exits with an error code.
     EXPECT_TRUE(WIFEXITED(status)) << "it died of signal " << WTERMSIG(status);
   }
 
@@ -89,8 +89,8 @@ class FailingSupervisor : public ControlClient {
 
   bool ended() const { return failure().has_value() || controlEnded(); }
 
-  /// A pool from its start to its end, as far as it gets: empty, or at which step nothing happened
-  /// any more, good or bad. Nothing is promised but that there is an answer or an end.
+  /// Runs a pool from its start to its end, or until the supervisor ends. Returns an empty text, or
+  /// the step at which neither the expected event nor an end came in time.
   std::string live() {
     const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
     ipc::Hello hello;
@@ -137,7 +137,7 @@ class EachCallOfTheSupervisor : public testing::TestWithParam<uint32_t> {};
 TEST_P(EachCallOfTheSupervisor, ThatFailsEndsInAnErrorOrInService) {
   const std::string_view kind = kCallKindNames[GetParam()];
   const bool many = GetParam() == static_cast<uint32_t>(CallKind::kAllocation);
-  // Allocations are by the thousand: steps that grow, unless somebody takes the time.
+  // There are thousands of allocations: the steps grow, unless the variable asks for all.
   const char* everyFrom = std::getenv("ISOPOOL_FAIL_EVERY_CALL_FROM");
   const bool leaps = many && everyFrom == nullptr;
   uint64_t failed = 0;
@@ -146,7 +146,7 @@ TEST_P(EachCallOfTheSupervisor, ThatFailsEndsInAnErrorOrInService) {
   for (bool more = true; more; n += leaps ? 1 + n / 24 : 1) {
     FailingSupervisor supervisor(kind, n);
     const std::string stuck = supervisor.live();
-    EXPECT_EQ(stuck, "") << kind << " " << n << " failed, and nothing came of it";
+    EXPECT_EQ(stuck, "") << kind << " " << n << " failed, and neither an event nor an end followed";
     EXPECT_FALSE(supervisor.crashed()) << kind << " " << n << " failed, and it crashed";
     if (supervisor.callFailed() && !supervisor.ended()) ++served;
     more = supervisor.callFailed() && n < kMost;

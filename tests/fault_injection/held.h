@@ -6,7 +6,7 @@
 
 namespace isopool::tests {
 
-/// What a process holds that a call that failed may leak.
+/// Resources of a process that a failed call may leak.
 struct Held {
   size_t descriptors = 0;
   size_t mappings = 0;  ///< of memory objects
@@ -15,7 +15,7 @@ struct Held {
 
 std::ostream& operator<<(std::ostream& out, const Held& held);
 
-/// Of this process.
+/// Counts those of this process.
 Held heldNow();
 
 }  // namespace isopool::tests

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The control plane's decoder: any bytes, in any portions, with any number of descriptors. The
-// input's first byte says how it is cut, the second how many descriptors go with each part.
+// first byte of the input selects the size of the portions, the second the number of descriptors
+// with each.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ using ipc::MessageType;
 template <typename Message>
 void decode(const ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<Message>(frame);
-  // What was understood is what would be sent: every field has one meaning.
+  // The decoded message encodes to a message that decodes to the same: every field has one meaning.
   msgpack::sbuffer first;
   msgpack::pack(first, message);
   if (first.size() > ipc::kMaxBodyBytes) return;
@@ -35,7 +36,7 @@ void decode(const ipc::Frame& frame) {
           "a message that was decoded and encoded decodes to itself");
 }
 
-// Without a default: a new type of message without a line here is a warning.
+// No default: the compiler warns about a new type of message without a case here.
 void decodeAny(const ipc::Frame& frame) {
   switch (frame.type) {
     case MessageType::kHello:
@@ -142,7 +143,7 @@ const base::Fd& passedDescriptor() {
   return passed;
 }
 
-/// Sends a part with `descriptors` copies of one descriptor. False if the socket takes no more.
+/// Sends a part with `descriptors` copies of one descriptor. False if the socket accepts no more.
 bool send(int socket, const uint8_t* data, size_t size, size_t descriptors) {
   iovec part{const_cast<uint8_t*>(data), size};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
@@ -174,12 +175,12 @@ void receiveAll(ipc::ControlSocket& receiver) {
       require(frame->descriptors.size() <= ipc::kMaxFrameDescriptors,
               "a frame has a limited number of descriptors");
       for (const base::Fd& descriptor : frame->descriptors) {
-        require(descriptor.valid(), "a frame has the descriptors that it says");
+        require(descriptor.valid(), "a frame has the descriptors that it declares");
       }
       try {
         decodeAny(*frame);
       } catch (const ipc::ProtocolError&) {
-        // The connection would be closed; here the next frame is looked at, too.
+        // A real receiver would close the connection; this loop continues with the next frame.
       }
     }
   }
@@ -194,7 +195,7 @@ void converse(const uint8_t* data, size_t size) {
   auto [sender, receiverEnd] = ipc::ControlSocket::makePair();
   ipc::ControlSocket receiver(std::move(receiverEnd));
   const size_t portion = cut == 0 ? size : cut;
-  // Low half: with the first part, high half: with each further one.
+  // The low half is for the first part, the high half for each further part.
   size_t attached = (descriptors & 0x0f) == 0x0f ? kMostDescriptors : descriptors & 0x0f;
   while (data < end) {
     const size_t count = std::min<size_t>(portion, static_cast<size_t>(end - data));
@@ -213,7 +214,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     isopool::fuzz::converse(data, size);
   } catch (const isopool::ipc::ProtocolError&) {
-    // The answer to nonsense.
+    // The expected answer to invalid bytes.
   }
   isopool::fuzz::require(isopool::fuzz::lowestFreeDescriptor() == before,
                          "no descriptor outlives its connection");

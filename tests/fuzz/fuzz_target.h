@@ -8,20 +8,20 @@
 #include <iostream>
 #include <type_traits>
 
-/// What every fuzzer of this folder defines: libFuzzer's entry, called by libFuzzer or by
-/// replay_driver.cc. It takes any bytes, and ends the process if a claim does not hold.
+/// The entry point that every fuzzer of this folder defines. libFuzzer or replay_driver.cc calls
+/// it. It accepts any bytes, and ends the process if a claim does not hold.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace isopool::fuzz {
 
-/// Ends the process with the claim that does not hold.
+/// If the claim does not hold, prints it and ends the process with SIGABRT.
 inline void require(bool holds, const char* claim) {
   if (holds) return;
   std::cerr << "does not hold: " << claim << std::endl;
   std::abort();
 }
 
-/// The bytes of an input as a sequence of values. Zeroes when they are used up.
+/// Reads the bytes of an input as a sequence of values. Returns zeroes when the bytes are used up.
 class InputReader {
  public:
   InputReader(const uint8_t* data, size_t size) : data_(data), size_(size) {}
@@ -36,7 +36,7 @@ class InputReader {
     takeInto(&value, sizeof value);
     return value;
   }
-  /// Returns how many bytes there were; the rest of `target` keeps its content.
+  /// Returns the number of bytes copied; the rest of `target` keeps its content.
   size_t takeInto(void* target, size_t bytes) {
     const size_t count = bytes < size_ ? bytes : size_;
     if (count > 0) std::memcpy(target, data_, count);

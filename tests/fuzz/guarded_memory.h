@@ -12,8 +12,7 @@
 
 namespace isopool::fuzz {
 
-/// Memory between pages that can't be touched, so that whoever reaches beyond it dies of it in
-/// every build.
+/// Memory between protected pages, so that an access beyond it crashes the process in every build.
 class GuardedMemory {
  public:
   explicit GuardedMemory(size_t bytes)
@@ -25,10 +24,10 @@ class GuardedMemory {
   std::byte* data() const { return reservation_.data() + ipc::kPageBytes; }
   size_t bytes() const { return bytes_; }
   void clear() { std::memset(data(), 0, bytes_); }
-  /// A view that owns nothing.
+  /// A view that does not own the memory: it must not outlive this object.
   ipc::Mapping view() const { return {data(), 0}; }
 
-  /// Puts a copy at the end: its last byte is the last that may be touched.
+  /// Copies the content to the end of the memory: its last byte is the last accessible one.
   const uint8_t* placeAtEnd(const uint8_t* content, size_t size) {
     std::byte* begin = data() + bytes_ - size;
     if (size > 0) std::memcpy(begin, content, size);

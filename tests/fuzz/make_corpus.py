@@ -1,6 +1,6 @@
-"""make_corpus.py FOLDER: the first inputs of each fuzzer, made of what isopool's processes say.
+"""make_corpus.py FOLDER: makes the first inputs of each fuzzer from isopool's own messages.
 
-Writes FOLDER/<fuzzer>/made-<name>. What libFuzzer found besides lies beside them in corpus/.
+Writes FOLDER/<fuzzer>/made-<name>. Inputs that libFuzzer found are beside them in corpus/.
 """
 
 import io
@@ -67,7 +67,7 @@ def message_types() -> dict[str, int]:
 
 
 def structures() -> dict[str, list[str]]:
-    """The types of each structure's fields, in the order in which they travel."""
+    """The types of each structure's fields, in the order in which they are sent."""
     found = {}
     for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\};", MESSAGES, re.DOTALL | re.MULTILINE):
         types = dict(

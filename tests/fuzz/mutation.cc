@@ -9,12 +9,12 @@ namespace isopool::fuzz {
 
 namespace {
 
-// std's distributions may differ from library to library; a remainder is the same everywhere.
+// The distributions of std may differ between libraries; a remainder is the same everywhere.
 size_t below(size_t limit, std::mt19937_64& random) {
   return limit == 0 ? 0 : static_cast<size_t>(random() % limit);
 }
 
-// Short parts are the rule, long ones happen.
+// Mostly short parts, sometimes long ones.
 size_t length(size_t most, std::mt19937_64& random) {
   return std::min(most, size_t{1} + below(size_t{1} << below(12, random), random));
 }
@@ -37,7 +37,7 @@ void putNumber(Input& input, std::mt19937_64& random) {
   value = near ? value + below(33, random) - 16 : edge(random);
   std::array<uint8_t, sizeof value> bytes;
   std::memcpy(bytes.data(), &value, sizeof value);
-  // msgpack's numbers are big-endian, those of ours little-endian.
+  // The numbers of msgpack are big-endian; our own are little-endian.
   if (random() % 2 == 0) std::reverse(bytes.begin(), bytes.begin() + static_cast<long>(width));
   std::memcpy(input.data() + at, bytes.data(), width);
 }

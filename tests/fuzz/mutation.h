@@ -10,7 +10,7 @@ namespace isopool::fuzz {
 
 using Input = std::vector<uint8_t>;
 
-/// No mutation makes a longer input.
+/// The longest input that a mutation makes, in bytes.
 inline constexpr size_t kLongestMutation = size_t{64} << 10;
 
 /// One of the kept inputs, changed at one to eight places: bits, numbers that are at an edge, parts

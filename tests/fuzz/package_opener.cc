@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Archives: any bytes as a file that a program loads as a package, and as a model with and without
-// a name.
+// Archives: arbitrary bytes as a file that a program loads as a package, and as a model with and
+// without a name.
 #include <c10/util/Exception.h>
 
 #include <memory>
@@ -18,7 +18,7 @@ void open(Open&& tryToOpen) {
   try {
     tryToOpen();
   } catch (const c10::Error&) {
-    // What the caller is told of a file that is none.
+    // The documented error for a file that is not a package or model.
   }
 }
 
@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto whole = file->range(0, file->bytes());
     fuzz::require(whole != nullptr && whole->storage(0, size).nbytes() == size,
                   "a file has all its bytes");
-    fuzz::require(file->range(1, file->bytes() + 1) == nullptr, "and no more");
+    fuzz::require(file->range(1, file->bytes() + 1) == nullptr, "a file has no more bytes");
   });
   return 0;
 }

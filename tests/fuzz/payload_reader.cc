@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The reader of payloads: any bytes as a payload, with its storages in memory whose neighbours
-// can't be touched. What it accepts is looked at byte by byte, written again and read again.
+// The reader of payloads: arbitrary bytes as a payload, with its storages in memory between
+// protected pages. What the reader accepts is read byte by byte, written again and read again.
 #include <c10/core/CPUAllocator.h>
 
 #include <vector>
@@ -22,7 +22,8 @@ c10::Storage storageAt(const std::byte* data, size_t bytes) {
       /*allocator=*/nullptr, /*resizable=*/false));
 }
 
-// As both sides do: a place is looked up in what is mapped, and refused if it is not there.
+// Like both sides of a channel: looks up a place in the mapped memory, and refuses it if it
+// is outside.
 std::vector<c10::Storage> storagesFor(const ipc::PayloadReader& reader,
                                       const GuardedMemory& arena) {
   std::vector<c10::Storage> storages;
@@ -42,12 +43,12 @@ std::vector<c10::Storage> storagesFor(const ipc::PayloadReader& reader,
       case ipc::StorageKind::kHome:
       case ipc::StorageKind::kPackage:
         if (record.offset > arena.bytes() || record.bytes > arena.bytes() - record.offset) {
-          throw ipc::ValueError("it lies nowhere");
+          throw ipc::ValueError("it is outside the arena");
         }
         storages.push_back(storageAt(arena.data() + record.offset, record.bytes));
         break;
       case ipc::StorageKind::kEcho:
-        // Shorter than what the sender may believe.
+        // Shorter than the sender may expect.
         storages.push_back(storageAt(arena.data() + arena.bytes() - 64, 64));
         break;
     }
@@ -79,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     isopool::fuzz::read({reinterpret_cast<const std::byte*>(data), size});
   } catch (const isopool::ipc::ValueError&) {
-    // The answer to nonsense.
+    // The expected answer to invalid bytes.
   }
   return 0;
 }

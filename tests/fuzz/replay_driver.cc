@@ -36,7 +36,7 @@ constexpr const char* kUsage =
     "or\n"
     "takes longer than 10 seconds, is left in the working folder as crash-NAME-SEED-NUMBER, to be\n"
     "given as KEPT.\n";
-/// Longer than any input takes, on a machine however loaded.
+/// Longer than any input takes, even on a busy machine.
 constexpr unsigned kSecondsPerInput = 10;
 
 struct Options {
@@ -66,14 +66,14 @@ void saveInputAndDie(int signal) {
   ::signal(signal, SIG_DFL);
   const int file = ::open(crashPath, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file >= 0) write(file, runningData, runningSize);
-  constexpr char kText[] = "the input that this happened to is in ";
+  constexpr char kText[] = "the input that caused this is in ";
   write(STDERR_FILENO, kText, sizeof kText - 1);
   write(STDERR_FILENO, crashPath, crashPathLength);
   write(STDERR_FILENO, "\n", 1);
   ::raise(signal);
 }
 
-// What an input throws is a finding.
+// An exception is a finding: noexcept ends the process.
 void run(GuardedMemory& memory, const Input& input, const std::string& name) noexcept {
   const std::string path = "crash-" + name;
   crashPathLength = std::min(path.size(), sizeof crashPath - 1);
@@ -129,7 +129,7 @@ std::vector<Input> keptInputs(const std::vector<std::filesystem::path>& places) 
     }
     for (const auto& entry : std::filesystem::directory_iterator(place)) files.push_back(entry);
   }
-  // Folders come in any order, and the mutations of a seed must not depend on it.
+  // Folders list files in any order, and the mutations of a seed must not depend on it.
   std::sort(files.begin(), files.end());
   std::vector<Input> inputs;
   for (const auto& file : files) inputs.push_back(contentOf(file));

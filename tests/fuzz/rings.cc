@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Both ends of a channel over control segments in which anything may stand. The input is a program:
-// each step is an honest act of one end, or a lie in the other's segment.
+// Both ends of a channel over control segments with arbitrary content. The input is a program: each
+// step is a regular act of one end, or writes false data into a segment.
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -41,7 +41,7 @@ enum class Step : uint8_t {
   kCount,
 };
 
-/// A copy whose last byte is the last that may be touched.
+/// A copy whose last byte is the last accessible one.
 template <typename Copy>
 class GuardedCopy {
  public:
@@ -53,7 +53,7 @@ class GuardedCopy {
   Copy* value_ = new (memory_.data() + memory_.bytes() - sizeof(Copy)) Copy;
 };
 
-/// Kept from input to input: making it costs more than using it.
+/// Kept for all inputs: creating it takes longer than using it.
 struct Memory {
   GuardedMemory client{ipc::kClientControlBytes};
   GuardedMemory worker{ipc::kWorkerControlBytes};
@@ -91,7 +91,7 @@ class Conversation {
       case Step::kComplete: {
         ipc::OutgoingPayload payload;
         payload.inlineBytes = contentOf(input);
-        // As the worker does: it never answers more than it was asked.
+        // Like the worker, which never has more unread answers than slots.
         if (worker_.completionsPublished() - worker_.completionsConsumed() < ipc::kRingSlots) {
           worker_.complete(memory_.call->sequence, ipc::CompletionStatus::kValue, payload);
         }
@@ -117,10 +117,10 @@ class Conversation {
       case Step::kCollect:
         leases_.collect([&](const void* block) {
           const auto found = lent_.find(block);
-          require(found != lent_.end(), "what comes back was lent");
+          require(found != lent_.end(), "a returned block was lent");
           lent_.erase(found);
         });
-        require(leases_.outstanding() == lent_.size(), "every loan is out or came back once");
+        require(leases_.outstanding() == lent_.size(), "every lease is out or was returned once");
         return;
       case Step::kGiveBack: {
         const auto delta = input.take<uint32_t>();
@@ -179,7 +179,7 @@ class Conversation {
                 sizeof value);
   }
 
-  // All that was checked, so that lies of one field get past the others.
+  // Sets all fields that are checked, so that a false value in one field is not hidden by another.
   template <typename Slots>
   static void spoilSlot(Slots& slots, InputReader& input) {
     auto& slot = slots[input.take<uint8_t>() % ipc::kRingSlots];

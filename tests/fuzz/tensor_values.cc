@@ -17,7 +17,7 @@ namespace isopool::fuzz {
 
 namespace {
 
-volatile unsigned char seen;  // so that no look is left out
+volatile unsigned char seen;  // so that the compiler keeps every read
 
 void touch(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.numel() == 0) return;
@@ -34,13 +34,13 @@ void touch(const at::Tensor& tensor) {
   constexpr int64_t kFew = 4096;
   if (tensor.numel() > kFew) return;
   try {
-    // What user code does first.
+    // What user code usually does first.
     const at::Tensor copy = tensor.resolve_conj().resolve_neg().contiguous();
     for (size_t i = 0; i < copy.nbytes(); ++i) {
       seen = static_cast<const unsigned char*>(copy.const_data_ptr())[i];
     }
   } catch (const c10::Error&) {
-    // There are types of elements that torch can do little with.
+    // Torch supports few operations for some element types.
   }
 }
 

@@ -8,14 +8,14 @@
 
 namespace isopool::fuzz {
 
-/// Touches the first and the last byte of every tensor in a value, and every byte of small ones: if
-/// one reaches beyond its memory, the process dies. Ends it also if a tensor is not as its storage.
+/// Reads the first and the last byte of every tensor in a value, and every byte of small tensors.
+/// The process ends if a tensor reaches beyond its memory or its storage.
 void touchTensors(const at::IValue& value);
 
-/// A payload with these elements, all storages inside it.
+/// A payload with these elements; all storages are inside the payload.
 std::vector<std::byte> payloadOf(const std::vector<at::IValue>& elements);
 
-/// Storages on the heap for a payload that payloadOf() made.
+/// The elements of a payload that payloadOf() has made, with their storages on the heap.
 std::vector<at::IValue> elementsOf(const std::vector<std::byte>& payload);
 
 }  // namespace isopool::fuzz

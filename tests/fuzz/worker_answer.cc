@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A client's channel whose worker answers one call with anything: any slot, any payload in it or in
-// the output arena, any storages, any kind of completion. The whole way from the ring to the value
-// is the library's own. Input: Lie, then the bytes of the payload.
+// A client's channel whose worker answers one call with arbitrary data: any slot, any payload in it
+// or in the output arena, any storages, any kind of completion. The library's own code handles the
+// answer from the ring to the value. Input: Lie, then the bytes of the payload.
 #include <ATen/ATen.h>
 #include <linux/futex.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ constexpr base::Epoch kEpoch(7);
 constexpr base::SegmentId kSegment(1);
 constexpr size_t kArenaBytes = size_t{64} << 10;
 
-/// What the worker says besides the payload. The first byte: bits that turn a lie on.
+/// What the worker writes besides the payload. Each bit of `lies` enables one false field.
 struct Lie {
   uint8_t lies;
   uint8_t status;
@@ -38,12 +38,12 @@ enum : uint8_t {
   kOwnSequence = 4,   // 8 bytes follow
   kOwnEpoch = 8,      // 8 bytes follow
   kOwnTail = 16,      // 4 bytes follow
-  kStarted = 32,      // it says that the call has started
-  kOwnHead = 64,      // 4 bytes follow: calls that it says it has taken
-  kDiesAtOnce = 128,  // it is dead before it is asked
+  kStarted = 32,      // the call is marked as started
+  kOwnHead = 64,      // 4 bytes follow: the number of taken calls
+  kDiesAtOnce = 128,  // the worker is dead before the call
 };
 
-/// Memory of one worker, kept from input to input.
+/// Memory of one worker, kept for all inputs.
 struct Memory {
   GuardedMemory client{ipc::kClientControlBytes};
   GuardedMemory worker{ipc::kWorkerControlBytes};
@@ -103,7 +103,7 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
   std::byte* const arenaData = arena.data();
   lent->addSegment(kSegment, std::move(arena));
   lent->expectNoMoreSegments();
-  // Its process is this one, which no descriptor reaches.
+  // The worker's process is this one; without a pidfd the library cannot kill it.
   const auto channel =
       std::make_shared<client::WorkerLink>(lent, ::getpid(), base::Fd(), base::Fd(),
                                            /*livenessWordWorks=*/true, /*connection=*/1);
@@ -118,13 +118,13 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
   answer(memory, arenaData, input);
   if (dead) die(memory);
 
-  // A storage of ours that may be echoed.
+  // A storage of the client that the worker may echo.
   const at::Tensor tensor = at::empty({0}, at::kByte).set_(memory.shared, 0, {256}, {1});
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(1);
   draft.writer.addValue(tensor);
   const auto& control = *reinterpret_cast<ipc::WorkerControl*>(memory.worker.data());
-  // Nobody would wake us: without an answer the deadline has passed.
+  // No process would wake the caller: without an answer, the deadline has already passed.
   const bool answers = control.completionTail != 0 && control.submissionHead == 0;
   const auto deadline = client::Clock::now() + std::chrono::seconds(answers ? 5 : 0);
   const auto begin = client::Clock::now();
@@ -132,10 +132,10 @@ void call(Memory& memory, const uint8_t* data, size_t size) {
     client::Answer taken = channel->exchange(ipc::Operation::kCallObject, draft, deadline);
     if (taken.outcome() == client::RequestOutcome::kAnswered) look(taken.take());
   } catch (const Error&) {
-    // What the worker reported, or that it is not to be trusted.
+    // The worker's error, or the error for an invalid answer.
   }
-  require(client::Clock::now() - begin < std::chrono::seconds(1), "a lie costs no time");
-  require(!killed || channel->workerDied(), "who lies is dead");
+  require(client::Clock::now() - begin < std::chrono::seconds(1), "a false answer costs no time");
+  require(!killed || channel->workerDied(), "a worker with a false answer is killed");
 }
 
 }  // namespace

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
 
-   A channel: every call gets an outcome, and only one that is true. The order of the steps comes from
-   the shipped code (channel_steps.pml, written by channel_steps.cc); what each step does is said here.
-   Memory is sequentially consistent: what weaker memory does is relacy's part.
+   A channel: every call gets an outcome, and only a true one. The order of the steps comes from the
+   shipped code (channel_steps.pml, written by channel_steps.cc); this file defines what each step does.
+   Memory is sequentially consistent; relacy covers weaker memory.
 
-   The worker may die at each step, and with STOPS be stopped for ever; then the caller has a DEADLINE.
-   No fairness is assumed: no process can go on for ever while another waits for its turn.
+   The worker may die at each step, and with STOPS be stopped without end; then the caller has a DEADLINE.
+   No fairness is assumed: no process can continue without end while another waits for its turn.
 
-   Wrong on purpose: WITHOUT_WAKE, WITHOUT_LIFE_WATCH, WITHOUT_DRAIN; STOPS without DEADLINE. */
+   Deliberate mistakes: WITHOUT_WAKE, WITHOUT_LIFE_WATCH, WITHOUT_DRAIN; STOPS without DEADLINE. */
 
 #define CALLS 2
 
 mtype = { pending, answered, withdrawn, overdue, lost, never_started };
 
 byte call_tail, calls_consumed, answer_tail, answers_consumed, started, recalled;
-bool worker_sleeping, client_sleeping;  /* the words by which they tell each other */
-bool worker_asleep, client_asleep;      /* what the kernel knows */
+bool worker_sleeping, client_sleeping;  /* the words in shared memory */
+bool worker_asleep, client_asleep;      /* the kernel's state */
 bool life_owner_died;
 bool stopped, killed, deadline_passed;
 
-mtype outcome = pending;  /* of the call that is waited for */
+mtype outcome = pending;  /* of the call that the client waits for */
 byte current, outcomes;
 bool ran[CALLS + 1], not_run[CALLS + 1];
 
@@ -199,7 +199,7 @@ active proctype worker() {
   :: call_tail == calls_consumed -> worker_sleeps()
   od;
 over:
-  /* The kernel: marks the liveness word, wakes who sleeps on it. */
+  /* The kernel marks the liveness word and wakes the threads that sleep on it. */
   life_owner_died = true;
 #ifndef WITHOUT_LIFE_WATCH
   client_asleep = false

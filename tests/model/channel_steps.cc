@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Writes the steps of ipc/channel as Promela, in the order in which the shipped code makes them:
-// run over a memory that notes what is done to it. channel.pml says what each step means.
+// runs the code over a memory that records each access. channel.pml defines what each step means.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 using Steps = std::vector<std::string>;
 Steps steps;
 
-/// Notes each access under the word's name.
+/// Records each access under the word's name.
 struct NotingMemory {
   template <typename T>
   struct Word {
@@ -45,7 +45,7 @@ struct NotingMemory {
 using Memory = NotingMemory;
 struct Slot {};
 
-/// What awaitOutcome() asks of a client, noted.
+/// The client that awaitOutcome() needs; records each step.
 struct NotingClient {
   int turns = 1;
   bool died = false;
@@ -96,7 +96,8 @@ Steps publishSteps(const char* tail, const char* sleeping, bool readerSleeps) {
   return taken();
 }
 
-/// Steps of a writer that finds its reader asleep. The other way must be the same but for the wake.
+/// Steps of a writer that finds its reader asleep. Without a sleeping reader, the steps must be the
+/// same except for the wake.
 Steps publishSteps(const char* tail, const char* sleeping) {
   const Steps woken = publishSteps(tail, sleeping, true);
   Steps awake = publishSteps(tail, sleeping, false);
@@ -105,7 +106,7 @@ Steps publishSteps(const char* tail, const char* sleeping) {
     if (step.rfind("wake_", 0) != 0) withoutWake.push_back(step);
   }
   if (withoutWake != awake || woken.size() != awake.size() + 1) {
-    std::fprintf(stderr, "publish() differs by more than a wake; channel.pml can't say that\n");
+    std::fprintf(stderr, "publish() differs by more than a wake; channel.pml lacks that\n");
     std::exit(1);
   }
   return woken;
@@ -117,7 +118,7 @@ Steps publishSteps(const char* tail, const char* sleeping) {
 int main() {
   using namespace isopool::model;
   using isopool::ipc::RingReader;
-  std::printf("/* Written by channel_steps.cc from ipc/channel: not to be edited. */\n\n");
+  std::printf("/* Written by channel_steps.cc from ipc/channel: do not edit. */\n\n");
   write("publish_call", publishSteps("call_tail", "worker_sleeping"));
   write("publish_answer", publishSteps("answer_tail", "client_sleeping"));
 

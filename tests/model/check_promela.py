@@ -4,7 +4,7 @@
     check_promela.py channel.pml --include build/tests/model
     check_promela.py channel.pml --include build/tests/model -D WITHOUT_WAKE --finds-an-error
 
-The second kind is for what is wrong on purpose: exit code 0 if spin finds it.
+The second form is for deliberate mistakes: exit code 0 if spin finds the mistake.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-# Each step of a check ends by itself within seconds; a search that does not is a mistake in the model.
+# Each step of a check ends within seconds; if a search does not, the model is wrong.
 STEP_SECONDS = 60
 
 
@@ -45,7 +45,7 @@ def run(command: list[str], folder: Path) -> str:
 
 
 def check(arguments: argparse.Namespace, folder: Path) -> tuple[int, int, str]:
-    """The number of errors, of states, and all that the search printed."""
+    """Returns the number of errors, the number of states, and the output of the search."""
     shutil.copy(arguments.model, folder)
     if arguments.include:
         for included in arguments.include.glob("*.pml"):

@@ -13,8 +13,8 @@ enum class Mistake {
   kAnnouncesTheStartTooLate,
 };
 
-/// Whether the calls lie in the ring when the worker looks first, or come while it looks and
-/// sleeps.
+/// Whether the calls are in the ring before the worker starts, or are published while it reads
+/// and sleeps.
 enum class Calls { kThere, kComing };
 
 /// A client's calls to a worker that may die at any step: the client waits, drains and settles with
@@ -34,7 +34,7 @@ struct WorkerDeathSuite : rl::test_suite<WorkerDeathSuite<Memory, kCalls, how, m
   std::array<Outcome, kCalls + 1> outcomes{};
   std::array<bool, kCalls + 1> ran{};
 
-  /// What awaitOutcome() asks for.
+  /// The client that awaitOutcome() needs.
   struct Client {
     WorkerDeathSuite& suite;
     uint64_t call;
@@ -78,7 +78,7 @@ struct WorkerDeathSuite : rl::test_suite<WorkerDeathSuite<Memory, kCalls, how, m
     if (index == 0) return beClient();
     runMortal([this] { beWorker(); },
               [this] {
-                // What the kernel does with a robust mutex of a dead thread.
+                // As the kernel does with a robust mutex of a dead thread.
                 life.exchange(kOwnerDied, std::memory_order_seq_cst);
                 Memory::wake(life);
               });
@@ -125,7 +125,7 @@ struct WorkerDeathSuite : rl::test_suite<WorkerDeathSuite<Memory, kCalls, how, m
       const Outcome outcome = outcomes[call];
       RL_ASSERT(outcome != Outcome::kPending);
       RL_ASSERT(!(outcome == Outcome::kNeverStarted && ran[call]));
-      // What was completed is delivered, whatever happened after.
+      // A completed call is delivered, whatever happened afterwards.
       RL_ASSERT((outcome == Outcome::kAnswered) == (call <= answers.writer.published()));
     }
   }
@@ -145,7 +145,7 @@ struct ClientDeathSuite : rl::test_suite<ClientDeathSuite<Memory, kCalls, doorbe
   void thread(unsigned index) {
     if (index == 1) return beWorker();
     runMortal([this] { beClient(); }, [] {});
-    // It is dead, or it has left in order: Doorbell::ring().
+    // The client is dead or has left in order: Doorbell::ring().
     doorbell.fetch_add(1, std::memory_order_release);
     if (doorbellWakes) Memory::wake(doorbell);
   }
@@ -174,7 +174,8 @@ TEST(DeathModel, ACallHasOneOutcomeWhereverItsWorkerDies) {
   expectHolds<WorkerDeathSuite<ModelMemory<>, 1, Calls::kThere>>();
 }
 
-// Their full search does not end within minutes: bounded switches, but a death at every step.
+// The full searches do not end within minutes: switches are bounded, but a death is tried at
+// every step.
 TEST(DeathModel, TwoCallsHaveOneOutcomeEachWhereverTheirWorkerDies) {
   expectHolds<WorkerDeathSuite<ModelMemory<>, 2, Calls::kThere>>(Search{5});
 }

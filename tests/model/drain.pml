@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
 
-   A shared supervisor that was told to end, ends: Supervisor::awaitDrained and Client::drained. This is
-   a model beside the code; tests/supervisor/shared_test.cc shows the same with processes.
+   A shared supervisor ends after SIGTERM: Supervisor::awaitDrained and Client::drained. The model is
+   separate from the code; tests/supervisor/shared_test.cc shows the same with processes.
 
-   A client may die at each step, may never acknowledge, and its call may run for ever.
+   A client may die at each step, may never acknowledge, and its call may run without end.
 
-   Wrong on purpose: WITHOUT_TIMEOUT. */
+   Deliberate mistake: WITHOUT_TIMEOUT. */
 
 #define CLIENTS 2
 
@@ -23,12 +23,12 @@ active [CLIENTS] proctype client() {
   fi;
   if
   :: acknowledged[me] = true
-  :: goto over  /* it never does */
+  :: goto over  /* it never acknowledges */
   :: forgotten[me] = true -> goto over
   fi;
   if
   :: call_runs[me] = false
-  :: true  /* it runs for ever */
+  :: true  /* it runs without end */
   :: forgotten[me] = true
   fi;
 over:

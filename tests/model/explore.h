@@ -11,24 +11,24 @@
 
 namespace isopool::model {
 
-/// What the checker is to do: every execution, or those with at most so many switches from a thread
-/// that could have gone on.
+/// What the checker searches: every execution, or those with at most `switches` switches away from
+/// a thread that could continue.
 struct Search {
   static constexpr unsigned kFull = 0;
   unsigned switches = kFull;
 };
 
-/// What it found. `history` tells how it came to it, step by step.
+/// The result of a search. `history` lists the steps to a finding.
 struct Explored {
   rl::test_result_e result;
   uint64_t executions;
   std::string history;
 };
 
-/// Explores a suite of relacy's and prints the number of executions.
+/// Explores a relacy suite and prints the number of executions.
 template <typename Suite>
 Explored explore(Search search = {}) {
-  // Of relacy's own allocator: what is written during a run is freed after it.
+  // Uses relacy's own allocator: text that is written during a run is freed after it.
   rl::ostringstream history;
   std::ostream nowhere(nullptr);
   rl::test_params params;
@@ -48,7 +48,7 @@ Explored explore(Search search = {}) {
   return {params.test_result, params.stop_iteration, history.str().c_str()};
 }
 
-/// A suite that holds in every execution.
+/// Expects that a suite holds in every execution.
 template <typename Suite>
 void expectHolds(Search search = {}) {
   const Explored explored = explore<Suite>(search);
@@ -56,7 +56,7 @@ void expectHolds(Search search = {}) {
   testing::Test::RecordProperty("executions", std::to_string(explored.executions));
 }
 
-/// A suite in which the checker must find this.
+/// Expects that the checker finds `finding` in a suite.
 template <typename Suite>
 void expectFinds(rl::test_result_e finding, Search search = {}) {
   const Explored explored = explore<Suite>(search);

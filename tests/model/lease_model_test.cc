@@ -4,9 +4,8 @@
 namespace isopool::model {
 namespace {
 
-/// Blocks are lent, used by their borrowers, given back, and used by the lender for something else:
-/// as LeaseTable lends and collects. Two borrowing threads, whose leases share a hint; the lender
-/// lends the first block a second time as soon as it is back.
+/// Blocks are lent, used by their borrowers, returned, and written by the lender, as LeaseTable lends
+/// and collects. Two borrowing threads have leases that share a hint.
 template <typename Memory, unsigned kLooks, bool borrowersMayDie = false>
 struct LeaseSuite : rl::test_suite<LeaseSuite<Memory, kLooks, borrowersMayDie>, 3> {
   using Word = typename Memory::template Word<uint32_t>;
@@ -15,7 +14,7 @@ struct LeaseSuite : rl::test_suite<LeaseSuite<Memory, kLooks, borrowersMayDie>, 
   std::array<Word, kBorrowers> returned;
   Word groupReturns;
   std::array<Plain<uint64_t>, kBorrowers> blocks;
-  // The lender's private books.
+  // The lender's private state.
   std::array<uint32_t, kBorrowers> generations{1, 1};
   std::array<bool, kBorrowers> lent{true, true};
   uint32_t seenReturns = 0;
@@ -52,14 +51,14 @@ struct LeaseSuite : rl::test_suite<LeaseSuite<Memory, kLooks, borrowersMayDie>, 
   void after() {
     collect();
     for (uint32_t index = 0; index < kBorrowers; ++index) {
-      // A dead borrower's loans are the lender's again when its process is gone.
+      // The lender takes a dead borrower's leases back when its process has ended.
       RL_ASSERT(!lent[index] || execution.dead[index]);
     }
   }
 };
 
-/// One lease lent over and over, through a ring: the return of an older loan is not taken for one
-/// of the present.
+/// One lease is lent repeatedly, through a ring: the return of an older lease must not count for
+/// the present one.
 template <typename Memory, unsigned kLooks>
 struct RelendSuite : rl::test_suite<RelendSuite<Memory, kLooks>, 2> {
   using Word = typename Memory::template Word<uint32_t>;

@@ -12,7 +12,7 @@
 #include "ipc/channel/ring.h"
 
 // clang-format off
-// Not relacy.hpp, which makes macros of the names of POSIX and of new. The order is relacy's own.
+// Not relacy.hpp, which defines macros named like POSIX functions and new. The order is relacy's.
 #include <relacy/base.hpp>
 #include <relacy/context.hpp>
 #include <relacy/context_base_impl.hpp>
@@ -30,13 +30,13 @@
 // clang-format on
 #undef $
 
-/// The memory over which the model checker explores ipc/channel/ring.h: relacy's atomics, a kernel
-/// that knows futexes and the deaths of processes.
+/// The memory over which the model checker explores ipc/channel/ring.h: relacy's atomics, and a
+/// model kernel with futexes and deaths of processes.
 namespace isopool::model {
 
 using ipc::CrashPoint;
 
-/// What is wrong on purpose, to see that the checker finds it.
+/// Deliberate mistakes, which the checker must find.
 enum class Flaw {
   kNone,
   kStoresReleaseNothing,
@@ -50,7 +50,7 @@ inline rl::debug_info where(const std::source_location& location) {
   return {location.function_name(), location.file_name(), location.line()};
 }
 
-/// Plain data: two accesses that nothing orders, one of them a write, are a finding.
+/// Plain data: two unordered accesses, one of them a write, are a finding.
 template <typename T>
 class Plain {
  public:
@@ -66,10 +66,10 @@ class Plain {
   rl::var<T> value_;
 };
 
-/// What a process does when it dies.
+/// Thrown at the crash point at which a process dies.
 struct ProcessDied {};
 
-/// A word as ring.h asks for it. Findings name the line that used it.
+/// A word as ring.h requires it. Findings name the line that used the word.
 template <typename T, Flaw flaw>
 class ModelWord {
  public:
@@ -113,8 +113,9 @@ class ModelWord {
   rl::atomic<T> word_;
 };
 
-/// The kernel's part in a wait: it compares and goes to sleep, or wakes, under one lock. Words are
-/// known by their addresses. Sleepers have no deadline here: who is not woken is a deadlock.
+/// The kernel's part in a wait: it compares and sleeps, or wakes, under one lock. Words are
+/// identified by their addresses. Sleepers have no deadline: a sleeper that is not woken is
+/// a deadlock.
 class ModelKernel {
  public:
   static constexpr int kThreads = 4;
@@ -168,14 +169,14 @@ class ModelKernel {
     }
   };
 
-  // Who locks after another sees what that one wrote before.
+  // A thread that takes the lock sees what earlier holders wrote before they took it.
   void takeLock() { lock_.fetch_add(1, rl::mo_acq_rel, where(std::source_location::current())); }
 
   rl::atomic<uint32_t> lock_{0};
   std::array<Sleeper, kThreads> sleepers_{};
 };
 
-/// The run that is explored: one at a time, which the checker makes anew for each execution.
+/// The execution that is explored. The checker creates a new one for each execution, one at a time.
 struct Execution {
   ModelKernel kernel;
   /// Threads that may die, and those that did.
@@ -186,8 +187,8 @@ struct Execution {
   static inline Execution* current = nullptr;
 };
 
-/// Runs `body` as a process that may die at any crash point that it comes to. `died` is what the
-/// kernel does then.
+/// Runs `body` as a process that may die at any crash point that it reaches. Then `died` runs, as
+/// the kernel's part.
 template <typename Body, typename Died>
 void runMortal(Body&& body, Died&& died) {
   Execution& execution = *Execution::current;
@@ -221,7 +222,7 @@ struct ModelMemory {
 /// Ring words and slots, as the two segments of a channel hold them for one direction.
 template <typename Memory, size_t kSlots>
 struct Ring {
-  /// An item in two halves: a torn one is seen.
+  /// An item in two halves, so that a torn item is detected.
   struct Slot {
     Plain<uint64_t> number;
     Plain<uint64_t> numberAgain;
@@ -246,7 +247,7 @@ struct Ring {
       slot.numberAgain.write(number);
     });
   }
-  /// The oldest item, which is consumed.
+  /// Consumes and returns the oldest item; nothing if the ring is empty.
   std::optional<uint64_t> take() {
     uint64_t number = 0;
     uint64_t again = 0;

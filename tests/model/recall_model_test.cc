@@ -4,15 +4,15 @@
 namespace isopool::model {
 namespace {
 
-/// The client takes calls back while the worker starts them, one after the other. Either side may
-/// die on the way.
+/// The client recalls calls while the worker starts them, one after the other. Either side may die
+/// at any step.
 template <typename Memory, uint64_t kCalls, bool clientMayDie, bool workerMayDie>
 struct RecallSuite : rl::test_suite<RecallSuite<Memory, kCalls, clientMayDie, workerMayDie>, 2> {
   using Word = typename Memory::template Word<uint64_t>;
   Execution execution;
-  std::array<Word, kCalls + 1> recalled;  // a place for each that is not answered, as in a channel
+  std::array<Word, kCalls + 1> recalled;  // a place for each unanswered call, as in a channel
   Word started;
-  // What happened, for the claims: outside the program that is explored.
+  // Records for the claims; not part of the explored program.
   std::array<bool, kCalls + 1> certainlyNotStarted{};
   std::array<bool, kCalls + 1> ran{};
 
@@ -36,14 +36,13 @@ struct RecallSuite : rl::test_suite<RecallSuite<Memory, kCalls, clientMayDie, wo
   void after() {
     for (uint64_t call = 1; call <= kCalls; ++call) {
       RL_ASSERT(!(certainlyNotStarted[call] && ran[call]));
-      // Where it is not certain, the dead worker's word says what may have been, and never too
-      // little.
+      // If the outcome is not certain, the dead worker's `started` covers every call that ran.
       RL_ASSERT(!ran[call] || ipc::mayHaveStarted<Memory>(started, call));
     }
   }
 };
 
-/// A call in the place of another, answered one, which is taken back too late.
+/// A call in the place of an earlier, answered call, which is recalled too late.
 template <typename Memory>
 struct OlderRecallSuite : rl::test_suite<OlderRecallSuite<Memory>, 2> {
   using Word = typename Memory::template Word<uint64_t>;

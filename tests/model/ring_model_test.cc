@@ -4,7 +4,7 @@
 namespace isopool::model {
 namespace {
 
-/// One thread publishes while there is room, another consumes; what is left is consumed at the end.
+/// One thread publishes while there is room, another consumes; the rest is consumed at the end.
 /// Neither waits: every order of their attempts is an execution.
 template <typename Memory, size_t kSlots, unsigned kPublishes, unsigned kTakes, uint32_t firstCount>
 struct RingSuite : rl::test_suite<RingSuite<Memory, kSlots, kPublishes, kTakes, firstCount>, 2> {
@@ -48,7 +48,7 @@ TEST(RingModel, NothingIsLostWhereTheCountsWrap) {
   expectHolds<RingSuite<ModelMemory<>, 2, 4, 4, kLastCount - 1>>();
 }
 
-// That the checker can fail: each order that the ring asks for is needed.
+// The checker can fail: each memory order that the ring uses is needed.
 using TailWithoutRelease = ModelMemory<Flaw::kExchangesReleaseNothing>;
 using HeadWithoutRelease = ModelMemory<Flaw::kStoresReleaseNothing>;
 using LoadsWithoutAcquire = ModelMemory<Flaw::kLoadsAcquireNothing>;

@@ -6,7 +6,7 @@ namespace {
 
 enum class Look { kOnceMore, kSkipped };
 
-/// Takes what comes, and sleeps between.
+/// Takes the next item; sleeps while there is none.
 template <typename Memory, size_t kSlots>
 uint64_t takeOrSleep(Ring<Memory, kSlots>& ring, Look look) {
   for (;;) {
@@ -19,7 +19,7 @@ uint64_t takeOrSleep(Ring<Memory, kSlots>& ring, Look look) {
   }
 }
 
-/// One direction: whoever is not woken is a deadlock, which the checker reports.
+/// One direction. A reader that is not woken is a deadlock, which the checker reports.
 template <typename Memory, uint64_t kItems, Look look = Look::kOnceMore>
 struct OneWaySuite : rl::test_suite<OneWaySuite<Memory, kItems, look>, 2> {
   Execution execution;
@@ -36,7 +36,7 @@ struct OneWaySuite : rl::test_suite<OneWaySuite<Memory, kItems, look>, 2> {
   }
 };
 
-/// Both directions: calls go there, answers come back, both sides sleep.
+/// Both directions: calls in one, answers in the other; both sides sleep.
 template <typename Memory, uint64_t kCalls>
 struct RoundTripSuite : rl::test_suite<RoundTripSuite<Memory, kCalls>, 2> {
   Execution execution;
@@ -56,7 +56,7 @@ struct RoundTripSuite : rl::test_suite<RoundTripSuite<Memory, kCalls>, 2> {
   }
 };
 
-/// A worker asleep on the rings of two clients and on its doorbell, as CallLoop waits.
+/// A worker that sleeps on the rings of two clients, as CallLoop waits.
 template <typename Memory>
 struct WorkerSuite : rl::test_suite<WorkerSuite<Memory>, 3> {
   Execution execution;

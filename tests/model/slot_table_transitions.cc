@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Writes what the shipped SlotTable does as Promela: drives it through every event from every state
-// that it can reach, with two slots and a spare, and writes each event's transitions.
-// supervisor.pml has the processes that bring the events.
+// Writes the behaviour of the shipped SlotTable as Promela: drives it through every event from
+// every state that it can reach, with two slots and a spare, and writes the transitions of each
+// event. supervisor.pml has the processes that cause the events.
 //
 // Stops with exit code 1 if closing the pool in any of these states leaves a worker.
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Happening {
   uint32_t place;  // unused by kTick
 };
 
-/// Notes which workers there are; they are numbered as they are asked for.
+/// Records the existing workers, and numbers them in the order of the requests.
 class NotingEffects : public SlotTableEffects {
  public:
   base::Epoch startWorker(bool) override {
@@ -58,7 +58,7 @@ class NotingEffects : public SlotTableEffects {
 
 using Statuses = std::array<Status, kPlaces>;
 
-/// A slot table with what happened to it.
+/// A slot table, and the events that it has received.
 class DrivenSlotTable {
  public:
   DrivenSlotTable() { slotTable_.openPool(kPool, kSlots); }
@@ -73,7 +73,7 @@ class DrivenSlotTable {
     }
     return found;
   }
-  /// False if it can't happen now.
+  /// False if the event is impossible in this state.
   bool bring(const Happening& happening) {
     now_ += base::Milliseconds(1);
     if (happening.event == Event::kTick) {
@@ -110,7 +110,7 @@ class DrivenSlotTable {
         return true;
       case Event::kRelieve:
         if (!slotTable_.relieve(*worker)) return false;
-        effects_.workers.erase(worker->value);  // on its own from now on
+        effects_.workers.erase(worker->value);  // it has left the table
         return true;
       case Event::kTick:
         break;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
 
-   A pool of two slots and a spare: at last it is whole again, whatever died. What the slot table does at
-   each event is written from the shipped one (slot_table_transitions.pml); here are those who bring events:
-   workers that become usable or die, the zygote that forks them and dies itself, the clock.
+   A pool of two slots and a spare is finally complete again, whatever died. The shipped slot table
+   writes what it does at each event (slot_table_transitions.pml). This file has the processes that cause
+   the events: workers that become usable or die, the zygote that forks them and dies itself, the clock.
 
-   Assumed: DEATHS workers and ZYGOTE_DEATHS zygotes die, then no more. (If workers die for ever there
-   is nothing to serve with.) No fairness, as in channel.pml.
+   Assumed: DEATHS workers and ZYGOTE_DEATHS zygotes die, then no more. (If workers die without end, no
+   worker can serve.) No fairness, as in channel.pml.
 
-   Wrong on purpose: WITHOUT_CLOCK (nobody tries again after a back-off or a quarantine),
-   WITHOUT_NEW_ZYGOTE, WITHOUT_ASKING_ANEW (for the workers that a dead zygote was to fork). */
+   Deliberate mistakes: WITHOUT_CLOCK (no retry after a back-off or a quarantine), WITHOUT_NEW_ZYGOTE,
+   WITHOUT_ASKING_ANEW (for the workers that a dead zygote should have forked). */
 
 #define DEATHS 7
 #define ZYGOTE_DEATHS 2
@@ -20,7 +20,7 @@
 
 byte place[PLACES];
 bool zygote_serves = true;
-bool forks_lost;  /* the zygote died, its forks are not yet asked for anew */
+bool forks_lost;  /* the zygote has died, its forks have not been requested again */
 
 #include "slot_table_transitions.pml"
 
@@ -49,7 +49,7 @@ active proctype deaths() {
   od
 }
 
-/* A worker's life is long enough: the ready spare takes its slot. */
+/* A worker has lived long enough: the ready spare takes its slot. */
 active proctype recycling() {
   if
   :: atomic { place[0] == USABLE && place[2] == USABLE -> relieve(0) }
