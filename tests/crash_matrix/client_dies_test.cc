@@ -145,8 +145,8 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
   })) << textOf(supervisor.report())
       << " before " << bytes;
   for (const ipc::ReportedWorker& worker : supervisor.report().workers) {
-    EXPECT_LE(mappedObjects(worker.processId, "isopool:worker"), 1u) << "channels of the dead";
-    EXPECT_LE(mappedObjects(worker.processId, "isopool:client"), 1u) << "channels of the dead";
+    EXPECT_LE(mappedObjects(worker.processId, "isopool:worker"), 1u) << "channels of dead clients";
+    EXPECT_LE(mappedObjects(worker.processId, "isopool:client"), 1u) << "channels of dead clients";
   }
   EXPECT_TRUE(neighbour.leaves());
 }

@@ -238,11 +238,11 @@ void ProgramLife::checkLog() const {
     const auto found = runs.find(number);
     const int times = found == runs.end() ? 0 : found->second;
     const std::string call = "call " + std::to_string(number) + " ran " + std::to_string(times) +
-                             " times, and its caller was told that it ";
+                             " times, and for its caller it ";
     if (told == Told::kAnswered) require(times == 1, call + "was answered");
     if (told == Told::kMayHaveRun) require(times <= 1, call + "may have run");
     if (told == Told::kNeverRan) require(times == 0, call + "never ran");
-    require(told != Told::kNothing, call + "nothing");
+    require(told != Told::kNothing, call + "has no outcome");
   }
 }
 

@@ -111,7 +111,7 @@ void dieInAPrivatePool(const char* variable, const Death& death, bool lifeGoesOn
 }
 
 /// The same with a shared supervisor. If the point is not reached while the program lives, the
-/// supervisor is told to end with SIGTERM.
+/// supervisor receives SIGTERM.
 void dieInASharedSupervisor(const char* variable, const Death& death, bool lifeGoesOn,
                             std::vector<std::string> flags = {}) {
   const std::string name = nameFor(death, variable) + "-shared";

@@ -4,8 +4,8 @@
 namespace isopool::model {
 namespace {
 
-/// Blocks are lent, used by their borrowers, returned, and written by the lender, as LeaseTable lends
-/// and collects. Two borrowing threads have leases that share a hint.
+/// Blocks are lent, used by their borrowers, returned, and written by the lender, as LeaseTable
+/// lends and collects. Two borrowing threads have leases that share a hint.
 template <typename Memory, unsigned kLooks, bool borrowersMayDie = false>
 struct LeaseSuite : rl::test_suite<LeaseSuite<Memory, kLooks, borrowersMayDie>, 3> {
   using Word = typename Memory::template Word<uint32_t>;

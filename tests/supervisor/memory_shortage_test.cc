@@ -118,7 +118,7 @@ class MemoryShortage : public ::testing::TestWithParam<Work> {
  protected:
   void SetUp() override {
     if (isopool::tests::kUnderAddressSanitizer) {
-      GTEST_SKIP() << "the address sanitizer's allocator asks no new_handler";
+      GTEST_SKIP() << "the address sanitizer's allocator does not call the new_handler";
     }
   }
 };
