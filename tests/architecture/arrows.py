@@ -85,7 +85,7 @@ ALLOWED = {
     "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "testing", "tests"],
 }
 
-# How an include of ours begins, and the folder that it is found in.
+# How our includes begin, and the folder in which they are found.
 SPELLINGS = {
     "isopool/": "include/",
     "multipy/": "include/compat/",

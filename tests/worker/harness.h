@@ -51,18 +51,24 @@ struct WorkerProcess {
   std::optional<ProcessEnd> ended;
   uint64_t clients = 0;  ///< attached so far; the number of the last one
 
+  /// Kills the worker's process group, unless waitForEnd() has reaped the worker.
   ~WorkerProcess();
+  /// Sends a message and rings the doorbell.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     control.send(message, descriptors);
     ring();
   }
   void ring();
+  /// Waits for the next message of the worker.
   ipc::Frame receive();
   bool hasMessage(milliseconds patience) { return control.waitReadable(patience); }
   void kill(int signal = 9);
+  /// Waits for the end of the process and reaps it.
   ProcessEnd waitForEnd();
+  /// False once the process has ended, also before it is reaped.
   bool alive();
+  /// At most the last 64 KiB of the crash log.
   std::string readCrashLog() const;
 };
 
@@ -78,6 +84,7 @@ class ZygoteProcess {
 
   /// The first message: ZygoteReady or ZygoteFailed.
   const ipc::Frame& greeting() const { return greeting_; }
+  /// Forks a worker and waits until it is ready. Throws if the zygote refuses to fork.
   std::unique_ptr<WorkerProcess> fork(uint64_t seed);
   pid_t pid() const { return pid_; }
   base::Fd& lifeline() { return lifeline_; }
@@ -123,11 +130,15 @@ class TestClient {
   // ---- memory
   /// A tensor in the input arena.
   at::Tensor tensor(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
+  /// Adds a segment to the input arena and announces it to the worker.
   void addInputSegment(uint64_t bytes);
+  /// Adds a segment to the worker's output arena, as the supervisor does.
   void grantOutputSegment(uint64_t bytes);
   /// Bytes of the input arena that are in use, after returned leases have been collected.
   size_t inputBytesInUse();
+  /// The number of input leases that the worker has not returned.
   uint32_t inputLeasesOut();
+  /// Sends the file to the worker as package 1.
   void loadPackage(const std::string& path);
   /// The client's view of the worker's first output segment, which is writable.
   std::span<std::byte> outputSegment() { return {outputs_.at(1).data(), outputs_.at(1).bytes()}; }
@@ -136,7 +147,9 @@ class TestClient {
 
   // ---- calls
   using Body = std::function<void(ipc::PayloadWriter&)>;
+  /// Publishes a request; returns its sequence number.
   uint64_t publish(ipc::Operation operation, const Body& body, uint32_t flags = ipc::kGradEnabled);
+  /// Waits for the answer to this request, which must be the next one. Throws if the worker dies.
   Answer receive(uint64_t sequence);
   bool answered() { return end_->completionReady(); }
   Answer ask(ipc::Operation operation, const Body& body, uint32_t flags = ipc::kGradEnabled) {
@@ -153,6 +166,7 @@ class TestClient {
                uint32_t flags = ipc::kGradEnabled) {
     return receive(publishProbe(name, std::move(arguments), named, flags));
   }
+  /// The same for a method that must succeed: throws if it does not, else returns its value.
   at::IValue probeValue(const std::string& name, std::vector<at::IValue> arguments = {});
 
   ipc::ClientEnd& end() { return *end_; }

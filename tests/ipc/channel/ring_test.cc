@@ -333,7 +333,7 @@ TEST_P(RingBetween, NoWakeUpIsLostWhenBothSleepBetweenAnyTwoCalls) {
   farewell();
 }
 
-/// A worker that counts the calls it ran where the test can see it.
+/// The worker counts the calls that it has run, in memory that it shares with the test.
 TEST_P(RingBetween, OfStartAndRecallExactlyOneWins) {
   struct Runs {
     std::atomic<uint64_t> last{0};
