@@ -64,7 +64,7 @@ TEST(AwaitReadable, SleepsForAsLongAsItTakesIfAsked) {
   EXPECT_TRUE(readable);
 }
 
-TEST(AwaitReadable, SaysNoOfWhatIsNoDescriptor) {
+TEST(AwaitReadable, InvalidDescriptorIsNotReadable) {
   EXPECT_FALSE(awaitReadable(-1, milliseconds(1)));
 }
 

@@ -158,7 +158,7 @@ TEST_F(LogTest, KeepsALineWithinWhatAPipeTakesAtOnce) {
   }
 }
 
-TEST_F(LogTest, DropsLinesAndDoesNotWaitWhileNobodyReads) {
+TEST_F(LogTest, DropsLinesInsteadOfWaitingForAReader) {
   startLog(LogLevel::kInfo, LogFormat::kJson);
   for (int i = 0; i < 10'000; ++i) log(LogLevel::kInfo, std::string(500, 'x'));
   EXPECT_FALSE(written().empty());

@@ -36,7 +36,7 @@ TEST(Pidfd, NamesItsProcessUntilThatIsReaped) {
   EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "not a pidfd";
 }
 
-TEST(Pidfd, IsNotCalledAnythingWhereThereMayBeNoMoreDescriptors) {
+TEST(Pidfd, ProcessIsUnknownIfNoDescriptorIsFree) {
   const Fd pidfd = pidfdOf(::getpid());
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

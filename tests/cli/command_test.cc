@@ -83,7 +83,7 @@ TEST(Command, SaysHowManyWorkersServe) {
             "['0', '1', '2', 'None']");
 }
 
-TEST(Command, SaysThatNobodyIsThere) {
+TEST(Command, SaysThatNoClientIsAttached) {
   const OwnSupervisor supervisor;
   EXPECT_EQ(run(supervisor, "clients"), "no client\n");
   EXPECT_EQ(run(supervisor, "models"), "no model\n");

@@ -63,7 +63,7 @@ TEST_F(Unreachable, WithoutAnyAddressTheDefaultIsNamed) {
   expectFailure(runCommand({"clients"}), "/run/isopool/isopoold.sock");
 }
 
-TEST_F(Unreachable, ASocketThatWasLeftBehindIsTold) {
+TEST_F(Unreachable, AbandonedSocketIsReported) {
   OtherServer(path()).close();
   expectFailure(status(), "nobody listens there");
 }
@@ -73,11 +73,11 @@ TEST_F(Unreachable, AFileIsNoSupervisor) {
   expectFailure(status(), "nobody listens there");
 }
 
-TEST_F(Unreachable, APathThatIsTooLongIsTold) {
+TEST_F(Unreachable, TooLongPathIsReported) {
   expectFailure(runCommand({"status", "--socket", "/tmp/" + std::string(200, 'a')}), "107 bytes");
 }
 
-TEST_F(Unreachable, SomebodyElseWhoAnswersGarbageIsTold) {
+TEST_F(Unreachable, GarbageOfAnotherServerIsReported) {
   OtherServer server(path());
   RunningCommand command({"status", "--socket", path()});
   const base::Fd connection = server.accept();
@@ -86,7 +86,7 @@ TEST_F(Unreachable, SomebodyElseWhoAnswersGarbageIsTold) {
   expectFailure(command.finish(), "no isopoold of this version");
 }
 
-TEST_F(Unreachable, SomebodyElseWhoHangsUpIsTold) {
+TEST_F(Unreachable, ServerThatClosesTheConnectionIsReported) {
   OtherServer server(path());
   RunningCommand command({"status", "--socket", path()});
   server.accept().close();
@@ -101,14 +101,14 @@ TEST_F(Unreachable, ARefusalIsPassedOnWithoutItsControlCharacters) {
   expectFailure(command.finish(), "says: not you?[2J nor anybody");
 }
 
-TEST_F(Unreachable, SomebodyElseWhoIsSilentIsGivenUp) {
+TEST_F(Unreachable, SilentServerTimesOut) {
   OtherServer server(path());
   const CommandOutcome outcome = status();
   expectFailure(outcome, "did not answer within 2.0 s");
   EXPECT_LT(outcome.took, milliseconds(4000));
 }
 
-TEST_F(Unreachable, AStoppedSupervisorIsGivenUp) {
+TEST_F(Unreachable, StoppedSupervisorTimesOut) {
   const OwnSupervisor supervisor;
   supervisor.signal(SIGSTOP);
   const CommandOutcome outcome = runCommand({"workers", "--socket", supervisor.address()});
@@ -117,7 +117,7 @@ TEST_F(Unreachable, AStoppedSupervisorIsGivenUp) {
   EXPECT_LT(outcome.took, milliseconds(4000));
 }
 
-TEST_F(Unreachable, ASocketThatMayNotBeOpenedIsTold) {
+TEST_F(Unreachable, SocketWithoutPermissionIsReported) {
   const passwd* nobody = ::getpwnam("nobody");
   if (::geteuid() != 0 || nobody == nullptr) GTEST_SKIP() << "becoming another user needs root";
   OtherServer server(path());

@@ -110,7 +110,7 @@ class ClientDies : public ::testing::Test {
   static inline int lives_ = 0;  // over all tests: each life has a log of its own
 };
 
-TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
+TEST_F(ClientDies, ItsNeighbourIsNotHarmed) {
   tests::SharedSupervisor supervisor(
       {"--workers", "2", "--grace", "100ms", "--restart-limit", "1000"});
   Neighbour neighbour(supervisor.address());
@@ -151,7 +151,7 @@ TEST_F(ClientDies, OfASharedSupervisorWithoutHarmToItsNeighbour) {
   EXPECT_TRUE(neighbour.leaves());
 }
 
-TEST_F(ClientDies, AndItsPrivateSupervisorWithIt) {
+TEST_F(ClientDies, ItsPrivateSupervisorEndsToo) {
   for (const CrashPoint point :
        {CrashPoint::kSupervisorStarted, CrashPoint::kHelloSent, CrashPoint::kWelcomeReceived,
         CrashPoint::kPoolOpened, CrashPoint::kChannelMappedSent, CrashPoint::kPackageDeclared,

@@ -229,7 +229,7 @@ TEST(GuardianDies, OfAPrivatePoolWhichGoesOn) {
          [](const Death& death) { dieInAPrivatePool(kOfSupervisors, death, /*lifeGoesOn=*/true); });
 }
 
-TEST(GuardianDies, WhenItSeesTheSupervisorsDeathAndNothingIsLeftAllTheSame) {
+TEST(GuardianDies, NothingIsLeftOfItsDeadSupervisor) {
   // In the private pool, the supervisor ends with its program.
   inTurn({{CrashPoint::kSupervisorDeathSeen, 1}}, [](const Death& death) {
     dieInAPrivatePool(kOfSupervisors, death, /*lifeGoesOn=*/true);
@@ -237,7 +237,7 @@ TEST(GuardianDies, WhenItSeesTheSupervisorsDeathAndNothingIsLeftAllTheSame) {
   });
 }
 
-TEST(ZygoteDies, AndTheProgramSeesNothing) {
+TEST(ZygoteDies, TheProgramDoesNotNotice) {
   std::vector<Death> deaths;
   for (const CrashPoint point : pointsOf(CrashPointOwner::kZygote)) {
     if (point == CrashPoint::kWorkerForkedBetween) continue;  // no zygote dies there
@@ -253,7 +253,7 @@ TEST(ZygoteDies, AndTheProgramSeesNothing) {
 
 /// The process between zygote and worker leaves a worker that is unknown to both, which must
 /// not stay.
-TEST(ZygoteDies, AndSoDoesTheProcessThatForksForItAndTheProgramSeesNothing) {
+TEST(ZygoteDies, DeathOfItsForkingProcessIsNotNoticed) {
   inTurn({{CrashPoint::kWorkerForkedBetween, 1}}, [](const Death& death) {
     const std::string name = nameFor(death, "between");
     const Trap trap(name + "-trap");

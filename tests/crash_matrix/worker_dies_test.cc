@@ -187,7 +187,7 @@ void expectWell(const std::function<void()>& life) {
   EXPECT_TRUE(wentWell(*status));
 }
 
-TEST(WorkerDies, OfAPrivatePoolAndItsCallersKnowWhatRan) {
+TEST(WorkerDies, CallersOfAPrivatePoolKnowWhatRan) {
   expectWell([] {
     const ProcessMark mark;
     const Trap trap(testFolder() / "trap-private");
@@ -217,7 +217,7 @@ TEST(WorkerDies, OfAPrivatePoolAndItsCallersKnowWhatRan) {
   });
 }
 
-TEST(WorkerDies, OfASharedSupervisorAndItsCallersKnowWhatRan) {
+TEST(WorkerDies, CallersOfASharedSupervisorKnowWhatRan) {
   packagePath();  // made once, not by each program
   const Trap trap(testFolder() / "trap-shared");
   const ScopedVariable trapped("ISOPOOL_CRASH_POINT=" + trap.path());

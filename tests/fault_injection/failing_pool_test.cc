@@ -146,7 +146,7 @@ TEST_P(EachCallOfAPool, ThatFailsEndsInADocumentedErrorOrInAnAnswer) {
 // More than half of a segment, so that each block takes a segment of its own.
 constexpr int64_t kNumbersOfASegment = (2 << 20) / 8 + 512;
 
-TEST(EachAllocationOfAGrowingArena, ThatFailsLeavesNoSegmentThatWorkersDoNotKnow) {
+TEST(FailedAllocationOfAGrowingArena, LeavesNoSegmentUnknownToWorkers) {
   const ScopedVariable plain("ISOPOOL_WORKER=" PLAIN_WORKER);
   InterpreterManager manager(1);
   const ReplicatedObj step = manager.loadPackage(packagePath()).loadPickle("model", "step.pkl");

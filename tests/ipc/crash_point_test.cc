@@ -84,7 +84,7 @@ TEST_F(ArmedCrashPoint, ComesFromTheEnvironment) {
   EXPECT_FALSE(killsAtOnce("completionWoken"));
 }
 
-TEST_F(ArmedCrashPoint, ComesFromAFileToTheFirstWhoTakesIt) {
+TEST_F(ArmedCrashPoint, ComesFromAFileForTheFirstProcessOnly) {
   std::string folder = std::filesystem::temp_directory_path() / "isopool-crash-point-XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/request";
@@ -104,7 +104,7 @@ TEST_F(ArmedCrashPoint, ComesFromAFileToTheFirstWhoTakesIt) {
   std::filesystem::remove_all(folder);
 }
 
-TEST_F(ArmedCrashPoint, AskedForInNonsenseIsAnError) {
+TEST_F(ArmedCrashPoint, InvalidRequestIsAnError) {
   for (const char* request : {"", "noSuchPoint", "startedStored:", "startedStored:x",
                               "startedStored:2x", "startedStored:-1", "none"}) {
     ::setenv(kVariable, request, 1);

@@ -205,7 +205,7 @@ TEST(DeathModel, AnnouncingTheStartAfterTheUsersCodeIsFound) {
       rl::test_result_user_assert_failed);
 }
 
-TEST(DeathModel, ADoorbellThatWakesNobodyIsFound) {
+TEST(DeathModel, DoorbellWithoutAWakeIsFound) {
   expectFinds<ClientDeathSuite<ModelMemory<>, 1, false>>(rl::test_result_deadlock);
 }
 

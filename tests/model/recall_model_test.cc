@@ -62,11 +62,11 @@ struct OlderRecallSuite : rl::test_suite<OlderRecallSuite<Memory>, 2> {
   void after() { RL_ASSERT(ran); }
 };
 
-TEST(RecallModel, NoCallRunsThatIsSaidToBeCertainlyNotStarted) {
+TEST(RecallModel, CallReportedAsNotStartedDoesNotRun) {
   expectHolds<RecallSuite<ModelMemory<>, 3, false, false>>();
 }
 
-TEST(RecallModel, NorIfEitherSideDiesAtAnyStep) {
+TEST(RecallModel, HoldsIfEitherSideDiesAtAnyStep) {
   expectHolds<RecallSuite<ModelMemory<>, 3, true, true>>();
 }
 

@@ -61,7 +61,7 @@ rlim_t limitFilesOf(pid_t process, rlim_t files) {
   return before;
 }
 
-TEST(BusyWorkers, HaveTimeToAttachAChannelUntilAnothersCallHasEnded) {
+TEST(BusyWorkers, AreNotTimedOutWhileACallRuns) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--worker-timeout", "1s"});
   BusyWorker busy(supervisor);
   const auto coming = comeToBusyWorker(supervisor, "coming");
@@ -74,7 +74,7 @@ TEST(BusyWorkers, HaveTimeToAttachAChannelUntilAnothersCallHasEnded) {
   EXPECT_EQ(supervisor.report().restarts, 0u) << supervisor.log();
 }
 
-TEST(BusyWorkers, ThatAreNoneAndDoNotAttachAChannelAreReplaced) {
+TEST(BusyWorkers, StoppedIdleWorkerIsReplaced) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--worker-timeout", "1s"});
   const auto first = supervisor.attachWithPool(1, "first");
   const uint64_t worker = first->serving(1, 0);
@@ -90,7 +90,7 @@ TEST(BusyWorkers, ThatAreNoneAndDoNotAttachAChannelAreReplaced) {
   })) << supervisor.log();
 }
 
-TEST(BusyWorkers, OutliveAProgramThatGoesOnDeclaringSegmentsThatAreRefused) {
+TEST(BusyWorkers, SurviveAFloodOfRefusedSegments) {
   SharedSupervisor supervisor(
       {"--workers", "1", "--spares", "0", "--output-arena", "64KiB", "--client-memory", "1MiB"});
   const auto greedy = supervisor.attachWithPool(1, "greedy");
@@ -137,7 +137,7 @@ TEST(BusyWorkers, OutliveManyProgramsThatComeWithSegmentsStayOrLeave) {
   }
 }
 
-TEST(BusyWorkers, WaitForAChannelThatTheSupervisorHasNoDescriptorsToSend) {
+TEST(BusyWorkers, WaitWhileTheSupervisorLacksDescriptors) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0"});
   const auto sender = supervisor.attachWithPool(1, "sender");
   BusyWorker busy(supervisor);

@@ -161,7 +161,7 @@ TEST(Churn, AProgramThatStopsInTheMiddleOfAMessageDelaysNoOther) {
   aNewProgramIsServed("the ends of all of them");
 }
 
-TEST(Churn, NoneOfThousandsOfConnectionsIsDroppedBesideProgramsThatEnd) {
+TEST(Churn, ThousandsOfConnectionsAreServedWhileProgramsEnd) {
   constexpr int kConnections = 3000;
   SharedSupervisor supervisor({"--workers", "2", "--max-clients", "1000"});
   const auto keeper = supervisor.attachWithPool(2, "keeper");

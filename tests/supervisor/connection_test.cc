@@ -48,7 +48,7 @@ class ConnectionTest : public testing::Test {
   int sent_ = 0;
 };
 
-TEST_F(ConnectionTest, WhatThePeerSaidBeforeItWentIsReadThoughASendFindsItGone) {
+TEST_F(ConnectionTest, MessagesOfAClosedPeerAreReadAfterAFailedSend) {
   peer_.send(ipc::WorkerForked{7, 1234});
   peer_.close();
   connection_->send(ipc::ClosePool{1});
@@ -61,7 +61,7 @@ TEST_F(ConnectionTest, WhatThePeerSaidBeforeItWentIsReadThoughASendFindsItGone) 
   EXPECT_EQ(over_, "");
 }
 
-TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescriptors) {
+TEST_F(ConnectionTest, QueuedMessagesKeepTheirOrderAndDescriptors) {
   const std::string padding(3000, 'x');
   for (uint32_t number = 0; number < 100; ++number) {
     const base::Fd object = ipc::createMemoryObject("test", (number + 1) * ipc::kPageBytes);
@@ -79,7 +79,7 @@ TEST_F(ConnectionTest, WhatTheSocketDoesNotTakeLeavesLaterInOrderAndWithItsDescr
   }
 }
 
-TEST_F(ConnectionTest, AMessageForWhichDescriptorsLackIsOfferedAgainAndThePeerKept) {
+TEST_F(ConnectionTest, MessageCanBeOfferedAgainAfterALackOfDescriptors) {
   const base::Fd object = ipc::createMemoryObject("test", ipc::kPageBytes);
   const std::string padding(3000, 'x');
   uint32_t last = 0;
@@ -112,7 +112,7 @@ TEST_F(ConnectionTest, AMessageForWhichDescriptorsLackIsOfferedAgainAndThePeerKe
   EXPECT_FALSE(over_);
 }
 
-TEST_F(ConnectionTest, APeerThatReadsNothingIsGivenUpAndNeverWaitedFor) {
+TEST_F(ConnectionTest, EndsWithoutWaitingIfThePeerReadsNothing) {
   for (uint32_t number = 0; number < 20'000; ++number) {
     connection_->send(ipc::Failure{std::string(1000, 'x')});
   }

@@ -98,7 +98,7 @@ TEST(WorkerDeath, ADyingSpareIsReplaced) {
   EXPECT_NE(pool.waitForSpare(), spare);
 }
 
-TEST(WorkerDeath, TakesAlongWhatUserCodeStartedInItsGroupOrInASessionOfItsOwn) {
+TEST(WorkerDeath, KillsTheProcessesThatUserCodeHasStarted) {
   PrivatePool pool;
   pool.begin();
   pool.openPool(1, 2);
@@ -117,7 +117,7 @@ TEST(WorkerDeath, TakesAlongWhatUserCodeStartedInItsGroupOrInASessionOfItsOwn) {
       << "not reaped";
 }
 
-TEST(WorkerDeath, ACrashLoopIsQuarantinedAndSaidSo) {
+TEST(WorkerDeath, CrashLoopIsQuarantinedAndReported) {
   PrivatePool pool({"--restart-limit", "3", "--quarantine", "200ms", "--spares", "0"});
   pool.begin();
   pool.setMode("worker-exits");
@@ -131,7 +131,7 @@ TEST(WorkerDeath, ACrashLoopIsQuarantinedAndSaidSo) {
   EXPECT_TRUE(pool.waitForPool(1, 1)) << "the slot recovers when its workers do";
 }
 
-TEST(WorkerDeath, AtAttachingCountsAsBarren) {
+TEST(WorkerDeath, WhileAttachingCountsAsEarlyExit) {
   PrivatePool pool({"--restart-limit", "3", "--spares", "0"});
   pool.begin();
   pool.setMode("worker-dies-attached");

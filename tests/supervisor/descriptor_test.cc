@@ -30,7 +30,7 @@ base::Fd package() {
   return object;
 }
 
-TEST(Descriptors, OneProgramGetsAQuarterOfAndTheOthersKeepTheirPools) {
+TEST(Descriptors, OneProgramGetsAtMostAQuarterOfThem) {
   constexpr rlim_t kFiles = 512;
   SharedSupervisor supervisor({"--workers", "1"});
   const auto greedy = supervisor.attachWithPool(1, "greedy");
@@ -76,7 +76,7 @@ TEST(Descriptors, ObjectsThatAreMovedBeyondTheQuarterEndTheirProgramOnly) {
   EXPECT_EQ(other->call(other->serving(1, 0), "served"), "served");
 }
 
-TEST(Descriptors, ThatFindNoRoomInTheSupervisorWaitAndNobodyIsDropped) {
+TEST(Descriptors, MessagesWaitWhileTheSupervisorHasNoneFree) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1, "client");
   const uint64_t worker = client->serving(1, 0);
@@ -105,7 +105,7 @@ std::set<rlim_t> numbersIn(pid_t process) {
 
 // The pidfd of a Hello takes the last free descriptor number, which lies below the limit by more
 // than the descriptors of one message. To examine the pidfd, the supervisor needs another number.
-TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
+TEST(Descriptors, HelloWaitsUntilItsPidfdCanBeExamined) {
   constexpr size_t kConnections = 280;
   SharedSupervisor supervisor({"--workers", "1"});
   const auto first = supervisor.attachWithPool(1, "first");
@@ -143,7 +143,7 @@ TEST(Descriptors, OfAHelloThatTakeTheLastFreeNumberWaitUntilTheyCanBeLookedAt) {
   ASSERT_TRUE(client.waitFor([&] { return client.isWelcome(); })) << client.failure().value_or("");
 }
 
-TEST(Descriptors, ThatLackForANewProgramsChannelCostNoWorkerOfTheOthers) {
+TEST(Descriptors, LackForANewChannelHarmsNoOtherProgram) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0"});
   const auto other = supervisor.attachWithPool(1, "other");
   const uint64_t worker = other->serving(1, 0);

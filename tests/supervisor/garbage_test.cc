@@ -30,7 +30,7 @@ TEST_F(ClientGarbage, BytesThatAreNoFrame) {
   EXPECT_TRUE(pool_.mark().waitUntilNoneIsLeft(milliseconds(1000)));
 }
 
-TEST_F(ClientGarbage, AMessageOfSomebodyElse) {
+TEST_F(ClientGarbage, AMessageThatOnlyAWorkerSends) {
   pool_.send(ipc::WorkerReady{1});
   expectRefused("a client sends no message of type 500");
 }
@@ -138,7 +138,7 @@ TEST(StoppedPeers, AStoppedWorkerDoesNotHoldTheOthersUp) {
 
 // Eight threads might load and drop packages like this while a worker runs a long call. Only
 // packages that still exist wait to be sent to the worker.
-TEST(StoppedPeers, AStormOfLoadsCostsNoWorkerItsLife) {
+TEST(StoppedPeers, AStormOfLoadsKillsNoWorker) {
   PrivatePool pool;
   pool.begin();
   pool.openPool(1, 2);

@@ -82,7 +82,7 @@ TEST(KernelProcesses, AreNoDescendantsIfTheyAreAncestors) {
   for (const pid_t pid : {0, 1, ::getppid()}) EXPECT_FALSE(processes.isDescendant(pid)) << pid;
 }
 
-TEST(KernelProcesses, CountAsDescendantsIfNobodyCanTell) {
+TEST(KernelProcesses, CountAsDescendantsIfTheirParentIsUnknown) {
   KernelProcesses processes;
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);

@@ -131,7 +131,7 @@ TEST_P(MemoryShortage, IsWaitedOut) {
   EXPECT_EQ(process.waitForEnd(), kHasMemory);
 }
 
-TEST_P(MemoryShortage, ThatLastsIsABadAlloc) {
+TEST_P(MemoryShortage, ThrowsBadAllocIfItLasts) {
   const ShortOfMemory process(GetParam().does);
   const auto began = Clock::now();
   process.goOn();

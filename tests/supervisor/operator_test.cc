@@ -61,7 +61,7 @@ TEST(DeathLog, OfACallPastItsDeadlineNamesThatAsTheCause) {
                      "[0-9]+ was past its deadline and went on for 50 ms \\(ISOPOOL_GRACE\\)\\)"));
 }
 
-TEST(DeathLog, OfACrashTellsItFromAKill) {
+TEST(DeathLog, DistinguishesACrashFromAKill) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
@@ -70,7 +70,7 @@ TEST(DeathLog, OfACrashTellsItFromAKill) {
       logHas(supervisor, "died: SIGSEGV \\(a crash in native code\\), before it completed"));
 }
 
-TEST(DeathLog, OfAWorkerWhoseSlotIsQuarantinedPromisesNoReplacementBeforeItsEnd) {
+TEST(DeathLog, NamesTheQuarantineInsteadOfAReplacement) {
   SharedSupervisor supervisor(
       {"--workers", "1", "--spares", "0", "--restart-limit", "1", "--quarantine", "60s"});
   const auto client = supervisor.attachWithPool(1);
@@ -80,7 +80,7 @@ TEST(DeathLog, OfAWorkerWhoseSlotIsQuarantinedPromisesNoReplacementBeforeItsEnd)
                      "completed a call; its slot stays empty for 60000 ms"));
 }
 
-TEST(DeathLog, OfASpareInQuarantinePromisesNoneBeforeItsEnd) {
+TEST(DeathLog, NamesTheQuarantineOfASpare) {
   SharedSupervisor supervisor(
       {"--workers", "1", "--spares", "1", "--restart-limit", "1", "--quarantine", "60s"});
   const auto client = supervisor.attachWithPool(1);
@@ -109,7 +109,7 @@ TEST(DeathLog, OfAReplacedWorkerThatCrashesNamesSignalAndCause) {
                                      "had taken its place before"));
 }
 
-TEST(DeathLog, OfAWorkerThatGivesUpHasItsCrashLog) {
+TEST(DeathLog, QuotesTheCrashLogOfAWorkerThatExits) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
@@ -122,7 +122,7 @@ TEST(DeathLog, OfAWorkerThatGivesUpHasItsCrashLog) {
                      "one worker can\\)"));
 }
 
-TEST(Log, OfClientsSaysWhenTheyComeAndGoWithTheirNumbers) {
+TEST(Log, NamesClientsWhenTheyAttachAndLeave) {
   SharedSupervisor supervisor({"--workers", "1"});
   supervisor.attachWithPool(1, "visitor");
   EXPECT_TRUE(logHas(supervisor,
@@ -131,7 +131,7 @@ TEST(Log, OfClientsSaysWhenTheyComeAndGoWithTheirNumbers) {
   EXPECT_TRUE(logHas(supervisor, "\\(visitor, [^)]*\\) has left\",\"client\":[0-9]+"));
 }
 
-TEST(Log, OfAnOrderlyStopCallsNoClientRefused) {
+TEST(Log, DoesNotCallClientsRefusedAtAnOrderlyStop) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1, "visitor");
   supervisor.signal(SIGTERM);
@@ -143,7 +143,7 @@ TEST(Log, OfAnOrderlyStopCallsNoClientRefused) {
   EXPECT_NE(log.find("is disconnected"), std::string::npos) << log;
 }
 
-TEST(Log, OfASecondSignalToEndCallsNoClientRefused) {
+TEST(Log, DoesNotCallClientsRefusedAtASecondSignal) {
   SharedSupervisor supervisor({"--workers", "1", "--drain-timeout", "60s"});
   const auto client = supervisor.attachWithPool(1, "visitor");
   supervisor.signal(SIGTERM);
@@ -268,7 +268,7 @@ TEST(Check, RefusesAWorkerProgramThatAnswersNothingAboutTheSandbox) {
             std::string::npos);
 }
 
-TEST(Check, PassesAWorkerProgramAlsoWhereItsStarterIgnoresTheEndOfChildren) {
+TEST(Check, WorksIfItsStarterIgnoresSigchld) {
   expectRefused(
       "env --ignore-signal=CHLD PLAIN_WORKER_CHECK='one line' " + kCheck + "--sandbox strict",
       "isopoold: one line");

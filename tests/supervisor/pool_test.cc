@@ -32,7 +32,7 @@ TEST(Pool, TheProgramHasNoChildOfOurs) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-TEST(Pool, NobodyInheritsADescriptorOfTheProgram) {
+TEST(Pool, DescriptorsOfTheProgramAreNotInherited) {
   int pipe[2];
   ASSERT_EQ(::pipe(pipe), 0);
   PrivatePool pool;
@@ -56,7 +56,7 @@ TEST(Pool, WorkersHaveOneThreadPerMathLibraryAndAGroupOfTheirOwn) {
   EXPECT_NE(::getsid(pid), ::getsid(0));
 }
 
-TEST(Pool, EveryWorkerLearnsOfPackagesAndSegmentsWheneverTheyCome) {
+TEST(Pool, EveryWorkerReceivesAllPackagesAndSegments) {
   PrivatePool pool;
   pool.begin();
   base::Fd segment = ipc::createMemoryObject("test", ipc::kPageBytes);

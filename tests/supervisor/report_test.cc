@@ -36,7 +36,7 @@ class ReportedWorker : public testing::Test {
   const uint64_t worker_ = other_->serving(1, 0);
 };
 
-TEST_F(ReportedWorker, ThatRunsServesAllProgramsOnAndTheLogNamesTheSender) {
+TEST_F(ReportedWorker, ContinuesToServeIfItRuns) {
   const auto assigned = reporter_->assignedAt(1, 0);
   report(worker_, "a ruse\x1b[2J\nisopoold[1] error: forged");
   // The reporter has a new channel to the same worker.
@@ -53,7 +53,7 @@ TEST_F(ReportedWorker, ThatRunsServesAllProgramsOnAndTheLogNamesTheSender) {
       << supervisor_.log();
 }
 
-TEST_F(ReportedWorker, AgainAndAgainByOneProgramIsLostToThatProgramOnly) {
+TEST_F(ReportedWorker, IsLostOnlyToAProgramThatReportsItRepeatedly) {
   for (int times = 1; times < 3; ++times) {
     const auto assigned = reporter_->assignedAt(1, 0);
     report(worker_, "again");
@@ -73,7 +73,7 @@ TEST_F(ReportedWorker, AgainAndAgainByOneProgramIsLostToThatProgramOnly) {
   EXPECT_EQ(reporter_->call(reporter_->serving(1, 0), "served"), "served");
 }
 
-TEST_F(ReportedWorker, ThatASignalHasStoppedIsReplaced) {
+TEST_F(ReportedWorker, IsReplacedIfASignalHasStoppedIt) {
   const pid_t process = other_->worker(worker_).introduction.processId;
   ASSERT_EQ(::kill(process, SIGSTOP), 0);
   ASSERT_TRUE(other_->waitFor([&] { return base::statusOf(process).state == 'T'; }));
@@ -86,7 +86,7 @@ TEST_F(ReportedWorker, ThatASignalHasStoppedIsReplaced) {
 }
 
 // A debugger may have stopped the worker.
-TEST(ReportedWorkerInNoKillMode, ThatASignalHasStoppedServesOnWhenItIsContinued) {
+TEST(ReportedWorkerInNoKillMode, ServesAgainAfterSigcont) {
   SharedSupervisor supervisor({"--workers", "1", "--no-kill"});
   const auto client = supervisor.attachWithPool(1, "program");
   const uint64_t worker = client->serving(1, 0);
@@ -99,7 +99,7 @@ TEST(ReportedWorkerInNoKillMode, ThatASignalHasStoppedServesOnWhenItIsContinued)
   EXPECT_EQ(client->call(worker, "served"), "served");
 }
 
-TEST_F(ReportedWorker, ByEveryProgramThatItServesIsReplaced) {
+TEST_F(ReportedWorker, IsReplacedIfEveryProgramReportsIt) {
   report(worker_, "what it published is nonsense");
   other_->send(ipc::ReportDeath{worker_, "what it published is nonsense"});
   for (const auto* client : {&other_, &reporter_}) {
@@ -108,7 +108,7 @@ TEST_F(ReportedWorker, ByEveryProgramThatItServesIsReplaced) {
   }
 }
 
-TEST_F(ReportedWorker, ThatDoesNotAnswerIsReplaced) {
+TEST_F(ReportedWorker, IsReplacedIfItDoesNotAnswer) {
   supervisor_.setMode("worker-keeps-channels");
   other_->killAndReport(worker_);
   ASSERT_TRUE(other_->waitFor([&] { return other_->serving(1, 0) != worker_; }));

@@ -19,7 +19,7 @@ class RestartPolicyTest : public testing::Test {
   RestartPolicy policy_{RestartLimits{10, base::Milliseconds(30'000), base::Milliseconds(60'000)}};
 };
 
-TEST_F(RestartPolicyTest, BacksOffWithEachBarrenDeath) {
+TEST_F(RestartPolicyTest, BacksOffWithEachEarlyExit) {
   EXPECT_EQ(early(0).delay, base::Milliseconds(0));
   EXPECT_EQ(early(1).delay, base::Milliseconds(10));
   EXPECT_EQ(early(1).delay, base::Milliseconds(100));

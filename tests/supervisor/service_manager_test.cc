@@ -48,7 +48,7 @@ class ServiceManagerTest : public testing::TestWithParam<const char*> {
   base::Fd socket_;
 };
 
-TEST_P(ServiceManagerTest, IsToldOfEachState) {
+TEST_P(ServiceManagerTest, ReceivesEachState) {
   ServiceManager manager = ServiceManager::fromEnvironment();
   EXPECT_TRUE(manager.listening());
   manager.ready("serving 4 workers");
@@ -102,7 +102,7 @@ TEST_P(ServiceManagerTest, WantsASignOfLifeTwiceInItsWatchdogsTime) {
   EXPECT_FALSE(ServiceManager::fromEnvironment().signOfLifePeriod()) << "it is for another process";
 }
 
-TEST_P(ServiceManagerTest, ThatDoesNotReadLearnsTheLastStateLater) {
+TEST_P(ServiceManagerTest, ReceivesTheLastStateAfterItsQueueWasFull) {
   ServiceManager manager = ServiceManager::fromEnvironment();
   std::string last;
   // Fills the queue of its socket. alive() does not block when the queue is full.
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(At, ServiceManagerTest,
                            return each.param[0] == '/' ? "aPath" : "anAbstractAddress";
                          });
 
-TEST(NoServiceManager, IsToldNothing) {
+TEST(NoServiceManager, ReceivesNothing) {
   ::unsetenv("NOTIFY_SOCKET");
   ServiceManager manager = ServiceManager::fromEnvironment();
   EXPECT_FALSE(manager.listening());

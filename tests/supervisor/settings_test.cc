@@ -153,7 +153,7 @@ TEST_F(SettingsTest, TellWhereEachIsFrom) {
       << json;
 }
 
-TEST_F(SettingsTest, WithNoKillNothingIsGivenUpForBeingSlow) {
+TEST_F(SettingsTest, NoKillDisablesTimeouts) {
   ::setenv("ISOPOOL_NO_KILL", "1", 1);
   const Options options = accepted({"--fork-timeout", "1s"});
   for (const auto& each : {options.zygoteTimeout, options.forkTimeout, options.workerTimeout}) {

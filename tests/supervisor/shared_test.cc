@@ -123,7 +123,7 @@ TEST(Shared, WhatAProgramLeavesBehindIsGoneAndTheOthersGoOn) {
   EXPECT_FALSE(staying->worker(worker).died);
 }
 
-TEST(Shared, AClosedPoolIsToldWhenItsMemoryIsItsOwnAgain) {
+TEST(Shared, ClosedPoolIsNotifiedOfItsClosedChannels) {
   SharedSupervisor supervisor({"--workers", "2"});
   const auto client = supervisor.attachWithPool(2);
   client->send(ipc::ClosePool{1});
@@ -167,7 +167,7 @@ TEST(Shared, AnOverdueCallIsKilledAfterTheGracePeriodUnlessItHasEnded) {
   EXPECT_EQ(supervisor.report().clients.front().overdueCalls, 2u);
 }
 
-TEST(Shared, AnOverdueCallIsKilledThoughTheOneBeforeItWasOverdueAMomentAgo) {
+TEST(Shared, OverdueCallIsKilledSoonAfterAnotherReport) {
   SharedSupervisor supervisor({"--workers", "1", "--grace", "500ms"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
@@ -200,7 +200,7 @@ TEST(Shared, ADyingWorkerIsReplacedForEveryProgram) {
       << report.slots.front().lastDeath;
 }
 
-TEST(Shared, AProgramThatComesWhileTheWorkersAreInQuarantineHearsOfIt) {
+TEST(Shared, NewProgramIsNotifiedOfAQuarantine) {
   SharedSupervisor supervisor({"--workers", "1", "--spares", "0", "--restart-limit", "2"});
   const auto first = supervisor.attachWithPool(1, "first");
   supervisor.setMode("worker-exits");
@@ -212,7 +212,7 @@ TEST(Shared, AProgramThatComesWhileTheWorkersAreInQuarantineHearsOfIt) {
   EXPECT_NE(second->quarantines().front().text.find("ISOPOOL_QUARANTINE"), std::string::npos);
 }
 
-TEST(Shared, AProgramThatMapsNothingHoldsNobodyUp) {
+TEST(Shared, UnmappedChannelDelaysNoOtherProgram) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto stopped = supervisor.attach("stopped");
   stopped->answersIntroductions = false;
@@ -273,7 +273,7 @@ TEST(Shared, TwoHundredProgramsAtOnceAreAllServed) {
 
 // ---- packages --------------------------------------------------------------------------------
 
-TEST(SharedPackage, ThatTwoProgramsLoadIsHeldOnce) {
+TEST(SharedPackage, IsHeldOnceForTwoPrograms) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto first = supervisor.attachWithPool(1, "first");
   const auto second = supervisor.attachWithPool(1, "second");
@@ -300,7 +300,7 @@ TEST(SharedPackage, ThatTwoProgramsLoadIsHeldOnce) {
   }));
 }
 
-TEST(SharedPackage, ThatOnlyHasTheDigestOfAnotherIsHeldBesideIt) {
+TEST(SharedPackage, WithAnEqualDigestButOtherContentIsHeldToo) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto first = supervisor.attachWithPool(1);
   const auto second = supervisor.attachWithPool(1);
@@ -315,7 +315,7 @@ TEST(SharedPackage, ThatOnlyHasTheDigestOfAnotherIsHeldBesideIt) {
       [](const ipc::Report& report) { return report.models.size() == 2; }));
 }
 
-TEST(SharedPackage, OfThousandsWithLongNamesDoNotBlindTheOperator) {
+TEST(SharedPackage, ThousandsWithLongNamesShortenTheReport) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
   const base::Fd package = packageOf('x');
@@ -443,7 +443,7 @@ TEST(Recycling, AfterSoManyCallsASpareTakesOverAndNoCallIsLost) {
   EXPECT_EQ(report.restarts, 0u);
 }
 
-TEST(Recycling, DoesNotWaitForEverForWhoeverStillUsesTheOldOne) {
+TEST(Recycling, EndsTheOldWorkerAfterRecyclePatience) {
   SharedSupervisor supervisor(
       {"--workers", "1", "--recycle-age", "1s", "--recycle-patience", "200ms"});
   const auto client = supervisor.attachWithPool(1);
@@ -517,7 +517,7 @@ TEST(Drain, LetsRunningCallsEndAndExitsWithZero) {
   EXPECT_FALSE(std::filesystem::exists(supervisor.address()));
 }
 
-TEST(Drain, DoesNotWaitLongerThanItMayForACallThatDoesNotEnd) {
+TEST(Drain, EndsAfterDrainTimeoutDespiteARunningCall) {
   SharedSupervisor supervisor({"--workers", "1", "--drain-timeout", "200ms"});
   const auto client = supervisor.attachWithPool(1);
   client->post(client->serving(1, 0), "!hang");
@@ -557,7 +557,7 @@ TEST(Address, IsServedByOneSupervisorOnly) {
   EXPECT_EQ(client->call(client->serving(1, 0), "undisturbed"), "undisturbed");
 }
 
-TEST(Address, ThatAnotherProgramServesIsLeftToIt) {
+TEST(Address, IsNotTakenFromAnotherProgram) {
   SharedSupervisor supervisor({"--workers", "1"});
   const std::string path = supervisor.folder() + "/foreign";
   const auto name = base::UnixAddress::ofPath(path).value();
@@ -575,7 +575,7 @@ TEST(Address, ThatAnotherProgramServesIsLeftToIt) {
   EXPECT_EQ(::connect(caller.get(), name.get(), name.bytes()), 0);
 }
 
-TEST(Address, OfASuccessorIsNotRemovedByTheEndOfItsPredecessor) {
+TEST(Address, IsNotRemovedIfASuccessorServesIt) {
   SharedSupervisor supervisor({"--workers", "1"});
   // An operator may clear the folder of a running supervisor.
   std::filesystem::remove(supervisor.address());
@@ -588,7 +588,7 @@ TEST(Address, OfASuccessorIsNotRemovedByTheEndOfItsPredecessor) {
   EXPECT_TRUE(std::filesystem::exists(supervisor.address()));
 }
 
-TEST(Address, ThatADeadSupervisorLeftIsTakenOver) {
+TEST(Address, IsTakenOverFromADeadSupervisor) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
   ::kill(supervisor.supervisorPid(), SIGKILL);
@@ -602,7 +602,7 @@ TEST(Address, ThatADeadSupervisorLeftIsTakenOver) {
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 124);  // it served until SIGTERM came
 }
 
-TEST(Address, WhoseLockADyingPredecessorStillHoldsIsWaitedFor) {
+TEST(Address, WaitsForTheLockOfADyingPredecessor) {
   SharedSupervisor supervisor({"--workers", "1"});
   ::kill(supervisor.pid(), SIGKILL);
   ASSERT_EQ(supervisor.waitForEnd(), 128 + SIGKILL);
@@ -768,7 +768,7 @@ TEST_F(SharedGarbage, APidfdOfAnotherProcess) {
   EXPECT_TRUE(stranger.waitForEnd());
 }
 
-TEST_F(SharedGarbage, AnOlderClientIsToldBothVersions) {
+TEST_F(SharedGarbage, AnOlderClientReceivesBothVersions) {
   ControlClient stranger(supervisor_.connect());
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   msgpack::sbuffer body;
@@ -781,7 +781,7 @@ TEST_F(SharedGarbage, AnOlderClientIsToldBothVersions) {
       << stranger.failure().value_or("");
 }
 
-TEST_F(SharedGarbage, WhatOnlyAProgramMayAskFromAnOperator) {
+TEST_F(SharedGarbage, AProgramsRequestFromAnOperator) {
   ControlClient stranger(supervisor_.connect());
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;

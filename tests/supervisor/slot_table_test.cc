@@ -112,7 +112,7 @@ TEST_F(SlotTableTest, ASecondPoolTakesTheReadySpare) {
   EXPECT_EQ(effects_.startedSpares.count(lastStarted()), 1u);
 }
 
-TEST_F(SlotTableTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
+TEST_F(SlotTableTest, ListsQuarantinesButNotBackOffs) {
   RestartLimits limits;
   limits.deaths = 2;
   SlotTable slotTable(effects_, 0, limits);
@@ -128,7 +128,7 @@ TEST_F(SlotTableTest, AQuarantineIsToldToWhoeverComesLaterAndABackOffIsNot) {
   EXPECT_TRUE(slotTable.quarantinedSlots(now_ + limits.quarantine).empty());
 }
 
-TEST_F(SlotTableTest, BarrenDeathsOfOneSlotAreDelayedEvenWithASpareReady) {
+TEST_F(SlotTableTest, EarlyExitsDelayTheNextWorkerDespiteAReadySpare) {
   open(1);
   usable(1);
   usable(2);
@@ -216,7 +216,7 @@ TEST_F(SlotTableTest, DeathsOfUnknownWorkersChangeNothing) {
   EXPECT_EQ(effects_.started.size(), started);
 }
 
-TEST_F(SlotTableTest, KnowsAPoolThatNobodyServes) {
+TEST_F(SlotTableTest, ReportsAPoolWithoutWorker) {
   open(2);
   EXPECT_TRUE(slotTable_.poolWithoutWorker());
   usable(1);

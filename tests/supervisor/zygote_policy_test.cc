@@ -32,7 +32,7 @@ TEST(ZygotePolicy, ReplacesOneThatServedAtOnce) {
   EXPECT_FALSE(policy.struggling());
 }
 
-TEST(ZygotePolicy, ReportsTheThirdInARowThatCameToNothingAndNeverGivesUp) {
+TEST(ZygotePolicy, ReportsTheThirdFailureInARowAndKeepsRetrying) {
   ZygotePolicy policy;
   policy.ready();
   EXPECT_EQ(policy.lost({}).verdict, Verdict::kRetry);

@@ -25,38 +25,38 @@ std::vector<std::string> valuesOf(pid_t pid, const std::string& variable) {
   return values;
 }
 
-TEST(Zygote, ThatCannotStartIsTheClientsToKnow) {
+TEST(Zygote, StartupFailureIsReportedToClient) {
   PrivatePool pool({}, "zygote-fails");
   ASSERT_TRUE(pool.waitForEnd());
   EXPECT_NE(pool.failure().value_or("").find("No module named 'torch'"), std::string::npos);
   EXPECT_TRUE(pool.mark().waitUntilNoneIsLeft(milliseconds(1000)));
 }
 
-TEST(Zygote, ThatExitsIsToldWithItsExitCode) {
+TEST(Zygote, ExitCodeIsReportedToClient) {
   PrivatePool pool({}, "zygote-exits");
   ASSERT_TRUE(pool.waitForEnd());
   EXPECT_NE(pool.failure().value_or("").find("exited with code 7"), std::string::npos);
 }
 
-TEST(Zygote, ThatIsNeverReadyIsGivenUp) {
+TEST(Zygote, StartupIsLimitedByZygoteTimeout) {
   PrivatePool pool({"--zygote-timeout", "100ms"}, "zygote-silent");
   ASSERT_TRUE(pool.waitForEnd());
   EXPECT_NE(pool.failure().value_or("").find("ISOPOOL_ZYGOTE_TIMEOUT"), std::string::npos);
 }
 
-TEST(Zygote, ThatSendsNonsenseIsGivenUp) {
+TEST(Zygote, InvalidMessageEndsThePool) {
   PrivatePool pool({}, "zygote-garbage");
   ASSERT_TRUE(pool.waitForEnd());
   EXPECT_NE(pool.failure().value_or("").find("nonsense"), std::string::npos);
 }
 
-TEST(Zygote, ThatDoesNotExistIsTold) {
+TEST(Zygote, MissingWorkerProgramIsReportedToClient) {
   PrivatePool pool({"--worker", "/nowhere/isopool-worker"});
   ASSERT_TRUE(pool.waitForEnd());
   EXPECT_NE(pool.failure().value_or("").find("/nowhere/isopool-worker"), std::string::npos);
 }
 
-TEST(Zygote, HasWhatAFlagSaysAndNotWhatWeInheritedForIt) {
+TEST(Zygote, FlagsOverrideTheInheritedEnvironment) {
   ::setenv("ISOPOOL_PRELOAD_MODULES", "csv", 1);
   ::setenv("ISOPOOL_PRELOAD_LIBS", "inherited.so", 1);
   ::setenv("OMP_NUM_THREADS", "16", 1);
@@ -92,7 +92,7 @@ TEST(Zygote, KilledIsReplacedWhileWorkersLiveOn) {
   EXPECT_NE(pool.waitForSpare(), 0u);
 }
 
-TEST(Zygote, KilledInTheMiddleOfForksIsReplacedAndTheForksAreAskedForAnew) {
+TEST(Zygote, DeathDuringForksIsHandledByRepeatingTheForks) {
   PrivatePool pool;
   pool.begin();
   pool.setMode("first-fork-kills-zygote");
@@ -158,7 +158,7 @@ TEST(Zygote, StoppedBeforeItIsReadyIsReplacedLongBeforeTheTimeForItsStartIsOver)
   EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
 }
 
-TEST(Zygote, ThatRefusesToForkHoldsTheSlotBackAndSaysSo) {
+TEST(Zygote, FailedForksQuarantineTheSlot) {
   PrivatePool pool({"--restart-limit", "2"});
   pool.begin();
   pool.setMode("fork-fails");
@@ -190,7 +190,7 @@ class Bystander {
   pid_t pid_ = -1;
 };
 
-TEST(Zygote, ThatNamesAProcessOfOthersAsItsWorkerIsReplacedAndTheProcessLives) {
+TEST(Zygote, ForeignProcessNamedAsWorkerIsNotKilled) {
   const Bystander bystander;
   {
     PrivatePool pool({"--worker-timeout", "300ms"}, "names-" + std::to_string(bystander.pid()));
@@ -203,7 +203,7 @@ TEST(Zygote, ThatNamesAProcessOfOthersAsItsWorkerIsReplacedAndTheProcessLives) {
   EXPECT_TRUE(bystander.lives());
 }
 
-TEST(Zygote, ThatNamesAServingWorkerAsTheNextOneIsReplacedAndTheWorkerServesOn) {
+TEST(Zygote, ServingWorkerNamedAsNewWorkerIsNotKilled) {
   PrivatePool pool({"--worker-timeout", "300ms", "--spares", "0"});
   pool.begin();
   pool.openPool(1, 1);
@@ -215,7 +215,7 @@ TEST(Zygote, ThatNamesAServingWorkerAsTheNextOneIsReplacedAndTheWorkerServesOn) 
   EXPECT_EQ(pool.call(first, "undisturbed"), "undisturbed");
 }
 
-TEST(Zygote, ThatCannotBeReplacedIsNoMatterUntilAWorkerIsNeeded) {
+TEST(Zygote, FailedReplacementIsReportedWhenAWorkerIsNeeded) {
   PrivatePool pool;
   pool.begin();
   pool.openPool(1, 2);

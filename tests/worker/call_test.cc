@@ -248,7 +248,7 @@ TEST_F(Call, OneThatWasRecalledBeforeItStartedDoesNotRun) {
   EXPECT_EQ(client.inputLeasesOut(), 0u);
 }
 
-TEST_F(Call, IsNotHeldUpByNotificationsAboutAPackageThatWasUnloadedMeanwhile) {
+TEST_F(Call, IsNotDelayedByNotificationsOfAnUnloadedPackage) {
   const std::string gate =
       std::filesystem::path(probePackage()).parent_path().string() + "/gate-of-unloading";
   const uint64_t first = client.publishProbe("wait_for", {gate});
@@ -292,7 +292,7 @@ TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
   EXPECT_EQ(static_cast<Status>(completion.status), Status::kValue);
 }
 
-TEST_F(Call, WhoseInputFindsNoAddressSpaceIsAMemoryErrorAndTheNextOneIsWell) {
+TEST_F(Call, LackOfAddressSpaceForAnInputIsAMemoryError) {
   if (kUnderAddressSanitizer) {
     GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
   }
@@ -313,7 +313,7 @@ TEST_F(Call, WhoseInputFindsNoAddressSpaceIsAMemoryErrorAndTheNextOneIsWell) {
   EXPECT_EQ(client.probe("add_in_place", {x}).status, Status::kValue);
 }
 
-TEST_F(Call, OfAClientGoesOnWhereTheAddressSpaceHasNoRoomForAnotherOne) {
+TEST_F(Call, IsServedAfterALackOfAddressSpaceForAnotherClient) {
   if (kUnderAddressSanitizer) {
     GTEST_SKIP() << "the address sanitizer ends a process that has no address space";
   }
@@ -373,7 +373,7 @@ TEST_F(Call, AMissUsesTheHeapAndAsksForRoom) {
   EXPECT_EQ(second.copied(), 0u);
 }
 
-TEST_F(Call, AFullArenaIsRefusedWithTheNameOfTheKnob) {
+TEST_F(Call, FullArenaIsRefusedWithTheNameOfTheSetting) {
   const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
   ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
   worker->send(ipc::RefuseOutputSegment{1, "the limit is reached"});
@@ -425,7 +425,7 @@ TEST_F(Call, AnErrorOfAnyLengthIsAnsweredThoughTheArenaIsFull) {
   EXPECT_TRUE(other.probeValue("nothing").isNone());
 }
 
-TEST_F(Call, OfSegmentsThatWereRefusedTheWorkerKeepsHardlyAnything) {
+TEST_F(Call, RefusedSegmentsTakeAlmostNoMemory) {
   const auto resident = [&] {
     return client
         .probeValue("run", {"result = int(open('/proc/self/statm').read().split()[1]) * 4096"})

@@ -130,7 +130,7 @@ TEST_F(Kept, ASmallResultThatTheModelKeepsTravelsInsideTheAnswer) {
   EXPECT_EQ(answer.copied(), answer.copies.at(Reason::kKeptByModel));
 }
 
-TEST_F(Kept, AResultForWhoseCopyThereIsNoRoomIsLentAndTheModelHasPrivatePages) {
+TEST_F(Kept, ResultIsLentIfItsCopyFindsNoRoom) {
   // The result takes 5 of the arena's 8 MB, and the supervisor does not answer.
   const Answer answer = client.probe("make_kept", {1'250'000});
   ASSERT_EQ(answer.storages[0].kind, Kind::kLent);
@@ -147,7 +147,7 @@ TEST_F(Kept, AHiddenBlockCostsNothingWhileItsClientIsTheOnlyOne) {
   EXPECT_EQ(keptSums()[0], 300'000);
 }
 
-TEST_F(Kept, WhatAModelKeepsIsOutOfItsClientsReachOnceThereIsAnotherOne) {
+TEST_F(Kept, MemoryIsProtectedFromItsClientOnceAnotherIsAttached) {
   client.probeValue("make_and_hide", {100'000});
   const auto clearAll = [&] {
     std::memset(client.outputSegment().data(), 0, client.outputSegment().size());

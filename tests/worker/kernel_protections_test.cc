@@ -30,7 +30,7 @@ TEST(KernelProtections, OfANewKernelLackNothing) {
   EXPECT_TRUE(missing({{"ISOPOOL_SANDBOX", "strict"}}, {true, kNewest, true}).empty());
 }
 
-TEST(KernelProtections, ThatNobodyAskedForAreNotMissed) {
+TEST(KernelProtections, AreOnlyMissedAtTheStrictLevel) {
   for (const char* level : {"none", "default"}) {
     EXPECT_TRUE(missing({{"ISOPOOL_SANDBOX", level}}, {false, 0, false}).empty()) << level;
   }
@@ -86,7 +86,7 @@ TEST(SandboxSettings, OfALimitOfZeroAreWithoutThatLimit) {
   EXPECT_EQ(settingsOf({{"ISOPOOL_WORKER_FILES", "0"}}).files, std::nullopt);
 }
 
-TEST(SandboxSettings, ThatCannotBeAreRefusedInOneLineThatNamesTheVariable) {
+TEST(SandboxSettings, InvalidValuesAreRefused) {
   EXPECT_THROW(settingsOf({{"ISOPOOL_SANDBOX_NETWORK", "maybe"}}), base::SettingError);
   EXPECT_THROW(settingsOf({{"ISOPOOL_SANDBOX", "paranoid"}}), base::SettingError);
 }

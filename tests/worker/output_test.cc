@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "    sys.__stdout__.write('half a line')"}),
     [](const auto& parameter) { return parameter.param.name; });
 
-TEST(OutputOfAnUnbufferedPython, ThatWasToBeHeldBackIsOutWithTheAnswer) {
+TEST(OutputOfAnUnbufferedPython, IsWrittenWithTheAnswerDespiteBuffering) {
   ZygoteProcess zygote({"PYTHONUNBUFFERED=1"});
   const auto worker = zygote.fork(1);
   TestClient client(*worker);
@@ -82,7 +82,7 @@ TEST_F(Output, ComesInWholeLinesHoweverManyPiecesTheyAreWrittenIn) {
   EXPECT_EQ(bufferingZygote().output("\n"), "0-1-2-3-4-5-6-7-8-9\n");
 }
 
-TEST_F(Output, ThatAModelHasTakenAwayIsMissedByNobody) {
+TEST_F(Output, MayBeRemovedByAModel) {
   for (const char* source : {"import sys; sys.stdout = None", "import sys; del sys.stdout",
                              "import sys; sys.stdout = 5; sys.stderr.close()"}) {
     EXPECT_EQ(client.probe("run", {std::string(source)}).status, ipc::CompletionStatus::kValue)

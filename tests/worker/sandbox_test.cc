@@ -285,7 +285,7 @@ for thread in threads: thread.join()
   EXPECT_EQ(toldActs(4), (Acts{{"system call socket", 4}}));
 }
 
-TEST_F(Strict, TellsASupervisorThatDoesNotReadWithoutWaitingForIt) {
+TEST_F(Strict, ReportsActsWithoutWaitingForTheSupervisor) {
   constexpr uint64_t kTimes = 3000;
   for (uint64_t i = 0; i < kTimes; ++i) {
     ASSERT_EQ(client.probe("run", {"import socket\nsocket.socket()"}).status, Status::kPythonError);
@@ -405,7 +405,7 @@ result = open(f'/proc/self/fd/{fd}').read()
             "content");
 }
 
-TEST_F(Strict, HasAFolderForTemporaryFilesThatNobodyElseSees) {
+TEST_F(Strict, HasAPrivateFolderForTemporaryFiles) {
   const at::IValue result = resultOf(R"(
 import tempfile, os
 with tempfile.NamedTemporaryFile('w+') as file:
@@ -714,7 +714,7 @@ TEST(StrictSandbox, HasAFolderOfItsOwnBelowItsSupervisorsWithoutUserNamespaces) 
   }
 }
 
-TEST(StrictSandbox, HasNoWorkerWithoutATemporaryFolderWhereTheZygoteCouldMakeOne) {
+TEST(StrictSandbox, WorkerFailsIfItsTemporaryFolderCannotBeMade) {
   // Each folder takes a user namespace.
   ZygoteProcess zygote({"ISOPOOL_SANDBOX=strict"},
                        {PYTHON, TEST_SOURCE_DIR "/few_user_namespaces.py", "2"});
@@ -897,22 +897,22 @@ class StrictMemoryLimit : public MemoryLimit {
   StrictMemoryLimit() : MemoryLimit(limited("strict")) {}
 };
 
-TEST_F(MemoryLimit, IsToldToWhoeverMakesATooLargeTensor) {
+TEST_F(MemoryLimit, IsNamedInTheErrorForATooLargeTensor) {
   expectBreach("import torch; torch.empty(1 << 30, dtype=torch.uint8)", "RuntimeError");
 }
 
-TEST_F(MemoryLimit, IsToldToWhoeverMakesTooManyTensors) {
+TEST_F(MemoryLimit, IsNamedInTheErrorForTooManyTensors) {
   if (kUnderAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemoryToo;
   expectBreach("import torch\nkept = []\nwhile True: kept.append(torch.ones(1 << 22))",
                "RuntimeError");
 }
 
-TEST_F(MemoryLimit, IsToldToWhoeverMakesATooLargeObject) {
+TEST_F(MemoryLimit, IsNamedInTheErrorForATooLargeObject) {
   expectBreach("bytearray(1 << 30)", "MemoryError");
   expectBreach("[None] * (1 << 28)", "MemoryError");
 }
 
-TEST_F(MemoryLimit, IsToldToWhoeverLetsNativeCodeAllocate) {
+TEST_F(MemoryLimit, IsNamedInTheErrorForNativeAllocations) {
   if (kUnderAddressSanitizer) GTEST_SKIP() << kSanitizerTakesMemoryToo;
   expectBreach(
       "import numpy\ntry: numpy.zeros(1 << 27)\nexcept MemoryError as e: raise OSError from e",
@@ -921,7 +921,7 @@ TEST_F(MemoryLimit, IsToldToWhoeverLetsNativeCodeAllocate) {
                "MemoryError");
 }
 
-TEST_F(MemoryLimit, IsToldWhenItWasACause) {
+TEST_F(MemoryLimit, IsNamedIfItCausedAnotherError) {
   expectBreach("try:\n  bytearray(1 << 30)\nexcept MemoryError as e: raise KeyError('x') from e",
                "KeyError");
 }
@@ -961,7 +961,7 @@ class PackageUnderLimit : public MemoryLimit, public ::testing::WithParamInterfa
   PackageUnderLimit() : MemoryLimit(limited(GetParam())) {}
 };
 
-TEST_P(PackageUnderLimit, IsNotCountedWhateverItsSizeAndTheLimitComesBackWithItsEnd) {
+TEST_P(PackageUnderLimit, DoesNotCountAndItsEndRestoresTheLimit) {
   const uint64_t before = limit();
   constexpr uint64_t kBytes = uint64_t{1} << 30;
   const base::Fd package = ipc::createGrowingMemoryObject("package");

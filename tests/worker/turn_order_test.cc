@@ -46,7 +46,7 @@ class TurnOrderTest : public testing::Test {
   TurnOrder order_;
 };
 
-TEST_F(TurnOrderTest, NobodyWaitsAndNobodyIsServed) {
+TEST_F(TurnOrderTest, NoClientIsServedIfNoneWaits) {
   add("a", 1, false);
   EXPECT_EQ(serve(), "");
 }
@@ -72,7 +72,7 @@ TEST_F(TurnOrderTest, SharesDivideTheTurnsOfThoseThatWait) {
   EXPECT_NEAR(counts.at("six"), 600, 2);
 }
 
-TEST_F(TurnOrderTest, OneThatComesAfterAWhileGoesBeforeAllThatWaited) {
+TEST_F(TurnOrderTest, RareClientIsServedBeforeBusyOnes) {
   add("greedy");
   add("alsoGreedy", 8);
   add("sparse", 1, false);
@@ -84,7 +84,7 @@ TEST_F(TurnOrderTest, OneThatComesAfterAWhileGoesBeforeAllThatWaited) {
   }
 }
 
-TEST_F(TurnOrderTest, NobodySavesTurnsUp) {
+TEST_F(TurnOrderTest, IdleClientsSaveNoTurns) {
   add("busy");
   add("idle", 1, false);
   serve(10'000);
@@ -93,7 +93,7 @@ TEST_F(TurnOrderTest, NobodySavesTurnsUp) {
   EXPECT_NEAR(counts.at("idle"), 50, 1);
 }
 
-TEST_F(TurnOrderTest, ANewcomerWaitsForNobodysPast) {
+TEST_F(TurnOrderTest, NewClientIsServedAtOnce) {
   add("old");
   serve(10'000);
   add("new");

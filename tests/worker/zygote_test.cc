@@ -206,7 +206,7 @@ TEST(Worker, CrashLogKeepsTheNewestAndStaysSmall) {
   EXPECT_LE(status.st_blocks * 512, 160 * 1024);
 }
 
-TEST(Worker, AnswersThatItDoesNotAttachAClientWhoseMemoryIsWrongAndServesTheOthers) {
+TEST(Worker, RefusesAClientWithInvalidMemoryAndServesTheOthers) {
   auto worker = sharedZygote().fork(1);
   TestClient client(*worker);
   client.defineProbe();

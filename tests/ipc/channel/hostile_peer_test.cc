@@ -108,7 +108,7 @@ TEST_F(HostilePeer, ATailWithoutASlotIsPoison) {
   EXPECT_EQ(client_.peek(completion_), Received::kPoisoned);
 }
 
-TEST_F(HostilePeer, AHeadThatLiesStopsOrSpoilsOnlyTheLiarsCalls) {
+TEST_F(HostilePeer, AFalseHeadHarmsOnlyTheCallsOfItsSender) {
   for (const uint32_t head : {UINT32_MAX, 0x80000000u, 1u}) {
     memory_.workerControl().submissionHead = head;
     // Either answer is correct; publish() writes into the client's own ring in any case.

@@ -96,7 +96,7 @@ TEST_F(LeaseTableTest, ABlockMayBeLentSeveralTimes) {
   EXPECT_EQ(table_.leasesOf(block(1)), 1u);
 }
 
-TEST_F(LeaseTableTest, ADeadBorrowersBlocksAllComeBackAndItsLateWordsMeanNothing) {
+TEST_F(LeaseTableTest, DeadBorrowersBlocksAreCollectedAndLateReturnsIgnored) {
   std::vector<Lease> leases;
   for (size_t i = 0; i < 100; ++i) leases.push_back(*table_.lend(block(i)));
   returnLease(*returns_, leases[7]);
@@ -109,7 +109,7 @@ TEST_F(LeaseTableTest, ADeadBorrowersBlocksAllComeBackAndItsLateWordsMeanNothing
   EXPECT_EQ(table_.outstanding(), 0u);
 }
 
-TEST_F(LeaseTableTest, ABorrowersNonsenseGivesBackOnlyWhatIsLentAndOnce) {
+TEST_F(LeaseTableTest, RandomReturnsReleaseOnlyLentBlocksAndOnlyOnce) {
   auto random = tests::seededRandom();
   std::multiset<const void*> lent;
   for (int round = 0; round < 300; ++round) {

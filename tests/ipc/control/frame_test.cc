@@ -270,7 +270,7 @@ TEST_F(FrameTest, APeerThatDoesNotReadCostsNoMoreThanThePatience) {
   EXPECT_EQ(result, SendResult::kWouldBlock);
 }
 
-TEST_F(FrameTest, APeerThatIsGoneIsSaidSoAndSendsNoSignal) {
+TEST_F(FrameTest, ClosedPeerIsReportedWithoutASignal) {
   raw_.close();
   EXPECT_EQ(receiveAll(), ReceiveResult::kPeerGone);
   EXPECT_EQ(socket_.send(ClosePool{1}), SendResult::kPeerGone);

@@ -61,7 +61,7 @@ TEST(MemoryObject, OfFixedSizeNeitherShrinksNorGrows) {
   EXPECT_TRUE(memoryObjectHas(object, kBytes, Seal::kFixedSize));
 }
 
-TEST(MemoryObject, WithASingleWriterIsWritableByNobodyElse) {
+TEST(MemoryObject, WithASingleWriterHasNoOtherWriter) {
   const base::Fd object = createMemoryObject("test", kBytes);
   const Mapping writer = mapAll(object, Access::kReadWrite);
   EXPECT_FALSE(memoryObjectHas(object, kBytes, Seal::kSingleWriter));
@@ -78,7 +78,7 @@ TEST(MemoryObject, WithASingleWriterIsWritableByNobodyElse) {
   EXPECT_EQ(read(reader), "by the writer");
 }
 
-TEST(MemoryObject, SealedReadOnlyIsWrittenByNobody) {
+TEST(MemoryObject, SealedReadOnlyCannotBeWritten) {
   const base::Fd object = createMemoryObject("test", kBytes);
   {
     const Mapping writer = mapAll(object, Access::kReadWrite);

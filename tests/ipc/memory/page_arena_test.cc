@@ -145,7 +145,7 @@ struct LiveBlock {
   }
 };
 
-TEST(PageArena, BehavesAsThePlainestBooksWouldThroughRandomUse) {
+TEST(PageArena, MatchesAReferenceArenaUnderRandomUse) {
   auto random = tests::seededRandom();
   constexpr size_t kCapacity = 16 * kMegabyte;
   PageArena arena(kCapacity);

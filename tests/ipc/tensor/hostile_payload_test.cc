@@ -191,7 +191,7 @@ TEST(HostilePayload, ThatIsNoBodyWithATableIsRefused) {
   }
 }
 
-TEST(HostilePayload, WithAStorageThatIsNoneIsRefused) {
+TEST(HostilePayload, WithAnInvalidStorageIsRefused) {
   const std::vector<Pack> storages = {
       [](auto& packer) { packer.pack_nil(); },
       [](auto& packer) { packer.pack_array(0); },
@@ -227,7 +227,7 @@ std::string refusalOfValue(const Pack& value) {
   return refusalOf([&] { Crossing::readPayload(bytes); });
 }
 
-TEST(HostilePayload, WithAValueThatIsNoneIsRefused) {
+TEST(HostilePayload, WithAnInvalidValueIsRefused) {
   const std::vector<Pack> values = {
       [](auto& packer) { packer.pack_map(0); },
       [](auto& packer) { packer.pack_bin(0); },
