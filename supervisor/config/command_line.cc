@@ -15,25 +15,25 @@ namespace isopool::supervisor {
 namespace {
 
 constexpr const char* kDescription =
-    "isopoold: supervisor of isopool's worker processes. A program that uses isopool starts one "
-    "for\n"
-    "itself (--private), which ends with it. One that listens (--listen) is shared by all "
-    "programs\n"
-    "whose ISOPOOL_SOCKET is that path, and runs until SIGTERM; SIGHUP makes it read its file "
-    "anew.\n"
+    "isopoold: supervisor of isopool's worker processes. A program that uses isopool starts its "
+    "own\n"
+    "private supervisor (--private), which ends with the program. A supervisor with --listen is\n"
+    "shared by all programs whose ISOPOOL_SOCKET is that path, and runs until SIGTERM; SIGHUP "
+    "makes\n"
+    "it read its settings file again.\n"
     "\n"
-    "What it does is set by flags, by environment variables and by a TOML file, in this order: a\n"
-    "flag wins over its variable, that over the file. In the file a setting has its flag's name, "
-    "with\n"
-    "_ for -, but for the tables [limits] (--client-*), [recycle] and [sandbox]; there are also\n"
-    "[environment], variables for the workers, and [class.NAME], clients that are treated "
-    "specially.\n";
+    "Settings come from flags, environment variables and a TOML file: a flag overrides its\n"
+    "variable, and the variable overrides the file. In the file a setting has its flag's name "
+    "with _\n"
+    "for -, except in the tables [limits] (--client-*), [recycle] and [sandbox]. The file may "
+    "also\n"
+    "have [environment], variables for the workers, and [class.NAME], settings for a class of\n"
+    "clients.\n";
 
 constexpr const char* kFooter =
-    "TIME is a whole number and ms, s, m or h; without a unit seconds. SIZE is a whole number and\n"
-    "KiB, MiB or GiB; without a unit bytes. In the file both are texts in quotes, lists are arrays "
-    "of\n"
-    "texts, and switches are true or false.";
+    "TIME is a whole number with the unit ms, s, m or h; without a unit, seconds. SIZE is a whole\n"
+    "number with the unit KiB, MiB or GiB; without a unit, bytes. In the file both are texts in\n"
+    "quotes, lists are arrays of texts, and switches are true or false.";
 
 constexpr size_t kNamesColumn = 38;
 constexpr size_t kLineWidth = 100;
@@ -124,13 +124,14 @@ class Parser {
                     "Read settings from this TOML file (ISOPOOL_CONFIG)")
         ->type_name("FILE");
     app_.add_flag("--check", check_,
-                  "Say whether the settings are valid (exit code 0) or what is wrong (2), and end");
+                  "Check the settings and exit: with code 0 if they are valid, else with the error "
+                  "and code 2");
     app_.add_flag("--show-settings", show_,
-                  "Say which value every setting has, and which flag, variable or line of the file "
-                  "it is from, and end");
-    app_.add_flag("--json", json_, "The same for programs");
+                  "Print the value of every setting and its source (flag, variable or line of the "
+                  "file), and exit");
+    app_.add_flag("--json", json_, "Print the output of --show-settings as JSON");
     app_.add_flag("--settings-example", exampleFile_,
-                  "Print a file with every setting, its meaning and its default, and end");
+                  "Print a file with every setting, its meaning and its default, and exit");
     app_.add_flag("--settings-markdown", markdown_)->group("");
   }
 
@@ -155,16 +156,16 @@ class Parser {
   void addPrivatePool() {
     CommandLine& words = request_.commandLine;
     app_.add_flag("--private", words.privatePool,
-                  "Serve the one program that started us, over --control-fd")
+                  "Serve only the program that started this process, over --control-fd")
         ->group(kPrivateGroup);
     app_.add_option("--control-fd", words.controlFd,
-                    "Our end of that program's control socket (default: 3)")
+                    "The supervisor's end of that program's control socket (default: 3)")
         ->check(CLI::Range(3, INT_MAX).description(""))
         ->type_name("N")
         ->group(kPrivateGroup);
     app_.add_option("--lifeline-fd", words.lifelineFd,
-                    "Read end of a pipe whose write end only that program holds: we die with it "
-                    "(default: 4)")
+                    "Read end of a pipe whose write end only that program holds: the supervisor is "
+                    "killed when that program ends (default: 4)")
         ->check(CLI::Range(3, INT_MAX).description(""))
         ->type_name("N")
         ->group(kPrivateGroup);
@@ -176,11 +177,11 @@ class Parser {
       if (option->count() == 0) continue;
       if (words.privatePool && setting->scope == base::Scope::kShared) {
         return mistake(std::string(setting->flag) +
-                       " is for a supervisor that programs share, which --private is not");
+                       " is for a shared supervisor, not for one with --private");
       }
       words.flags[setting] = option->results().back();
     }
-    if (json_ && !show_) return mistake("--json goes with --show-settings");
+    if (json_ && !show_) return mistake("--json requires --show-settings");
     if (check_ && show_) return mistake("--check and --show-settings exclude each other");
     if (check_) request_.answer = Answer::kCheck;
     if (show_) request_.answer = json_ ? Answer::kShowJson : Answer::kShow;
@@ -190,11 +191,11 @@ class Parser {
   }
 
   std::string unknown(const std::string& word) const {
-    if (!word.starts_with("-")) return "'" + word + "' is no flag; see --help";
+    if (!word.starts_with("-")) return "'" + word + "' is not a flag; see --help";
     std::vector<std::string> flags{"--config", "--check", "--show-settings", "--json", "--private"};
     for (const auto& [setting, option] : options_) flags.emplace_back(setting->flag);
     const std::string name = word.substr(0, word.find('='));
-    return name + " is no flag; the nearest is " + base::nearestOf(name, flags);
+    return name + " is not a flag; the nearest is " + base::nearestOf(name, flags);
   }
 
   static constexpr const char* kPrivateGroup = "For programs that start their own";
@@ -206,7 +207,7 @@ class Parser {
   bool json_ = false;
   bool markdown_ = false;
   bool exampleFile_ = false;
-  std::string unused_;  // the texts are fetched from the options
+  std::string unused_;  // request() reads the texts from the CLI::Option objects
   std::vector<std::pair<const base::Setting*, CLI::Option*>> options_;
 };
 

@@ -9,13 +9,15 @@
 
 namespace isopool::supervisor {
 
-/// Not options but what to print instead, and the exit code that goes with it.
+/// The program ends instead of running: the text to print and the exit code. Code 0 is an answer to
+/// --help and the like, which goes to the output stream; any other code is an error.
 struct OptionsRefused {
-  std::string text;  ///< one line for an error, more for --help
+  std::string text;  ///< one line for an error, several for --help
   int exitCode = 0;
 };
 
-/// What isopoold's flags say: beyond the table of settings, and the texts of those in it.
+/// The parsed flags of isopoold: those outside the table of settings, and the texts, not yet
+/// interpreted, of those in the table.
 struct CommandLine {
   bool privatePool = false;
   int controlFd = 3;
@@ -24,7 +26,7 @@ struct CommandLine {
   std::map<const base::Setting*, std::string> flags;
 };
 
-/// What is to be done with the settings.
+/// What isopoold does with the settings: runs, or prints something about them and ends.
 enum class Answer { kServe, kCheck, kShow, kShowJson };
 
 struct CommandLineRequest {
@@ -32,8 +34,9 @@ struct CommandLineRequest {
   Answer answer = Answer::kServe;
 };
 
-/// Knows the flags, but not what their values mean. Answers --help and what is written from the
-/// table alone by a refusal with exit code 0.
+/// Parses the flags without interpreting the values of settings. Returns OptionsRefused with exit
+/// code 0 for --help and for what is printed from the table of settings alone (an example file),
+/// with exit code 2 for a flag that is wrong. Reads the environment variable ISOPOOL_CONFIG.
 std::variant<CommandLineRequest, OptionsRefused> parseCommandLine(int argc,
                                                                   const char* const* argv);
 

@@ -19,7 +19,7 @@ uint32_t count(const SettingValue& value) { return static_cast<uint32_t>(value.n
 base::LogLevel logLevel(const std::string& text) {
   constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "error"};
   const auto found = std::find(kNames.begin(), kNames.end(), text);
-  return static_cast<base::LogLevel>(found - kNames.begin());  // behind the last: kOff
+  return static_cast<base::LogLevel>(found - kNames.begin());  // not found: kOff
 }
 
 base::LogFormat logFormat(const std::string& text) {

@@ -8,8 +8,8 @@
 
 namespace isopool::supervisor {
 
-/// Stores the value of the setting `key` in its field of `options`. False if no field belongs to
-/// it: workers or programs read it, not the supervisor.
+/// Stores the value of the setting `key` in its field of `options`. Returns false if `options` has
+/// no such field: workers or programs read that setting, not the supervisor.
 bool setOption(Options& options, std::string_view key, const base::SettingValue& value);
 
 }  // namespace isopool::supervisor

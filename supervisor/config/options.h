@@ -13,45 +13,47 @@
 
 namespace isopool::supervisor {
 
-/// The workers of all programs of a shared supervisor whose class has none of its own.
+/// Name of the worker group that serves all programs of a shared supervisor whose class has no
+/// dedicated workers.
 inline constexpr std::string_view kSharedGroup = "shared";
 
-/// A kind of client that the operator treats specially: the first class that fits a client is its.
+/// Settings for some clients of a shared supervisor. A client is in the first class that fits it.
 struct ClientClass {
   std::string name;
   std::optional<uint32_t> userId;  ///< only clients of this user
   std::string program;             ///< only clients with this name; empty: any
-  uint32_t share = 1;              ///< calls for one of a client with share 1, where both wait
-  uint32_t dedicatedWorkers = 0;   ///< workers that serve this class alone, beside the shared ones
+  uint32_t share = 1;              ///< calls per call of a client with share 1, while both wait
+  uint32_t dedicatedWorkers = 0;   ///< workers for this class only, in addition to the shared ones
 };
 
-/// What one client of a shared supervisor may have. 0: no limit.
+/// Limits of one client of a shared supervisor. 0: no limit.
 struct ClientLimits {
   uint64_t memory = 0;  ///< bytes of input segments, packages and output segments together
-  uint32_t leases = 0;  ///< results held, per worker
+  uint32_t leases = 0;  ///< results that the client holds, per worker
   uint32_t calls = 0;   ///< calls in flight
   uint32_t models = 0;  ///< packages loaded
-  std::chrono::milliseconds callTime{0};  ///< that one call may run
+  std::chrono::milliseconds callTime{0};  ///< run time of one call
 };
 
-/// When a shared worker is replaced on purpose. 0: never for that.
+/// Thresholds at which a shared supervisor replaces a worker that still works. 0: no threshold.
 struct Recycling {
-  uint64_t calls = 0;
-  std::chrono::milliseconds age{0};
-  uint64_t memoryGrowth = 0;  ///< bytes of resident anonymous memory more than after its first call
-  uint32_t jitterPercent = 10;  ///< each life's thresholds vary by up to so much, either way
-  std::chrono::milliseconds patience{
-      60'000};  ///< for what still uses the old one; then it is killed
+  uint64_t calls = 0;                ///< completed by the worker
+  std::chrono::milliseconds age{0};  ///< since the worker was started
+  uint64_t memoryGrowth = 0;         ///< bytes of resident anonymous memory, since the first call
+  uint32_t jitterPercent = 10;       ///< each worker's thresholds vary by up to so much, either way
+  /// How long clients may still use the replaced worker; then it is killed.
+  std::chrono::milliseconds patience{60'000};
 };
 
-/// What isopoold was told, by flags, ISOPOOL_* environment variables and a file, and what it takes
-/// where it was told nothing. supervisor/config/settings.h has the one table of all of them.
+/// Every value that the supervisor uses, with its default. Settings (settings.h) makes one from
+/// flags, ISOPOOL_* environment variables and a file; base/settings/setting_table.cc describes all
+/// settings.
 struct Options {
   bool privatePool = false;
   int controlFd = 3;
   int lifelineFd = 4;
   std::string listen;       ///< path of the socket of a shared supervisor
-  std::string socketGroup;  ///< whose members may connect too; empty: only the same user and root
+  std::string socketGroup;  ///< its members may connect, too; empty: only the same user and root
   uint32_t workers = 0;     ///< of a shared supervisor; at least 1 after parsing
   std::string worker;       ///< path of the isopool-worker executable
   uint32_t spares = 1;
@@ -61,20 +63,20 @@ struct Options {
   std::chrono::milliseconds zygoteTimeout{120'000};
   std::chrono::milliseconds forkTimeout{5'000};
   std::chrono::milliseconds workerTimeout{30'000};
-  std::chrono::milliseconds handshakeTimeout{5'000};  ///< for a client to say who it is
+  std::chrono::milliseconds handshakeTimeout{5'000};  ///< from a client's connection to its Hello
   std::chrono::milliseconds drainTimeout{30'000};     ///< for calls in flight after SIGTERM
-  /// How long a shared worker may go on with a call past its deadline, or of a client that is gone.
+  /// How long a worker may still run a call past its deadline, or of a client that has left.
   std::chrono::milliseconds grace{500};
   uint32_t maxClients = 1024;
   ClientLimits limits;
   Recycling recycling;
   std::vector<ClientClass> classes;
   std::string sandbox = "default";  ///< none, default, strict: see docs/sandbox.md
-  /// Where workers may make folders of their own (WorkerFolders); empty: nowhere.
+  /// The folder in which workers may make their own folders (WorkerFolders); empty: none.
   std::string workerFolders;
-  /// NAME=VALUE for the zygote and the workers: the settings that are theirs, and [environment].
+  /// NAME=VALUE for the zygote and the workers: the settings that they read, and [environment].
   std::vector<std::string> workerEnvironment;
-  bool noKill = false;  ///< the time-outs are as good as none
+  bool noKill = false;  ///< for debuggers: zygote, fork and worker time-outs are disabled
   base::LogLevel logLevel = base::LogLevel::kWarning;
   base::LogFormat logFormat = base::LogFormat::kAuto;
 };

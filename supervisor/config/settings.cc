@@ -140,7 +140,7 @@ Settings::ResolvedSettings Settings::resolve(const SettingsFile& file) const {
   return all;
 }
 
-// How a mistake in this setting begins.
+// The beginning of an error text about this setting.
 std::string Settings::whereIs(const base::Setting& setting, const ResolvedSetting& resolved) const {
   switch (resolved.source) {
     case SourceKind::kFlag:
@@ -171,7 +171,8 @@ std::string Settings::sourceOf(const base::Setting& setting,
   return "default";
 }
 
-// For worker/python/code_paths.py: a worker that writes there decides what we run.
+// For worker/python/code_paths.py: a worker that may write these files controls what the supervisor
+// runs.
 std::string Settings::filesOf(const Options& options) const {
   std::error_code error;
   std::string files = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -192,7 +193,7 @@ Options Settings::makeOptions() const {
   for (const auto& [setting, resolved] : resolved_) {
     if (options.privatePool && setting->scope == base::Scope::kShared) continue;
     setOption(options, setting->key, resolved.value);
-    // Also what the workers would inherit: they get it checked, and in its shortest spelling.
+    // Also those that the workers would inherit: they get the checked value in its shortest form.
     if (setting->concernsWorkers() && resolved.source != SourceKind::kDefault) {
       options.workerEnvironment.push_back(std::string(setting->variable) + "=" +
                                           base::spellSetting(*setting, resolved.value));
@@ -213,7 +214,8 @@ Options Settings::makeOptions() const {
 void Settings::check(const Options& options) const {
   if (options.outputArenaLimit < options.outputArena) {
     throw SettingsError(
-        "--output-arena-limit (ISOPOOL_OUTPUT_ARENA_LIMIT) is less than --output-arena");
+        "--output-arena-limit (ISOPOOL_OUTPUT_ARENA_LIMIT) is less than --output-arena; raise the "
+        "limit");
   }
   const auto where = [this](std::string_view key) {
     const base::Setting& setting = *base::findSetting(key);
@@ -234,7 +236,7 @@ void Settings::check(const Options& options) const {
   }
   if (!options.socketGroup.empty() && !isGroup(options.socketGroup)) {
     throw SettingsError(where("socket_group") + ": '" + options.socketGroup +
-                        "' is no group of this system");
+                        "' is not a group of this system");
   }
 }
 
@@ -309,8 +311,8 @@ void Settings::takeEnvironment(const std::vector<SettingsFile::Variable>& enviro
   changes.needRestart.insert(changes.needRestart.end(), keys.begin(), keys.end());
 }
 
-// Which class a client is in is settled when it attaches, and dedicated workers are forked for it:
-// only what a class gets of the shared workers can change.
+// A client gets its class when it attaches, and dedicated workers are forked for the class: only
+// the share of the shared workers can change at run time.
 void Settings::takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes) {
   const bool sameClasses = std::equal(classes.begin(), classes.end(), classes_.begin(),
                                       classes_.end(), [](const auto& left, const auto& right) {

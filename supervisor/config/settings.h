@@ -13,11 +13,11 @@
 
 namespace isopool::supervisor {
 
-/// Every setting's value and where it came from: a flag wins over an environment variable, that
-/// over the file, that over the default.
+/// The value and the source of every setting. A flag overrides an environment variable, the
+/// variable overrides the file, and the file overrides the default. Not thread-safe.
 class Settings {
  public:
-  /// One setting as --show-settings has it.
+  /// One setting as --show-settings prints it.
   struct Shown {
     const base::Setting* setting;  ///< nullptr for entries of [environment] and [class.NAME]
     std::string key;
@@ -26,22 +26,24 @@ class Settings {
     std::string source;  ///< "flag --spares", "file PATH:LINE", "default", ...
   };
 
-  /// Keys that differ between two readings of the file.
+  /// Keys whose values differ between two readings of the file.
   struct Changes {
-    std::vector<std::string> taken;
-    std::vector<std::string> needRestart;  ///< still as they were
+    std::vector<std::string> taken;        ///< in effect now
+    std::vector<std::string> needRestart;  ///< the old values stay in effect
   };
 
-  /// Reads the environment, and the file that the command line names. The refusal may be an answer:
-  /// to --help, --check and the like.
+  /// Reads flags, environment, and the file that the command line names. Returns OptionsRefused
+  /// for a setting that is wrong, and also, with exit code 0, as the answer to --help, --check and
+  /// the like.
   static std::variant<Settings, OptionsRefused> parse(int argc, const char* const* argv);
 
   const Options& options() const { return options_; }
   std::vector<Shown> shown() const;
   const std::string& file() const { return commandLine_.file; }
 
-  /// Reads the file anew, with the flags and the environment of the start. Of what changed,
-  /// options() then has what can change while we run. After a refusal nothing has changed.
+  /// Reads the file again, with the flags and the environment of the start. Afterwards options()
+  /// has the new values of those settings that can change at run time. If it returns
+  /// OptionsRefused, nothing has changed.
   std::variant<Changes, OptionsRefused> reload();
 
  private:
@@ -69,7 +71,7 @@ class Settings {
   Options options_;
 };
 
-/// Settings::parse() for who needs no more than the options.
+/// Settings::parse() for callers that need only the options.
 std::variant<Options, OptionsRefused> parseOptions(int argc, const char* const* argv);
 
 }  // namespace isopool::supervisor

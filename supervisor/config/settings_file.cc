@@ -31,7 +31,7 @@ std::string contentsOf(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
-  // A folder can be opened, but not read; an empty file gives nothing to insert, which is no error.
+  // A folder can be opened but not read. With an empty file `<<` would set the stream's error flag.
   if (errno == 0 && file.peek() != std::ifstream::traits_type::eof()) text << file.rdbuf();
   if (errno != 0) throw std::runtime_error(std::string(" ") + std::strerror(errno));
   return text.str();
@@ -79,8 +79,8 @@ class Reader {
 
   static const toml::table& tableAt(const std::string& key, const toml::node& node) {
     if (const toml::table* table = node.as_table()) return *table;
-    throw SettingsError(node.source(), key + " is " + described(node) + ", but [" + key +
-                                           "] is a table of its own");
+    throw SettingsError(node.source(),
+                        key + " is " + described(node) + ", but [" + key + "] must be a table");
   }
 
   static std::string unknown(const std::string& key) {
@@ -90,7 +90,7 @@ class Reader {
       keys.emplace_back(setting.key);
       keys.emplace_back(setting.key.substr(0, setting.key.find('.')));
     }
-    return key + " is no setting; the nearest is " + base::nearestOf(key, keys);
+    return key + " is not a setting; the nearest is " + base::nearestOf(key, keys);
   }
 
   static base::SettingValue valueOf(const base::Setting& setting, const toml::node& node) {
@@ -113,7 +113,7 @@ class Reader {
     if (isQuantity && node.is_integer()) return std::to_string(node.ref<int64_t>());
     const bool isText = node.is_string() && !isSwitch && setting.kind != base::SettingKind::kCount;
     if (isText && !text.empty()) return text;
-    if (isText) throw SettingsError(node.source(), std::string(setting.key) + ": '' is nothing");
+    if (isText) throw SettingsError(node.source(), std::string(setting.key) + ": '' is empty");
     throw SettingsError(node.source(), std::string(setting.key) + ": " + described(node) +
                                            " is not " + expected(setting));
   }
@@ -159,7 +159,7 @@ class Reader {
         return SettingsError(where, "environment." + variable + ": " + what);
       };
       if (variable.empty() || variable.find('=') != std::string::npos) {
-        throw wrong("no name of a variable");
+        throw wrong("not the name of a variable");
       }
       for (const base::Setting& setting : base::settingTable()) {
         if (setting.variable != variable || setting.key.empty()) continue;
@@ -187,15 +187,15 @@ class Reader {
       if (name.str() == kSharedGroup) {
         throw SettingsError(name.source(),
                             key + ": '" + std::string(kSharedGroup) +
-                                "' names the workers of all programs that have none of "
-                                "their own; give the class another name");
+                                "' is the name of the workers that serve all programs without "
+                                "dedicated workers; give the class another name");
       }
       SettingsFile::Class made = classOf(key, tableAt(key, node));
       made.clientClass.name = name.str();
       made.line = name.source().begin.line;
       file_.classes.push_back(std::move(made));
     }
-    // The library sorts by name; here the first that fits counts.
+    // toml++ sorts by name, but the first class of the file that fits a client is the client's.
     std::sort(file_.classes.begin(), file_.classes.end(),
               [](const auto& left, const auto& right) { return left.line < right.line; });
   }
@@ -215,7 +215,7 @@ class Reader {
       } else if (field == "dedicated_workers") {
         made.clientClass.dedicatedWorkers = countAt(path, node, 0, kMostDedicatedWorkers);
       } else {
-        throw SettingsError(name.source(), path + " is no setting; the nearest is " + key + "." +
+        throw SettingsError(name.source(), path + " is not a setting; the nearest is " + key + "." +
                                                base::nearestOf(field, {"user", "program", "share",
                                                                        "dedicated_workers"}));
       }
@@ -244,7 +244,7 @@ class Reader {
     const bool digits =
         !user.empty() && user.size() < 10 && user.find_first_not_of("0123456789") == user.npos;
     if (!digits) {
-      throw SettingsError(node.source(), path + ": '" + user + "' is no user of this system");
+      throw SettingsError(node.source(), path + ": '" + user + "' is not a user of this system");
     }
     return static_cast<uint32_t>(std::stoul(user));
   }

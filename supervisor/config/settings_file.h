@@ -11,7 +11,7 @@
 
 namespace isopool::supervisor {
 
-/// What a settings file (TOML) says, checked against the table of settings.
+/// The contents of a settings file (TOML), checked against the table of settings.
 struct SettingsFile {
   struct Entry {
     base::SettingValue value;
@@ -24,7 +24,7 @@ struct SettingsFile {
   };
   struct Class {
     ClientClass clientClass;
-    std::string user;  ///< as it is written there
+    std::string user;  ///< as in the file
     uint32_t line = 0;
   };
 
@@ -33,8 +33,8 @@ struct SettingsFile {
   std::vector<Class> classes;         ///< [class.NAME], in the file's order
 };
 
-/// The contents of the file, or one line that says where and what is wrong with it, and what would
-/// be right. Reads the user database for the users that classes name.
+/// Returns the contents of the file, or one line with the place of the error, the error, and a
+/// correct value. Reads the user database for the users that classes name.
 std::variant<SettingsFile, std::string> readSettingsFile(const std::string& path);
 
 }  // namespace isopool::supervisor

@@ -109,17 +109,19 @@ std::string row(const base::Setting& setting) {
 }
 
 constexpr std::array<std::array<const char*, 3>, 5> kFileOnly{{
-    {"environment.NAME", "", "A variable of zygote and workers, whatever our own environment has."},
+    {"environment.NAME", "",
+     "A variable of zygote and workers. Overrides isopoold's own environment."},
     {"class.NAME.user", "any",
      "The class NAME is for clients of this user (a name or a number), ..."},
     {"class.NAME.program", "any",
      "... and of programs with this name. A client is in the first class of the file that fits "
      "it."},
     {"class.NAME.share", "1",
-     "Where clients wait, calls that one of this class gets for one call of a client with share 1. "
-     "A whole number between 1 and 1000. SIGHUP changes it."},
+     "While clients wait for a worker, a client of this class gets this many calls for one call of "
+     "a client with share 1. A whole number between 1 and 1000. SIGHUP changes it."},
     {"class.NAME.dedicated_workers", "0",
-     "Workers for this class alone, besides the shared ones. A whole number between 0 and 1024."},
+     "Workers for this class only, in addition to the shared ones. A whole number between 0 and "
+     "1024."},
 }};
 
 std::string tableOf(std::string_view key) {
@@ -215,10 +217,12 @@ std::string settingsAsMarkdown() {
 
 std::string exampleSettingsFile() {
   std::string out =
-      "# Settings of isopoold. What is commented out is the default, or an example where there is\n"
-      "# none. `isopoold --config FILE --check` says whether a file is right, and "
+      "# Settings of isopoold. A line that is commented out shows the default, or an example if "
+      "the\n"
+      "# setting has no default. `isopoold --config FILE --check` checks a file, and "
       "`--show-settings`\n"
-      "# what holds. Flags and ISOPOOL_* environment variables win over this file.\n";
+      "# prints the values in effect. Flags and ISOPOOL_* environment variables override this "
+      "file.\n";
   std::vector<std::string> tables;
   for (const base::Setting& setting : base::settingTable()) {
     const std::string table = tableOf(setting.key);
@@ -226,18 +230,18 @@ std::string exampleSettingsFile() {
       tables.push_back(table);
     }
   }
-  // What belongs to no table stands before the first table.
+  // Keys outside of tables come before the first table.
   std::stable_partition(tables.begin(), tables.end(),
                         [](const std::string& table) { return table.empty(); });
   for (const std::string& table : tables) out += exampleTable(table);
   out +=
-      "\n# Variables of zygote and workers, whatever isopoold's own environment has.\n"
+      "\n# Variables of zygote and workers. They override isopoold's own environment.\n"
       "[environment]\n"
       "#TORCHINDUCTOR_CACHE_DIR = \"/var/cache/isopool/torchinductor\"\n"
-      "\n# Clients that are treated specially; a client is in the first class that fits it. Where\n"
-      "# clients wait, one of this class gets four calls for one of a client with share 1. It "
+      "\n# A class of clients; a client is in the first class that fits it. While clients wait, a\n"
+      "# client of this class gets four calls for one call of a client with share 1. The class "
       "also\n"
-      "# has a worker for itself, besides the shared ones.\n"
+      "# has a dedicated worker, in addition to the shared ones.\n"
       "#[class.interactive]\n"
       "#user = \"www-data\"\n"
       "#program = \"frontend\"\n"

@@ -5,17 +5,17 @@
 
 #include "base/settings/setting_table.h"
 
-/// What people read about settings. All of it comes from the table of settings.
+/// Texts about settings for operators. All of them come from the table of settings.
 namespace isopool::supervisor {
 
 class Settings;
 
-/// "default: 30s", and what 0 means.
+/// "default: 30s", and the meaning of 0.
 std::string describeDefault(const base::Setting& setting);
 
 /// A line for each setting: key, value, source.
 std::string showSettings(const Settings& settings);
-/// A JSON array of objects with key, value, source, and whether SIGHUP can change it.
+/// A JSON array of objects with the keys key, value, source, reloadable (SIGHUP can change it).
 std::string showSettingsAsJson(const Settings& settings);
 
 /// The tables of docs/configuration.md.

@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kProgramMayTake = 30'000;  // ms, from a cold disk
 constexpr int kNoTorch = 3;
-// Finds torch without importing it, which takes a second. A torch that is no installed package has
-// no version to be found so.
+// Finds torch without importing it: an import takes a second. A torch that is not an installed
+// package has no version that this way finds.
 constexpr const char* kAskForVersions =
     "import sys\n"
     "print('%d.%d' % sys.version_info[:2])\n"
@@ -60,7 +60,7 @@ std::string folderOf(const std::string& path) {
 /// How a program ended, and what it printed.
 struct Ran {
   bool inTime = false;
-  int status = 0;  ///< as waitpid() has it
+  int status = 0;  ///< as from waitpid()
   std::vector<std::string> lines;
 
   bool succeeded() const { return exitedWith(0); }
@@ -69,8 +69,8 @@ struct Ran {
   }
 };
 
-/// Has the end of our children told to us while it lives: whoever started us may ignore it, and
-/// then there is no status to be had.
+/// Sets SIGCHLD to its default while this object lives: the parent process may have started us with
+/// SIGCHLD ignored, and then waitpid() returns no status.
 class ChildrenAwaited {
  public:
   ChildrenAwaited() : before_(::signal(SIGCHLD, SIG_DFL)) {}
@@ -91,7 +91,8 @@ std::vector<std::string> linesIn(const base::Fd& output) {
   return lines;
 }
 
-// `variables` win over our environment. Throws base::SystemCallError if it can't be started.
+// `variables` override our environment. Throws base::SystemCallError if the program can't be
+// started.
 Ran run(const std::string& program, std::vector<std::string> words,
         std::vector<std::string> variables = {}) {
   std::vector<char*> environment;
@@ -145,13 +146,13 @@ std::string whyNoInterpreter(const std::string& path) {
     return error.what();
   }
   if (ran.exitedWith(kNoTorch)) return path + " has no torch";
-  // A worker has code of one Python and one torch in it.
+  // A worker program is built for one version of Python and of torch.
   if (!ran.lines.empty() && ran.lines[0] != ISOPOOL_PYTHON_VERSION) {
     return path + " is Python " + ran.lines[0] +
            ", but isopool was built for " ISOPOOL_PYTHON_VERSION;
   }
   if (!ran.succeeded() || ran.lines.empty()) {
-    return path + " is not a Python that runs (it " + howItEnded(ran) + ")";
+    return path + " is not a working Python (it " + howItEnded(ran) + ")";
   }
   if (ran.lines.size() > 1 && !ran.lines[1].starts_with(ISOPOOL_TORCH_VERSION)) {
     return path + " has torch " + ran.lines[1] +
@@ -160,7 +161,7 @@ std::string whyNoInterpreter(const std::string& path) {
   return {};
 }
 
-// The worker program knows where its Python has code.
+// Asks the worker program: it finds the folders that its Python has code in.
 std::string whyNoSandbox(const Options& options) {
   if (options.sandbox != "strict") return {};
   try {

@@ -8,14 +8,14 @@
 
 namespace isopool::supervisor {
 
-/// What the settings name and this system does not have: a folder, a program, an interpreter of the
-/// version, and with the torch, that workers were built for. One line that names the setting, where
-/// its value is from, and what is missing; empty if nothing is. May start the interpreter that
-/// `python` names and the worker program, and waits for them.
+/// Looks for what the settings name and this system lacks: a folder, a program, an interpreter of
+/// the Python version, and with the torch, that workers were built for. Returns one line with the
+/// setting, the source of its value and what is missing; empty if nothing is. May start the
+/// interpreter that `python` names, and the worker program, and waits up to 30 s for each.
 std::string problemOnThisSystem(const Settings& settings);
 
-/// Variables of our environment that begin with ISOPOOL_ and are no setting: one line each, with
-/// the nearest name that is one.
+/// Variables of our environment that begin with ISOPOOL_ but are not settings: one line each, with
+/// the setting whose name is nearest.
 std::vector<std::string> unknownVariables();
 
 }  // namespace isopool::supervisor

@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(, PythonSetting,
                          testing::Values(std::pair{"/no/python", ": No such file or directory"},
                                          std::pair{"/usr", " is a folder, not a program"},
                                          std::pair{"/etc/passwd", " can't be executed"},
-                                         std::pair{"/bin/false", " is not a Python that runs"}));
+                                         std::pair{"/bin/false", " is not a working Python"}));
 
 TEST(Check, RefusesAPythonWithoutTorch) {
   const char* python = "/usr/bin/python3";

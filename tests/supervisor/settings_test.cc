@@ -187,12 +187,12 @@ TEST_F(SettingsTest, RefuseNonsenseInOneLineThatNamesIt) {
             "isopoold: --log-level: 'loud' is none of debug, info, warning, error, off");
   EXPECT_NE(refused({"--frobnicate"}).find("--frobnicate"), std::string::npos);
   EXPECT_EQ(refused({"--quarantin", "1s"}),
-            "isopoold: --quarantin is no flag; the nearest is --quarantine");
+            "isopoold: --quarantin is not a flag; the nearest is --quarantine");
   EXPECT_NE(refused({"--output-arena", "8MiB", "--output-arena-limit", "4MiB"})
                 .find("ISOPOOL_OUTPUT_ARENA_LIMIT"),
             std::string::npos);
   EXPECT_EQ(refused({"--socket-group", "no such group"}),
-            "isopoold: --socket-group: 'no such group' is no group of this system");
+            "isopoold: --socket-group: 'no such group' is not a group of this system");
   EXPECT_NE(refused({"--listen", std::string(108, 'x').c_str()}).find("107 bytes"),
             std::string::npos);
 }
@@ -214,7 +214,7 @@ TEST_F(SettingsTest, NameFileAndLineAndWhatWouldBeRight) {
             ":1: preload_modules: 'a' is not a list like [\"one\", \"two\"]");
   EXPECT_EQ(refusedFile("no_kill = 1\n"), ":1: no_kill: 1 is not true or false");
   EXPECT_EQ(refusedFile("listen = 3\n"), ":1: listen: 3 is not a path, in quotes");
-  EXPECT_EQ(refusedFile("limits = 3\n"), ":1: limits is 3, but [limits] is a table of its own");
+  EXPECT_EQ(refusedFile("limits = 3\n"), ":1: limits is 3, but [limits] must be a table");
   EXPECT_EQ(refusedFile("spares = 1\nspares = 2\n").substr(0, 4), ":2: ");
   EXPECT_EQ(refusedFile("spares =\n").substr(0, 4), ":1: ");
   EXPECT_EQ(refusedFile("[environment]\nOMP_NUM_THREADS = 4\n"),
@@ -227,12 +227,13 @@ TEST_F(SettingsTest, NameFileAndLineAndWhatWouldBeRight) {
 }
 
 TEST_F(SettingsTest, NameTheNearestKeyToAnUnknownOne) {
-  EXPECT_EQ(refusedFile("workres = 3\n"), ":1: workres is no setting; the nearest is workers");
-  EXPECT_EQ(refusedFile("[limit]\nmodels = 3\n"), ":1: limit is no setting; the nearest is limits");
+  EXPECT_EQ(refusedFile("workres = 3\n"), ":1: workres is not a setting; the nearest is workers");
+  EXPECT_EQ(refusedFile("[limit]\nmodels = 3\n"),
+            ":1: limit is not a setting; the nearest is limits");
   EXPECT_EQ(refusedFile("\nmemory_growth = 3\n"),
-            ":2: memory_growth is no setting; the nearest is recycle.memory_growth");
+            ":2: memory_growth is not a setting; the nearest is recycle.memory_growth");
   EXPECT_EQ(refusedFile("[class.a]\nshares = 3\n"),
-            ":2: class.a.shares is no setting; the nearest is class.a.share");
+            ":2: class.a.shares is not a setting; the nearest is class.a.share");
 }
 
 TEST_F(SettingsTest, RefuseAFileThatCannotBeRead) {
@@ -259,11 +260,11 @@ TEST_F(SettingsTest, HaveClassesInTheOrderOfTheFile) {
   EXPECT_EQ(options.classes[1].share, 1u);
   EXPECT_EQ(options.classes[1].dedicatedWorkers, 2u);
   EXPECT_EQ(refusedFile("[class.a]\nuser = \"nobody at all\"\n"),
-            ":2: class.a.user: 'nobody at all' is no user of this system");
-  EXPECT_EQ(
-      refusedFile("[class.shared]\ndedicated_workers = 1\n"),
-      ":1: class.shared: 'shared' names the workers of all programs that have none of their own; "
-      "give the class another name");
+            ":2: class.a.user: 'nobody at all' is not a user of this system");
+  EXPECT_EQ(refusedFile("[class.shared]\ndedicated_workers = 1\n"),
+            ":1: class.shared: 'shared' is the name of the workers that serve all programs without "
+            "dedicated workers; "
+            "give the class another name");
   EXPECT_EQ(refusedFile("[class.a]\nshare = 0\n"),
             ":2: class.a.share: 0 is not a whole number between 1 and 1000");
 }
@@ -346,7 +347,7 @@ TEST_F(SettingsTest, TellAStrictZygoteWhichFilesTheSupervisorRunsAndReads) {
 
 TEST_F(SettingsTest, OfSharedSupervisorsAreNotForPrivatePools) {
   EXPECT_EQ(refused({"--private", "--listen", "/tmp/x"}),
-            "isopoold: --listen is for a supervisor that programs share, which --private is not");
+            "isopoold: --listen is for a shared supervisor, not for one with --private");
   EXPECT_NE(refused({"--private", "--max-clients", "3"}).find("--private"), std::string::npos);
   ::setenv("ISOPOOL_LISTEN", "/tmp/x", 1);
   const Options options = accepted({"--private"});
