@@ -36,7 +36,8 @@ using namespace isopool::supervisor;
 
 constexpr int kDefaultControlFd = 3;
 
-// The program that started us learns the reason even if nobody reads its error stream.
+// Prints the text, and sends it to the program that started this process, if there is one: that
+// program's error stream may not be read.
 int refuse(const OptionsRefused& refused, int controlFd) {
   std::FILE* stream = refused.exitCode == 0 ? stdout : stderr;
   std::fprintf(stream, "%s\n", refused.text.c_str());
@@ -63,8 +64,8 @@ int supervise(const Options& settings) {
   Supervisor supervisor({loop, processes, std::random_device{}()}, options, std::move(limits), {});
   supervisor.addClient(base::Fd(options.controlFd));
   const int exitCode = supervisor.run();
-  // Without destructors: whatever is in the making is not worth waiting for, and every lifeline is
-  // cut by our end.
+  // Skips destructors: they would wait for work in progress. The end of this process cuts every
+  // lifeline.
   ::_exit(exitCode);
 }
 
@@ -74,35 +75,36 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-// The socket may be the service manager's: then no setting names it.
+// `address` may differ from the setting: the service manager may have opened the socket.
 Options servedAt(Options options, const std::string& address, const std::string& folders) {
   options.listen = address;
   return withFolders(std::move(options), folders);
 }
 
-// The options from now on; nothing if the settings are wrong.
+// Returns the new options, or nothing if the settings are wrong.
 std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
                                 const std::string& address, const std::string& folders) {
   manager.reloading();
   const auto changes = settings.reload();
   manager.ready("serving");
   if (const auto* refused = std::get_if<OptionsRefused>(&changes)) {
-    base::log(base::LogLevel::kError, "the settings stay as they were: " + refused->text);
+    base::log(base::LogLevel::kError,
+              "the reload failed, no setting has changed: " + refused->text);
     return std::nullopt;
   }
   const auto& [taken, needRestart] = std::get<Settings::Changes>(changes);
   base::setLogLevel(settings.options().logLevel);
-  base::log(base::LogLevel::kInfo, "the settings were read again",
+  base::log(base::LogLevel::kInfo, "the settings were reloaded",
             {{"taken", joined(taken)}, {"need_restart", joined(needRestart)}});
   if (!needRestart.empty()) {
     base::log(base::LogLevel::kWarning,
-              "changed in the file, but needs a restart: " + joined(needRestart));
+              "settings that changed in the file need a restart: " + joined(needRestart));
   }
   return servedAt(settings.options(), address, folders);
 }
 
-// The process that was started is the guardian from here on; this is its child. `socket` is not
-// valid unless the service manager opened it.
+// Runs in the child of the guardian, which is the process that was started. `socket` is valid only
+// if the service manager opened it.
 int serveShared(Settings settings, base::Fd socket, ServiceManager manager, InheritedLimits limits,
                 const std::string& folders) {
   ListeningSocket listening;
@@ -112,7 +114,7 @@ int serveShared(Settings settings, base::Fd socket, ServiceManager manager, Inhe
     listening = listenAt(settings.options().listen, settings.options().socketGroup);
   }
   const std::string address = pathOfSocket(listening.socket);
-  // A worker has descriptors of each of its clients.
+  // Workers keep the raised limit of open files: a worker has descriptors for each of its clients.
   limits.openFiles = {};
   SupervisorEvents events;
   events.serving = [&] {
@@ -138,8 +140,8 @@ int superviseShared(Settings settings) {
   base::Fd socket = takeActivatedSocket();
   const std::string& listen = settings.options().listen;
   if (!socket.valid() && listen.empty()) {
-    return refuse({"isopoold is started by programs that use isopool (--private), or with --listen "
-                   "PATH; see --help",
+    return refuse({"isopoold: neither --listen PATH nor --private is given; to start a shared "
+                   "supervisor, give --listen PATH (see --help)",
                    2},
                   -1);
   }
@@ -166,7 +168,7 @@ bool asksForPrivatePool(int argc, char** argv) {
   return false;
 }
 
-// A private pool's log is read by whoever reads its program's error stream.
+// A private pool's log goes to its program's error stream, so its format "auto" is text.
 void startLogOf(const Options& options) {
   const bool asText = options.privatePool && options.logFormat == base::LogFormat::kAuto;
   base::startLog(options.logLevel, asText ? base::LogFormat::kText : options.logFormat);
@@ -182,7 +184,7 @@ int run(int argc, char** argv) {
   startLogOf(options);
   if (!ipc::armCrashPointFromEnvironment("ISOPOOL_SUPERVISOR_CRASH_POINT") &&
       std::getenv("ISOPOOL_SUPERVISOR_CRASH_POINT") != nullptr) {
-    return refuse({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT names no crash point", 2},
+    return refuse({"isopoold: ISOPOOL_SUPERVISOR_CRASH_POINT is not the name of a crash point", 2},
                   options.privatePool ? options.controlFd : -1);
   }
   const std::string problem = problemOnThisSystem(settings);
@@ -204,7 +206,7 @@ int main(int argc, char** argv) {
     return refuse({std::string("isopoold: ") + error.what(), 2}, -1);
   } catch (const std::bad_alloc&) {
     base::log(base::LogLevel::kError,
-              "there is no memory, and it was waited for in vain: isopoold ends");
+              "isopoold ends: an allocation failed for 2 s because memory is short");
     ::_exit(1);
   } catch (const std::exception& error) {
     base::log(base::LogLevel::kError, error.what());

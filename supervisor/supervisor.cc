@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The supervisor's part: make the shared memory, start the processes, watch them, tell clients what
-// happened. It refuses to do anything else: it runs no user code, maps nothing that a worker
-// writes, takes no lock, and waits for nobody; whoever does not answer is killed or, a client, left
-// with a queue of bounded size.
+// The supervisor makes the shared memory, starts and watches the processes, and notifies clients of
+// events. It does nothing else: it runs no user code, maps no memory that a worker writes, takes no
+// lock, and never waits for another process. A process of its own that does not answer is killed;
+// messages to a client that does not read are queued, up to a limit.
 #include "supervisor/supervisor.h"
 
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace isopool::supervisor {
 namespace {
 
 constexpr base::Milliseconds kDrainLook(5);
-// Who looks at a supervisor that has all the programs that it may have.
+// Connections beyond max_clients, so that operators can connect when the limit is reached.
 constexpr size_t kOperators = 32;
 
 }  // namespace
@@ -89,9 +89,8 @@ void Supervisor::makeFolders() {
   try {
     folders_.emplace(options_.workerFolders);
   } catch (const std::exception& error) {
-    base::log(
-        base::LogLevel::kWarning,
-        "workers have no folder for temporary files of their own: " + std::string(error.what()));
+    base::log(base::LogLevel::kWarning,
+              "workers get no folders for temporary files: " + std::string(error.what()));
   }
 }
 
@@ -119,15 +118,16 @@ void Supervisor::accept(base::Fd socket) {
   try {
     peer = processes_.peer(socket);
     refusal = whyRefused(socket, peer, options_.socketGroup);
-    // As a program it could ask for what workers may not have.
+    // A worker that connects as a program could get around its sandbox.
     if (refusal.empty() && options_.sandbox == "strict" &&
         processes_.isDescendant(peer.processId)) {
       refusal =
-          "it was started by a worker, or nobody can tell whether it was: the sandbox (strict) "
-          "keeps workers from their supervisor";
+          "it was started by a worker, or its ancestors can't be determined: the strict sandbox "
+          "does not let workers connect to their supervisor";
     }
     if (refusal.empty() && clients_.size() >= options_.maxClients + kOperators) {
-      refusal = std::to_string(clients_.size()) + " connections are all that there may be";
+      refusal = std::to_string(clients_.size()) +
+                " connections are open, which is the limit (max_clients and 32 for operators)";
     }
   } catch (const std::exception& error) {
     refusal = error.what();
@@ -156,14 +156,14 @@ size_t Supervisor::descriptorsOfClients() const {
 }
 
 std::string Supervisor::whyNoMorePrograms() const {
-  if (draining_) return "the supervisor was told to end, and serves no new programs";
+  if (draining_) return "the supervisor is shutting down and serves no new programs";
   const auto programs =
       static_cast<size_t>(std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
         return entry.second->isServedProgram();
       }));
   if (programs < options_.maxClients) return {};
   return std::to_string(programs) +
-         " programs are connected, which is all that may be (max_clients, ISOPOOL_MAX_CLIENTS)";
+         " programs are connected, which is the limit (max_clients, ISOPOOL_MAX_CLIENTS)";
 }
 
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
@@ -179,10 +179,10 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
     ++refusedConnections_;
     base::log(base::LogLevel::kWarning, found->second->describe() + " is refused: " + reason);
   } else if (!found->second->isOperator()) {
-    base::log(base::LogLevel::kInfo, found->second->describe() + " has left",
+    base::log(base::LogLevel::kInfo, found->second->describe() + " has disconnected",
               {{"client", id.value}});
   }
-  // Not now: the client is calling us, and what it said last has yet to leave.
+  // Destroyed by a later handler: the client is calling us, and its last message is not sent yet.
   loop_.post([leaving = std::shared_ptr<Client>(std::move(found->second))] {});
   clients_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientForgotten);
@@ -232,8 +232,8 @@ void Supervisor::childReaped() {
   sweepSoon();
 }
 
-// Orphans are told apart from our own by pid, and of a worker that is being forked we do not know
-// the pid yet: the sweep waits for it.
+// The sweep recognises the supervisor's own children by their pids. It waits for outstanding forks:
+// the pid of a worker that is being forked is not known yet.
 void Supervisor::sweepSoon() {
   if (std::exchange(sweepWanted_, true)) return;
   loop_.post([this] { sweepOrphans(); });
@@ -241,9 +241,9 @@ void Supervisor::sweepSoon() {
 
 void Supervisor::sweepOrphans() {
   sweepWanted_ = false;
-  if (zygote_.forksOutstanding()) return;  // comes again when they are settled
+  if (zygote_.forksOutstanding()) return;  // Events::forksSettled repeats the sweep
   const std::vector<pid_t> own = ownChildren();
-  // The dead ones' children fall to us in turn: until there is nothing to kill.
+  // The children of killed orphans become ours: repeat until no orphan is left to kill.
   if (killOrphans_) killOrphans_ = killOrphans(processes_, own) > 0;
   reapOrphans(processes_, own);
   ipc::reachCrashPoint(ipc::CrashPoint::kOrphansSwept);
@@ -262,7 +262,7 @@ std::vector<pid_t> Supervisor::ownChildren() const {
 void Supervisor::signalled(int signal) {
   if (signal == SIGHUP) return reload();
   if (signal == SIGCHLD) return sweepOrphans();
-  base::log(base::LogLevel::kInfo, "asked to end by signal " + std::to_string(signal));
+  base::log(base::LogLevel::kInfo, "shutting down: received signal " + std::to_string(signal));
   drain();
 }
 
@@ -274,17 +274,18 @@ void Supervisor::reload() {
   for (const auto& [name, group] : groups_) group->settingsChanged();
 }
 
-// Calls in flight end, new ones are refused by their clients; asked twice, nothing is waited for.
+// Waits for calls in flight; clients refuse new calls. A second signal ends the supervisor without
+// waiting.
 void Supervisor::drain() {
   if (options_.privatePool || draining_) {
     ending_ = true;
-    refuseAll("the supervisor was told to end");
+    refuseAll("the supervisor is shutting down");
     return stop(0);
   }
   draining_ = true;
   if (events_.draining) events_.draining();
   for (const auto& [id, client] : clients_) {
-    client->drain("the supervisor was told to end, and takes no more calls");
+    client->drain("the supervisor is shutting down and takes no more calls");
   }
   awaitDrained(loop_.now() + options_.drainTimeout);
 }
@@ -297,14 +298,16 @@ void Supervisor::awaitDrained(base::TimePoint until) {
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kDrained);
   if (!drained)
-    base::log(base::LogLevel::kWarning, "calls still ran at the end (ISOPOOL_DRAIN_TIMEOUT)");
+    base::log(base::LogLevel::kWarning,
+              "calls are killed: they did not end within the drain time-out "
+              "(ISOPOOL_DRAIN_TIMEOUT)");
   ending_ = true;
-  refuseAll("the supervisor has ended, as it was told to");
+  refuseAll("the supervisor has shut down");
   stop(0);
 }
 
 void Supervisor::refuseAll(const std::string& text) {
-  // Each that ends changes the list.
+  // A copy: each client that ends is erased from the map.
   std::vector<Client*> all;
   for (const auto& [id, client] : clients_) all.push_back(client.get());
   for (Client* client : all) client->refuse(text);

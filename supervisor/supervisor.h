@@ -19,38 +19,42 @@
 
 namespace isopool::supervisor {
 
-/// What main does for a shared supervisor. All optional.
+/// Callbacks by which main reports a shared supervisor's state to the service manager. All are
+/// optional, and called on the loop's thread.
 struct SupervisorEvents {
-  std::function<void()> serving;   ///< workers can be had, and the socket is open
-  std::function<void()> draining;  ///< SIGTERM came
-  std::function<void()> alive;     ///< every aliveEvery
+  std::function<void()> serving;   ///< the first zygote is ready, and the socket is open
+  std::function<void()> draining;  ///< SIGTERM or SIGINT was received
+  std::function<void()> alive;     ///< called every aliveEvery
   base::Milliseconds aliveEvery{0};
-  /// SIGHUP came: the options from now on; nothing if they are wrong, and that was said.
+  /// SIGHUP was received: returns the new options, or nothing if they are wrong, which it logs.
   std::function<std::optional<Options>()> reload;
 };
 
-/// What a supervisor runs on: the kernel, or a simulation.
+/// The interfaces that a supervisor runs on: implemented by the kernel, or by a simulation.
 struct Platform {
   base::EventLoop& loop;
   Processes& processes;
-  uint32_t seed;  ///< of chance: the jitter of lives
+  uint32_t seed;  ///< of the random jitter of workers' lives
 };
 
-/// The parent of all: one zygote, the clients, and groups of workers; a private pool's client has a
-/// group of its own, those of a shared supervisor share one, or one per class with dedicated
-/// workers. Made by main, run on one thread. Everything that it started is dead or dying when run()
-/// returns. Its owner forgets the loop's handlers before it destroys this.
+/// Owns one zygote, the clients, and the groups of workers. A private pool's client has its own
+/// group; clients of a shared supervisor share one group, or one per class with dedicated workers.
+///
+/// Made by main. Not thread-safe: all of it runs on the loop's thread. Everything that it started
+/// is dead or dying when run() returns. `platform` must outlive it; its owner removes the loop's
+/// handlers before it destroys this object.
 class Supervisor {
  public:
   Supervisor(const Platform& platform, const Options& options, InheritedLimits limits,
              SupervisorEvents events);
 
-  /// Serves a client over its control socket, for a private pool; when it is gone, run() ends.
+  /// Serves the client of a private pool over its control socket. run() returns when it leaves.
   void addClient(base::Fd socket);
-  /// Serves whoever connects and may.
+  /// Serves all programs that connect and have permission to.
   void listen(ListeningSocket socket);
 
-  /// Returns the exit code: 0 if the client left or SIGTERM came, 1 if nobody could be served.
+  /// Runs the loop until the end. Returns the exit code: 0 if the client of a private pool has
+  /// left, or after SIGTERM or SIGINT; 1 if the zygote could not start or that client failed.
   int run();
 
  private:
@@ -94,7 +98,7 @@ class Supervisor {
   base::Timer alive_;
   bool served_ = false;
   bool draining_ = false;
-  bool ending_ = false;  ///< clients that go now are sent away
+  bool ending_ = false;  ///< the supervisor disconnects all clients
   bool sweepWanted_ = false;
   bool killOrphans_ = false;
   int exitCode_ = 0;

@@ -94,7 +94,7 @@ TEST(Top, SeesTheSupervisorDrainAndEnd) {
   program.reset();
   const CommandOutcome outcome = command.finish();
   EXPECT_EQ(outcome.exitCode, 1);
-  EXPECT_TRUE(has(outcome.errors, "as it was told to")) << outcome.errors;
+  EXPECT_TRUE(has(outcome.errors, "has shut down")) << outcome.errors;
 }
 
 TEST(Top, EndsAtOnceWhenTheSupervisorIsKilled) {

@@ -498,7 +498,7 @@ TEST_F(Shared, ADrainedSupervisorAnswersWhatRunsAndRefusesWhatIsNew) {
     }
     return !refusal.empty();
   }));
-  EXPECT_NE(refusal.find("told to end"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("shutting down"), std::string::npos) << refusal;
   gate.open();
   EXPECT_NO_THROW(running.get());
   EXPECT_EQ(supervisor().waitForEnd(), 0);

@@ -128,7 +128,7 @@ TEST(Log, NamesClientsWhenTheyAttachAndLeave) {
   EXPECT_TRUE(logHas(supervisor,
                      "\\(visitor, pid [0-9]+, user [0-9]+\\) is attached\",\"client\":"
                      "[0-9]+,\"program\":\"visitor\""));
-  EXPECT_TRUE(logHas(supervisor, "\\(visitor, [^)]*\\) has left\",\"client\":[0-9]+"));
+  EXPECT_TRUE(logHas(supervisor, "\\(visitor, [^)]*\\) has disconnected\",\"client\":[0-9]+"));
 }
 
 TEST(Log, DoesNotCallClientsRefusedAtAnOrderlyStop) {
@@ -153,7 +153,7 @@ TEST(Log, DoesNotCallClientsRefusedAtASecondSignal) {
   ASSERT_EQ(supervisor.waitForEnd(), 0);
   const std::string log = supervisor.log();
   EXPECT_EQ(log.find("refused"), std::string::npos) << log;
-  EXPECT_NE(log.find("is disconnected: the supervisor was told to end"), std::string::npos) << log;
+  EXPECT_NE(log.find("is disconnected: the supervisor is shutting down"), std::string::npos) << log;
 }
 
 TEST(Log, OfAPrivateSupervisorThatIsAskedToEndHasNoError) {
@@ -163,7 +163,7 @@ TEST(Log, OfAPrivateSupervisorThatIsAskedToEndHasNoError) {
     pool.begin();
     ::kill(pool.welcome().processId, SIGTERM);
     EXPECT_TRUE(pool.waitForEnd());
-    EXPECT_NE(pool.failure().value_or("").find("told to end"), std::string::npos);
+    EXPECT_NE(pool.failure().value_or("").find("shutting down"), std::string::npos);
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }

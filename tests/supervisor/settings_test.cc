@@ -263,8 +263,7 @@ TEST_F(SettingsTest, HaveClassesInTheOrderOfTheFile) {
             ":2: class.a.user: 'nobody at all' is not a user of this system");
   EXPECT_EQ(refusedFile("[class.shared]\ndedicated_workers = 1\n"),
             ":1: class.shared: 'shared' is the name of the workers that serve all programs without "
-            "dedicated workers; "
-            "give the class another name");
+            "dedicated workers; give the class another name");
   EXPECT_EQ(refusedFile("[class.a]\nshare = 0\n"),
             ":2: class.a.share: 0 is not a whole number between 1 and 1000");
 }

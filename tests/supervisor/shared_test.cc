@@ -406,13 +406,12 @@ TEST(SharedLimit, IsReadAgainOnSighup) {
   supervisor.writeSettings("[limits]\nmodels = 2\n");
   supervisor.signal(SIGHUP);
   ASSERT_TRUE(client->waitFor(
-      [&] { return supervisor.log().find("the settings were read again") != std::string::npos; }));
+      [&] { return supervisor.log().find("the settings were reloaded") != std::string::npos; }));
   EXPECT_TRUE(load(3));
   supervisor.writeSettings("[limits]\nmodles = 9\n");
   supervisor.signal(SIGHUP);
-  ASSERT_TRUE(client->waitFor([&] {
-    return supervisor.log().find("the settings stay as they were") != std::string::npos;
-  }));
+  ASSERT_TRUE(client->waitFor(
+      [&] { return supervisor.log().find("no setting has changed") != std::string::npos; }));
   EXPECT_FALSE(load(4));
 }
 
