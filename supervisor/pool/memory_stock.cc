@@ -73,8 +73,9 @@ void MemoryStock::replenish() {
       if (alive == nullptr) return;
       --(*alive)->making_;
       if (!error.empty()) {
-        return base::log(base::LogLevel::kWarning,
-                         "no memory in hand for another worker: " + error);
+        return base::log(
+            base::LogLevel::kWarning,
+            "shared memory for the next worker could not be made in advance: " + error);
       }
       (*alive)->ready_.push_back(std::move(made));
     });

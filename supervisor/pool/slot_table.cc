@@ -65,7 +65,8 @@ void SlotTable::workerUsable(Epoch epoch) {
     effects_.assignWorker(*entry->slot, epoch);
     return;
   }
-  // A spare that is ready before a slot's own worker takes the slot; that one becomes the spare.
+  // If a spare is ready before the slot's own worker, the spare takes the slot, and the slot's
+  // worker becomes the spare.
   visitEntries(pools_, spareEntries_, [&](SlotEntry& waiting) {
     if (!waiting.slot || waiting.usable || waiting.retryAt) return false;
     std::swap(waiting.worker, entry->worker);

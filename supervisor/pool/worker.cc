@@ -16,12 +16,12 @@ namespace isopool::supervisor {
 
 namespace {
 
-// A worker that invents names shall not fill our memory with them.
+// Bounds the memory that a worker takes by reporting invented names.
 constexpr size_t kMostForbiddenActs = 64;
-// From the end of its control socket to its death, if it dies by itself.
+// From the end of the control socket until the worker is killed, if it has not exited by then.
 constexpr base::Milliseconds kTimeToEnd(100);
-// So many messages wait for it at most, with descriptors of their own. What else there is to tell
-// it of its clients waits without.
+// At most this many messages are queued for the worker, with descriptors of their own. Further
+// messages about clients wait in the attachments, without descriptors.
 constexpr size_t kMostWaiting = 16;
 
 }  // namespace
@@ -90,7 +90,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
   }
   lifeline_.cut();
   if (outcome.kind == ForkOutcome::Kind::kFailed) {
-    lose("the zygote could not fork it: " + outcome.text);
+    lose("the zygote could not fork the worker: " + outcome.text);
   } else if (stage_ != Stage::kDying) {
     stop();
     events_.notMade();
@@ -102,7 +102,7 @@ void Worker::kill() {
   if (stage_ != Stage::kDying) stop();
   if (process_ != nullptr) return process_->kill();
   lifeline_.cut();
-  // Withdrawn at most once: afterwards the zygote does not know it.
+  // Withdraws the request at most once: afterwards Zygote has no record of it.
   if (!forkSettled_ && services_.zygote.withdraw(epoch_)) goneSoon();
 }
 
@@ -138,7 +138,7 @@ void Worker::detach(ClientId client) {
   if (attachment->stage == Attachment::Stage::kDetaching) return;
   const bool known = attachment->knownToWorker();
   attachment->stage = Attachment::Stage::kDetaching;
-  // But for memory that a call of it may wait for.
+  // All pending messages but those about outputs: a call of the client may wait for that memory.
   attachment->untold.packages.clear();
   attachment->untold.segments.clear();
   attachment->untold.droppedPackages.clear();
@@ -152,25 +152,28 @@ void Worker::detach(ClientId client) {
   awaitDetached(client);
 }
 
-// Between two calls the worker forgets the client. While it runs another's call it is not to blame.
+// The worker handles DetachChannel between two calls: if it runs another client's call, the grace
+// period begins anew.
 void Worker::awaitDetached(ClientId client) {
   attachments_.at(client).deadline.setAfter(services_.options.grace, [this, client] {
     const uint64_t running = runningClient();
     if (running == 0) return awaitAnswer(client);
     if (running != client.value) return awaitDetached(client);
-    lose("a call of client " + std::to_string(client.value) + ", which is gone, ran on for " +
+    lose("a call of client " + std::to_string(client.value) +
+         ", which has left, continued for more than " +
          std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
   });
 }
 
-// It reads its messages between two calls, and calls of others may take their time. One that runs
-// none at two looks and has not answered is stopped, or stuck in what it cleans up.
+// A worker reads its messages between two calls, and other clients' calls may take long. If it runs
+// no call when the time begins and none when it ends, and has not answered, it is stopped or hangs
+// while it cleans up.
 void Worker::awaitAnswer(ClientId client) {
   const bool hadTime = hasTimeToAnswer();
   const auto look = [this, client, hadTime] {
     const bool attaching = attachments_.at(client).stage != Attachment::Stage::kDetaching;
     if (hadTime && hasTimeToAnswer()) {
-      loseLate(attaching ? "to attach a channel" : "to let go of a channel");
+      loseLate(attaching ? "to attach a channel" : "to detach a channel");
     } else if (attaching) {
       awaitAnswer(client);
     } else {
@@ -185,7 +188,7 @@ bool Worker::hasTimeToAnswer() const { return runningClient() == 0 && !connectio
 bool Worker::overdue(ClientId client, uint64_t sequence, const std::string& reason) {
   Attachment* attachment = this->attachment(client);
   if (attachment == nullptr || !attachment->usable()) return false;
-  // Unless that is of a call that has ended.
+  // The timer of an earlier call, which has ended, is replaced.
   if (attachment->overdue.isSet() && runningClient() == client.value &&
       attachment->startedSequence() == attachment->overdueSequence) {
     return false;
@@ -196,7 +199,7 @@ bool Worker::overdue(ClientId client, uint64_t sequence, const std::string& reas
         attachment->startedSequence() != attachment->overdueSequence) {
       return;
     }
-    lose("a call of client " + std::to_string(client.value) + " " + reason + " and went on for " +
+    lose("a call of client " + std::to_string(client.value) + " " + reason + " and continued for " +
          std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
   });
   return true;
@@ -226,7 +229,7 @@ Attachment* Worker::attachment(ClientId client) {
   return found != attachments_.end() ? &found->second : nullptr;
 }
 
-// ---- what it is told of its clients ----------------------------------------------------------
+// ---- messages to the worker about its clients -------------------------------------------------
 
 void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory) {
   const ClientId client(message.client);
@@ -241,8 +244,8 @@ void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageM
   tell(client);
 }
 
-// The worker is told of all: a notification in its ring may name a package that it was never told
-// of.
+// Sent also for a package that the worker does not know: a notification in its ring may name one
+// that was loaded and dropped before the worker got the message.
 void Worker::unmapPackage(ClientId client, uint32_t package) {
   Attachment::Untold& untold = attachments_.at(client).untold;
   const bool isMapped = untold.packages.erase(package) == 0;
@@ -266,9 +269,9 @@ void Worker::tell(ClientId client) {
   tellMore();
 }
 
-// One message of each client in turn: one that has much to tell delays no other.
+// Sends one message of each client in turn, so that a client with many messages delays no other.
 void Worker::tellMore() {
-  // A message that leaves at once says so from within.
+  // Not again from within: a message that is sent at once calls Events::sent, which calls this.
   if (std::exchange(telling_, true)) return;
   while (!line_.empty() && connection_->waiting() < kMostWaiting) {
     const ClientId client = line_.front();
@@ -281,7 +284,8 @@ void Worker::tellMore() {
   telling_ = false;
 }
 
-// False if no descriptor is left for the message: the connection says when there may be one.
+// Returns false if no descriptor is left for the message: the connection's Events::sent is called
+// when it is time to try again.
 bool Worker::tellNext(ClientId client, Attachment& attachment) {
   Attachment::Untold& untold = attachment.untold;
   if (attachment.stage == Attachment::Stage::kMapped) {
@@ -329,7 +333,7 @@ void Worker::tellOfDropped(ClientId client, std::map<uint32_t, bool>& dropped) {
   send(message);
 }
 
-// ---- what it tells of itself -----------------------------------------------------------------
+// ---- figures and messages from the worker -----------------------------------------------------
 
 uint64_t Worker::sharedBytes() const {
   uint64_t bytes = 2 * ipc::kPageBytes;  // doorbell and status page
@@ -353,7 +357,7 @@ uint64_t Worker::runningClient() const {
   return statusWord(offsetof(ipc::WorkerStatusPage, runningClient));
 }
 
-// The status page's times are those of monotonicNow(), which is what the loop's clock counts.
+// The status page's times are those of monotonicNow(), the same clock as the loop's.
 base::Milliseconds Worker::runningTime() const {
   const std::chrono::nanoseconds since(
       static_cast<int64_t>(statusWord(offsetof(ipc::WorkerStatusPage, runningSince))));
@@ -364,7 +368,7 @@ base::Milliseconds Worker::runningTime() const {
 bool Worker::busyWith(ClientId client) const {
   const auto found = attachments_.find(client);
   if (found == attachments_.end()) return false;
-  // In this order: the worker says that it runs a call before it says that it has taken it.
+  // In this order: the worker writes the running client before it moves the ring's head.
   return found->second.queuedCalls() != 0 || runningClient() == client.value;
 }
 
@@ -373,7 +377,7 @@ void Worker::handle(ipc::Frame& frame) {
   switch (frame.type) {
     case ipc::MessageType::kWorkerReady:
       if (saidReady_ || ipc::decodeMessage<ipc::WorkerReady>(frame).epoch != epoch_.value) {
-        throw ipc::ProtocolError("WorkerReady twice or for another epoch");
+        throw ipc::ProtocolError("WorkerReady a second time or for another epoch");
       }
       saidReady_ = true;
       if (stage_ == Stage::kStarting) becomeReady();
@@ -381,10 +385,10 @@ void Worker::handle(ipc::Frame& frame) {
     case ipc::MessageType::kChannelAttached: {
       const ClientId client(ipc::decodeMessage<ipc::ChannelAttached>(frame).client);
       Attachment* attachment = this->attachment(client);
-      // Told to forget the client meanwhile, it says that next.
+      // DetachChannel was sent meanwhile: the worker's answer to it comes next.
       if (attachment != nullptr && attachment->stage == Attachment::Stage::kDetaching) return;
       if (attachment == nullptr || attachment->stage != Attachment::Stage::kAttaching) {
-        throw ipc::ProtocolError("ChannelAttached for no such channel");
+        throw ipc::ProtocolError("ChannelAttached for a channel that is not being attached");
       }
       attachment->deadline.cancel();
       attachment->stage = Attachment::Stage::kUsable;
@@ -395,7 +399,7 @@ void Worker::handle(ipc::Frame& frame) {
       const ClientId client(ipc::decodeMessage<ipc::ChannelDetached>(frame).client);
       const Attachment* attachment = this->attachment(client);
       if (attachment == nullptr || !attachment->knownToWorker()) {
-        throw ipc::ProtocolError("ChannelDetached for no such channel");
+        throw ipc::ProtocolError("ChannelDetached for an unknown channel");
       }
       events_.detached(client);
       return forget(client);
@@ -404,7 +408,7 @@ void Worker::handle(ipc::Frame& frame) {
       const auto request = ipc::decodeMessage<ipc::RequestOutputSegment>(frame);
       const Attachment* attachment = this->attachment(ClientId(request.client));
       if (attachment == nullptr || !attachment->knownToWorker()) {
-        throw ipc::ProtocolError("RequestOutputSegment for no such channel");
+        throw ipc::ProtocolError("RequestOutputSegment for an unknown channel");
       }
       if (attachment->listening()) events_.segmentWanted(ClientId(request.client), request.bytes);
       return;
@@ -412,7 +416,7 @@ void Worker::handle(ipc::Frame& frame) {
     case ipc::MessageType::kForbiddenAct:
       return forbiddenAct(ipc::decodeMessage<ipc::ForbiddenAct>(frame));
     default:
-      throw ipc::ProtocolError("a worker sends no message of type " +
+      throw ipc::ProtocolError("unexpected message of type " +
                                std::to_string(static_cast<uint32_t>(frame.type)));
   }
 }
@@ -421,7 +425,7 @@ void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {
   std::string act = message.act.substr(0, 256);
   if (forbiddenActs_.size() >= kMostForbiddenActs && forbiddenActs_.count(act) == 0) act = "others";
   uint64_t& times = forbiddenActs_[act];
-  // Said once a life: a model may try it in every call.
+  // Reported once in a worker's life: a model may try the same act in every call.
   if (times == 0) events_.forbidden(act, message.times);
   times += message.times;
 }
@@ -434,16 +438,17 @@ void Worker::becomeReady() {
 
 void Worker::controlOver(const std::string& reason) {
   if (!reason.empty()) return lose("it broke the protocol: " + reason);
-  // While it is being forked its end of the socket may have gone with a zygote that died.
+  // While the fork is outstanding, the zygote may have died with the worker's end of the socket.
   if (stage_ == Stage::kForking) {
     controlOver_ = reason;
     return;
   }
   if (stage_ == Stage::kDying) return;
   stop();
-  // Its own exit status is on its way, unless it only closed the socket.
+  // Waits for the worker's own exit status: the process probably ends, unless it only closed the
+  // socket.
   deadline_.setAfter(kTimeToEnd, [this] {
-    blame("it closed its control socket and lived on");
+    blame("it closed its control socket but did not exit");
     process_->kill();
   });
   events_.lost();

@@ -25,14 +25,14 @@ namespace {
 
 constexpr base::Milliseconds kZygoteRetry(1000);
 constexpr base::Milliseconds kChannelRetry(200);
-// How often calls, age and memory of workers with a limited life are looked at, and how often
-// somebody is asked to let go of one that retires.
+// How often calls, age and memory of workers with a limited life are checked, and how often clients
+// are asked to release a worker that retires.
 constexpr base::Milliseconds kLifeWatchPeriod(1000);
 constexpr base::Milliseconds kRetirementPeriod(50);
-// A client that reports a worker as often has no new channel to it: others wait while it detaches
-// one.
+// A client that has reported a worker this often gets no new channel to it: other clients wait
+// while the worker detaches one.
 constexpr uint32_t kMostReports = 3;
-// How often the calls that run are looked at, if their time is limited: eight times in that time.
+// Bounds of the period at which running calls are checked, which is an eighth of their time limit.
 constexpr base::Milliseconds kShortestCallLook(5);
 constexpr base::Milliseconds kLongestCallLook(1000);
 
@@ -49,7 +49,7 @@ std::string textOf(const Quarantine& quarantine) {
          " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
 }
 
-// The last line of a worker's crash log, which user code may have written: fit for the log.
+// The last line of a worker's crash log, printable: user code may have written it.
 std::string lastLineOf(const base::Fd& words) {
   constexpr off_t kMost = 512;
   struct stat status {};
@@ -158,7 +158,7 @@ void WorkerGroup::workerReported(Worker& worker, GroupClient& member, const std:
     case Processes::Condition::kEnds:
       return loseWorker(worker, "");
     case Processes::Condition::kStopped:
-      // Where nothing is to be killed a debugger may have stopped it.
+      // With no_kill a debugger may have stopped the worker.
       if (services_.options.noKill) return;
       return loseWorker(worker, "it was stopped by a signal (" + text + ")");
     case Processes::Condition::kRuns:
@@ -167,8 +167,8 @@ void WorkerGroup::workerReported(Worker& worker, GroupClient& member, const std:
   const uint32_t times = worker.reportedBy(member.id());
   if (worker.reportedByAll()) return loseWorker(worker, text);
   base::log(times == 1 ? base::LogLevel::kWarning : base::LogLevel::kDebug,
-            describe(worker) + " runs, though " + text);
-  // One that answers lets go of the member. Nothing else of it is touched.
+            describe(worker) + " still runs, although " + text);
+  // If the worker answers, only its channel to the member ends.
   worker.detach(member.id());
 }
 
@@ -180,7 +180,7 @@ void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
 void WorkerGroup::onZygoteCrashLoop() {
   const std::string text = "no worker can be started: " + services_.zygote.lastFailure();
   if (slotTable_.poolWithoutWorker()) {
-    // By copies: a member may leave over it.
+    // Iterates over a copy: a member may leave in onNoWorkers().
     for (const auto& [id, member] : std::map(members_)) member->onNoWorkers(text);
   }
   for (const Slot& slot : slotTable_.unservedSlots()) {
@@ -190,19 +190,19 @@ void WorkerGroup::onZygoteCrashLoop() {
   }
 }
 
-// ---- what its workers do ---------------------------------------------------------------------
+// ---- events of its workers --------------------------------------------------------------------
 
 void WorkerGroup::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
   lives_[epoch] = drawLifeSpan();
   ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
-  // Before the slot table may give it another place.
+  // Before workerUsable(), which may give the worker another place.
   for (const auto& [id, member] : members_) introduce(worker, *member);
   slotTable_.workerUsable(epoch);
   watchLives();
 }
 
-// A spare to all members, another worker to those that use its slot.
+// Introduces a spare to every member, another worker only to members that use its slot.
 void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   const std::optional<SlotTable::SlotAssignment> assignment =
       slotTable_.assignmentOf(worker.epoch());
@@ -215,7 +215,7 @@ void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   });
 }
 
-// To a member that has no channel to the worker any more, or not yet.
+// For a member that no longer has a channel to the worker, or does not have one yet.
 void WorkerGroup::introduceAnew(Epoch epoch, ClientId client) {
   Worker* worker = find(epoch);
   const auto member = members_.find(client);
@@ -225,8 +225,8 @@ void WorkerGroup::introduceAnew(Epoch epoch, ClientId client) {
   }
   if (worker->reportsOf(client) < kMostReports) return introduce(*worker, *member->second);
   const std::string text = describe(*worker) + " has no channel to " + member->second->describe() +
-                           " until it is replaced: it was reported " +
-                           std::to_string(kMostReports) + " times, and answers";
+                           " until it is replaced: this client reported it " +
+                           std::to_string(kMostReports) + " times, but it answers";
   base::log(base::LogLevel::kWarning, text);
   for (const auto& [key, served] : serving_) {
     const Slot slot{PoolId(key.first), key.second};
@@ -251,13 +251,13 @@ void WorkerGroup::introduceWith(Epoch epoch, ClientId client, ChannelMemory memo
   ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
 }
 
-// Other members call a shared worker: whoever lacks a channel to it waits until there is room for
-// one.
+// A worker that other members call is kept: a member without a channel waits until memory for one
+// can be allocated.
 void WorkerGroup::channelNotMade(Worker& worker, const std::string& failure) {
-  if (members_.size() == 1) return worker.lose("there is no shared memory for it: " + failure);
+  if (members_.size() == 1) return worker.lose("no shared memory for its channel: " + failure);
   if (channelRetry_.isSet()) return;
   base::log(base::LogLevel::kError,
-            describe(worker) + ": there is no shared memory for a channel: " + failure);
+            describe(worker) + ": no shared memory for a channel, will retry: " + failure);
   channelRetry_.setAfter(kChannelRetry, [this] {
     for (const auto& [epoch, each] : workers_) {
       for (const auto& [id, member] : members_) {
@@ -283,7 +283,7 @@ void WorkerGroup::workerDetached(Worker& worker, ClientId client) {
       return member->second->onChannelCorrupt();
     }
     member->second->channelClosed(worker.epoch());
-    // Not now: the worker is about to forget the channel.
+    // In a later handler: the worker still has the old channel until this returns.
     services_.loop.post([self = std::weak_ptr(self_), epoch = worker.epoch(), client] {
       if (const auto alive = self.lock()) (*alive)->introduceAnew(epoch, client);
     });
@@ -317,7 +317,7 @@ void WorkerGroup::workerLost(Worker& worker) {
     lastExit.at = services_.loop.now();
   }
   std::erase_if(serving_, [&](const auto& entry) { return entry.second == epoch; });
-  // First of all: callers wait.
+  // Before anything slow: callers wait for the replacement.
   const base::Milliseconds vacancy = slotTable_.workerLost(epoch, death, services_.loop.now());
   if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
@@ -332,9 +332,9 @@ void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
   pid_t replacement = 0;
   const std::string vacancy = std::to_string(lost.vacancy.count()) + " ms";
   if (over_) {
-    // Nothing is started any more.
+    // The group has ended and starts no worker.
   } else if (lost.replaced) {
-    text += "; another had taken its place before";
+    text += "; another worker had already replaced it";
   } else if (!lost.slot) {
     text += "; another spare is started";
     if (lost.vacancy.count() != 0) text += " in " + vacancy;
@@ -347,7 +347,7 @@ void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
     } else if (lost.vacancy.count() != 0) {
       text += "; its slot stays empty for " + vacancy;
     } else {
-      text += "; a replacement is to start";
+      text += "; a replacement is starting";
     }
   }
   base::log(base::LogLevel::kWarning, text,
@@ -367,9 +367,9 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
     if (unfit || gaveUp) worker.blame(lastLineOf(worker.crashLog()));
-    // Not now: what a client reports of it may be the next thing that we read.
+    // Logged by a later handler: a client's report of the cause may be the next message.
     services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
-                         death = status ? status->name() : "it was not started",
+                         death = status ? status->name() : "not started",
                          leaving = workers_.at(epoch)] {
       const std::string& known = leaving->cause();
       const std::string cause = known.empty() ? how.likelyCause() : known;
@@ -391,7 +391,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
   }
   retiring_.erase(epoch);
   lives_.erase(epoch);
-  // Not now: the worker is calling us.
+  // Destroyed by a later handler: the worker is calling us.
   const auto found = workers_.find(epoch);
   services_.loop.post([leaving = std::move(found->second)] {});
   workers_.erase(found);
@@ -421,8 +421,7 @@ std::string WorkerGroup::describe(const Worker& worker) const {
          (name_.empty() ? "pool " + std::to_string(assignment->slot->pool.value) : name_ + " pool");
 }
 
-// ---- what its slot table decides
-// -----------------------------------------------------------------
+// ---- decisions of its slot table --------------------------------------------------------------
 
 Epoch WorkerGroup::startWorker(bool spare) {
   const Epoch epoch = services_.nextEpoch();
@@ -449,7 +448,7 @@ Epoch WorkerGroup::startWorker(bool spare) {
   } catch (const base::SystemCallError& error) {
     workers_.erase(epoch);
     base::log(base::LogLevel::kError,
-              std::string("a worker could not be asked for: ") + error.what());
+              std::string("a worker could not be started: ") + error.what());
     services_.loop.post([self = std::weak_ptr(self_), epoch] {
       const auto alive = self.lock();
       if (alive == nullptr || (*alive)->over_) return;
@@ -487,9 +486,11 @@ void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
 }
 
 void WorkerGroup::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
-  base::log(base::LogLevel::kWarning, "no spare worker for " + std::to_string(duration.count()) +
-                                          " ms: the last " + std::to_string(deaths) +
-                                          " died before they served (ISOPOOL_RESTART_LIMIT)");
+  base::log(base::LogLevel::kWarning,
+            "no spare worker is started for " + std::to_string(duration.count()) +
+                " ms: the last " + std::to_string(deaths) +
+                " spares died before they completed a call (ISOPOOL_RESTART_LIMIT, "
+                "ISOPOOL_QUARANTINE)");
 }
 
 void WorkerGroup::scheduleTick() {
@@ -518,7 +519,7 @@ WorkerGroup::LifeSpan WorkerGroup::drawLifeSpan() {
   return life;
 }
 
-// Looks at nobody unless lives are limited, so that a pool at rest costs nothing.
+// The timer runs only if lives are limited or a worker retires, so that an idle pool costs nothing.
 void WorkerGroup::watchLives() {
   const Recycling& recycling = services_.options.recycling;
   const bool limited =
@@ -526,7 +527,7 @@ void WorkerGroup::watchLives() {
   if (over_ || lifeWatch_.isSet() || (!limited && retiring_.empty())) return;
   lifeWatch_.setAfter(retiring_.empty() ? kLifeWatchPeriod : kRetirementPeriod, [this] {
     pursueRetirements();
-    // One at a time: the spare that takes over has a successor before the next one goes.
+    // One worker at a time: the next one retires only when a new spare is ready.
     for (auto& [epoch, life] : lives_) {
       if (!retiring_.empty()) break;
       Worker& worker = *find(epoch);
@@ -535,7 +536,7 @@ void WorkerGroup::watchLives() {
       const std::string why = lifeOver(worker, life);
       if (why.empty()) continue;
       const std::string who = describe(worker);
-      if (!slotTable_.relieve(epoch)) break;  // there is no spare yet
+      if (!slotTable_.relieve(epoch)) break;  // no spare is ready
       retiring_[epoch].since = services_.loop.now();
       ++recycled_;
       base::log(base::LogLevel::kInfo, who + " is replaced: " + why);
@@ -565,11 +566,11 @@ std::string WorkerGroup::lifeOver(Worker& worker, LifeSpan& life) const {
 
 void WorkerGroup::settingsChanged() {
   watchLives();
-  callWatch_.cancel();  // its period may be another
+  callWatch_.cancel();  // the period may have changed
   watchCallTimes();
 }
 
-// Looks at workers only while calls are limited and there is somebody to make one.
+// The timer runs only while calls are limited and the group has members.
 void WorkerGroup::watchCallTimes() {
   const base::Milliseconds limit = services_.options.limits.callTime;
   const bool limited = limit.count() != 0 && !services_.options.noKill;
@@ -581,7 +582,8 @@ void WorkerGroup::watchCallTimes() {
       if (member == members_.end()) continue;
       const Attachment* attachment = worker->attachment(member->first);
       if (attachment == nullptr) continue;
-      // The time last: if a call ends while we read and another begins, the time is the new one's.
+      // Reads the time after the number: if another call begins in between, the time is that
+      // call's, which is short.
       const uint64_t sequence = attachment->startedSequence();
       if (worker->runningTime() < services_.options.limits.callTime) continue;
       member->second->callTimeOver(*worker, sequence);
@@ -604,7 +606,7 @@ void WorkerGroup::pursueRetirements() {
     for (const auto& [client, attachment] : worker->attachments()) {
       const auto member = members_.find(client);
       if (member == members_.end()) {
-        used = true;  // it is being detached
+        used = true;  // the client has left, and its channel is being detached
       } else if (retirement.released.count(client) == 0) {
         used = true;
         member->second->workerRetires(epoch);
@@ -616,7 +618,8 @@ void WorkerGroup::pursueRetirements() {
       worker->kill();
     } else if (services_.loop.now() - retirement.since > patience) {
       base::log(base::LogLevel::kWarning,
-                describe(*worker) + " is replaced, and something of it was still used after " +
+                describe(*worker) +
+                    " is killed: it was replaced, but clients still used it after " +
                     inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
       worker->kill();
     }

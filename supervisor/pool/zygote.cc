@@ -15,10 +15,10 @@ namespace isopool::supervisor {
 
 namespace {
 
-// Where a spare has just taken a dead worker's slot, its caller waits for the first answer, which
-// takes less than a millisecond if the next spare's birth does not take the processor from it.
+// Delay of the forks of spares. After a spare has taken a dead worker's slot, a caller waits for
+// its first answer: that takes less than a millisecond if no fork takes the processor meanwhile.
 constexpr base::Milliseconds kPatience(20);
-// How often a zygote that has not answered yet is looked at.
+// How often the supervisor checks whether a zygote that has not answered is stopped by a signal.
 constexpr base::Milliseconds kStoppedLook(100);
 
 uint64_t randomSeed() {
@@ -53,14 +53,15 @@ void Zygote::start() {
     ipc::reachCrashPoint(ipc::CrashPoint::kZygoteSpawned);
     process_ =
         std::make_unique<ChildProcess>(loop_, processes_, pid, [this](const ExitStatus& status) {
-          connection_->readNow();  // what it said last: a reason, perhaps answers
+          connection_->readNow();  // its last messages: the reason, or answers to requests
           lost(condemnation_.empty() ? "the zygote " + status.describe() : condemnation_);
         });
     connection_ = std::make_unique<Connection>(
         loop_, std::move(ours),
         Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
                            [this](const std::string& reason) {
-                             if (!reason.empty()) condemn("the zygote sent nonsense: " + reason);
+                             if (!reason.empty())
+                               condemn("the zygote broke the protocol: " + reason);
                              process_->killSoon();
                            },
                            nullptr});
@@ -129,7 +130,7 @@ void Zygote::handle(ipc::Frame& frame) {
                     {ForkOutcome::Kind::kFailed, 0, std::move(failed.text)});
     }
     default:
-      throw ipc::ProtocolError("a zygote sends no message of type " +
+      throw ipc::ProtocolError("unexpected message of type " +
                                std::to_string(static_cast<uint32_t>(frame.type)));
   }
 }
@@ -150,7 +151,7 @@ void Zygote::sendWaiting() {
 void Zygote::settle(base::Epoch epoch, const ForkOutcome& outcome) {
   const auto found = std::find_if(outstanding_.begin(), outstanding_.end(),
                                   [&](const Outstanding& each) { return each.epoch == epoch; });
-  if (found == outstanding_.end()) throw ipc::ProtocolError("answer to no fork request");
+  if (found == outstanding_.end()) throw ipc::ProtocolError("an answer to an unknown fork request");
   const auto settled = std::move(found->settled);
   outstanding_.erase(found);
   awaitAnswer();
@@ -159,7 +160,7 @@ void Zygote::settle(base::Epoch epoch, const ForkOutcome& outcome) {
   if (outstanding_.empty()) events_.forksSettled();
 }
 
-// The zygote forks one worker after the other: the time runs anew with each answer.
+// The zygote forks one worker after the other: each answer starts the time-out again.
 void Zygote::awaitAnswer() {
   if (outstanding_.empty() && waiting_.empty()) {
     look_.cancel();
@@ -173,12 +174,12 @@ void Zygote::awaitAnswer() {
 }
 
 void Zygote::lookWhetherStoppedSoon() {
-  // Where nothing is to be killed a debugger may have stopped it.
+  // With no_kill a debugger may have stopped the zygote.
   if (!options_.noKill) look_.setAfter(kStoppedLook, [this] { lookWhetherStopped(); });
 }
 
-// One that a signal has stopped would be ready, or answer, no sooner at the end of the time:
-// callers wait for it.
+// A zygote that a signal has stopped will not answer within the time-out, while callers wait: it is
+// replaced earlier.
 void Zygote::lookWhetherStopped() {
   if (process_ == nullptr || (readiness_ && outstanding_.empty())) return;
   if (processes_.conditionOf(process_->pid()) == Processes::Condition::kStopped) {
@@ -207,12 +208,12 @@ void Zygote::lost(const std::string& text) {
     base::log(base::LogLevel::kError, text);
     return events_.givenUp(text);
   }
-  base::log(base::LogLevel::kWarning, text + "; starting another");
+  base::log(base::LogLevel::kWarning, text + "; another zygote is started");
   restart_.setAfter(decision.delay, [this] {
     ++restarts_;
     start();
   });
-  // Their owners ask anew, for the next zygote.
+  // The owners of these requests send new ones, for the next zygote.
   for (const Outstanding& each : std::exchange(outstanding_, {})) {
     each.settled({ForkOutcome::Kind::kLost, 0, text});
   }

@@ -9,7 +9,7 @@ namespace isopool::supervisor {
 namespace {
 
 constexpr uint32_t kPatience = 3;
-// A zygote is never given up once one has worked: no quarantine, only back-off.
+// Once a zygote has been ready, restarts never stop: back-off, but no quarantine.
 constexpr RestartLimits kNoQuarantine{std::numeric_limits<uint32_t>::max(),
                                       base::Milliseconds(30'000), base::Milliseconds(0)};
 

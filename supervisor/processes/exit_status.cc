@@ -24,9 +24,9 @@ std::string ExitStatus::name() const {
 std::string ExitStatus::likelyCause() const {
   switch (signal) {
     case 0:
-      return "it ended by itself";
+      return "it exited by itself";
     case SIGKILL:
-      return "killed from outside: by the kernel because memory was short, or by another process";
+      return "killed from outside: by the kernel's out-of-memory killer or by another process";
     case SIGSEGV:
     case SIGBUS:
     case SIGILL:
@@ -35,9 +35,9 @@ std::string ExitStatus::likelyCause() const {
     case SIGTRAP:
       return "a crash in native code";
     case SIGSYS:
-      return "a system call that is forbidden to it";
+      return "a system call that a filter forbids";
     default:
-      return "sent by another process or by user code";
+      return "a signal from another process or from user code";
   }
 }
 

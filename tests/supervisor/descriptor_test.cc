@@ -157,7 +157,7 @@ TEST(Descriptors, LackForANewChannelHarmsNoOtherProgram) {
   coming->send(ipc::OpenPool{1, 1});
   second->send(ipc::OpenPool{1, 1});
   ASSERT_TRUE(other->waitFor([&] {
-    return supervisor.log().find("there is no shared memory for a channel") != std::string::npos;
+    return supervisor.log().find("no shared memory for a channel") != std::string::npos;
   })) << supervisor.log();
   EXPECT_EQ(other->call(worker, "undisturbed"), "undisturbed");
   limitFilesOf(process, 1024);

@@ -56,9 +56,10 @@ TEST(DeathLog, OfACallPastItsDeadlineNamesThatAsTheCause) {
   ASSERT_TRUE(client->waitFor(running));
   client->send(ipc::ReportOverdue{worker, 1});
   ASSERT_TRUE(client->waitFor([&] { return client->worker(worker).died.has_value(); }));
-  EXPECT_TRUE(logHas(supervisor,
-                     "worker 0 \\(pid [0-9]+\\) of shared pool died: SIGKILL \\(a call of client "
-                     "[0-9]+ was past its deadline and went on for 50 ms \\(ISOPOOL_GRACE\\)\\)"));
+  EXPECT_TRUE(
+      logHas(supervisor,
+             "worker 0 \\(pid [0-9]+\\) of shared pool died: SIGKILL \\(a call of client "
+             "[0-9]+ was past its deadline and continued for 50 ms \\(ISOPOOL_GRACE\\)\\)"));
 }
 
 TEST(DeathLog, DistinguishesACrashFromAKill) {
@@ -106,7 +107,7 @@ TEST(DeathLog, OfAReplacedWorkerThatCrashesNamesSignalAndCause) {
   ASSERT_EQ(::kill(process, SIGSEGV), 0);
   EXPECT_TRUE(logHas(supervisor, "worker \\(pid " + std::to_string(process) +
                                      "\\) died: SIGSEGV \\(a crash in native code\\); another "
-                                     "had taken its place before"));
+                                     "worker had already replaced it"));
 }
 
 TEST(DeathLog, QuotesTheCrashLogOfAWorkerThatExits) {

@@ -61,7 +61,7 @@ TEST_F(ReportedWorker, IsLostOnlyToAProgramThatReportsItRepeatedly) {
   }
   report(worker_, "again");
   ASSERT_TRUE(reporter_->waitFor([&] { return !reporter_->quarantines().empty(); }));
-  EXPECT_NE(reporter_->quarantines().front().text.find("reported 3 times, and answers"),
+  EXPECT_NE(reporter_->quarantines().front().text.find("reported it 3 times, but it answers"),
             std::string::npos)
       << reporter_->quarantines().front().text;
   for (int i = 0; i < 100; ++i) reporter_->send(ipc::ReportDeath{worker_, "again"});
@@ -127,7 +127,7 @@ TEST_F(ReportedWorker, IsReplacedIfItDoesNotAnswer) {
   ASSERT_TRUE(other_->waitFor([&] { return other_->worker(stuck).died.has_value(); }));
   // The supervisor logs after it has sent the message.
   EXPECT_TRUE(other_->waitFor([&] {
-    return timesLogged("to let go of a channel (ISOPOOL_WORKER_TIMEOUT)") == 1;
+    return timesLogged("to detach a channel (ISOPOOL_WORKER_TIMEOUT)") == 1;
   })) << supervisor_.log();
 }
 

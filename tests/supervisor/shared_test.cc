@@ -149,7 +149,8 @@ TEST(Shared, ARunningCallOfADeadProgramGetsTheGracePeriodAndNoMore) {
   EXPECT_EQ(staying->call(staying->serving(1, 0), "back"), "back");
   // The supervisor logs after it has sent the message to the clients.
   EXPECT_TRUE(staying->waitFor([&] {
-    return supervisor.log().find("which is gone, ran on for 100 ms (ISOPOOL_GRACE)") !=
+    return supervisor.log().find(
+               "which has left, continued for more than 100 ms (ISOPOOL_GRACE)") !=
            std::string::npos;
   })) << supervisor.log();
 }
