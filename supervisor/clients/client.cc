@@ -59,8 +59,7 @@ Client::Client(Services& services, ClientId id, base::Fd socket, const Peer& pee
     : Client(services, id, std::move(socket), std::optional(peer), std::move(events)) {
   program_ = printable(services.processes.programOf(peer.processId), kLongestProgramName);
   handshake_.setAfter(services.options.handshakeTimeout, [this] {
-    refuse("it did not say who it is within " +
-           std::to_string(services_.options.handshakeTimeout.count()) +
+    refuse("it sent no Hello within " + std::to_string(services_.options.handshakeTimeout.count()) +
            " ms (ISOPOOL_HANDSHAKE_TIMEOUT)");
   });
 }
@@ -101,7 +100,7 @@ void Client::appendPids(std::vector<pid_t>& pids) const {
   if (ownGroup_ != nullptr) ownGroup_->appendPids(pids);
 }
 
-// ---- what the client says --------------------------------------------------------------------
+// ---- messages from the client -----------------------------------------------------------------
 
 void Client::handle(ipc::Frame& frame) {
   if (over_) return;
@@ -143,7 +142,7 @@ void Client::handle(ipc::Frame& frame) {
       case MessageType::kRequestStatistics:
         return sendStatistics(ipc::decodeMessage<ipc::RequestStatistics>(frame).token);
       default:
-        throw ProtocolError("a client sends no message of type " +
+        throw ProtocolError("unexpected message of type " +
                             std::to_string(static_cast<uint32_t>(frame.type)));
     }
   } catch (const ProtocolError& error) {
@@ -160,7 +159,7 @@ void Client::handleOperator(const ipc::Frame& frame) {
 }
 
 void Client::hello(ipc::Frame& frame) {
-  if (saidHello_) throw ProtocolError("Hello twice");
+  if (saidHello_) throw ProtocolError("Hello a second time");
   const auto message = ipc::decodeMessage<ipc::Hello>(frame);
   const bool common = message.protocolVersion >= ipc::kOldestProtocolVersion &&
                       message.oldestProtocolVersion <= ipc::kProtocolVersion;
@@ -181,10 +180,10 @@ void Client::hello(ipc::Frame& frame) {
   if (isShared()) {
     try {
       if (!services_.processes.isPidfdOf(pidfd, peer_->processId)) {
-        throw ProtocolError("Hello with a descriptor that is no pidfd of the client");
+        throw ProtocolError("Hello with a descriptor that is not a pidfd of the client");
       }
     } catch (const base::SystemCallError& error) {
-      return refuse(std::string("isopoold can't look at the client's pidfd: ") + error.what());
+      return refuse(std::string("isopoold can't read the client's pidfd: ") + error.what());
     }
   }
   if (isProgram && isShared()) {
@@ -229,7 +228,7 @@ void Client::openPool(const ipc::OpenPool& message) {
   const PoolId pool(message.pool);
   if (message.workers == 0 || message.workers > kMaxWorkersPerPool) {
     throw ProtocolError("OpenPool of " + std::to_string(message.workers) + " workers; 1 to " +
-                        std::to_string(kMaxWorkersPerPool) + " are possible");
+                        std::to_string(kMaxWorkersPerPool) + " are allowed");
   }
   if (!isShared()) {
     if (group_->hasPool(pool)) throw ProtocolError("OpenPool of a pool that is open");
@@ -263,7 +262,7 @@ const ClientClass* Client::ownClass() const {
 
 void Client::channelMapped(const ipc::ChannelMapped& message) {
   Worker* worker = group_ != nullptr ? group_->find(Epoch(message.epoch)) : nullptr;
-  // It may have died since, or the client may have left meanwhile.
+  // The worker may have died, or the client may have left its pool, since IntroduceWorker was sent.
   if (worker == nullptr || worker->stage() == Worker::Stage::kDying) return;
   const Attachment* attachment = worker->attachment(id_);
   if (attachment == nullptr && worker->wasIntroduced() && isShared()) return;
@@ -277,7 +276,7 @@ void Client::channelMapped(const ipc::ChannelMapped& message) {
   const ClientClass* its = isShared() ? ownClass() : nullptr;
   worker->attach(id_, its != nullptr ? its->share : 1,
                  isShared() ? services_.options.limits : ClientLimits{});
-  // After the channel that they belong to: a worker knows a client by its channel.
+  // After attach(): a worker knows a client by its channel.
   for (const auto& [number, package] : packages_) {
     if (package.mapped) tell(*worker, number, package);
   }
@@ -292,7 +291,7 @@ void Client::reportDeath(const ipc::ReportDeath& message) {
     return group_->blameReaped(Epoch(message.epoch), printable(message.reason, kLongestReason));
   }
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
-  // One that leaves, or has not come yet, knows nothing of the worker.
+  // A client whose channel is not mapped yet, or is being detached, can't judge the worker.
   if (attachment == nullptr || !attachment->listening()) return;
   const std::string reason = printable(message.reason, kLongestReason);
   if (!isShared()) return group_->loseWorker(*worker, reason);
@@ -395,10 +394,9 @@ void Client::callTimeOver(Worker& worker, uint64_t sequence) {
                             " ms (limits.call_time, ISOPOOL_CLIENT_CALL_TIME)";
   if (!worker.overdue(id_, sequence, "ran for longer than " + limit)) return;
   ++overdueCalls_;
-  connection_.send(
-      ipc::CallTimeOver{worker.epoch().value, sequence,
-                        "the call ran for longer than the supervisor lets a call run, " + limit +
-                            "; its worker is replaced if it goes on"});
+  connection_.send(ipc::CallTimeOver{worker.epoch().value, sequence,
+                                     "the call ran for longer than the supervisor allows, " +
+                                         limit + "; its worker is replaced if the call continues"});
 }
 
 void Client::countCallsOf(Epoch epoch) {
@@ -420,7 +418,7 @@ void Client::channelClosed(Epoch epoch) {
 }
 
 void Client::onChannelCorrupt() {
-  refuse("a worker gave up a channel of it, which held what no client of ours writes");
+  refuse("a worker closed its channel to this client: the channel contained invalid data");
 }
 
 void Client::onNoWorkers(const std::string& text) {

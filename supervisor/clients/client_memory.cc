@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A client's memory: what it declares and loads, what workers get for its results, and what of all
-// that it may not have.
+// A client's memory: the segments that it declares, the packages that it loads, the segments that
+// workers get for its results, and the limits of all of these.
 #include <sys/resource.h>
 
 #include <bit>
@@ -19,11 +19,12 @@ namespace {
 
 constexpr uint64_t kSmallestSegment = 8u << 20;
 constexpr size_t kLongestReportedName = 256;
-// Each of a program's own is 8 MiB or more. What is refused is kept: its workers answer calls by
-// it.
+// Bounds the records of refused segments: they are kept, because workers answer calls that use such
+// a segment with the refusal. The segments that libisopool makes have 8 MiB or more each.
 constexpr size_t kMostRefusedSegments = 4096;
 
-// Classes a quarter of a power of two apart: at most a quarter is given in vain.
+// Rounds up to a multiple of a quarter of the largest power of two in `bytes`: at most a quarter is
+// unused.
 uint64_t sizeClass(uint64_t bytes) {
   if (bytes <= kSmallestSegment) return kSmallestSegment;
   const uint64_t step = std::bit_floor(bytes) / 4;
@@ -51,7 +52,7 @@ uint64_t Client::outputBytes() const { return sumOverWorkers(&Attachment::output
 
 uint64_t Client::handleBytes() const { return sumOverWorkers(&Attachment::handleBytes); }
 
-// Empty, or why the client may not have so much more.
+// Empty, or why the client may not have `bytes` more.
 std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
   const uint64_t limit = isShared() ? services_.options.limits.memory : 0;
   if (limit == 0) return {};
@@ -63,8 +64,9 @@ std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
          " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
 }
 
-// Empty, or why isopoold may not keep another descriptor for the client. Of its open files clients
-// have half, and one of them half of that; the rest is for connections, workers and channels.
+// Empty, or why isopoold may not keep another descriptor for the client. All clients together may
+// use half of isopoold's open files, and one client a quarter; the rest is for connections, workers
+// and channels.
 std::string Client::refusalOfDescriptor() const {
   rlimit limit{};
   if (!isShared() || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
@@ -72,7 +74,8 @@ std::string Client::refusalOfDescriptor() const {
   const size_t ofAll = events_.descriptorsOfClients();
   if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) return {};
   return "the program has " + std::to_string(own) + " segments and packages, all programs have " +
-         std::to_string(ofAll) + "; one may have a quarter and all together half of the " +
+         std::to_string(ofAll) +
+         "; one program may have a quarter, and all programs half, of the " +
          std::to_string(limit.rlim_cur) + " files that isopoold may open (ulimit -n, LimitNOFILE)";
 }
 
@@ -82,7 +85,7 @@ void Client::declareInputSegment(ipc::Frame& frame) {
   segment->object = onlyDescriptor(frame);
   segment->bytes = message.bytes;
   if (!ipc::memoryObjectHas(segment->object, segment->bytes, ipc::Seal::kFixedSize)) {
-    throw ProtocolError("an input segment is not of its size or not sealed");
+    throw ProtocolError("an input segment does not have the declared size, or is not sealed");
   }
   if (!inputSegments_.try_emplace(message.segment, segment).second) {
     throw ProtocolError("an input segment was declared twice");
@@ -96,9 +99,9 @@ void Client::declareInputSegment(ipc::Frame& frame) {
     segment->object.close();
     ++refusals_;
     if (inputSegments_.size() - segmentsHeld_ > kMostRefusedSegments) {
-      return refuse("the program declares segments for inputs, though " +
-                    std::to_string(kMostRefusedSegments) + " were refused, the last one because " +
-                    segment->refusal);
+      return refuse("the program still declares segments for inputs after " +
+                    std::to_string(kMostRefusedSegments) +
+                    " refusals; the last reason: " + segment->refusal);
     }
   }
   visitListeningWorkers([&](Worker& worker) { worker.mapSegment(id_, message.segment, segment); });
@@ -124,14 +127,15 @@ void Client::loadPackage(ipc::Frame& frame) {
   memory->name = message.name.substr(0, kLongestReportedName);
   const auto seal = message.shared ? ipc::Seal::kFixedSize : ipc::Seal::kReadOnly;
   if (!ipc::memoryObjectHas(memory->object, message.bytes, seal)) {
-    throw ProtocolError("a package is not of its size or not sealed");
+    throw ProtocolError("a package does not have the declared size, or is not sealed");
   }
   if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");
   std::string refusal = refusalOfDescriptor();
-  // The memory of a moved object is there already and stands for nobody else's: it is counted, and
-  // neither compared nor refused.
+  // The memory of a moved object exists already and belongs to this client alone: it is counted,
+  // but neither compared nor refused by limits.memory.
   if (!isShared() || message.shared) {
-    // A client does not wait for an answer, and its calls need what it moved.
+    // The client does not wait for an answer here, and its calls need the object: a refusal has to
+    // end the connection.
     if (!refusal.empty()) return refuse("an object can't be moved: " + refusal);
     Package& package =
         packages_[message.package] = {memory, message.name, message.shared, {}, false};
@@ -162,7 +166,7 @@ void Client::loadPackage(ipc::Frame& frame) {
 void Client::confirmPackage(const ipc::ConfirmPackage& message) {
   const auto found = packages_.find(message.package);
   if (found == packages_.end() || found->second.candidate == nullptr) {
-    throw ProtocolError("ConfirmPackage of a package that is in no question");
+    throw ProtocolError("ConfirmPackage of a package that is not being compared");
   }
   Package& package = found->second;
   const auto candidate = std::exchange(package.candidate, nullptr);
@@ -205,7 +209,7 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
     worker.send(ipc::RefuseOutputSegment{
         id_.value,
         "the worker's output arena holds " + std::to_string(attachment.outputBytes()) +
-            " bytes, another " + std::to_string(bytes) + " would pass the limit of " +
+            " bytes, another " + std::to_string(bytes) + " would exceed the limit of " +
             std::to_string(limit) + " bytes (ISOPOOL_OUTPUT_ARENA_LIMIT)",
         /*clientLimit=*/false});
     return;
@@ -230,7 +234,7 @@ void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd
     worker->send(ipc::RefuseOutputSegment{id_.value, failure, /*clientLimit=*/false});
     return;
   }
-  // The client first: it must know the segment before a result lies in it.
+  // To the client first: it must know the segment before the worker writes a result into it.
   connection_.send(ipc::GrantOutputSegment{epoch.value, number, bytes}, {segment.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentGranted);
   worker->grantOutput({id_.value, number, bytes}, std::move(segment));

@@ -26,11 +26,11 @@ namespace {
 constexpr base::Milliseconds kOutOfDescriptors(100);
 constexpr base::Milliseconds kPredecessorsEnd(2000);
 constexpr int kLockLook = 5;  // ms
-// The kernel closes a dying predecessor's lock a little before its socket.
+// The kernel releases the lock of a process that ends slightly before it closes its socket.
 constexpr int kServedLooks = 4;
 constexpr int kServedLook = 50;  // ms
 constexpr int kBacklog = 1024;
-constexpr int kAcceptedAtOnce = 64;  // then others on the loop have their turn
+constexpr int kAcceptedAtOnce = 64;  // then the loop's other handlers run
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw std::runtime_error("can't listen at " + path + ": " + what);
@@ -41,8 +41,8 @@ bool isServed(const base::UnixAddress& address) {
   return ::connect(socket.get(), address.get(), address.bytes()) == 0 || errno == EAGAIN;
 }
 
-// So that two that start at once don't both take the path. It stays: removing it would be a race.
-// The kernel takes a moment to end a predecessor, which holds the lock until then.
+// The lock keeps two supervisors that start at the same time from both taking the path. Its file is
+// never removed: that would be a race. Waits a while for a predecessor that is ending.
 base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
   const std::string name = path + ".lock";
   base::Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -52,26 +52,26 @@ base::Fd lockPath(const std::string& path, const base::UnixAddress& address) {
     if (errno != EWOULDBLOCK) fail(path, std::strerror(errno));
     if (isServed(address)) fail(path, "another supervisor serves it");
     if (std::chrono::steady_clock::now() > giveUp) {
-      fail(path, "another supervisor that does not serve it holds " + name);
+      fail(path, "another supervisor that does not serve it holds the lock " + name);
     }
     ::poll(nullptr, 0, kLockLook);
   }
   return lock;
 }
 
-// With the lock held no supervisor serves the path, but another program may, or a supervisor whose
-// lock file was removed.
+// Removes the socket file of a process that has ended. The caller holds the lock, so no supervisor
+// serves the path, unless its lock file was removed; but another program may serve it.
 void removeLeftover(const std::string& path, const base::UnixAddress& address) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return;
-  if (!S_ISSOCK(status.st_mode)) fail(path, "it exists and is no socket");
+  if (!S_ISSOCK(status.st_mode)) fail(path, "it exists and is not a socket");
   for (int look = 0; isServed(address); ++look) {
     if (look == kServedLooks) fail(path, "another process serves it");
     ::poll(nullptr, 0, kServedLook);
   }
   if (errno != ECONNREFUSED) {
-    fail(path, std::string("whether another process serves it can't be found out: ") +
-                   std::strerror(errno));
+    fail(path,
+         std::string("can't determine whether another process serves it: ") + std::strerror(errno));
   }
   ::unlink(path.c_str());
 }
@@ -93,7 +93,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   gid_t groupId = static_cast<gid_t>(-1);
   if (!group.empty()) {
     const struct group* entry = ::getgrnam(group.c_str());
-    if (entry == nullptr) fail(path, "there is no group " + group + " (socket_group)");
+    if (entry == nullptr) fail(path, "the group " + group + " does not exist (socket_group)");
     groupId = entry->gr_gid;
   }
   ListeningSocket listening;
@@ -101,7 +101,7 @@ ListeningSocket listenAt(const std::string& path, const std::string& group) {
   removeLeftover(path, *address);
   listening.socket = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.socket.valid()) fail(path, std::strerror(errno));
-  // Nobody gets in before the mode is what it shall be.
+  // Sets the mode before bind(): no process can connect with a wider one in between.
   const mode_t before = ::umask(0177);
   const int bound = ::bind(listening.socket.get(), address->get(), address->bytes());
   const int error = errno;
@@ -126,7 +126,7 @@ Listener::Listener(base::EventLoop& loop, ListeningSocket socket,
 
 Listener::~Listener() {
   watch_.reset();
-  // A successor may have made another one.
+  // Another supervisor may have made a new file at this path.
   if (!socket_.path.empty() && fileAt(socket_.path) == socket_.file) {
     ::unlink(socket_.path.c_str());
   }
@@ -147,9 +147,9 @@ void Listener::accept() {
     }
     if (errno == EINTR || errno == ECONNABORTED) continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-    // A connection that can't be taken stays ready: look again when there may be descriptors.
+    // Out of descriptors, the connection stays pending: retry later instead of busy waiting.
     base::log(base::LogLevel::kError,
-              std::string("no connection can be accepted: ") + std::strerror(errno));
+              std::string("connections can't be accepted, will retry: ") + std::strerror(errno));
     watch_.reset();
     retry_.setAfter(kOutOfDescriptors, [this] { watch(); });
     return;

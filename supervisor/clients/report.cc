@@ -28,9 +28,9 @@ std::string stateOf(const WorkerGroup& group, const Worker& worker) {
   return assignment && assignment->slot ? "serving" : "spare";
 }
 
-// The status page's times are those of monotonicNow(), which is what the loop's clock counts.
+// The status page's times are those of monotonicNow(), the same clock as the loop's.
 void readStatusPage(const Worker& worker, base::TimePoint now, ipc::ReportedWorker& entry) {
-  // The page as it is now, and plain numbers from here on.
+  // One copy of the page: the worker may change it at any time.
   alignas(ipc::WorkerStatusPage) std::byte bytes[sizeof(ipc::WorkerStatusPage)];
   if (::pread(worker.statusPage().get(), bytes, sizeof bytes, 0) != sizeof bytes) return;
   const auto number = [&](size_t offset) {
@@ -101,7 +101,7 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
 }
 
 void makeFit(ipc::Report& report) {
-  // The decoder takes so many elements an array.
+  // The decoder's limit of elements per array.
   constexpr size_t kMostElements = 4000;
   const auto shorten = [&](auto& list, size_t most) {
     if (list.size() <= most) return;

@@ -9,7 +9,7 @@ namespace isopool::supervisor {
 
 namespace {
 
-// A debugger has what it traces until it lets go.
+// The exit status of a traced child is not available until the debugger releases it.
 constexpr base::Milliseconds kTracedRetry(1);
 constexpr int kTracedRetries = 5000;
 constexpr base::Milliseconds kTimeToEnd(100);
@@ -31,7 +31,7 @@ ChildProcess::ChildProcess(base::EventLoop& loop, Processes& processes, pid_t pi
 }
 
 void ChildProcess::kill() {
-  if (reaped_ == nullptr) return;  // the number may be another's
+  if (reaped_ == nullptr) return;  // reaped: the pid may be another process's
   processes_.kill(pidfd_);
   processes_.killGroup(pid_);
 }
@@ -43,7 +43,7 @@ void ChildProcess::killSoon() {
 void ChildProcess::reap() {
   mercy_.cancel();
   if (const auto status = processes_.exitStatus(pidfd_)) {
-    // Between its death and its reaping the number can't name another group.
+    // Before reap(): until then the pid can't be another group's.
     processes_.killGroup(pid_);
     processes_.reap(pidfd_);
     return std::exchange(reaped_, {})(*status);

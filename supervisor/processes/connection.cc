@@ -16,7 +16,7 @@ constexpr base::Milliseconds kOutOfDescriptors(100);
 
 void sayThatDescriptorsLack() {
   base::log(base::LogLevel::kError,
-            "a message has to wait: isopoold has as many open files as it may have (ulimit -n, "
+            "a message has to wait: isopoold has reached its limit of open files (ulimit -n, "
             "LimitNOFILE)");
 }
 
@@ -61,7 +61,7 @@ State Connection::queue(ipc::OutgoingFrame frame, std::initializer_list<int> des
   if (over_ || peerGone_) return State::kPeerGone;
   const bool waited = !queue_.empty();
   const State state = queue_.send(socket_, std::move(frame), descriptors);
-  // Else it is watched already.
+  // If messages were queued before, a retry is pending already.
   if (!waited || state == State::kOverflow) handle(state);
   return state;
 }
@@ -91,20 +91,20 @@ void Connection::handle(State state) {
         base::log(
             base::LogLevel::kWarning,
             "a message has to wait: the kernel passes on no more descriptors of this user "
-            "(ETOOMANYREFS), because some of its processes have sent many that nobody has received "
-            "yet; until those end, programs that come wait");
+            "(ETOOMANYREFS), because processes of this user have sent many that are not received "
+            "yet; new programs wait until those processes end");
       }
       return retry_.setAfter(ipc::SendQueue::kCrowdedRetry, retry);
     case State::kPeerGone:
       return endOnceRead();
     case State::kOverflow:
-      return giveUp("it reads none of its control messages");
+      return giveUp("it does not read its control messages");
     case State::kOutOfFiles:
-      return;  // who sends it says what is to be done
+      return;  // the callers of queue() handle it
   }
 }
 
-// The shortage is ours: the peer's message waits for its end.
+// Pauses reading for a while: this process, not the peer, lacks descriptors.
 void Connection::readWhenDescriptorsFit() {
   if (!std::exchange(lacksDescriptors_, true)) sayThatDescriptorsLack();
   watch_->pause();
@@ -125,7 +125,8 @@ void Connection::readNow() {
     gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
     while (std::optional<ipc::Frame> frame = socket_.next()) events_.frame(*frame);
   } catch (const std::bad_alloc&) {
-    // Not the peer's doing, and what it asked for is half done: nobody can go on from there.
+    // The peer's request is half done and can't be continued, through no fault of the peer: the
+    // supervisor ends.
     throw;
   } catch (const std::exception& error) {  // ProtocolError, or a descriptor that could not be used
     gone = true;
@@ -134,7 +135,7 @@ void Connection::readNow() {
   if (gone) giveUp(std::move(reason));
 }
 
-// The peer takes nothing any more. What it said before is read: it may name a process.
+// The peer has closed its end. Its earlier messages are still read: one may name a process.
 void Connection::endOnceRead() {
   peerGone_ = true;
   queue_.clear();

@@ -21,7 +21,8 @@ namespace {
 
 constexpr const char* kOomAdjustment = "/proc/self/oom_score_adj";
 
-// Not of our own making, and no reason to end: whoever sends them means another program.
+// Signals that the supervisor does not use. They are ignored, because their default action would
+// end the process.
 bool meansNothing(int signal) {
   switch (signal) {
     case SIGPIPE:
@@ -43,7 +44,7 @@ void resetSignalHandlers() {
   for (int signal = 1; signal < NSIG; ++signal) {
     struct sigaction action {};
     action.sa_handler = meansNothing(signal) ? SIG_IGN : SIG_DFL;
-    ::sigaction(signal, &action, nullptr);  // some can't be set
+    ::sigaction(signal, &action, nullptr);  // fails for SIGKILL and SIGSTOP
   }
 }
 
@@ -63,8 +64,8 @@ rlimit raiseOpenFiles() {
   return before;
 }
 
-// Workers hold the memory; the kernel shall not end all of them because of one. Needs a privilege
-// that we mostly lack.
+// Workers use the memory: the out-of-memory killer shall choose one of them, not the supervisor,
+// whose end would end all of them. Best effort: lowering the score needs a privilege.
 std::string lowerOomScore() {
   std::string before;
   std::ifstream(kOomAdjustment) >> before;
@@ -85,7 +86,7 @@ InheritedLimits becomeSupervisor() {
 
 void closeInheritedDescriptors(const std::vector<int>& kept) {
   for (int standard = 0; standard <= 2; ++standard) {
-    // The lowest free number is what open() takes.
+    // open() returns the lowest free number.
     if (::fcntl(standard, F_GETFD) == -1) ::open("/dev/null", O_RDWR);
   }
   base::closeDescriptorsBut(kept, 3);
@@ -95,8 +96,8 @@ void closeInheritedDescriptors(const std::vector<int>& kept) {
 }
 
 InheritedLimits detach(const std::string& folders) {
-  // Before the fork: then the number of the guardian's process group is that of the process which
-  // the program started. By it the program reaps the guardian, where that is its to do.
+  // Before the fork: then the id of the guardian's process group is the pid of the process that the
+  // program started. The program uses it to reap the guardian, if that becomes its child.
   const bool leads = ::setsid() != -1;
   if (base::checkSystemCall(::fork(), "fork") != 0) ::_exit(0);
   if (!leads) base::checkSystemCall(::setsid(), "setsid");

@@ -29,7 +29,7 @@ pid_t waitForOne(pid_t which) {
   return reaped;
 }
 
-// Each kill hands the victim's own children over to us, so this ends when the last is dead.
+// The children of a killed process become ours, so this ends when no descendant is left.
 void killAllDescendants() {
   do {
     for (const pid_t child : base::childrenOf(::getpid())) ::kill(child, SIGKILL);
@@ -48,8 +48,8 @@ sigset_t setOf(std::initializer_list<int> signals) {
   return set;
 }
 
-// All but those by which a terminal's user stops and continues a program. What nobody awaits stays
-// pending for ever: a signal that means nothing here ends nobody.
+// All signals but those by which a terminal stops a program. A blocked signal that the guardian
+// does not wait for stays pending, so it can't end the guardian.
 sigset_t blockedInGuardian() {
   sigset_t set;
   ::sigfillset(&set);
@@ -61,7 +61,7 @@ sigset_t blockedInGuardian() {
 sigset_t handledSignals() { return setOf({SIGTERM, SIGHUP}); }
 
 int asPassedOn(const siginfo_t& info) {
-  // Nobody is left to see a reload's result: a program that a terminal ran ends with it.
+  // A terminal that hangs up ends the program that it ran, so SIGHUP does not mean "reload" here.
   const bool hangUp = info.si_signo == SIGHUP && info.si_code == SI_KERNEL;
   return info.si_signo == SIGINT || hangUp ? SIGTERM : info.si_signo;
 }
@@ -72,7 +72,7 @@ int asPassedOn(const siginfo_t& info) {
     siginfo_t info{};
     if (::sigwaitinfo(&signals, &info) == -1) continue;
     if (info.si_signo != SIGCHLD) {
-      // Not reaped yet, so the number is still its own.
+      // The child is not reaped yet, so the pid is still its own.
       ::kill(guarded, asPassedOn(info));
       continue;
     }
@@ -93,7 +93,7 @@ void continueUnderGuardian(const std::string& folders) {
   ::prctl(PR_SET_NAME, kName);
   const sigset_t blocked = blockedInGuardian();
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
-  // Held open here, the user's pipes would never end.
+  // Otherwise readers of the user's pipes would never see their end.
   base::closeDescriptorsBut({}, 0);
   ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
   waitForOne(guarded);
@@ -104,7 +104,7 @@ void continueUnderGuardian(const std::string& folders) {
 
 void continueUnderForegroundGuardian(const std::string& folders) {
   base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
-  // Ignored, which a starter may have left it as, it would not arrive.
+  // The parent process may have left SIGCHLD ignored: then it would not arrive.
   ::signal(SIGCHLD, SIG_DFL);
   const sigset_t blocked = blockedInGuardian();
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
@@ -112,14 +112,14 @@ void continueUnderForegroundGuardian(const std::string& folders) {
   const pid_t guarded = base::checkSystemCall(::fork(), "fork");
   if (guarded != 0) {
     ::prctl(PR_SET_NAME, kName);
-    // The listening socket among them: whoever connects after our end shall be refused.
+    // Includes the listening socket: connections shall be refused when the supervisor has ended.
     base::closeDescriptorsBut({}, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
     guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}),
                       folders);
   }
   base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
-  // It may have died before the kernel was told.
+  // The guardian may have died before prctl().
   if (::getppid() != guardian) ::_exit(128 + SIGKILL);
   base::checkSystemCall(::setsid(), "setsid");
   const sigset_t handled = handledSignals();

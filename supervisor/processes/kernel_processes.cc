@@ -91,8 +91,9 @@ void KernelProcesses::reapOrphan(pid_t pid) {
 
 Peer KernelProcesses::peer(const base::Fd& socket) { return peerOf(socket); }
 
-// Whose parent has died is a child of ours: we are the subreaper of all that descend from us. User
-// code chooses how many processes lie between, and when they end.
+// Follows the parents from `pid` upwards. A descendant whose parent has died is our child, because
+// this process is the subreaper. User code controls how many processes lie between, and when they
+// end.
 bool KernelProcesses::isDescendant(pid_t pid) {
   constexpr int kMostLookUps = 1000;
   const pid_t self = ::getpid();
@@ -106,10 +107,10 @@ bool KernelProcesses::isDescendant(pid_t pid) {
       continue;
     }
     const int error = ::kill(ancestor, 0) == 0 ? 0 : errno;
-    // Another user's, which /proc hides (hidepid=): no process of a strict worker can become one.
+    // Another user's process, hidden in /proc (hidepid=): a strict worker can't change its user.
     if (error == EPERM) return false;
     if (error != ESRCH || ancestor == pid) return true;
-    // It ended after it was found, so its child has another parent by now.
+    // The ancestor ended after it was found, so its child has another parent now: start again.
     ancestor = pid;
   }
   return true;

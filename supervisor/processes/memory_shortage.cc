@@ -14,11 +14,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(2);
 constexpr int kPause = 2;  // ms
-// An allocation asks again after each pause: between two of one shortage there is no more than
-// that.
+// Attempts of one allocation follow each other after kPause: a longer gap means a new shortage.
 constexpr std::chrono::milliseconds kOfOneShortage(100);
 
-// Called by operator new before each further attempt.
+// The new-handler: operator new calls it after each failed attempt, then tries again.
 void awaitMemory() {
   thread_local Clock::time_point began;
   thread_local Clock::time_point last;

@@ -10,7 +10,7 @@ namespace isopool::supervisor {
 
 namespace {
 
-// Where libc has them. shm_unlink() and sem_unlink() would do, but nothing of libc lists them.
+// The folder in which libc keeps them: libc has functions to remove them, but none to list them.
 constexpr const char* kFolder = "/dev/shm";
 constexpr std::string_view kSemaphore = "sem.";
 

@@ -15,7 +15,8 @@ bool contains(const std::vector<pid_t>& pids, pid_t pid) {
 
 void reapOrphans(Processes& processes, const std::vector<pid_t>& own) {
   while (const pid_t dead = processes.deadChild()) {
-    // It hides the others from us, but not for long: its owner reaps it, and then comes here.
+    // While it is a zombie, waitid() may return only this one. Its owner reaps it, and then this
+    // function is called again.
     if (contains(own, dead)) return;
     processes.reapOrphan(dead);
   }

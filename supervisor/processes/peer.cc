@@ -56,9 +56,9 @@ std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::stri
     }
   }
   return "user " + std::to_string(peer.userId) +
-         (group.empty() ? " is neither the supervisor's nor root, and no group is let in "
-                          "(socket_group, ISOPOOL_SOCKET_GROUP)"
-                        : " is neither the supervisor's nor root nor in the group " + group +
+         (group.empty() ? " is neither the supervisor's user nor root, and no group has permission "
+                          "to connect (socket_group, ISOPOOL_SOCKET_GROUP)"
+                        : " is neither the supervisor's user nor root nor in the group " + group +
                               " (socket_group, ISOPOOL_SOCKET_GROUP)");
 }
 

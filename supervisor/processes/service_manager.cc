@@ -41,7 +41,7 @@ bool isUs(const std::optional<uint64_t>& pid) {
   return pid && *pid == static_cast<uint64_t>(::getpid());
 }
 
-// A status is one line of a message whose lines mean something.
+// A status must be one line: each line of a notification is an assignment of its own.
 std::string oneLine(std::string_view text) {
   std::string line(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
@@ -67,8 +67,8 @@ ServiceManager ServiceManager::fromEnvironment() {
   if (!isName || !unixAddress) {
     base::log(base::LogLevel::kWarning,
               "NOTIFY_SOCKET=" + *address +
-                  " is neither a path nor an abstract socket: nobody is told when "
-                  "isopoold is ready");
+                  " is neither a path nor an abstract socket: the service manager is not notified "
+                  "when isopoold is ready");
     return manager;
   }
   manager.socket_ = base::Fd(base::checkSystemCall(
@@ -101,7 +101,7 @@ void ServiceManager::alive() {
 }
 
 void ServiceManager::tell(std::string state) {
-  // An older state that is still unsent is no longer true.
+  // Replaces an older state that is not sent yet: it is out of date.
   unsent_.clear();
   if (!send(state)) unsent_ = std::move(state);
 }
@@ -128,7 +128,7 @@ base::Fd takeActivatedSocket() {
                        socketOption(kFirstActivated, SO_TYPE) == SOCK_STREAM;
   if (!listens) {
     throw ActivationError(name +
-                          " that the service manager handed over is no listening Unix stream "
+                          " that the service manager handed over is not a listening Unix stream "
                           "socket: its socket unit needs ListenStream=/PATH and Accept=no");
   }
   base::checkSystemCall(::fcntl(kFirstActivated, F_SETFD, FD_CLOEXEC), "fcntl(F_SETFD)",
@@ -140,7 +140,7 @@ std::string pathOfSocket(const base::Fd& socket) {
   sockaddr_un address{};
   socklen_t length = sizeof address;
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return {};
-  // Empty without a name, and for an abstract one.
+  // Empty for a socket without a name or with an abstract one.
   return std::string(address.sun_path, ::strnlen(address.sun_path, sizeof address.sun_path));
 }
 

@@ -39,8 +39,8 @@ int openFolder(int parent, const char* name) {
   constexpr int kHow = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
   const int opened = ::openat(parent, name, kHow);
   if (opened != -1 || errno != EACCES) return opened;
-  // Who made it unreadable may have been user code. fchmodat() would follow a link that comes
-  // there.
+  // User code may have made the folder unreadable. fchmodat() would follow a link that replaces the
+  // folder meanwhile.
   const base::Fd place(::openat(parent, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!place.valid()) return -1;
   ::chmod(("/proc/self/fd/" + std::to_string(place.get())).c_str(), S_IRWXU);
@@ -56,7 +56,7 @@ struct CloseFolder {
 };
 using Folder = std::unique_ptr<DIR, CloseFolder>;
 
-/// Open, and the user's to change. Null: it is no folder, or not ours.
+/// Opens a folder and gives its owner all permissions. Null if it is not a folder, or not ours.
 Folder takeFolder(int parent, const char* name) {
   base::Fd opened(openFolder(parent, name));
   if (!opened.valid()) return nullptr;
@@ -66,13 +66,13 @@ Folder takeFolder(int parent, const char* name) {
   return folder;
 }
 
-/// Empties a folder, however deep it is, with three descriptors: what lies deeper is moved up.
+/// Empties a folder of any depth with three descriptors: moves inner folders up, into the top one.
 class Emptying {
  public:
   explicit Emptying(DIR* top) : top_(top) {}
 
   void run() {
-    // Each round removes something, so they end.
+    // Each round but the last removes something, so the loop ends.
     do {
       removed_ = 0;
       ::rewinddir(top_);
@@ -98,7 +98,7 @@ class Emptying {
     if (::unlinkat(::dirfd(top_), name, AT_REMOVEDIR) == 0) ++removed_;
   }
 
-  // Then there is nothing more to do about it: it is removed, or can't be.
+  // True if the entry needs no more work: it was removed, or it is not a folder and can't be.
   bool isNoFolder(int parent, const char* name) {
     if (::unlinkat(parent, name, 0) != 0) return errno != EISDIR && errno != EPERM;
     ++removed_;
@@ -106,13 +106,13 @@ class Emptying {
   }
 
   void moveUp(DIR* from, const char* name) {
-    // Who moves a folder elsewhere must be allowed to write in it.
+    // To move a folder, a process needs the permission to write in it.
     takeFolder(::dirfd(from), name);
     for (;;) {
       char place[32];
       std::snprintf(place, sizeof place, "%llu", static_cast<unsigned long long>(++moved_));
       if (::renameat(::dirfd(from), name, ::dirfd(top_), place) == 0) return;
-      // Taken, by a file or a folder.
+      // The name is taken, by a file or a folder: try the next.
       if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) return;
     }
   }
@@ -122,7 +122,8 @@ class Emptying {
   uint64_t moved_ = 0;
 };
 
-// Whoever uses one holds its lock. Others' folders we can't open.
+// Removes folders that are not in use: a process that uses one holds its lock. Folders of other
+// users can't be opened.
 void removeAbandoned(const std::string& where) {
   DIR* entries = ::opendir(where.c_str());
   if (entries == nullptr) return;
@@ -152,7 +153,7 @@ WorkerFolders::WorkerFolders(const std::string& path) {
   checkSystemCall(::mkdir(path.c_str(), S_IRWXU), "mkdir", path);
   lock_ = base::Fd(checkSystemCall(
       ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), "open", path));
-  // Another supervisor may look at it just now, and take it for abandoned.
+  // Another supervisor's removeAbandoned() may have removed it before the lock was taken.
   checkSystemCall(::flock(lock_.get(), LOCK_EX), "flock", path);
   struct stat status {};
   checkSystemCall(::stat(path.c_str(), &status), "stat", path);
@@ -163,13 +164,13 @@ void removeLeftoversSoon(const std::string& folders, base::Epoch worker) noexcep
   try {
     std::string path = folders + "/" + std::to_string(worker.value);
     std::string objects = ipc::namedObjectsOf(folders, worker);
-    // They may be large, and the supervisor has others to serve.
+    // In a thread of its own: the folder may be large, and the loop must not wait.
     std::thread([path = std::move(path), objects = std::move(objects)] {
       removeTree(path);
       removeNamedObjects(objects);
     }).detach();
   } catch (const std::exception&) {
-    // The guardian will.
+    // Best effort: the guardian removes them in the end.
   }
 }
 
@@ -180,7 +181,7 @@ void removeLeftovers(const std::string& folders) noexcept {
 }
 
 void removeTree(const std::string& path) noexcept {
-  if (::unlink(path.c_str()) == 0) return;  // user code put something else there
+  if (::unlink(path.c_str()) == 0) return;  // user code replaced the folder by something else
   if (const Folder folder = takeFolder(AT_FDCWD, path.c_str())) Emptying(folder.get()).run();
   ::unlinkat(AT_FDCWD, path.c_str(), AT_REMOVEDIR);
 }

@@ -19,7 +19,7 @@ namespace {
 constexpr int kControlFd = 3;
 constexpr int kLifelineFd = 4;
 
-// malloc's part of worker/process/huge_pages.h. There is no other way to ask for it.
+// malloc's part of worker/process/huge_pages.h: this variable is the only way to enable it.
 constexpr std::string_view kTunables = "GLIBC_TUNABLES";
 constexpr std::string_view kHugePages = "glibc.malloc.hugetlb";
 
@@ -39,8 +39,8 @@ std::vector<std::string> zygoteEnvironment(std::vector<std::string> variables) {
   return variables;
 }
 
-// Has the zygote's malloc use huge pages, unless the user has said whether it shall, and the zygote
-// give user code the variable as it was.
+// Makes the zygote's malloc use huge pages, unless the user's variable has this tunable. The zygote
+// gets the variable's old value as an argument, to restore it for user code.
 void askForHugePages(std::vector<std::string>& environment, std::vector<std::string>& words) {
   const auto variable = std::find_if(environment.begin(), environment.end(),
                                      [](const auto& each) { return nameOf(each) == kTunables; });
@@ -60,7 +60,8 @@ std::vector<char*> asPointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Above the numbers that the child's descriptors get, so that no dup2 overwrites another's source.
+// A copy with a number above those that the child's descriptors get, so that no dup2() overwrites
+// the source of another one.
 base::Fd outOfTheWay(const base::Fd& descriptor) {
   return base::Fd(base::checkSystemCall(::fcntl(descriptor.get(), F_DUPFD_CLOEXEC, kLifelineFd + 1),
                                         "fcntl(F_DUPFD_CLOEXEC)"));

@@ -315,8 +315,8 @@ void Simulation::checkClients() {
     const auto says = [&](const char* words) {
       return client.failure().find(words) != std::string::npos;
     };
-    const bool fair = !client.over() || says("broke the protocol") ||
-                      says("did not say who it is") || says("no worker can be started") ||
+    const bool fair = !client.over() || says("broke the protocol") || says("it sent no Hello") ||
+                      says("no worker can be started") ||
                       (misfortunes_.clientSendsNonsense != 0 && says("is gone"));
     if (!fair) world_.violated("a client was given up: " + client.failure());
     if (onePlace_ && !client.over()) {

@@ -100,7 +100,7 @@ TEST_F(ConnectionTest, MessageCanBeOfferedAgainAfterALackOfDescriptors) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_FALSE(taken);
   EXPECT_TRUE(heldUp);
-  const std::string why = "isopoold has as many open files as it may have";
+  const std::string why = "isopoold has reached its limit of open files";
   const size_t first = said.find(why);
   EXPECT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find(why, first + 1), std::string::npos) << said;

@@ -86,7 +86,7 @@ TEST(Descriptors, MessagesWaitWhileTheSupervisorHasNoneFree) {
   limitFilesOf(process, 8);
   client->send(ipc::DeclareInputSegment{1, ipc::kPageBytes}, {own.get()});
   ASSERT_TRUE(client->waitFor([&] {
-    return supervisor.log().find("as many open files as it may have") != std::string::npos;
+    return supervisor.log().find("has reached its limit of open files") != std::string::npos;
   }));
   EXPECT_EQ(client->call(worker, "!known"), "");
   limitFilesOf(process, 1024);
@@ -138,7 +138,7 @@ TEST(Descriptors, HelloWaitsUntilItsPidfdCanBeExamined) {
   hello.processId = ::getpid();
   client.send(hello, {pidfd.get()});
   ASSERT_TRUE(client.waitFor([&] {
-    return supervisor.log().find("as many open files as it may have") != std::string::npos;
+    return supervisor.log().find("has reached its limit of open files") != std::string::npos;
   })) << client.failure().value_or("");
   EXPECT_FALSE(client.failure());
   limitFilesOf(process, 1024);

@@ -32,14 +32,14 @@ TEST_F(ClientGarbage, BytesThatAreNoFrame) {
 
 TEST_F(ClientGarbage, AMessageThatOnlyAWorkerSends) {
   pool_.send(ipc::WorkerReady{1});
-  expectRefused("a client sends no message of type 500");
+  expectRefused("unexpected message of type 500");
 }
 
 TEST_F(ClientGarbage, HelloTwice) {
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   pool_.send(hello);
-  expectRefused("Hello twice");
+  expectRefused("Hello a second time");
 }
 
 TEST_F(ClientGarbage, APackageThatMayStillChange) {

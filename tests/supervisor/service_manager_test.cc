@@ -211,9 +211,8 @@ TEST_F(ActivationTest, RefusesMoreThanOneSocket) {
 
 TEST_F(ActivationTest, RefusesWhatIsNoListeningUnixStreamSocket) {
   const std::string refusal =
-      "isopoold.socket that the service manager handed over is no listening Unix stream socket: "
-      "its "
-      "socket unit needs ListenStream=/PATH and Accept=no";
+      "isopoold.socket that the service manager handed over is not a listening Unix stream socket: "
+      "its socket unit needs ListenStream=/PATH and Accept=no";
   const base::Fd internet(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::listen(internet.get(), 1), 0);
   EXPECT_EQ(activated({internet.get()}, "1"), refusal);

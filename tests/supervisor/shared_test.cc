@@ -752,7 +752,7 @@ TEST_F(SharedGarbage, DescriptorsThatItShouldNotSend) {
   hello.layoutVersion = ipc::kLayoutVersion;
   stranger.send(hello, {object.get()});
   EXPECT_TRUE(stranger.waitForEnd());
-  EXPECT_NE(stranger.failure().value_or("").find("no pidfd of the client"), std::string::npos);
+  EXPECT_NE(stranger.failure().value_or("").find("not a pidfd of the client"), std::string::npos);
   ControlClient another(supervisor_.connect());
   another.send(hello, {object.get(), object.get(), object.get(), object.get()});
   EXPECT_TRUE(another.waitForEnd());
