@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t kSmallestSegment = 8u << 20;
 constexpr size_t kLongestReportedName = 256;
 // Bounds the records of refused segments: they are kept, because workers answer calls that use such
-// a segment with the refusal. The segments that libisopool makes have 8 MiB or more each.
+// a segment with the refusal.
 constexpr size_t kMostRefusedSegments = 4096;
 
 // Rounds up to a multiple of a quarter of the largest power of two in `bytes`: at most a quarter is

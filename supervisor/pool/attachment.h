@@ -16,60 +16,70 @@
 
 namespace isopool::supervisor {
 
-/// What a client declared for its inputs.
+/// A memory object that a client declared for its inputs.
 struct InputSegment {
   base::Fd object;
   uint64_t bytes = 0;
-  std::string refusal;  ///< not empty: no worker maps it
+  std::string refusal;  ///< not empty: no worker maps the segment, and `object` is closed
 };
 
-/// One worker's channel to one client, as far as the supervisor goes: its memory, and how far both
-/// sides are with it. Reads the counters in it by pread, so that nobody can make it fault.
+/// The supervisor's record of one worker's channel to one client: its memory, its state, and the
+/// messages about the client that wait for the worker. Reads the counters in the control segments by
+/// pread(), so that neither side can make the supervisor fault; their values are not trustworthy.
+/// Destroyed when the worker has detached the client, or with the worker. Not thread-safe.
 class Attachment {
  public:
+  /// supervisor/README.md has the table of states and events.
   enum class Stage {
-    kIntroduced,  ///< the client was told
-    kMapped,      ///< the client has mapped it; the worker is to be told when there is room
-    kAttaching,   ///< the worker was told
-    kUsable,
-    kDetaching  ///< the worker was told to forget the client, and has not said that it has
+    kIntroduced,  ///< IntroduceWorker was sent to the client
+    kMapped,      ///< the client has mapped the channel; AttachChannel waits for room
+    kAttaching,   ///< AttachChannel was sent to the worker
+    kUsable,      ///< the worker has answered ChannelAttached
+    kDetaching    ///< DetachChannel was sent to the worker, which has not answered yet
   };
 
   Attachment(base::EventLoop& loop, ChannelMemory memory);
 
-  /// True while the worker has to hear of packages and segments.
+  /// True while the worker has to get messages about the client's packages and segments.
   bool listening() const {
     return stage == Stage::kMapped || stage == Stage::kAttaching || stage == Stage::kUsable;
   }
-  /// False until the worker was told of the channel.
+  /// False until AttachChannel was sent to the worker.
   bool knownToWorker() const { return stage != Stage::kIntroduced && stage != Stage::kMapped; }
   bool usable() const { return stage == Stage::kUsable; }
 
-  /// Room for another output segment: its number, or none if `limit` would be passed.
+  /// Counts another output segment. Returns its number, or nothing if the sum of all would exceed
+  /// `limit` bytes.
   std::optional<uint32_t> reserveSegment(uint64_t bytes, uint64_t limit);
+  /// Undoes reserveSegment() for a segment that could not be made.
   void releaseSegment(uint64_t bytes) { outputBytes_ -= bytes; }
+  /// Bytes of all output segments.
   uint64_t outputBytes() const { return outputBytes_; }
+  /// Bytes of all memory of the channel: control segments and output segments.
   uint64_t sharedBytes() const;
 
-  /// Calls completed, as the worker says.
+  // Counters that the worker writes (queuedCalls(): worker and client); 0 if they can't be read.
+
+  /// Calls completed.
   uint64_t completedCalls() const;
-  /// Requests published that the worker has not taken yet, as both say.
+  /// Requests that the client has published and the worker has not taken yet.
   uint32_t queuedCalls() const;
-  /// The last call of which user code may have run, as the worker says.
+  /// The number of the last call whose user code may have started.
   uint64_t startedSequence() const;
-  /// Objects that the client's handles refer to, and what these keep of the worker's own memory, as
-  /// the worker says.
+  /// Objects that the client's handles refer to.
   uint64_t handles() const;
+  /// Bytes of the worker's own memory that these objects keep.
   uint64_t handleBytes() const;
 
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;
   base::Timer deadline;  ///< of attaching, or of detaching
-  base::Timer overdue;   ///< the grace of a call past its deadline
+  base::Timer overdue;   ///< the grace period of a call past its deadline
   uint64_t overdueSequence = 0;
 
-  /// What the worker has not been told of the client yet: bounded by what there is, however often
-  /// that changes, and sent as there is room for it (Worker::tellMore()).
+  /// Messages about the client that are not sent to the worker yet. Worker::tellMore() sends them
+  /// when there is room. The size is bounded by the number of the client's packages and segments,
+  /// however often they change.
   struct Untold {
     bool empty() const {
       return packages.empty() && segments.empty() && outputs.empty() && droppedPackages.empty();
@@ -82,7 +92,7 @@ class Attachment {
     /// Packages that the client has dropped; true for those that the worker has mapped.
     std::map<uint32_t, bool> droppedPackages;
   } untold;
-  bool inLine = false;  ///< to be told of it
+  bool inLine = false;  ///< the client is in Worker::line_
 
  private:
   uint64_t outputBytes_;

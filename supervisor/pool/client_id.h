@@ -7,7 +7,7 @@
 
 namespace isopool::supervisor {
 
-/// The supervisor's number of a connected client, from 1, never reused.
+/// The supervisor's number of a client connection. Starts at 1; a number is never used again.
 using ClientId = base::Id<struct ClientIdTag, uint64_t>;
 
 }  // namespace isopool::supervisor

@@ -12,7 +12,7 @@
 
 namespace isopool::supervisor {
 
-/// The memory objects of one channel, fresh and never used before.
+/// The memory objects of one channel. A set is never used for a second channel.
 struct ChannelMemory {
   base::Fd clientControl;
   base::Fd workerControl;
@@ -20,26 +20,30 @@ struct ChannelMemory {
   uint64_t outputBytes = 0;
 };
 
-/// Makes shared memory, ahead of time where it can: allocating pages costs about 0.6 ms per MB, and
-/// a caller waits for a replacement worker. The work is done beside the event loop, which
-/// never waits for it; results come back on the loop.
+/// Makes shared memory, in advance if possible: allocating pages costs about 0.6 ms per MB, and a
+/// caller waits for a replacement worker. Allocates in a background thread, so that the event loop
+/// never waits; callbacks run on the loop. All functions must be called on the loop's thread. May be
+/// destroyed while an allocation is in progress; callbacks of take() that wait for one, and of
+/// makeSegment(), are still called then.
 class MemoryStock {
  public:
+  /// Receives a segment, or an invalid descriptor and the reason of the failure.
   using SegmentMade = std::function<void(base::Fd segment, const std::string& error)>;
 
-  /// Receives a set on the loop, or the reason why there is none.
+  /// Receives a set, or an empty set and the reason of the failure.
   using Taken = std::function<void(ChannelMemory memory, const std::string& error)>;
 
-  /// Keeps `atRest` sets in hand at rest.
+  /// Keeps `atRest` sets, each with `outputBytes` for results, while no worker is expected.
   MemoryStock(base::EventLoop& loop, uint64_t outputBytes, uint32_t atRest);
 
-  /// A worker is being made that will take() soon; cancelled if it never will.
+  /// Announces a take(): a worker is being started. The stock makes as many sets as are expected.
   void expectWorker();
+  /// Withdraws one announcement: that worker will not take() a set.
   void cancelExpectation();
-  /// Gives a set: before this returns if one is in hand, else when it is made.
+  /// Gives a set: calls `taken` before it returns if a set is ready, else when one has been made.
   void take(Taken taken);
 
-  /// Makes one segment and calls `made` on the loop, with an error text if there is no memory.
+  /// Makes one segment and then calls `made`.
   void makeSegment(uint64_t bytes, SegmentMade made);
 
  private:
@@ -52,7 +56,7 @@ class MemoryStock {
   std::deque<ChannelMemory> ready_;
   uint32_t making_ = 0;
   uint32_t expected_ = 0;
-  /// Handlers on their way hold it weakly: they outlive the stock.
+  /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   std::shared_ptr<MemoryStock*> self_;
 };
 

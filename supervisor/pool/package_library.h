@@ -11,8 +11,8 @@
 
 namespace isopool::supervisor {
 
-/// What is known of a package's bytes without reading them. A hint: that two digests are equal says
-/// that two packages may be.
+/// Size and hash of a package, as its client states them. A hint: if two digests are equal, the
+/// packages may be, too.
 struct PackageDigest {
   uint64_t low = 0;
   uint64_t high = 0;
@@ -20,21 +20,21 @@ struct PackageDigest {
   auto operator<=>(const PackageDigest&) const = default;
 };
 
-/// The memory of a package, as long as any client has it loaded.
+/// The memory of a package. Lives while a client has it loaded, or a message about it is pending.
 struct PackageMemory {
   base::Fd object;
   PackageDigest digest;
-  std::string name;  ///< as its first user named it
+  std::string name;  ///< from the client that loaded it first
 };
 
-/// The packages of all clients of a shared supervisor, so that the same bytes are held once. Does
-/// not keep them. The clients compare the bytes: a wrong digest costs its sender a comparison, and
-/// others nothing.
+/// An index of the packages of all clients of a shared supervisor, so that the same bytes are held
+/// once. Does not own them. Clients compare the bytes themselves: a wrong digest costs only its
+/// sender a comparison. Not thread-safe.
 class PackageLibrary {
  public:
-  /// The memory that may hold the same bytes; null if there is none.
+  /// Returns the memory that may hold the same bytes; null if there is none.
   std::shared_ptr<PackageMemory> find(const PackageDigest& digest) const;
-  /// Makes it known to later clients. The first with a digest stays the one that is found.
+  /// Adds a package. If the index has one with the same digest, that one stays in the index.
   void add(const std::shared_ptr<PackageMemory>& memory);
 
  private:

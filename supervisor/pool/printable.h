@@ -6,8 +6,8 @@
 
 namespace isopool::supervisor {
 
-/// The first `longest` bytes of what another process says, with a question mark for each that is no
-/// printable ASCII: nobody writes lines of his own into the log, or moves the terminal's cursor.
+/// Returns the first `longest` bytes of another process's text, with a question mark for each byte
+/// that is not printable ASCII: the text can't add lines to the log, or move the terminal's cursor.
 std::string printable(std::string text, size_t longest);
 
 }  // namespace isopool::supervisor

@@ -13,17 +13,19 @@
 
 namespace isopool::supervisor {
 
-/// What clients, groups and workers borrow from the supervisor, which outlives them.
+/// What clients, groups and workers use of the supervisor, which outlives them. Used only on the
+/// loop's thread.
 struct Services {
   base::EventLoop& loop;
   Processes& processes;
-  const Options& options;  ///< may change between two events, when the configuration is read again
+  const Options& options;  ///< a reload of the settings changes it, between two events
   MemoryStock& stock;
   Zygote& zygote;
   PackageLibrary packages;
   std::minstd_rand random;
-  base::Epoch lastEpoch;  ///< given out so far
+  base::Epoch lastEpoch;  ///< the last that nextEpoch() has returned
 
+  /// Returns an epoch that no worker of this supervisor has had.
   base::Epoch nextEpoch() { return lastEpoch = base::Epoch(lastEpoch.value + 1); }
 };
 

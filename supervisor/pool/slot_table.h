@@ -12,80 +12,85 @@
 
 namespace isopool::supervisor {
 
-/// One slot of one pool.
+/// The name of one slot of one pool.
 struct Slot {
   base::PoolId pool;
   uint32_t index = 0;
   bool operator==(const Slot&) const = default;
 };
 
+/// A slot for which no worker is started for a while, because its workers kept dying.
 struct Quarantine {
   Slot slot;
-  uint32_t deaths = 0;
-  base::Milliseconds duration{0};
+  uint32_t deaths = 0;             ///< early deaths in a row
+  base::Milliseconds duration{0};  ///< from now on
 };
 
-/// What a slot table decides, to be carried out by its owner. None of these may call the slot table
-/// back.
+/// The decisions of a slot table, for its owner to carry out. These functions must not call the
+/// slot table.
 class SlotTableEffects {
  public:
   virtual ~SlotTableEffects() = default;
-  /// Starts making a worker; it is reported by workerUsable() or workerLost() later.
+  /// Starts a worker and returns its epoch. The owner reports the result later by workerUsable(),
+  /// workerLost() or workerNotMade().
   virtual base::Epoch startWorker(bool spare) = 0;
-  /// The worker is no longer wanted. Its death needs no report.
+  /// Ends a worker that no place needs. Its death needs no report.
   virtual void retireWorker(base::Epoch epoch) = 0;
-  /// The slot is served by this usable worker from now on.
+  /// Makes this usable worker serve the slot.
   virtual void assignWorker(const Slot& slot, base::Epoch epoch) = 0;
+  /// Reports that a slot stays empty.
   virtual void slotQuarantined(const Quarantine& quarantine) = 0;
+  /// Reports that a spare's place stays empty.
   virtual void spareQuarantined(uint32_t deaths, base::Milliseconds duration) = 0;
 };
 
-/// Which worker serves which slot of a group, and which is the spare: a pure state machine. The
-/// caller brings events and the time; decisions go to SlotTableEffects. supervisor/README.md has
-/// the table of states and events.
+/// Decides which worker serves which slot of a group, and which is the spare. A pure state machine:
+/// the caller passes events and the time, and decisions go to SlotTableEffects.
+/// supervisor/README.md has the table of states and events. Not thread-safe.
 ///
-/// A place is a slot or a spare's place. Each holds at most one worker, being made or usable; an
-/// empty place waits for its time to try again. When a slot and a spare exchange workers, each
-/// place keeps its own record of deaths.
+/// A place is a slot or a spare's place. Each holds at most one worker, which is starting or
+/// usable; an empty place has a time at which it tries again. When a slot and a spare exchange
+/// workers, each place keeps its own record of deaths.
 class SlotTable {
  public:
   SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits);
 
-  /// Makes the pool's slots and asks for all their workers, then for the spares'.
+  /// Makes the pool's slots and starts all their workers, then the spares.
   void openPool(base::PoolId pool, uint32_t workers);
-  /// Retires the pool's workers; with the last pool the spares go too.
+  /// Retires the pool's workers; with the last pool the spares, too.
   void closePool(base::PoolId pool);
   bool hasPool(base::PoolId pool) const;
 
   void workerUsable(base::Epoch epoch);
-  /// The worker is dead or as good as dead. Returns for how long its place stays empty. Unknown
-  /// epochs (retired, lost before) are ignored.
+  /// The worker is dead, or is being killed. Returns for how long its place stays empty; 0 if
+  /// another worker serves it or is started. Ignores unknown epochs (retired, lost before).
   base::Milliseconds workerLost(base::Epoch epoch, ExitKind death, base::TimePoint now);
-  /// The worker was not made, and it is not its place's fault (the zygote died): another is asked
-  /// for at once.
+  /// The zygote died before it forked the worker: this starts another one, and does not count as a
+  /// death of the place.
   void workerNotMade(base::Epoch epoch);
 
-  /// A ready spare takes the slot of this worker, which is on its own from now on: its death needs
-  /// no report. False, and nothing changes, if it serves no slot or no spare is ready.
+  /// Gives the slot of this worker to a ready spare. The worker then belongs to no place, and its
+  /// death needs no report. Returns false and changes nothing if the worker serves no slot, or no
+  /// spare is ready.
   bool relieve(base::Epoch epoch);
 
-  /// Tries again where the time has come.
+  /// Fills empty places whose time to try again has come.
   void tick(base::TimePoint now);
-  /// When tick() is due next.
+  /// The time of the next necessary tick(); nothing if no place waits.
   std::optional<base::TimePoint> nextTick() const;
 
   struct SlotAssignment {
-    std::optional<Slot> slot;  ///< none: a spare's
+    std::optional<Slot> slot;  ///< nothing: a spare's place
     bool usable = false;
   };
+  /// The place of a worker; nothing if no place holds it.
   std::optional<SlotAssignment> assignmentOf(base::Epoch epoch) const;
   std::vector<Slot> slotsOf(base::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;
-  /// Slots that stay empty for a while because their workers kept dying, with the time that is
-  /// left.
+  /// Slots in quarantine, with the time that is left.
   std::vector<Quarantine> quarantinedSlots(base::TimePoint now) const;
-  /// True if some pool has not one usable worker.
+  /// True if there is a pool without any usable worker.
   bool poolWithoutWorker() const;
 
  private:
@@ -95,7 +100,7 @@ class SlotTable {
     std::optional<base::Epoch> worker;
     bool usable = false;
     std::optional<base::TimePoint> retryAt;
-    bool quarantined = false;  ///< that is what it waits for
+    bool quarantined = false;  ///< `retryAt` is the end of a quarantine
   };
 
   void fill(SlotEntry& entry);

@@ -24,14 +24,15 @@ namespace isopool::supervisor {
 struct ForkOutcome {
   enum class Kind {
     kForked,
-    kFailed,  ///< the zygote said no
-    kLost     ///< the zygote died with the request; whatever it forked for it is cut off
+    kFailed,  ///< the zygote could not fork; `text` is the reason
+    kLost     ///< the zygote died before it answered; the lifeline kills what it may have forked
   };
   Kind kind = Kind::kLost;
   pid_t pid = 0;
   std::string text;
 };
 
+/// A request for one worker, with the worker's descriptors.
 struct ForkRequest {
   base::Epoch epoch;
   base::Fd control;
@@ -39,45 +40,54 @@ struct ForkRequest {
   base::Fd doorbell;
   base::Fd crashLog;
   base::Fd statusPage;
-  /// A spare: nobody waits for it.
+  /// A spare: no caller waits for it.
   bool lowPriority = false;
-  /// Called once, unless the request is withdrawn.
+  /// Called once with the outcome, unless the request is withdrawn.
   std::function<void(const ForkOutcome&)> settled;
 };
 
-/// The process that forks workers, and its successors: keeps one running, replaces one that died or
-/// does not answer, and sends it fork requests in order, low-priority ones a little later than the
-/// others. Requests that come while there is none wait for the next. Not thread-safe.
+/// Keeps one zygote process running, which forks workers. Replaces a zygote that died, is stopped,
+/// or does not answer in time. Sends it fork requests in order, low-priority ones slightly later
+/// than the others; requests that arrive while no zygote is ready wait for the next one. Not
+/// thread-safe: used on the loop's thread.
 class Zygote {
  public:
   struct Events {
+    /// A zygote is ready; called again for each successor.
     std::function<void(const ipc::ZygoteReady&)> ready;
-    /// No zygote has ever become ready: there is nothing to hope for.
+    /// The first zygote failed to start: no other is started.
     std::function<void(const std::string& text)> givenUp;
-    /// Several in a row came to nothing. It goes on trying.
+    /// A zygote ended without having forked a worker, as several before it. Restarts continue.
     std::function<void(const std::string& text)> struggling;
-    /// The zygote was reaped.
+    /// The zygote was reaped, or could not be started.
     std::function<void()> reaped;
-    /// No fork is outstanding any more.
+    /// No fork request is outstanding any more.
     std::function<void()> forksSettled;
   };
 
   Zygote(base::EventLoop& loop, Processes& processes, const Options& options,
          InheritedLimits limits, Events events);
 
+  /// Starts the zygote. Called once by the owner.
   void start();
+  /// Requests one worker; `request.settled` gets the outcome.
   void fork(ForkRequest request);
-  /// True if the request had not been sent: it is forgotten. Otherwise its outcome will come.
+  /// Removes a request that is not sent yet and returns true. Returns false if it was sent: its
+  /// outcome will follow.
   bool withdraw(base::Epoch epoch);
+  /// Kills the zygote and cuts its lifeline.
   void kill();
 
-  /// 0 if there is none at the moment.
+  /// 0 if no zygote runs.
   pid_t pid() const;
-  /// What the running one said, once ready.
+  /// The running zygote's message; nothing until it is ready.
   const std::optional<ipc::ZygoteReady>& readiness() const { return readiness_; }
+  /// True while the zygote has a request that it has not answered.
   bool forksOutstanding() const { return !outstanding_.empty(); }
+  /// As ZygotePolicy::struggling().
   bool struggling() const { return policy_.struggling(); }
   uint64_t restarts() const { return restarts_; }
+  /// Why the last zygote that ended did; empty if none has.
   const std::string& lastFailure() const { return lastFailure_; }
 
  private:
@@ -103,13 +113,13 @@ class Zygote {
   const Events events_;
   ZygotePolicy policy_;
 
-  // The running one.
+  // Of the running zygote.
   base::Lifeline lifeline_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
   std::optional<ipc::ZygoteReady> readiness_;
-  std::string condemnation_;  ///< why we are killing it
-  bool stopped_ = false;      ///< that is why
+  std::string condemnation_;  ///< why the supervisor kills it; empty: it does not
+  bool stopped_ = false;      ///< the reason is that a signal has stopped it
 
   std::deque<ForkRequest> lowPriority_;
   std::deque<ForkRequest> waiting_;

@@ -5,17 +5,17 @@
 
 namespace isopool::supervisor {
 
-/// Decides what follows the loss of a zygote. Pure: the caller brings the time.
+/// Decides what follows the loss of a zygote. Pure: the caller passes the time.
 class ZygotePolicy {
  public:
   enum class Verdict {
-    kGiveUp,         ///< none has ever been ready: this environment cannot work
+    kGiveUp,         ///< no zygote has ever been ready: the startup failed permanently
     kRetry,          ///< start another after the delay
-    kRetryAndReport  ///< the same, but several in a row came to nothing: workers can't be had now
+    kRetryAndReport  ///< the same, and report that workers can't be started at the moment
   };
   enum class Loss {
     kByItself,  ///< it died, failed, or was too slow
-    kStopped  ///< we killed it because another process had stopped it: no fault of the environment
+    kStopped    ///< the supervisor killed it because a signal had stopped it: not its own failure
   };
   struct Decision {
     Verdict verdict;
@@ -24,11 +24,14 @@ class ZygotePolicy {
 
   ZygotePolicy();
 
+  /// The zygote is ready.
   void ready() { everReady_ = true; }
+  /// The zygote has forked a worker.
   void forked() { forked_ = true; }
+  /// The zygote is lost. Returns what to do, and after which delay.
   Decision lost(base::TimePoint now, Loss loss = Loss::kByItself);
 
-  /// True from the third early zygote in a row until one forks a worker.
+  /// True after three zygotes in a row that forked no worker, until one forks a worker.
   bool struggling() const { return struggling_ && !forked_; }
 
  private:
