@@ -24,9 +24,10 @@ struct InputSegment {
 };
 
 /// The supervisor's record of one worker's channel to one client: its memory, its state, and the
-/// messages about the client that wait for the worker. Reads the counters in the control segments by
-/// pread(), so that neither side can make the supervisor fault; their values are not trustworthy.
-/// Destroyed when the worker has detached the client, or with the worker. Not thread-safe.
+/// messages about the client that wait for the worker. Reads the counters in the control segments
+/// by pread(), so that neither side can make the supervisor fault; their values are not
+/// trustworthy. Destroyed when the worker has detached the client, or with the worker. Not
+/// thread-safe.
 class Attachment {
  public:
   /// supervisor/README.md has the table of states and events.

@@ -22,8 +22,8 @@ struct ChannelMemory {
 
 /// Makes shared memory, in advance if possible: allocating pages costs about 0.6 ms per MB, and a
 /// caller waits for a replacement worker. Allocates in a background thread, so that the event loop
-/// never waits; callbacks run on the loop. All functions must be called on the loop's thread. May be
-/// destroyed while an allocation is in progress; callbacks of take() that wait for one, and of
+/// never waits; callbacks run on the loop. All functions must be called on the loop's thread. May
+/// be destroyed while an allocation is in progress; callbacks of take() that wait for one, and of
 /// makeSegment(), are still called then.
 class MemoryStock {
  public:

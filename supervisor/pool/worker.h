@@ -20,107 +20,120 @@
 
 namespace isopool::supervisor {
 
-/// One life of one worker process, from the fork request to the reaping, and its channels to
-/// clients. Owned by its group. Reads nothing that the worker writes but its control messages,
-/// which it checks, and a few counters, by pread. Its callbacks must not destroy it.
+/// One worker process, from the fork request to the reaping, and its channels to clients. Owned by
+/// its group. Of what the worker writes it reads only control messages, which it checks, and a few
+/// counters, by pread(): the counters are not trustworthy. Not thread-safe: used on the loop's
+/// thread. Its callbacks must not destroy it.
 class Worker {
  public:
   enum class Stage {
-    kForking,   ///< the zygote was asked
-    kStarting,  ///< a process, not yet ready
+    kForking,   ///< the fork request is outstanding
+    kStarting,  ///< the process exists, but is not ready
     kReady,     ///< takes channels and serves them
     kDying      ///< dead or killed; not yet reaped
   };
 
   struct Events {
     std::function<void()> ready;
+    /// The channel to the client is usable.
     std::function<void(ClientId)> attached;
-    /// It has unmapped all that it had of the client; the attachment is about to go.
+    /// The worker has unmapped all memory of the client. The attachment is destroyed afterwards.
     std::function<void(ClientId)> detached;
+    /// The worker needs another output segment, of at least `bytes`, for results to the client.
     std::function<void(ClientId, uint64_t bytes)> segmentWanted;
-    /// User code tried what the sandbox forbids, this act for the first time.
+    /// User code tried an act that the sandbox forbids, for the first time in this worker.
     std::function<void(const std::string& act, uint64_t times)> forbidden;
-    /// It will not serve any more: it died, misbehaved, or did not start. Not after kill().
+    /// The worker can't serve any more: it died, broke the protocol, or did not start. Not called
+    /// after kill().
     std::function<void()> lost;
-    /// The zygote died before it made one. Not after kill().
+    /// The zygote died before it forked the worker. Not called after kill().
     std::function<void()> notMade;
-    /// Nothing is left of it; no status if it never was a process that we know of. Told last, once.
+    /// The process is reaped; no status if the supervisor never learned of a process. Called once,
+    /// as the last event.
     std::function<void(const std::optional<ExitStatus>&)> gone;
   };
 
-  /// Asks the zygote for it. Throws base::SystemCallError.
+  /// Sends the fork request. Throws base::SystemCallError.
   Worker(Services& services, base::Epoch epoch, bool spare, Events events);
   ~Worker();
 
-  /// Kills it if it lives and says so by gone(), not before this returns. Idempotent.
+  /// Kills the worker if it lives. Events::gone is called after this has returned. Idempotent.
   void kill();
-  /// The same, for a reason that is its cause() then, and told by lost().
+  /// The same, with a reason for cause(), and calls Events::lost.
   void lose(const std::string& reason);
-  /// Notes why it dies, unless that is known.
+  /// Sets cause(), unless it is set already.
   void blame(const std::string& reason);
 
-  /// Sends a message and rings the doorbell.
+  /// Sends a message; the doorbell rings when the message has left.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     connection_->send(message, descriptors);
   }
 
-  // What follows reaches it when there is room for it: it reads no messages for as long as it runs
-  // a call, and what clients do meanwhile stands in their attachments.
+  // Messages of the next four functions wait in the client's attachment until there is room in the
+  // queue: the worker reads no messages while it runs a call. The client must have an attachment.
 
-  /// Tells it of a package of the client, and that the client has dropped it.
+  /// Makes the worker map a package of the client.
   void mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory);
+  /// Makes the worker unmap a package that the client has dropped.
   void unmapPackage(ClientId client, uint32_t package);
-  /// Tells it of memory for the client's inputs, or that this was refused.
+  /// Makes the worker map memory for the client's inputs, or note that the memory was refused.
   void mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment);
-  /// Gives it memory for results to the client.
+  /// Gives the worker memory for results to the client.
   void grantOutput(const ipc::AddOutputSegment& message, base::Fd segment);
 
-  /// A channel to a client that is about to be told of it. From here on it is the client's turn,
-  /// who may be stopped: there is no deadline.
+  /// Adds a channel to a client; the caller then sends IntroduceWorker to the client. Sets no
+  /// deadline: the client has to answer, and it may be stopped.
   Attachment& introduce(ClientId client, ChannelMemory memory);
-  /// Tells it to serve the client, whose control segment must be sealed by now.
+  /// Makes the worker serve the client, after the client has sealed its control segment.
   void attach(ClientId client, uint32_t share, const ClientLimits& limits);
-  /// Tells it to forget the client; it is killed if a call of that client then runs for longer than
-  /// the grace period.
+  /// Makes the worker unmap the client's memory. The worker is killed if a call of that client then
+  /// runs for longer than the grace period.
   void detach(ClientId client);
-  /// A call of the client has run for too long, for this `reason`: the worker is killed unless the
-  /// call ends within the grace period. False if that is so already, or the client has no usable
+  /// Starts the grace period of a call that has run for too long: the worker is killed unless the
+  /// call ends within it. `reason` becomes part of cause(). Returns false and does nothing if the
+  /// grace period of a call that still runs has started already, or the client has no usable
   /// channel.
   bool overdue(ClientId client, uint64_t sequence, const std::string& reason);
-  /// The client says that it is dead or of no use. Returns how often this client has said so.
+  /// Counts a report of the client that the worker is dead or unusable. Returns the client's count.
   uint32_t reportedBy(ClientId client) { return ++reports_[client]; }
-  /// The client is gone for good.
+  /// Deletes the count of a client that has left.
   void forgetReports(ClientId client) { reports_.erase(client); }
   uint32_t reportsOf(ClientId client) const;
-  /// True if each client that it serves has said so.
+  /// True if every client with a channel to the worker has reported it.
   bool reportedByAll() const;
-  /// Null if it has no channel to the client.
+  /// Null if the worker has no channel to the client.
   Attachment* attachment(ClientId client);
   const std::map<ClientId, Attachment>& attachments() const { return attachments_; }
+  /// True if introduce() has been called.
   bool wasIntroduced() const { return wasIntroduced_; }
 
-  /// Why it died or was killed; empty: it died by itself, as far as we know.
+  /// Why the worker died or was killed, for the log; empty: unknown, it died by itself.
   const std::string& cause() const { return cause_; }
   base::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
   base::TimePoint bornAt() const { return bornAt_; }
+  /// 0 until it is forked.
   pid_t pid() const { return process_ != nullptr ? process_->pid() : 0; }
+  /// Only after the worker was forked.
   const base::Fd& pidfd() const { return process_->pidfd(); }
   const base::Fd& crashLog() const { return crashLog_; }
   const base::Fd& statusPage() const { return statusPage_; }
+  /// Bytes of doorbell, status page and all channels.
   uint64_t sharedBytes() const;
-  /// Calls completed in this life, as the worker says.
+  /// Calls that this worker has completed. Untrusted, as the next three: the worker writes it.
   uint64_t completedCalls() const;
+  /// The kind of the exit, if the worker ended now.
   ExitKind exitKindNow() const {
     return completedCalls() > 0 ? ExitKind::kAfterCall : ExitKind::kBeforeFirstCall;
   }
-  /// Whose call runs, as the worker says; 0 if none does.
+  /// The client whose call runs; 0 if none does.
   uint64_t runningClient() const;
-  /// For how long it has run, as the worker says; right to a few milliseconds.
+  /// How long that call has run, to within a few milliseconds.
   base::Milliseconds runningTime() const;
   /// True if a request of the client waits or runs.
   bool busyWith(ClientId client) const;
+  /// What user code tried and the sandbox forbade, with counts. The worker reports the names.
   const std::map<std::string, uint64_t>& forbiddenActs() const { return forbiddenActs_; }
 
  private:
@@ -161,12 +174,12 @@ class Worker {
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;
   std::map<ClientId, uint32_t> reports_;
-  std::deque<ClientId> line_;  ///< of whom it is to be told more, in turn
+  std::deque<ClientId> line_;  ///< clients whose attachments have unsent messages, in turn
   bool telling_ = false;
-  uint64_t callsOfForgotten_ = 0;  ///< completed for clients that are detached
+  uint64_t callsOfForgotten_ = 0;  ///< completed calls of clients that are detached
   std::map<std::string, uint64_t> forbiddenActs_;
   base::Timer deadline_;
-  /// Handlers on their way hold it weakly: they outlive the worker.
+  /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   std::shared_ptr<Worker*> self_;
 };
 

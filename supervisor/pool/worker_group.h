@@ -15,93 +15,108 @@
 
 namespace isopool::supervisor {
 
-/// A client as its group sees it. Called by the group, which none of these but the last two may
-/// leave.
+/// The interface of a client to its group. The group calls it. A client must not leave the group
+/// within these calls, except within the last two.
 class GroupClient {
  public:
   virtual ~GroupClient() = default;
   virtual ClientId id() const = 0;
-  /// For the log.
+  /// Its name in the log.
   virtual std::string describe() const = 0;
   /// True if it calls the workers of that slot.
   virtual bool uses(const Slot& slot) const = 0;
-  /// The worker has a channel for the client, which is to be told.
+  /// The worker has a new channel for the client: sends it to the client.
   virtual void introduce(Worker& worker, bool spare) = 0;
-  /// `epoch`, attached before, serves the slot from now on.
+  /// `epoch`, whose channel is usable, serves the slot from now on.
   virtual void slotServed(const Slot& slot, base::Epoch epoch) = 0;
+  /// The slot stays empty for a while; `text` is the reason.
   virtual void slotQuarantined(const Quarantine& quarantine, const std::string& text) = 0;
-  /// Another worker serves what `epoch` did, which is to be let go.
+  /// Another worker has replaced `epoch`: asks the client to release it. Called until it does.
   virtual void workerRetires(base::Epoch epoch) = 0;
-  /// The worker has run a call of it for as long as one may run.
+  /// The worker has run a call of the client for longer than limits.call_time.
   virtual void callTimeOver(Worker& worker, uint64_t sequence) = 0;
-  /// A worker that it was introduced to is dead and reaped.
+  /// A worker with a channel to the client is dead and reaped.
   virtual void workerDied(base::Epoch epoch, const ExitStatus& status) = 0;
-  /// A worker has unmapped all that it had of the client, which has left the group or reported it.
+  /// A worker has unmapped all memory of the client, after the client left the group or reported
+  /// the worker.
   virtual void channelClosed(base::Epoch epoch) = 0;
+  /// The worker needs another output segment for results to the client.
   virtual void segmentWanted(Worker& worker, uint64_t bytes) = 0;
-  /// Its channel holds nonsense, says the worker.
+  /// A worker has closed its channel because the channel contained invalid data.
   virtual void onChannelCorrupt() = 0;
-  /// A pool has no worker, and none can be made for a while.
+  /// A pool has no worker, and none can be started for a while.
   virtual void onNoWorkers(const std::string& text) = 0;
 };
 
 /// Workers that serve the same clients: the private pools of one program, or all programs of a
-/// shared supervisor, or of one class of them. Carries out what its SlotTable decides, and attaches
-/// each worker to each member that calls it, a spare to all.
+/// shared supervisor, or all of one class. Carries out the decisions of its SlotTable, and attaches
+/// each worker to each member that calls it, and a spare to all members. A worker that dies is
+/// replaced, and the group logs the cause.
 ///
-/// Members may be destroyed after forget().
+/// Members may be destroyed after forget(). Not thread-safe: used on the loop's thread.
 class WorkerGroup : private SlotTableEffects {
  public:
   struct Events {
-    std::function<void()> reaped;  ///< a worker was
+    std::function<void()> reaped;  ///< a worker was reaped
   };
 
+  /// `name` is empty for a private pool, else "shared" or the name of a class.
   WorkerGroup(Services& services, std::string name, Events events);
   ~WorkerGroup() override;
 
+  /// Starts the pool's workers, and with the first pool the spares.
   void openPool(base::PoolId pool, uint32_t workers);
-  /// Kills the pool's workers.
+  /// Kills the pool's workers, and with the last pool the spares.
   void closePool(base::PoolId pool);
   bool hasPool(base::PoolId pool) const { return slotTable_.hasPool(pool); }
 
+  /// Adds a member and introduces the ready workers to it.
   void join(GroupClient& member);
-  /// Its channels are closed as soon as no call of it runs, or the grace period is over; it hears
-  /// of each.
+  /// Closes the member's channels: each as soon as no call of the member runs, at the latest when
+  /// the grace period is over. Calls GroupClient::channelClosed() for each.
   void leave(GroupClient& member);
-  /// Nothing is told to this member any more, who has left or is about to go without.
+  /// Ends all calls to this member, whether it has left or not.
   void forget(ClientId client);
-  /// The `count` slots of a pool that the fewest members use, in turn if there are not so many.
+  /// The `count` slots of a pool that the fewest members use. If the pool has fewer slots, they are
+  /// repeated in turn.
   std::vector<uint32_t> leastUsedSlots(base::PoolId pool, uint32_t count) const;
 
-  /// Kills all workers; nothing is restarted.
+  /// Kills all workers and starts no more.
   void end();
+  /// Null if there is no such worker, or it is reaped.
   Worker* find(base::Epoch epoch);
   const std::map<base::Epoch, std::shared_ptr<Worker>>& workers() const { return workers_; }
   const SlotTable& slotTable() const { return slotTable_; }
   const std::string& name() const { return name_; }
   void appendPids(std::vector<pid_t>& pids) const;
+  /// The worker's name in the log: "worker 0 (pid 5477) of shared pool".
   std::string describe(const Worker& worker) const;
 
-  /// Kills the worker, unless that was done before, and replaces it.
+  /// Kills the worker, unless it is dying already, and replaces it.
   void loseWorker(Worker& worker, const std::string& reason);
-  /// A member of several says that the worker is dead or of no use. It is lost if the kernel says
-  /// so too, or every member that it serves does, or it does not let go of the member within
-  /// ISOPOOL_WORKER_TIMEOUT. Else it serves on, and the member by a new channel.
+  /// Handles a report of one of several members that the worker is dead or unusable. The worker is
+  /// lost if /proc shows that it ends or is stopped, if every member that it serves has reported
+  /// it, or if it does not detach the member within ISOPOOL_WORKER_TIMEOUT. Otherwise it stays, and
+  /// the member gets a new channel to it.
   void workerReported(Worker& worker, GroupClient& member, const std::string& reason);
-  /// Workers can't be made at the moment, and have not been for a while.
+  /// Zygotes fail repeatedly: reports slots without a worker, and pools without any, to members.
   void onZygoteCrashLoop();
-  /// The member that a worker was for says why it killed it: it may be reaped, and not yet logged.
+  /// Sets the cause of death of a worker that is reaped but not yet logged: its only client has
+  /// reported why.
   void blameReaped(base::Epoch epoch, const std::string& reason);
-  /// The settings that may change while it runs have changed.
+  /// Settings that can change at run time have changed.
   void settingsChanged();
-  /// The member uses a retiring worker no longer.
+  /// The member no longer uses a retiring worker.
   void released(base::Epoch epoch, ClientId client);
 
+  /// Workers lost, without those that retired.
   uint64_t restarts() const { return restarts_; }
+  /// Workers that were replaced by a spare because their life was long enough.
   uint64_t recycled() const { return recycled_; }
+  /// Workers that ended by ipc::kUnfitWorkerExit.
   uint64_t unfit() const { return unfit_; }
   bool retires(base::Epoch epoch) const { return retiring_.count(epoch) != 0; }
-  /// Why the slot's last worker that died did, and when.
+  /// The last death of a worker of a slot: why and when.
   struct LastExit {
     uint64_t restarts = 0;
     std::string reason;
@@ -111,28 +126,28 @@ class WorkerGroup : private SlotTableEffects {
   const std::map<std::pair<uint32_t, uint32_t>, LastExit>& lastExits() const { return lastExits_; }
 
  private:
-  /// When a worker's life is long enough (Recycling), with this life's jitter.
+  /// The thresholds at which a worker is replaced (Recycling), with the jitter of this worker.
   struct LifeSpan {
     uint64_t calls = 0;
     base::Milliseconds age{0};
     uint64_t memoryGrowth = 0;
     std::optional<uint64_t> memoryAfterFirstCall;
   };
-  /// A worker that is lost and not yet reaped: what is said of it then.
+  /// What is logged of a worker that is lost, once it is reaped.
   struct Lost {
     std::string name;
-    std::optional<Slot> slot;  ///< none: a spare
+    std::optional<Slot> slot;  ///< nothing: a spare
     bool early = false;        ///< it was introduced, and completed no call
-    bool replaced = false;     ///< it was to retire
+    bool replaced = false;     ///< it was retiring
     pid_t processId = 0;
-    base::Milliseconds vacancy{0};  ///< for how long nothing is started in its place
+    base::Milliseconds vacancy{0};  ///< how long its place stays empty
   };
   struct Retirement {
     base::TimePoint since;
     std::set<ClientId> released;
   };
 
-  // What its workers do.
+  // Events of its workers.
   void workerReady(Worker& worker);
   void introduce(Worker& worker, GroupClient& member);
   void introduceAnew(base::Epoch epoch, ClientId client);
@@ -145,7 +160,7 @@ class WorkerGroup : private SlotTableEffects {
   void logDeath(const Lost& lost, const std::string& death, const std::string& cause) const;
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 
-  // What its slot table decides.
+  // Decisions of its slot table.
   base::Epoch startWorker(bool spare) override;
   void retireWorker(base::Epoch epoch) override;
   void assignWorker(const Slot& slot, base::Epoch epoch) override;
@@ -166,23 +181,23 @@ class WorkerGroup : private SlotTableEffects {
   const Events events_;
   SlotTable slotTable_;
   std::map<ClientId, GroupClient*> members_;
-  std::map<ClientId, GroupClient*> departing_;  // have left; some worker has not forgotten them yet
+  std::map<ClientId, GroupClient*> departing_;  // have left; their channels are being closed
   std::map<base::Epoch, std::shared_ptr<Worker>> workers_;
   std::map<std::pair<uint32_t, uint32_t>, base::Epoch> serving_;  // by pool and slot
   std::map<std::pair<uint32_t, uint32_t>, LastExit> lastExits_;
   std::map<base::Epoch, LifeSpan> lives_;
   std::map<base::Epoch, Retirement> retiring_;
   std::map<base::Epoch, Lost> lost_;
-  std::map<base::Epoch, std::shared_ptr<Worker>> reaped_;  // whose deaths are about to be logged
+  std::map<base::Epoch, std::shared_ptr<Worker>> reaped_;  // their deaths are not logged yet
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
-  uint64_t unfit_ = 0;  ///< ended by ipc::kUnfitWorkerExit
+  uint64_t unfit_ = 0;
   bool over_ = false;
   base::Timer tick_;
   base::Timer lifeWatch_;
   base::Timer channelRetry_;
   base::Timer callWatch_;
-  /// Handlers on their way hold it weakly: they outlive the group.
+  /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   std::shared_ptr<WorkerGroup*> self_;
 };
 

@@ -55,7 +55,7 @@ class Zygote {
   struct Events {
     /// A zygote is ready; called again for each successor.
     std::function<void(const ipc::ZygoteReady&)> ready;
-    /// The first zygote failed to start: no other is started.
+    /// The zygote failed before any has been ready: no other is started.
     std::function<void(const std::string& text)> givenUp;
     /// A zygote ended without having forked a worker, as several before it. Restarts continue.
     std::function<void(const std::string& text)> struggling;
