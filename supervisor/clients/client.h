@@ -17,55 +17,61 @@
 
 namespace isopool::supervisor {
 
-/// The slots of a shared group's pool that a client calls, in the order of its own slots.
+/// The one pool of a shared supervisor's group. A client calls some of its slots.
 inline constexpr base::PoolId kSharedPool{1};
 
-/// One connection of a client: what it declared (packages, input segments), what it may have, and
-/// its place in a group. In a private pool the group is its own and ends with it; else it leaves
-/// the group. When the client is gone, or sends nonsense, over() is called. Its callbacks must not
-/// destroy it.
+/// One connection of a client: its messages, what it has declared (packages, input segments), its
+/// limits, and its membership in a group. The client of a private pool owns its group, which ends
+/// with the connection; a client of a shared supervisor joins a group and leaves it.
+///
+/// If the client closes the connection, dies (its pidfd becomes readable), or sends an invalid
+/// message, it leaves its group and Events::over is called. Not thread-safe: used on the loop's
+/// thread. Its callbacks must not destroy it.
 class Client final : public GroupClient {
  public:
   struct Events {
-    /// It is no longer served; `reason` is empty if it left by itself. Told once.
+    /// The client is no longer served. `reason` is empty if it left or died. Called once.
     std::function<void(const std::string& reason)> over;
-    /// A worker of its own group was reaped.
+    /// A worker of the client's own group was reaped.
     std::function<void()> reaped;
-    /// The shared group for a client of this class (null: none fits).
+    /// Returns the shared group for a client of this class (null: of no class).
     std::function<WorkerGroup&(const ClientClass*)> groupFor;
-    /// It is an operator and asks for a report.
+    /// The client is an operator and requests a report.
     std::function<ipc::Report()> report;
-    /// Those that isopoold keeps for what clients declared.
+    /// Returns how many descriptors isopoold keeps for packages and segments of all clients.
     std::function<size_t()> descriptorsOfClients;
-    /// It says that it is a program: why another one is not served; empty: it is.
+    /// Returns why no more programs are served; empty: the client may attach as a program.
     std::function<std::string()> whyNoMorePrograms;
   };
 
-  /// The one client of a private pool.
+  /// The client of a private pool.
   Client(Services& services, ClientId id, base::Fd socket, Events events);
   /// A client of a shared supervisor.
   Client(Services& services, ClientId id, base::Fd socket, const Peer& peer, Events events);
   ~Client() override;
 
-  /// A zygote is ready: the client is welcome.
+  /// A zygote is ready: sends Welcome, if the client has sent Hello.
   void zygoteReady();
-  /// Workers can't be made at the moment, and have not been for a while.
+  /// Zygotes fail repeatedly: as WorkerGroup::onZygoteCrashLoop(), for a client's own group.
   void onZygoteCrashLoop();
-  /// Says why and ends.
+  /// Sends Failure with this text and ends the connection.
   void refuse(const std::string& text);
-  /// Asks it to publish no more calls.
+  /// Sends Drain: the client shall publish no more calls.
   void drain(const std::string& text);
-  /// True once no call of it is in flight and none will come.
+  /// True once the client has acknowledged Drain, and no call of it is in flight.
   bool drained() const;
 
   void appendPids(std::vector<pid_t>& pids) const;
   /// "client 7 (trader, pid 4711, user 1000)".
   std::string describe() const override;
+  /// True for a program after its Hello.
   bool isServedProgram() const { return saidHello_ && !isOperator(); }
   bool isOperator() const { return role_ == ipc::ClientRole::kOperator; }
   ipc::ReportedClient report() const;
   void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;
+  /// Bytes of its input segments.
   uint64_t declaredBytes() const { return inputBytes_; }
+  /// Descriptors that isopoold keeps for its input segments and packages.
   size_t declaredDescriptors() const { return segmentsHeld_ + packages_.size(); }
 
  private:
@@ -73,14 +79,14 @@ class Client final : public GroupClient {
     std::shared_ptr<PackageMemory> memory;
     std::string name;
     bool shared = false;
-    /// What may be the same bytes, until the client has compared them.
+    /// Memory that may hold the same bytes; null when the client has compared them.
     std::shared_ptr<PackageMemory> candidate;
-    bool mapped = false;  ///< workers may have it
+    bool mapped = false;  ///< workers have been told to map it
   };
 
   Client(Services& services, ClientId id, base::Fd socket, std::optional<Peer> peer, Events events);
 
-  // What the client says.
+  // Messages from the client.
   void handle(ipc::Frame& frame);
   void handleOperator(const ipc::Frame& frame);
   void hello(ipc::Frame& frame);
@@ -148,14 +154,14 @@ class Client final : public GroupClient {
   std::map<uint32_t, Package> packages_;
   std::map<uint32_t, std::shared_ptr<InputSegment>> inputSegments_;
   size_t segmentsHeld_ = 0;  ///< segments that are not refused
-  uint64_t inputBytes_ = 0;  ///< of those
-  /// Of a shared group, by our own slots: whose workers serve them.
-  base::PoolId pool_;
+  uint64_t inputBytes_ = 0;  ///< bytes of those
+  base::PoolId pool_;        ///< the client's number of its pool, in a shared supervisor
+  /// The index of the client's slot is the index here; the value is the slot of the shared pool.
   std::vector<uint32_t> slotIndices_;
-  uint64_t callsOfPast_ = 0;  ///< completed by workers that are gone
+  uint64_t callsOfPast_ = 0;  ///< calls completed by workers that have died or detached the client
   uint64_t overdueCalls_ = 0;
   uint64_t refusals_ = 0;
-  /// Handlers on their way hold it weakly: they outlive the client's record.
+  /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   std::shared_ptr<Client*> self_;
 };
 

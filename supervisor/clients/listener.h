@@ -13,24 +13,25 @@
 
 namespace isopool::supervisor {
 
-/// The socket at which programs find a shared supervisor.
+/// The socket that programs connect to, of a shared supervisor.
 struct ListeningSocket {
   base::Fd socket;
-  base::Fd lock;     ///< of this path, held as long as it is served
-  std::string path;  ///< empty if somebody else made it (socket activation) and removes it
-  /// What was made at the path: its device and inode.
+  base::Fd lock;     ///< lock of the path, held while the supervisor serves it
+  std::string path;  ///< empty if the service manager made the socket, which also removes it
+  /// Device and inode of the file that listenAt() made.
   std::pair<dev_t, ino_t> file{};
 };
 
-/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. A socket that a dead
-/// process left there is removed; one that a process serves is not disturbed, whichever program
-/// that is. Throws std::runtime_error with one line.
+/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. Removes the socket file of
+/// a process that has ended; fails if any process serves the path. Waits up to two seconds for a
+/// supervisor that is ending. Throws std::runtime_error with one line.
 ListeningSocket listenAt(const std::string& path, const std::string& group);
 
-/// Accepts connections on the event loop. Out of descriptors it waits a while; it never blocks.
+/// Accepts connections on the event loop and never blocks. Without free descriptors it logs that,
+/// and tries again after 100 ms; connections wait meanwhile. Not thread-safe.
 class Listener {
  public:
-  /// `accepted` gets each connection, close-on-exec and non-blocking.
+  /// Calls `accepted` with each connection, close-on-exec and non-blocking.
   Listener(base::EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted);
   /// Removes the socket's file if it is the one that listenAt() made.
   ~Listener();

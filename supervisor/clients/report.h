@@ -7,10 +7,12 @@
 
 namespace isopool::supervisor {
 
-/// Adds the group's workers and slots to a report. Reads counters that workers write, by pread.
+/// Adds the group's workers and slots to a report. Reads counters that workers write, by pread():
+/// they are not trustworthy.
 void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& report);
 
-/// Leaves out what a message has no room for, longest lists first, and says so in `complete`.
+/// Shortens the lists of a report, the longest first, until it fits into a message. Sets `complete`
+/// to false if it removes something.
 void makeFit(ipc::Report& report);
 
 }  // namespace isopool::supervisor

@@ -14,9 +14,10 @@
 
 namespace isopool::supervisor {
 
-/// A child of the supervisor. Holds the pid until it is reaped here, so that the number can't mean
-/// another process meanwhile. When it has ended its process group is killed and `reaped` is called,
-/// which may destroy this object.
+/// A child process of the supervisor. Only this object reaps it, so that the pid can't be another
+/// process's before. When the child has ended, this kills its process group, reaps it and calls
+/// `reaped`, which may destroy this object. If a debugger does not release the child within about
+/// five seconds, `reaped` gets SIGKILL as the status. Not thread-safe: used on the loop's thread.
 class ChildProcess {
  public:
   using Reaped = std::function<void(ExitStatus)>;
@@ -27,9 +28,9 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
   const base::Fd& pidfd() const { return pidfd_; }
 
-  /// SIGKILL to the process and to its group. Nothing happens if it is dead.
+  /// Sends SIGKILL to the process and to its group. Does nothing if it is reaped.
   void kill();
-  /// The same a little later: the process is probably ending, and its own exit status tells more.
+  /// The same after 100 ms: if the process is ending by itself, its own exit status is kept.
   void killSoon();
 
  private:

@@ -15,19 +15,21 @@
 
 namespace isopool::supervisor {
 
-/// A control connection on the event loop. Sending never waits: what the socket does not take is
-/// queued with its own descriptors and leaves when there is room. Past the limits of ipc::SendQueue
-/// the peer is given up: where it may read nothing for long and others decide how much there is to
-/// tell it, they see to it that little waits(). Not thread-safe. Its callbacks must not destroy it.
+/// A control connection on the event loop. Sending never waits: messages that the socket does not
+/// take are queued, with copies of their descriptors, and are sent when there is room. If the queue
+/// exceeds the limits of ipc::SendQueue, the connection ends. A sender whose peer may not read for
+/// long must limit what it queues, by waiting(). Not thread-safe: used on the loop's thread. Its
+/// callbacks must not destroy it.
 class Connection {
  public:
   struct Events {
-    /// A frame came. May throw ipc::ProtocolError: the connection is then given up.
+    /// A frame was received. If this throws (ipc::ProtocolError), the connection ends; a
+    /// std::bad_alloc is passed on to the loop.
     std::function<void(ipc::Frame&)> frame;
-    /// The connection is over, told once: `reason` is empty if the peer closed it. Never called
-    /// from within send().
+    /// The connection has ended. `reason` is empty if the peer closed it or died. Called once,
+    /// never from within send().
     std::function<void(const std::string& reason)> over;
-    /// A message has gone out whole, or one that was not taken may be offered again (optional).
+    /// A message has left, or a message that offer() did not take may be offered again (optional).
     std::function<void()> sent;
   };
 
@@ -36,21 +38,24 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
   ~Connection();
 
+  /// Sends or queues a message. `descriptors` stay the caller's.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
   }
-  /// The same, but false if the message has to wait and no descriptor is left for copies of its
-  /// own: it is not taken then, and `sent` says when it may be again. The shortage is ours.
+  /// The same, but returns false and does not take the message if it has to be queued and this
+  /// process has no free descriptor for the copies. Events::sent is called when it is time to try
+  /// again.
   template <typename Message>
   bool offer(const Message& message, std::initializer_list<int> descriptors) {
     return tryEnqueue(ipc::encodeMessage(message, descriptors.size()), descriptors);
   }
-  /// Messages that are queued.
+  /// How many messages are queued.
   size_t waiting() const { return queue_.size(); }
-  /// Something waits for descriptors that we or the kernel lack, whether the peer reads or not.
+  /// True if a message waits because this process or the kernel lacks descriptors: a delay that is
+  /// not the peer's.
   bool heldUp() const { return retry_.isSet() || offerRetry_.isSet(); }
-  /// Handles what has come so far, now.
+  /// Handles all frames that have arrived.
   void readNow();
 
  private:
@@ -77,11 +82,11 @@ class Connection {
   bool crowded_ = false;
   bool peerGone_ = false;
   bool over_ = false;
-  /// Handlers on their way hold it weakly: they outlive the connection.
+  /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   std::shared_ptr<Connection*> self_;
 };
 
-/// The descriptor of a frame that must have one. Throws ipc::ProtocolError.
+/// Takes the descriptor of a frame. Throws ipc::ProtocolError if it does not have exactly one.
 base::Fd onlyDescriptor(ipc::Frame& frame);
 
 }  // namespace isopool::supervisor

@@ -7,21 +7,23 @@
 
 namespace isopool::supervisor {
 
-/// Closes what the program that started us left open by accident: everything but 0, 1, 2 and
-/// `kept`, which become close-on-exec. Opens /dev/null where one of 0, 1, 2 is closed.
+/// Closes descriptors that the parent process left open by mistake: all but 0, 1, 2 and `kept`.
+/// Makes `kept` close-on-exec. If one of 0, 1, 2 is closed, opens /dev/null there. Throws
+/// base::SystemCallError.
 void closeInheritedDescriptors(const std::vector<int>& kept);
 
-/// Leaves the program that started us: the calling process ends with code 0 and is that program's
-/// to reap; this returns in the supervisor, in a session of its own, under a guardian, with default
-/// signals (SIGPIPE ignored), as the one to whom orphaned descendants fall. One thread only.
-/// Returns what children shall have as it was. The guardian removes `folders` in the end. Throws
-/// base::SystemCallError.
+/// Detaches a private supervisor from the program that started it. The calling process exits with
+/// code 0, and the program reaps it. The function returns in the supervisor: under a guardian, in a
+/// session of its own, with default signals (except that those without a meaning here, like
+/// SIGPIPE, are ignored), as the parent of orphaned descendants (subreaper). The calling process
+/// must have one thread. Returns the limits that children shall get back. The guardian removes
+/// `folders` in the end. Throws base::SystemCallError.
 InheritedLimits detach(const std::string& folders = {});
 
-/// The same for a supervisor that whoever started it shall see in the foreground: the calling
-/// process becomes the guardian (continueUnderForegroundGuardian() says what it does), and this
-/// returns in the supervisor. Descriptors that the supervisor holds are closed in the guardian.
-/// SIGTERM and SIGHUP are blocked until EventLoop::onSignals().
+/// The same for a shared supervisor, which stays in the foreground: the calling process becomes the
+/// guardian (see continueUnderForegroundGuardian()), and the function returns in the supervisor.
+/// The guardian closes its copies of all descriptors. SIGTERM and SIGHUP are blocked until
+/// EventLoop::onSignals().
 InheritedLimits detachStandalone(const std::string& folders = {});
 
 }  // namespace isopool::supervisor

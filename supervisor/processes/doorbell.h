@@ -7,15 +7,17 @@
 
 namespace isopool::supervisor {
 
-/// Wakes a worker that sleeps on its rings, because a control message came for it. The supervisor
-/// holds the only writable mapping.
+/// A word in shared memory that wakes a worker, which sleeps on its rings, for a control message.
+/// Only the supervisor has a writable mapping.
 class Doorbell {
  public:
   /// Throws base::SystemCallError.
   Doorbell();
 
-  /// A new descriptor of the doorbell's page, for the worker, which can map it only for reading.
+  /// Returns a new descriptor of the doorbell's page for the worker, which can map it only
+  /// read-only.
   base::Fd descriptor() const { return object_.duplicate(); }
+  /// Wakes the worker if it sleeps. Does nothing if the worker is dead.
   void ring() noexcept;
 
  private:

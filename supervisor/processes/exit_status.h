@@ -14,7 +14,7 @@ struct ExitStatus {
   std::string describe() const;
   /// "SIGKILL" or "exit code 3".
   std::string name() const;
-  /// Why a process ends so that nobody here ended, as far as its status tells.
+  /// The probable cause, from the status alone, of an end that the supervisor did not cause.
   std::string likelyCause() const;
 };
 

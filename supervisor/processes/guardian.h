@@ -5,24 +5,24 @@
 
 namespace isopool::supervisor {
 
-/// Splits the calling process, which must have one thread: returns in a child, and stays behind as
-/// its guardian. When that child is dead, however it died, everything that descends from it becomes
-/// the guardian's, who kills it until nothing is left, and then ends.
+/// Forks the calling process, which must have one thread. Returns in the child; the parent becomes
+/// the child's guardian. When the child has died, however it died, all its descendants become the
+/// guardian's children. The guardian kills them until none is left, removes what workers have left
+/// in `folders` and by name (worker_folders.h) unless that is empty, and ends.
 ///
-/// Then it removes what workers have left in `folders` and by name (worker_folders.h), unless that
-/// is empty.
-///
-/// Lifelines already kill the process groups of workers and zygote. The guardian is for what user
-/// code started in sessions of its own, which no signal to a group reaches.
+/// Lifelines already kill the process groups of workers and zygote. The guardian also kills
+/// processes that user code started in sessions of their own, which no signal to a group reaches.
+/// Throws base::SystemCallError.
 void continueUnderGuardian(const std::string& folders);
 
 /// The same for a supervisor that stays in the foreground: the guardian is the process that was
-/// started. It passes SIGTERM and SIGINT (as SIGTERM), SIGHUP, SIGQUIT and SIGABRT on, and ends
-/// with the child's exit code, or 128 and the signal that killed it. If a terminal hangs up, its
-/// SIGHUP is passed on as SIGTERM. Should the guardian be killed, the kernel kills the child.
+/// started. It passes on SIGTERM and SIGINT (as SIGTERM), SIGHUP, SIGQUIT and SIGABRT, and exits
+/// with the child's exit code, or with 128 and the number of the signal that killed the child. If
+/// a terminal hangs up, it passes on the SIGHUP as SIGTERM. If the guardian is killed, the kernel
+/// kills the child.
 ///
-/// In the child, in a session of its own, SIGTERM and SIGHUP are blocked, so that one that comes
-/// before there is a handler is not lost. EventLoop::onSignals() admits them.
+/// The child has a session of its own. SIGTERM and SIGHUP are blocked in it until
+/// EventLoop::onSignals(), so that a signal that arrives before there is a handler is not lost.
 void continueUnderForegroundGuardian(const std::string& folders);
 
 }  // namespace isopool::supervisor

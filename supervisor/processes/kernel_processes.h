@@ -7,7 +7,7 @@
 
 namespace isopool::supervisor {
 
-/// The kernel's processes.
+/// Processes of the kernel: the implementation that isopoold uses.
 class KernelProcesses final : public Processes {
  public:
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
@@ -34,7 +34,7 @@ class KernelProcesses final : public Processes {
   uint64_t residentAnonymousBytes(pid_t pid) override;
 
  private:
-  std::set<pid_t> opened_;  ///< and not reaped
+  std::set<pid_t> opened_;  ///< pids that were opened and are not reaped
 };
 
 }  // namespace isopool::supervisor

@@ -3,10 +3,9 @@
 
 namespace isopool::supervisor {
 
-/// From now on, an allocation of this process for which there is no memory waits for some, two
-/// seconds at most; then it throws std::bad_alloc. Everything else of the process waits with it: a
-/// supervisor that is late keeps its workers, one that dies does not. Call it once, with one
-/// thread.
+/// Installs a new-handler: an allocation that fails is tried again for two seconds at most, then it
+/// throws std::bad_alloc. The calling thread blocks meanwhile. A supervisor that answers late keeps
+/// its workers; one that dies loses them. Call once, while the process has one thread.
 void waitForMemoryWhenThereIsNone();
 
 }  // namespace isopool::supervisor

@@ -7,15 +7,15 @@
 
 #include "supervisor/processes/processes.h"
 
-/// Processes that user code in a worker started, and that became the supervisor's children because
-/// their parent ended: daemons, and what a dead worker left in sessions of its own. The caller
-/// names its own children, of which none is touched.
+/// Orphans are processes that user code in a worker started, and that became the supervisor's
+/// children because their parent ended: daemons, and processes of a dead worker in other sessions.
+/// `own` lists the supervisor's own children, which these functions do not touch.
 namespace isopool::supervisor {
 
-/// Reaps orphans that are dead.
+/// Reaps dead orphans. Returns early if it finds a dead process of `own`, which its owner reaps.
 void reapOrphans(Processes& processes, const std::vector<pid_t>& own);
 
-/// Kills orphans that live and are not in the process group of one of `own`. Returns how many.
+/// Kills orphans that are not in the process group of one of `own`. Returns how many.
 size_t killOrphans(Processes& processes, const std::vector<pid_t>& own);
 
 }  // namespace isopool::supervisor

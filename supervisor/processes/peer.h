@@ -9,22 +9,22 @@
 
 namespace isopool::supervisor {
 
-/// The process at the other end of an accepted connection, as the kernel names it.
+/// The process at the other end of an accepted connection, from the kernel (SO_PEERCRED).
 struct Peer {
   pid_t processId = 0;
   uid_t userId = 0;
   gid_t groupId = 0;
 };
 
-/// Throws base::SystemCallError.
+/// Reads the peer of a connection. Throws base::SystemCallError.
 Peer peerOf(const base::Fd& socket);
 
-/// Empty if the peer may use this supervisor: it is of our user, or root, or a member of the named
-/// group (none if empty). Else why not.
+/// Returns an empty text if the peer may use this supervisor, else the reason why not. It may if
+/// its user is the supervisor's or root, or if it is a member of `group` (empty: no group).
 std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::string& group);
 
-/// True if `pidfd` is one, and of that process. Throws base::SystemCallError if it can't be looked
-/// at.
+/// True if `pidfd` is a pidfd of that process. Throws base::SystemCallError if /proc/self/fdinfo
+/// can't be read.
 bool isPidfdOf(const base::Fd& pidfd, pid_t processId);
 
 }  // namespace isopool::supervisor

@@ -15,8 +15,8 @@
 
 namespace isopool::supervisor {
 
-/// All that the supervisor does to processes and knows of them. KernelProcesses is the one that is
-/// shipped; tests/simulation has a table of its own.
+/// The interface by which the supervisor starts, kills and inspects processes. isopoold uses
+/// KernelProcesses; tests/simulation simulates a table of processes. Not thread-safe.
 class Processes {
  public:
   virtual ~Processes() = default;
@@ -25,46 +25,51 @@ class Processes {
   virtual pid_t startZygote(const std::string& executable,
                             const std::vector<std::string>& variables, const base::Fd& control,
                             const base::Fd& lifeline, const InheritedLimits& limits) = 0;
-  /// True if it is a child of this process that has never been opened: a pid that another process
-  /// names may be anybody's.
+  /// True if `pid` is a child of this process that was never opened. To check a pid that another
+  /// process has sent.
   virtual bool isNewChild(pid_t pid) = 0;
-  /// A pidfd: readable when the process is dead. Throws base::SystemCallError if there is none.
+  /// Returns a pidfd, which becomes readable when the process is dead. Throws base::SystemCallError
+  /// if there is no such process.
   virtual base::Fd open(pid_t pid) = 0;
-  /// SIGKILL. Nothing happens if it is dead.
+  /// Sends SIGKILL. Does nothing if the process is dead.
   virtual void kill(const base::Fd& pidfd) = 0;
+  /// Sends SIGKILL to the process group of `leader`.
   virtual void killGroup(pid_t leader) = 0;
-  /// How a dead child ended; nothing while a tracer has not let go of it. It is not reaped: its
-  /// number is still its own.
+  /// Returns how a dead child ended; nothing while a tracer holds it. Does not reap the child: its
+  /// pid stays its own.
   virtual std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) = 0;
-  /// Reaps a dead child. Then its number may become another's.
+  /// Reaps a dead child. Then another process may get its pid.
   virtual void reap(const base::Fd& pidfd) = 0;
 
-  /// What the kernel says of a child that is not reaped.
+  /// The state of a child that is not reaped, from the kernel.
   enum class Condition {
     kRuns,
     kStopped,  ///< by a signal, not by a debugger
-    kEnds      ///< or has ended: it runs no instruction of its own any more
+    kEnds      ///< ending or dead: runs no more instructions of its own
   };
   virtual Condition conditionOf(pid_t child) = 0;
 
-  // For what is left over (orphans.h).
-  /// All children of this process, dead ones that are not reaped included.
+  // For orphans (orphans.h).
+  /// All children of this process, including dead ones that are not reaped.
   virtual std::vector<pid_t> children() = 0;
   virtual pid_t groupOf(pid_t pid) = 0;
-  /// SIGKILL; false if there is no such process.
+  /// Sends SIGKILL. Returns false if there is no such process.
   virtual bool killOrphan(pid_t pid) = 0;
-  /// One child that is dead and not reaped; 0 if there is none.
+  /// Returns a child that is dead and not reaped; 0 if there is none.
   virtual pid_t deadChild() = 0;
   virtual void reapOrphan(pid_t pid) = 0;
 
-  // For clients and figures.
+  // For clients and reports.
   /// As peerOf().
   virtual Peer peer(const base::Fd& socket) = 0;
+  /// As supervisor::isPidfdOf().
   virtual bool isPidfdOf(const base::Fd& pidfd, pid_t pid) = 0;
-  /// True if this process started it, however many processes lie between, or if nobody can tell: it
-  /// has ended, /proc hides it, or too many lie between.
+  /// True if the process descends from this one, or if that can't be determined: the process has
+  /// ended, or more than a fixed number of ancestors would have to be looked up.
   virtual bool isDescendant(pid_t pid) = 0;
+  /// The name of the process's program.
   virtual std::string programOf(pid_t pid) = 0;
+  /// Private memory of the process that is resident; 0 if the process has ended.
   virtual uint64_t residentAnonymousBytes(pid_t pid) = 0;
 };
 

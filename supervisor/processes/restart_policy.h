@@ -8,37 +8,39 @@
 
 namespace isopool::supervisor {
 
+/// After `deaths` early deaths within `window`, a place stays empty for `quarantine`.
 struct RestartLimits {
-  uint32_t deaths = 10;                   ///< so many early deaths ...
-  base::Milliseconds window{30'000};      ///< ... within this time ...
-  base::Milliseconds quarantine{30'000};  ///< ... and nothing is restarted for so long
+  uint32_t deaths = 10;
+  base::Milliseconds window{30'000};
+  base::Milliseconds quarantine{30'000};
 };
 
-/// How a process ended that ran in one place: a worker that completed no call, a zygote that forked
-/// no worker, is a early death. Only those are held against the place.
+/// How a process ended: kBeforeFirstCall is an early death, of a worker that has completed no call
+/// or a zygote that has forked no worker. Only early deaths count against the place.
 enum class ExitKind { kBeforeFirstCall, kAfterCall };
 
-/// Decides when a place (a slot of a pool, the spare's, the zygote's) gets its next process. Pure:
-/// the caller brings the time. Deaths after service are restarted at once, always.
+/// Decides when a place (of a slot, a spare or the zygote) gets its next process. After a death
+/// that is not early: at once, always. Pure: the caller passes the time.
 class RestartPolicy {
  public:
   struct Decision {
     base::Milliseconds delay{0};
-    bool quarantined = false;  ///< the delay is a quarantine, to be reported
+    bool quarantined = false;  ///< the delay is a quarantine, which the caller reports
   };
 
   explicit RestartPolicy(const RestartLimits& limits) : limits_(limits) {}
 
+  /// The place's process has died. Returns when the next one is started.
   Decision died(ExitKind death, base::TimePoint now);
 
-  /// Barren deaths since the last process that served (or since a quiet window).
+  /// Early deaths since the last death that was not early, or since a window without any.
   uint32_t earlyExitsInARow() const { return inARow_; }
 
  private:
   RestartLimits limits_;
   std::deque<base::TimePoint> earlyExits_;
   uint32_t inARow_ = 0;
-  bool onProbation_ = false;  ///< a quarantine is over: one more early death is one too many
+  bool onProbation_ = false;  ///< there was a quarantine: the next early death starts another
 };
 
 }  // namespace isopool::supervisor

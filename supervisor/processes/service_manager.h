@@ -14,29 +14,32 @@
 
 namespace isopool::supervisor {
 
-/// What started us and wants to know how we are: systemd, or whatever speaks its sd_notify
-/// protocol. Without one all verbs do nothing. Nothing here waits: while the manager reads nothing,
-/// the last state is kept and sent with the next sign of life. Not thread-safe.
+/// The service manager that started this process and gets its state: systemd, or another one with
+/// the sd_notify protocol. Without one all notifications do nothing. Never waits: if the manager
+/// does not read, the last state is kept and sent with the next alive(). Not thread-safe.
 class ServiceManager {
  public:
-  /// Nobody.
+  /// No service manager.
   ServiceManager() = default;
-  /// The one that the environment names (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID). Takes these
-  /// variables out of the environment: they are not for our children. To be called in the process
-  /// that was started, before it forks.
+  /// The manager that the environment names (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID). Removes
+  /// these variables from the environment: they are not for child processes. Call it in the process
+  /// that was started, before it forks. Throws base::SystemCallError.
   static ServiceManager fromEnvironment();
 
+  /// True if there is a service manager.
   bool listening() const { return address_.has_value(); }
-  /// How often to call alive(), half of what the manager's watchdog allows; nothing if it has none.
+  /// How often to call alive(): half of the manager's watchdog time; nothing if it has no watchdog.
   std::optional<std::chrono::microseconds> signOfLifePeriod() const { return period_; }
 
-  /// We serve; also the end of a reload.
+  /// The supervisor serves; also ends a reload.
   void ready(std::string_view status);
-  /// We read our settings anew; ready() says when that is done.
+  /// The supervisor reads its settings again, until ready() is called.
   void reloading();
+  /// The supervisor shuts down.
   void stopping(std::string_view status);
-  /// For people: one line for `systemctl status`.
+  /// One line for operators, in `systemctl status`.
   void status(std::string_view text);
+  /// Resets the manager's watchdog.
   void alive();
 
  private:
@@ -49,19 +52,19 @@ class ServiceManager {
   std::string unsent_;
 };
 
-/// The service manager handed over sockets that we can't serve: one line says what was wrong.
+/// The service manager handed over sockets that isopoold can't serve. The text is one line.
 class ActivationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// The listening socket that the service manager opened for us (LISTEN_FDS, LISTEN_PID,
-/// LISTEN_FDNAMES), close-on-exec; not valid if it opened none. Takes these variables out of the
-/// environment. To be called in the process that was started, before it forks. Throws
+/// Returns the listening socket that the service manager opened for this process (LISTEN_FDS,
+/// LISTEN_PID, LISTEN_FDNAMES), close-on-exec; not valid if it opened none. Removes these variables
+/// from the environment. Call it in the process that was started, before it forks. Throws
 /// ActivationError if it is anything but one listening Unix stream socket.
 base::Fd takeActivatedSocket();
 
-/// Where that socket lies; empty if it has no path.
+/// The path of a listening socket; empty if it has none.
 std::string pathOfSocket(const base::Fd& socket);
 
 }  // namespace isopool::supervisor

@@ -8,34 +8,36 @@
 
 namespace isopool::supervisor {
 
-/// The variable by which a zygote learns where the folders are; empty if there are none.
+/// The variable that gives a zygote the path of the folders; empty if there are none.
 inline constexpr const char* kWorkerFoldersVariable = "ISOPOOL_WORKER_FOLDERS";
 
-/// Where a supervisor may have a folder of its own below the system's one for temporary files, in
-/// which workers make theirs if they need one and the kernel gives them none in memory. A path that
-/// nobody has.
+/// Returns an unused path in the system's folder for temporary files (TMPDIR, else /tmp), at which
+/// a supervisor may make a folder. Workers make their folders in it if they need one and the kernel
+/// can't give them one in memory.
 std::string reserveWorkerFolders();
 
-/// That folder (0700). The supervisor removes a worker's, which has its epoch's number for a name,
-/// when the worker is reaped, and the guardian all that is left when the supervisor has ended.
+/// That folder (mode 0700). A worker's folder in it has the number of the worker's epoch as its
+/// name. The supervisor removes a worker's folder when the worker is reaped, and the guardian
+/// removes everything when the supervisor has ended.
 class WorkerFolders {
  public:
-  /// Makes it, and removes those of supervisors that are gone with their guardians. Throws
-  /// SystemCallError.
+  /// Makes the folder, and removes those of supervisors that have ended together with their
+  /// guardians. Throws base::SystemCallError.
   explicit WorkerFolders(const std::string& path);
 
  private:
-  base::Fd lock_;  ///< held as long as we, or a process that was forked from us, may use the folder
+  base::Fd lock_;  ///< held while this process, or one forked from it, may use the folder
 };
 
-/// Removes what a worker that was reaped has left, without waiting for it: its folder, if it has
-/// one, and the named objects of its Python code (ipc/named_objects.h). `folders` empty: nothing.
+/// Removes, in a thread of its own, what a reaped worker has left: its folder, if it has one, and
+/// the named objects of its Python code (ipc/named_objects.h). Best effort. Does nothing if
+/// `folders` is empty.
 void removeLeftoversSoon(const std::string& folders, base::Epoch worker) noexcept;
-/// The same for all workers of a supervisor; returns when it is done.
+/// The same for all workers of a supervisor, in the calling thread.
 void removeLeftovers(const std::string& folders) noexcept;
 
-/// Removes the folder and what is in it, whatever user code made of it; follows no links. What
-/// can't be removed stays.
+/// Removes the folder and its contents, also after user code has changed permissions. Follows no
+/// links. Best effort: ignores errors.
 void removeTree(const std::string& path) noexcept;
 
 }  // namespace isopool::supervisor

@@ -13,20 +13,21 @@
 
 namespace isopool::supervisor {
 
-/// What the supervisor changed for itself and its children shall have as it was.
+/// Limits that the supervisor changes for itself, with the values that its children get back.
 struct InheritedLimits {
-  rlimit openFiles{};
-  std::string oomScoreAdjustment;  ///< empty: unknown, leave it
+  rlimit openFiles{};              ///< a maximum of 0: unchanged
+  std::string oomScoreAdjustment;  ///< empty: unknown, unchanged
 };
 
 /// Variables that are always 1 in zygote and workers: a math library that starts threads at import
-/// makes every later fork a gamble.
+/// makes every later fork unsafe.
 inline constexpr std::array<std::string_view, 3> kOneThread{
     "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"};
 
 /// Starts `executable --zygote` in a process group of its own, with default signals, one thread per
-/// math library, the error stream and the like as ours, and no descriptors but its two. Of the
-/// environment, `variables` (NAME=VALUE) win over ours. Throws base::SystemCallError.
+/// math library, the standard streams of this process, and no other descriptors than `control` and
+/// `lifeline`. `variables` (NAME=VALUE) override this process's environment. Returns the pid.
+/// Throws base::SystemCallError.
 pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
                   const base::Fd& control, const base::Fd& lifeline, const InheritedLimits& limits);
 
