@@ -81,7 +81,7 @@ class Client final : public GroupClient {
     bool shared = false;
     /// Memory that may hold the same bytes; null when the client has compared them.
     std::shared_ptr<PackageMemory> candidate;
-    bool mapped = false;  ///< workers have been told to map it
+    bool mapped = false;  ///< workers map it, those that attach later included
   };
 
   Client(Services& services, ClientId id, base::Fd socket, std::optional<Peer> peer, Events events);

@@ -65,7 +65,7 @@ class Processes {
   /// As supervisor::isPidfdOf().
   virtual bool isPidfdOf(const base::Fd& pidfd, pid_t pid) = 0;
   /// True if the process descends from this one, or if that can't be determined: the process has
-  /// ended, or more than a fixed number of ancestors would have to be looked up.
+  /// ended, /proc hides it although this user may signal it, or there are too many ancestors.
   virtual bool isDescendant(pid_t pid) = 0;
   /// The name of the process's program.
   virtual std::string programOf(pid_t pid) = 0;
