@@ -1,10 +1,10 @@
-"""Lines that are too long: more than 100 columns of C++, more than 120 of prose in Markdown.
+"""Finds lines that are too long: more than 100 columns in C++, more than 120 in prose of Markdown.
 
-    python scripts/line_width.py            prints them, and fails if there is one
-    python scripts/line_width.py --fix      wraps comments and paragraphs; the rest is for an editor
+    python scripts/line_width.py            prints these lines, and fails if there is one
+    python scripts/line_width.py --fix      wraps comments and paragraphs; wrap other lines by hand
 
-Not counted: what can't be broken without changing it, which is raw strings in C++, and tables, code
-blocks, headings and words that are longer than a line in Markdown.
+Text that cannot be broken without a change of its content is not checked: raw strings in C++, and
+tables, code blocks, headings and words that are longer than a line in Markdown.
 """
 
 import pathlib
@@ -17,9 +17,9 @@ CODE_COLUMNS = 100
 PROSE_COLUMNS = 120
 
 COMMENT = re.compile(r"^(\s*)(///?)( ?)(.*)$")
-# A word; what stands between backticks is one.
+# A word; text between backticks is one word.
 WORD = re.compile(r"(?:`[^`]*`|[^\s`])+|`")
-# At the begin of a line Markdown takes these for a list, a quotation, a heading or a table.
+# At the beginning of a line, Markdown reads these as a list, a quotation, a heading or a table.
 BEGINS_BLOCK = re.compile(r"(?:[-+*>|]|#+|\d+[.)])$")
 ITEM = re.compile(r"^(\s*)((?:[-+*]|\d+[.)])\s+)")
 
@@ -30,7 +30,7 @@ def wrapped(words: list[str], columns: int, first: str, rest: str) -> list[str]:
     line = first
     is_empty = True
     for at, word in enumerate(words):
-        # A word that would begin a block stays behind the one before it.
+        # A word that would begin a block stays on the line of the word before it.
         follows = words[at + 1] if at + 1 < len(words) else ""
         needed = len(word) + (1 + len(follows) if BEGINS_BLOCK.match(follows) else 0)
         if not is_empty and len(line) + 1 + needed > columns and not BEGINS_BLOCK.match(word):
@@ -43,7 +43,7 @@ def wrapped(words: list[str], columns: int, first: str, rest: str) -> list[str]:
 
 
 def raw_string_lines(lines: list[str]) -> set[int]:
-    """Numbers of the lines that a raw string begins, goes on or ends in."""
+    """Numbers of the lines in which a raw string begins, continues or ends."""
     found: set[int] = set()
     end = ""
     for number, line in enumerate(lines):
@@ -72,7 +72,7 @@ def fix_code(lines: list[str]) -> list[str]:
         indent, slashes, space, text = match.groups()
         words = WORD.findall(text)
         number += 1
-        # The rest of the paragraph: lines of the same comment that begin no list, block or indentation.
+        # The rest of the paragraph: lines of the same comment that do not begin a list, block or indentation.
         while number < len(lines):
             following = COMMENT.match(lines[number])
             if not following or following.groups()[:3] != (indent, slashes, space):
@@ -87,7 +87,7 @@ def fix_code(lines: list[str]) -> list[str]:
 
 
 def paragraphs(lines: list[str]) -> Iterator[tuple[bool, list[str]]]:
-    """Runs of lines, and whether each is a paragraph or an item of a list."""
+    """Runs of lines; each with True if it is a paragraph or an item of a list."""
     fenced = False
     run: list[str] = []
     for line in lines:

@@ -1,19 +1,19 @@
-# Sourced by the other scripts: brings a Debian 12 machine from its base system to a built isopool,
-# step by step, and does again only what is missing.
+# Sourced by the other scripts: sets up a Debian 12 machine and builds isopool, step by step. A step that is
+# already done is not repeated.
 #
 #   prepare SET...            apt packages, Python, virtual environment with torch and the named sets of
-#                             requirements/SET.txt (and SET-files.txt, which goes without dependencies)
+#                             requirements/SET.txt (and SET-files.txt, installed without dependencies)
 #   build PRESET [TARGET...]  configures a preset of CMakePresets.json and builds all or these targets
 #
-# A second Python or torch is chosen by a variable, and gets folders of its own:
+# A variable selects another Python or torch, which has separate folders:
 #   ISOPOOL_PYTHON=/usr/bin/python3   the interpreter that workers embed, 3.11 or newer
 #   ISOPOOL_TORCH=2.13.0              torch's version, 2.11 or newer
 #
-# After it, these are set:
+# After prepare, these variables are set:
 #   python        the virtual environment's interpreter
-#   variant       empty, or what marks the folders of another Python or torch: -py3.12.1
+#   variant       empty, or the suffix of the folders of another Python or torch: -py3.12.1
 #   build_folder  (after build) e.g. build/release
-#   called_from   where the caller stood; the script itself goes to the repository's root
+#   called_from   the caller's working folder; the script itself changes to the repository's root
 
 set -euo pipefail
 called_from=$PWD
@@ -38,23 +38,23 @@ fail() {
   exit 1
 }
 
-# Runs a command with its output in the log; on failure shows the end of it and stops with the
-# given line.
+# Runs a command with its output in the log. If it fails, prints the end of the log and stops with
+# the given message.
 logged() {
   local failure=$1
   shift
   printf '\n$ %s\n' "$*" >>"$log"
   if ! "$@" >>"$log" 2>&1 </dev/null; then
     tail -n 15 "$log" >&2
-    fail "$failure (all of it: $log)"
+    fail "$failure (full log: $log)"
   fi
 }
 
 prepare() {
   [ "$(uname -s) $(uname -m)" = "Linux x86_64" ] ||
-    fail "this is $(uname -s) on $(uname -m); isopool runs on Linux on x86_64"
+    fail "unsupported system $(uname -s) on $(uname -m): isopool runs on Linux on x86_64"
   mkdir -p build
-  # Two scripts at once would both run apt and pip.
+  # Without this lock, two scripts at the same time would both run apt and pip.
   exec {setup_lock}>build/setup.lock
   flock -n "$setup_lock" || { say "waiting for another setup in this folder"; flock "$setup_lock"; }
   : >"$log"
@@ -69,7 +69,7 @@ prepare() {
 
 install_apt_packages() {
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
-    fail "no apt-get here; isopool's scripts set up Debian 12 (needed: ${apt_packages[*]})"
+    fail "apt-get not found: isopool's scripts set up Debian 12 (needed packages: ${apt_packages[*]})"
   local package missing=()
   for package in "${apt_packages[@]}"; do
     [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == *" ok installed" ]] ||
@@ -83,12 +83,13 @@ install_apt_packages() {
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null ||
-      fail "neither root nor sudo; have an administrator run: apt-get install ${missing[*]}"
+      fail "apt packages are missing, and this user is not root and has no sudo: ask an administrator to run" \
+        "apt-get install ${missing[*]}"
     as_root=(sudo)
-    # A password can be asked for only where somebody can answer.
+    # Without a terminal, sudo must not ask for a password.
     [ -t 0 ] || as_root=(sudo -n)
     "${as_root[@]}" true ||
-      fail "sudo refused; have an administrator run: apt-get install ${missing[*]}"
+      fail "sudo refused: ask an administrator to run apt-get install ${missing[*]}"
   fi
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq)
   logged "apt-get could not reach its package sources" \
@@ -98,13 +99,13 @@ install_apt_packages() {
 }
 
 check_python() {
-  [ -x "$(command -v "$chosen_python")" ] || fail "no Python at ISOPOOL_PYTHON=$chosen_python"
+  [ -x "$(command -v "$chosen_python")" ] || fail "ISOPOOL_PYTHON=$chosen_python not found or not executable"
   local version
   version=$(version_of "$chosen_python") || fail "$chosen_python does not run"
   at_least "$version" 3.11 ||
-    fail "$chosen_python is Python $version; isopool needs 3.11 or newer (set ISOPOOL_PYTHON)"
+    fail "$chosen_python is Python $version, isopool needs 3.11 or newer: set ISOPOOL_PYTHON"
   at_least "$chosen_torch" 2.11 ||
-    fail "ISOPOOL_TORCH=$chosen_torch is too old; isopool needs torch 2.11 or newer"
+    fail "ISOPOOL_TORCH=$chosen_torch is too old: isopool needs torch 2.11 or newer"
   variant=
   [ "$(realpath "$(command -v "$chosen_python")")" = "$(realpath "$default_python")" ] ||
     variant+=-py$version
@@ -121,13 +122,13 @@ make_virtual_environment() {
   python=$PWD/$environment/bin/python
   if [ -e "$environment" ]; then
     "$python" -m pip --version >/dev/null 2>&1 ||
-      fail "$environment has no working Python and pip; remove that folder"
+      fail "$environment has no working Python and pip: remove that folder"
     [ "$(version_of "$python")" = "$(version_of "$chosen_python")" ] ||
-      fail "$environment is Python $(version_of "$python"), not $chosen_python's; remove that folder"
+      fail "$environment has Python $(version_of "$python"), not the version of $chosen_python: remove that folder"
     say "$environment: already there"
     return
   fi
-  say "$environment: making it"
+  say "$environment: creating it"
   logged "$chosen_python could not make a virtual environment" \
     "$chosen_python" -m venv "$environment"
 }
@@ -141,7 +142,7 @@ install_torch() {
     return
   fi
   say "torch $chosen_torch: installing (the largest download, minutes on a slow line)"
-  logged "pip could not install torch $chosen_torch: no network, or none for this Python" \
+  logged "pip could not install torch $chosen_torch: no network, or no torch for this Python version" \
     "$python" -m pip install --disable-pip-version-check --constraint requirements/constraints.txt \
     "torch==$chosen_torch"
 }
@@ -158,8 +159,8 @@ install_requirements() {
   fi
   say "Python packages for $set: installing"
   local pip=("$python" -m pip install --disable-pip-version-check)
-  local failure="pip could not install requirements/$set.txt: no network, or a version is gone"
-  # torch is named along so that no package can replace it.
+  local failure="pip could not install requirements/$set.txt: no network, or a version no longer exists"
+# torch is in the list so that no package can replace it.
   logged "$failure" "${pip[@]}" --constraint requirements/constraints.txt \
     --requirement "requirements/$set.txt" "torch==$chosen_torch"
   [ ! -e "$files" ] || logged "$failure" "${pip[@]}" --no-deps --requirement "$files"
@@ -179,7 +180,7 @@ build() {
     fail "the build of $build_folder failed"
 }
 
-# A source file that sees torch's headers takes up to 2 GB to compile.
+# Compiling a source file that includes torch's headers takes up to 2 GB.
 build_jobs() {
   local cores memory
   cores=$(nproc)
@@ -188,7 +189,7 @@ build_jobs() {
   echo $((cores < memory ? cores : memory))
 }
 
-# --help of a script is the comment at its top.
+# The --help text of a script is the comment at its top.
 show_help() {
   sed -n '2,/^$/ s/^# \{0,1\}//p' "$this_script"
 }

@@ -1,4 +1,4 @@
-"""Reads ctest's JUnit file; prints each test that was not run, with the reason, and the count.
+"""Reads ctest's JUnit file; prints each test that was not run, with the reason, and the counts.
 
 Exits with 1 unless at least one test passed and none failed.
 """
@@ -11,11 +11,11 @@ import xml.etree.ElementTree
 
 def reason_for_skipping(case: xml.etree.ElementTree.Element) -> str:
     output = case.findtext("system-out", default="").strip()
-    # GoogleTest prints the reason on the line after this one, other tests print it last.
+    # GoogleTest prints the reason on the line after "Skipped", other tests print it last.
     after_skip = re.search(r": Skipped\n(.+)", output)
     if after_skip:
         return after_skip[1]
-    return output.splitlines()[-1] if output else "it did not say why"
+    return output.splitlines()[-1] if output else "the test printed no reason"
 
 
 def main(results: pathlib.Path) -> int:
