@@ -160,7 +160,7 @@ install_requirements() {
   say "Python packages for $set: installing"
   local pip=("$python" -m pip install --disable-pip-version-check)
   local failure="pip could not install requirements/$set.txt: no network, or a version no longer exists"
-# torch is in the list so that no package can replace it.
+  # torch is in the list so that no package can replace it.
   logged "$failure" "${pip[@]}" --constraint requirements/constraints.txt \
     --requirement "requirements/$set.txt" "torch==$chosen_torch"
   [ ! -e "$files" ] || logged "$failure" "${pip[@]}" --no-deps --requirement "$files"
