@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// isopool-worker: the process that workers are forked from, and those workers. Started by isopoold,
-// never by hand. Refuses to do anything else.
+// SPDX-License-Identifier: BSD-3-Clause isopool-worker: the zygote and, as its forks, the workers.
+// isopoold starts it; started by hand it only prints --help and --check-sandbox.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,8 +18,8 @@ constexpr const char* kHelp =
     "\n"
     "  --control-fd N   Unix stream socket to the supervisor\n"
     "  --lifeline-fd N  read end of a pipe whose write end only the supervisor holds\n"
-    "  --glibc-tunables TEXT  what user code shall find in GLIBC_TUNABLES; empty: nothing\n"
-    "  --check-sandbox  say on stdout what a zygote would refuse of the sandbox settings, and end\n"
+    "  --glibc-tunables TEXT  value of GLIBC_TUNABLES for user code; empty: unset\n"
+    "  --check-sandbox  print why a zygote would refuse the sandbox settings, and exit (0: valid)\n"
     "\n"
     "environment:\n"
     "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built "
@@ -28,11 +27,11 @@ constexpr const char* kHelp =
     ")\n"
     "  ISOPOOL_PRELOAD_MODULES    modules to import before the first fork, comma separated\n"
     "  ISOPOOL_PRELOAD_LIBS       libraries of operators to load before the first fork\n"
-    "  ISOPOOL_WORKER_PRELOAD_LIBS  the same, but in each worker\n"
+    "  ISOPOOL_WORKER_PRELOAD_LIBS  libraries of operators to load in each worker\n"
     "  ISOPOOL_CORE_DUMPS         1: a crashed worker leaves a core dump\n"
     "  ISOPOOL_NO_KILL            1: workers may be traced, breakpoint() waits for a debugger\n"
     "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n"
-    "  ISOPOOL_ZYGOTE_CRASH_POINT  the same for this process\n";
+    "  ISOPOOL_ZYGOTE_CRASH_POINT  NAME or NAME:NTH: where the zygote kills itself (tests)\n";
 
 int checkSandbox() {
   try {
@@ -74,7 +73,7 @@ int main(int argc, char** argv) {
     } else if (std::strcmp(argv[i], "--lifeline-fd") == 0 && hasValue) {
       options.lifelineFd = descriptorFrom(argv[++i]);
     } else if (std::strcmp(argv[i], "--glibc-tunables") == 0 && hasValue) {
-      // What it said to this process's malloc was read before main().
+      // This process's own malloc read the variable before main().
       const char* before = argv[++i];
       *before == '\0' ? ::unsetenv("GLIBC_TUNABLES") : ::setenv("GLIBC_TUNABLES", before, 1);
     } else {
@@ -83,14 +82,18 @@ int main(int argc, char** argv) {
     }
   }
   if (!options.zygote || options.controlFd < 0 || options.lifelineFd < 0) {
-    std::fprintf(stderr, "isopool-worker: isopoold starts this program\n%s", kHelp);
+    std::fprintf(
+        stderr,
+        "isopool-worker: --zygote, --control-fd and --lifeline-fd are required: start isopoold, "
+        "which starts this program\n%s",
+        kHelp);
     return 64;
   }
   try {
     isopool::worker::Zygote zygote{isopool::base::Fd(options.controlFd),
                                    isopool::base::Fd(options.lifelineFd)};
     const int status = zygote.run();
-    std::_Exit(status);  // finalizing an interpreter that has torch in it may crash
+    std::_Exit(status);  // no Py_Finalize(): with torch imported it may crash
   } catch (const std::exception& error) {
     std::fprintf(stderr, "isopool-worker: %s\n", error.what());
     std::_Exit(1);

@@ -23,7 +23,7 @@ namespace isopool::worker {
 
 namespace {
 
-// `folders` empty: nobody would find the named objects.
+// `folders` empty: named objects keep Python's names, because the supervisor would not find them.
 void beginInPython(const ipc::ForkWorker& order, int crashLog, const std::string& folders) {
   const std::string names =
       folders.empty() ? "" : ipc::namedObjectsOf(folders, base::Epoch(order.epoch));
@@ -40,10 +40,10 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
                RoutedBlocks& blocks, const SandboxPlan& plan) {
   try {
     if (!ipc::armCrashPointFromEnvironment("ISOPOOL_CRASH_POINT")) {
-      logError("isopool worker: ISOPOOL_CRASH_POINT names no crash point\n");
+      logError("isopool worker: ISOPOOL_CRASH_POINT does not name a crash point: ignored\n");
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
-    // The descriptors first: what dies from here on is told in the crash log.
+    // The descriptors first: an error from here on is logged to the crash log.
     setUpWorkerProcess(descriptors, forker);
     keepCrashLog(descriptors.crashLog.get());
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);

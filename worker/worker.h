@@ -8,8 +8,9 @@
 
 namespace isopool::worker {
 
-/// Lives a worker's life in a freshly forked process, between fork() and PyOS_AfterFork_Child().
-/// `forker` forked it and ends. Never returns.
+/// Runs a worker from its fork to its exit. To be called in a freshly forked process, between
+/// fork() and PyOS_AfterFork_Child(). `forker` is the process that forked it and exits afterwards.
+/// Never returns: an error goes to stderr and to the crash log, and the process exits with code 70.
 [[noreturn]] void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors,
                             pid_t forker, RoutedBlocks& blocks, const SandboxPlan& plan);
 

@@ -33,7 +33,7 @@ namespace {
 
 constexpr const char* kCrashPointVariable = "ISOPOOL_ZYGOTE_CRASH_POINT";
 
-// Tensors remember their allocator and so the owner of their block: never destroyed.
+// Never destroyed: tensors refer to their allocator, and so to the owner of their block.
 RoutedBlocks& immortalBlocks() {
   static auto* blocks = new RoutedBlocks;
   return *blocks;
@@ -44,7 +44,7 @@ std::string pythonExecutable() {
   return chosen.empty() ? ISOPOOL_PYTHON_EXECUTABLE : chosen;
 }
 
-// For what only another interpreter, or its environment, would change.
+// For errors whose remedy is another interpreter or a change of its environment.
 std::runtime_error wrongPython(const std::string& what) {
   return std::runtime_error("workers can't use the Python " + pythonExecutable() +
                             " (python, ISOPOOL_PYTHON_EXECUTABLE): " + what);
@@ -58,7 +58,8 @@ void useOneThread() {
 
 void startPython(const SandboxSettings& sandbox) {
   PyImport_AppendInittab("_isopool", &createIsopoolModule);
-  // They lie where a worker may be allowed to write, and the zygote has no sandbox.
+  // kStrict ignores the packages in the user's home folder: workers may be allowed to write there,
+  // and the zygote would import them without a sandbox.
   try {
     startInterpreter(pythonExecutable().c_str(), sandbox.level == SandboxLevel::kStrict
                                                      ? UserPackages::kNot
@@ -89,7 +90,7 @@ void importTorch() {
   throw wrongPython("torch can't be imported\n" + takePythonError().traceback);
 }
 
-// The modules that follow may use what the libraries register.
+// Before the preload modules, which may use the operators that the libraries register.
 void preloadLibraries() {
   const auto libraries = base::settingInEnvironment("ISOPOOL_PRELOAD_LIBS").items;
   tryLibraries(libraries);
@@ -115,10 +116,9 @@ void requireOneThread() {
   if (threads == 1) return;
   throw std::runtime_error(
       "the zygote has " + std::to_string(threads) +
-      " threads and a fork copies only one: a module of "
-      "ISOPOOL_PRELOAD_MODULES (or of sitecustomize) starts threads when it is imported, or a "
-      "library of ISOPOOL_PRELOAD_LIBS when it is loaded (ISOPOOL_WORKER_PRELOAD_LIBS is for "
-      "those)");
+      " threads, but a fork copies only one: a module of ISOPOOL_PRELOAD_MODULES (or of "
+      "sitecustomize) starts threads when it is imported, or a library of ISOPOOL_PRELOAD_LIBS "
+      "when it is loaded; name such a library in ISOPOOL_WORKER_PRELOAD_LIBS instead");
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ void checkSandboxOfZygotes() {
 
 Zygote::Zygote(base::Fd control, base::Fd lifeline)
     : control_(std::move(control)), lifeline_(std::move(lifeline)), blocks_(immortalBlocks()) {
-  // The lifeline kills a group, so it has to be ours alone.
+  // The lifeline kills a process group, so the zygote needs one of its own.
   if (::getpgrp() != ::getpid()) base::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(lifeline_.get());
   void* word =
@@ -159,7 +159,7 @@ int Zygote::run() {
 
 void Zygote::prepare() {
   if (!ipc::armCrashPointFromEnvironment(kCrashPointVariable)) {
-    throw std::runtime_error(std::string(kCrashPointVariable) + " names no crash point");
+    throw std::runtime_error(std::string(kCrashPointVariable) + " does not name a crash point");
   }
   const bool livenessWordWorks = ipc::livenessWordWorksHere();
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
@@ -188,12 +188,12 @@ void Zygote::prepare() {
 
 void Zygote::forkWorker(ipc::Frame& frame) {
   const auto order = ipc::decodeMessage<ipc::ForkWorker>(frame);
-  ipc::armCrashPointFromEnvironment(kCrashPointVariable);  // a request may come after our start
+  ipc::armCrashPointFromEnvironment(kCrashPointVariable);  // its file may appear after the start
   ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestTaken);
   std::string reason;
   std::optional<pid_t> pid;
   if (frame.descriptors.size() != 5) {
-    reason = "a worker needs five descriptors";
+    reason = "the fork request does not have five descriptors";
   } else {
     WorkerDescriptors descriptors{std::move(frame.descriptors[0]), std::move(frame.descriptors[1]),
                                   std::move(frame.descriptors[2]), std::move(frame.descriptors[3]),
@@ -218,11 +218,12 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
   auto* workerPid = reinterpret_cast<std::atomic<pid_t>*>(pidWord_.data());
   workerPid->store(0);
   PyOS_BeforeFork();
-  // The middle process lives in our memory while we stand still: to copy Python's page tables for
-  // it, and to tear them down, would take as long as the fork of the worker itself.
+  // vfork(): the middle process runs in the zygote's memory while the zygote is suspended. A
+  // copy of Python's page tables for it, and their removal, would take as long as the fork of
+  // the worker itself.
   const pid_t middle = ::vfork();
   if (middle == 0) {
-    // Nothing but a fork happens here, so that Python need not know of this process.
+    // Only forks: Python's fork handlers do not run for this process.
     const pid_t forker = ::getpid();
     const pid_t worker = ::fork();
     if (worker == 0) runWorker(order, std::move(descriptors), forker, blocks_, sandbox_);
@@ -236,7 +237,7 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
     reason = std::string("fork failed: ") + std::strerror(error);
     return std::nullopt;
   }
-  // Until the middle process is reaped; then the worker is the supervisor's child.
+  // Once the middle process is reaped, the worker is the supervisor's child.
   while (::waitpid(middle, nullptr, 0) == -1 && errno == EINTR) {
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerBorn);

@@ -13,25 +13,32 @@
 
 namespace isopool::worker {
 
-/// Throws std::runtime_error that says what a zygote with this environment would refuse of its
-/// sandbox settings. Starts Python, but imports no torch.
+/// Checks the sandbox settings of this process's environment as a zygote would. Throws
+/// std::runtime_error with the reason if a zygote would refuse them. Starts Python, but does
+/// not import torch.
 void checkSandboxOfZygotes();
 
-/// The process that workers are copies of: imports once, then only forks, one thread for ever. Its
-/// parent is the supervisor; a worker becomes the supervisor's child by a second fork whose middle
-/// process, a vfork, ends at once. Runs no user code but the preload list, and never touches CUDA.
+/// The process that workers are forks of. It imports torch and the preload list once and then only
+/// forks; it never has more than one thread, because a fork copies only one. Its parent is the
+/// supervisor. A worker becomes the supervisor's child by a second fork, whose middle process (a
+/// vfork) exits at once. The zygote runs no user code except the preload list, and never uses CUDA.
+///
+/// If the supervisor dies, the kernel kills the zygote's process group through the lifeline.
 class Zygote {
  public:
-  /// `lifeline` is the read end of a pipe whose only write end the supervisor holds.
+  /// `control` is a stream socket to the supervisor. `lifeline` is the read end of a pipe whose
+  /// only write end the supervisor holds. Makes this process the leader of a process group of its
+  /// own. Throws SystemCallError.
   Zygote(base::Fd control, base::Fd lifeline);
 
-  /// Serves until the supervisor is gone; returns the exit status.
+  /// Serves fork requests until the supervisor closes the socket. Returns the exit status: 0, or 1
+  /// if the start failed, after a ZygoteFailed message with the reason.
   int run();
 
  private:
   void prepare();
   void forkWorker(ipc::Frame& frame);
-  /// The worker's pid, or the reason why there is none.
+  /// Returns the worker's pid; nullopt if the fork failed, with the reason in `reason`.
   std::optional<pid_t> forkTwice(const ipc::ForkWorker& order, WorkerDescriptors& descriptors,
                                  std::string& reason);
 
@@ -39,7 +46,8 @@ class Zygote {
   base::Fd lifeline_;
   RoutedBlocks& blocks_;
   SandboxPlan sandbox_;
-  /// Where the middle process tells the pid of the worker.
+  /// Shared page in which the middle process stores the worker's pid, or the negative
+  /// errno of fork().
   ipc::Mapping pidWord_;
 };
 

@@ -54,7 +54,7 @@ std::string describeCurrentException() {
 
 void keepCrashLog(int fd) {
   wordsFd = fd;
-  // Appending also after another process truncated nothing but read: the offset is not ours alone.
+  // O_APPEND, because readers in other processes share this descriptor's file offset.
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_APPEND);
   std::set_terminate(tellAndAbort);
 }

@@ -15,7 +15,7 @@ std::atomic<bool> forkedChild{false};
 std::array<int, 8> ownDescriptors;
 size_t descriptorCount = 0;
 
-// Runs in the child of a process that may have threads: async-signal-safe calls only.
+// Runs in the child of a process that may have threads: uses only async-signal-safe calls.
 void becomeForkedChild() {
   forkedChild.store(true);
   for (size_t i = 0; i < descriptorCount; ++i) ::close(ownDescriptors[i]);

@@ -5,14 +5,17 @@
 
 namespace isopool::worker {
 
-/// User code may fork in a worker. The child has the same memory mapped, so it must touch nothing
-/// of the runtime: it would give back what its parent still uses and publish what it never ran.
+/// User code may fork in a worker. The child has the worker's shared memory mapped, so the runtime
+/// must be inactive there: otherwise the child would return leases that its parent still uses and
+/// publish answers to calls that it did not run.
 
-/// From now on a child forked from this process has the runtime marked dead and these descriptors
-/// closed, whoever forks it (os.fork, multiprocessing, a library's fork()).
+/// Installs a handler of fork() (pthread_atfork): in each child that this process forks from now
+/// on the runtime is marked dead and `descriptors` are closed. It covers os.fork(),
+/// multiprocessing and forks of native libraries. Call once per process, with at most 8
+/// descriptors; more are ignored.
 void watchForForks(std::span<const int> descriptors);
 
-/// True in such a child.
+/// True in such a child. Any thread; async-signal-safe.
 bool isForkedChild() noexcept;
 
 }  // namespace isopool::worker

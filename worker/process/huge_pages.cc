@@ -12,12 +12,13 @@ namespace isopool::worker {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
-// Address space. Python and torch take 40 MB; more than this comes from wherever Python gets it.
+// Address space. Python and torch take 40 MB; arenas beyond this size come from
+// Python's own allocator.
 constexpr size_t kReserved = 128 << 20;
 
-// Python's arenas lie here side by side, in the order in which they were asked for.
+// Python's arenas lie here side by side, in the order of their requests.
 struct Reserve {
-  PyObjectArenaAllocator python;  // for what does not fit
+  PyObjectArenaAllocator python;  // Python's own allocator, for arenas that do not fit
   std::byte* next = nullptr;
   std::byte* end = nullptr;
 };
@@ -37,7 +38,7 @@ void* allocateArena(void*, size_t bytes) {
   return arena;
 }
 
-// Python's own maps and unmaps: it may unmap a part of ours as well.
+// Python's own allocator uses mmap() and munmap(): it may unmap a part of the reserve, too.
 void freeArena(void*, void* arena, size_t bytes) {
   reserve.python.free(reserve.python.ctx, arena, bytes);
 }
@@ -58,7 +59,7 @@ void beginHugePages() {
 
 void endHugePages() {
   if (reserve.next == nullptr) return;
-  // The last huge page is there as a whole.
+  // Keeps the last huge page that is in use as a whole.
   std::byte* const end = nextHugePage(reserve.next);
   if (end >= reserve.end) return;
   ::munmap(end, static_cast<size_t>(reserve.end - end));

@@ -3,18 +3,19 @@
 
 namespace isopool::worker {
 
-/// Has the kernel put what Python allocates from here on into huge pages, where the machine's
-/// settings let a program ask for that (transparent_hugepage: madvise or always). The supervisor
-/// does the same for malloc (supervisor/processes/zygote_process.cc). A fork then copies one entry
-/// for 2 MB where it copied 512, and the child's end takes as many apart: a third of the time, for
-/// a process that has imported torch. A child that writes has the 4 KiB that it writes to copied,
-/// as ever.
+/// Makes the kernel use huge pages for what Python allocates from here on, if the machine's
+/// settings let a program request them (transparent_hugepage: madvise or always). The supervisor
+/// does the same for malloc (supervisor/processes/zygote_process.cc).
 ///
-/// Before Python is started.
+/// A fork then copies one page table entry for 2 MB instead of 512, and the exit of the child
+/// removes as many fewer. For a process that has imported torch this takes a third of the time. A
+/// child that writes still copies only the 4 KiB page that it writes to.
+///
+/// To be called before Python is started. Without huge pages it has no effect.
 void beginHugePages();
 
-/// Gives back what was reserved and is not in use. Before the first fork: what a worker allocates
-/// shall be no larger than it needs.
+/// Unmaps the reserved address space that is not in use. To be called before the first fork, so
+/// that a worker's own allocations do not use huge pages.
 void endHugePages();
 
 }  // namespace isopool::worker

@@ -18,14 +18,15 @@ void armLifeline(int readEnd) {
 }
 
 void endWithSupervisor(pid_t forker) {
-  constexpr int kMostMilliseconds = 1;  // where there is no pidfd
+  constexpr int kMostMilliseconds = 1;  // the poll interval if the kernel has no pidfd_open()
   while (::getppid() == forker) {
     const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, forker, 0)));
     pollfd end{pidfd.get(), POLLIN, 0};
-    // If it has ended, its number may be another's by now.
+    // Checked again: if `forker` has exited, another process may have its number by now.
     if (::getppid() == forker) ::poll(&end, 1, kMostMilliseconds);
   }
-  // The lifeline ends a worker whose supervisor died before: no user code has run yet.
+  // If the supervisor died before this line, the lifeline has killed this process: no user code has
+  // run yet that could disarm it.
   base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)");
 }
 

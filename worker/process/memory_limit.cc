@@ -20,12 +20,12 @@ namespace {
 
 struct Limit {
   std::mutex mutex;  // storages die on any thread
-  uint64_t cap = 0;  ///< 0: there is none
-  uint64_t now = 0;  ///< what the kernel was told
+  uint64_t cap = 0;  ///< 0: no cap
+  uint64_t now = 0;  ///< the limit that the kernel has
   uint64_t key[2] = {};
 };
 
-// Storages may outlive everything static.
+// Never destroyed: storages may outlive all static objects.
 Limit& limit() {
   static auto* instance = new Limit;
   return *instance;
@@ -37,10 +37,11 @@ uint64_t privateWritableBytes() {
     uint64_t kibibytes = 0;
     if (word == "VmData:" && status >> kibibytes) return kibibytes << 10;
   }
-  throw std::runtime_error("/proc/self/status does not say how much memory the process has");
+  throw std::runtime_error(
+      "/proc/self/status has no valid line VmData: the size of the process is unknown");
 }
 
-// Not setrlimit(): the filter of system calls wants the key.
+// Not setrlimit(): the system call filter requires the key, which only this call passes.
 void tellKernel(uint64_t bytes) {
   rlimit64 former{};
   base::checkSystemCall(::prlimit64(0, RLIMIT_DATA, nullptr, &former), "prlimit", "RLIMIT_DATA");
@@ -59,7 +60,7 @@ void move(int64_t bytes) {
   current.now += static_cast<uint64_t>(bytes);
 }
 
-/// In this order, so that the room is given back when the mapping is gone.
+/// The order of the members matters: the room is returned after the mapping is unmapped.
 struct MappingWithRoom {
   explicit MappingWithRoom(size_t bytes) : room(bytes) {}
 
@@ -77,7 +78,7 @@ MemoryRoom::~MemoryRoom() {
   try {
     move(-bytes_);
   } catch (const std::exception&) {
-    // What stays allowed is what was allowed.
+    // The higher cap stays in force.
   }
 }
 

@@ -8,17 +8,19 @@
 
 #include "ipc/memory/memory_object.h"
 
-/// The cap on this process's memory (ISOPOOL_WORKER_MEMORY). The kernel counts every private
-/// writable mapping, touched or not; shared memory it does not count, so results in the output
-/// arena have a limit of their own.
+/// The cap on this process's private memory (ISOPOOL_WORKER_MEMORY), set as RLIMIT_DATA. The kernel
+/// counts every private writable mapping, touched or not. It does not count shared memory, so
+/// results in the output arena have a limit of their own.
 namespace isopool::worker {
 
-/// From here on the process may have `bytes` more than now. `key`: see FilterOptions::key.
-/// Throws SystemCallError.
+/// Limits the process to `bytes` more than it has now. `key`: see FilterOptions::key. Throws
+/// SystemCallError, or std::runtime_error if /proc does not show the present size. Call once, while
+/// the process has one thread.
 void limitMemory(uint64_t bytes, const uint64_t (&key)[2]);
 
-/// So many bytes on top of the cap as long as it lives: for memory of isopool's own, which user
-/// code neither asked for nor can use. Throws SystemCallError. Any thread.
+/// Raises the cap by `bytes`, in whole pages, as long as the object lives: for memory of isopool's
+/// own, which user code did not request and cannot use. Without a cap it does nothing. The
+/// constructor throws SystemCallError. Any thread.
 class MemoryRoom {
  public:
   explicit MemoryRoom(size_t bytes);
@@ -30,10 +32,12 @@ class MemoryRoom {
   const int64_t bytes_;
 };
 
-/// Maps a package copy-on-write, with such room for it. Throws SystemCallError.
+/// Maps the first `bytes` of a package copy-on-write, and raises the cap by as much while the
+/// mapping lives. Throws SystemCallError. Any thread.
 std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const base::Fd& object, size_t bytes);
 
-/// What to tell whoever ran out of memory, one line; empty if there is no cap.
+/// One line for the message of an error about lack of memory: the cap and its setting. Empty if
+/// there is no cap. Any thread.
 std::string memoryLimitInWords();
 
 }  // namespace isopool::worker

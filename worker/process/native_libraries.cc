@@ -28,7 +28,7 @@ namespace {
 void load(const std::string& library) {
   if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
   const char* reason = ::dlerror();
-  fail(library, reason != nullptr ? reason : "the loader gives no reason");
+  fail(library, reason != nullptr ? reason : "dlerror() reported no reason");
 }
 
 void writeAll(int fd, std::string_view text) {
@@ -51,13 +51,13 @@ std::string readAll(int fd) {
   }
 }
 
-// Of the child that tries libraries.
+// State of the child process that tries libraries.
 int reportTo = -1;
 std::string tried;
 
-// Exceptions of initialisers don't come through the loader.
+// Terminate handler: dlopen() does not propagate exceptions of initialisers.
 [[noreturn]] void reportTermination() {
-  std::string what = "something that is no std::exception";
+  std::string what = "an exception that is not a std::exception";
   try {
     if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
     what = "std::terminate was called";
@@ -72,7 +72,7 @@ std::string tried;
   ::_exit(1);
 }
 
-// One line per library that it begins with; a last one after an empty line says what went wrong.
+// Writes one line per library before it loads it; after an error an empty line and then the reason.
 [[noreturn]] void report(const std::vector<std::string>& libraries, int fd) {
   reportTo = fd;
   std::set_terminate(&reportTermination);

@@ -6,18 +6,17 @@
 
 namespace isopool::worker {
 
-/// Names the libraries that each worker loads for itself.
+/// The setting with the libraries that each worker loads for itself.
 inline constexpr const char* kWorkerLibraries = "ISOPOOL_WORKER_PRELOAD_LIBS";
 
 /// Loads shared libraries, which register operators and custom classes (TORCH_LIBRARY), into this
-/// process, their symbols visible to all. Each is a path or a name that the loader finds. Throws
-/// std::runtime_error with the library and the reason of the loader or of the library's
-/// initialisers.
+/// process with global symbols. An item is a path or a name that the loader finds. Throws
+/// std::runtime_error with the library and the loader's reason.
 void loadLibraries(const std::vector<std::string>& libraries);
 
-/// Loads them in a child process that ends at once, because an initialiser may end its process or
-/// start threads. Throws as loadLibraries does, also for a child that dies. For a process of one
-/// thread.
+/// Loads them in a child process that exits immediately afterwards, because an initialiser may exit
+/// its process, throw, or start threads. Throws std::runtime_error with the library and the reason,
+/// also if the child dies, and SystemCallError. The process must have one thread and hold the GIL.
 void tryLibraries(const std::vector<std::string>& libraries);
 
 }  // namespace isopool::worker

@@ -29,24 +29,25 @@ namespace isopool::worker {
 
 namespace {
 
-// The kernel took the registration of restartable sequences from the middle process of a fork,
-// which shared the zygote's memory, and so from us. glibc does not know, and sched_getcpu() would
-// say for ever where the zygote ran.
+// The kernel dropped the registration of restartable sequences for the middle process of the fork
+// (a vfork), and so for this process. glibc is not aware of this: without a new registration
+// sched_getcpu() would always return the processor on which the zygote ran.
 void registerRestartableSequences() {
 #if __has_include(<sys/rseq.h>)
-  if (__rseq_size == 0) return;  // none in the zygote either
+  if (__rseq_size == 0) return;  // the zygote has no registration either
   auto* area = reinterpret_cast<struct rseq*>(static_cast<std::byte*>(__builtin_thread_pointer()) +
                                               __rseq_offset);
   const unsigned bytes = std::max<unsigned>(__rseq_size, sizeof *area);
   if (::syscall(SYS_rseq, area, bytes, 0, RSEQ_SIG) == 0 || errno == EBUSY) return;
-  // For glibc to ask the kernel each time.
+  // Makes glibc ask the kernel each time.
   area->cpu_id = static_cast<uint32_t>(RSEQ_CPU_ID_REGISTRATION_FAILED);
 #endif
 }
 
 void resetSignals() {
   // Python keeps its handler of SIGINT (KeyboardInterrupt) and ignores SIGPIPE, as it always does.
-  // A group of our own is never the terminal's, so a user's Ctrl-C does not come here.
+  // The worker's own process group is never the terminal's foreground group, so a user's Ctrl-C
+  // does not reach it.
   for (const int signal : {SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR1, SIGUSR2, SIGALRM}) {
     ::signal(signal, SIG_DFL);
   }
@@ -55,7 +56,7 @@ void resetSignals() {
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Short of memory, the kernel shall take a worker and not the user's program.
+// If memory runs out, the kernel should kill a worker and not the user's program.
 void offerToTheOomKiller() {
   const int fd = ::open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
@@ -85,10 +86,11 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   registerRestartableSequences();
   base::checkSystemCall(::setpgid(0, 0), "setpgid");
   armLifeline(descriptors.lifeline.get());
-  // Who opened it anew for writing, through /proc/self/fd, would outlive the supervisor.
+  // Mode 0, so that user code cannot open the pipe for writing through /proc/self/fd: a worker with
+  // a write end would outlive the supervisor.
   base::checkSystemCall(::fchmod(descriptors.lifeline.get(), 0), "fchmod", "the lifeline");
-  // Not through close-on-exec: a worker is never exec'd. User code would find what is left open:
-  // files of the program, the zygote's control socket.
+  // Close-on-exec would not help: a worker is forked and not exec'd. User code could use any
+  // descriptor that is left open: the zygote's control socket, files of the program.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),
                         descriptors.doorbell.get(), descriptors.crashLog.get(),
                         descriptors.statusPage.get()};
@@ -102,7 +104,7 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   offerToTheOomKiller();
   endWithSupervisor(forker);
   if (debugged()) {
-    // Fails where Yama is not there, and is not needed there.
+    // Fails if the kernel has no Yama; then it is not needed.
     ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     ::prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
   }

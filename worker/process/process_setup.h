@@ -10,24 +10,26 @@
 
 namespace isopool::worker {
 
-/// What a worker is born with besides 0, 1 and 2.
+/// The descriptors that the supervisor sends for a new worker; besides them a worker has only 0,
+/// 1 and 2.
 struct WorkerDescriptors {
-  base::Fd control;
-  base::Fd lifeline;
-  base::Fd doorbell;
-  base::Fd crashLog;
-  base::Fd statusPage;
+  base::Fd control;     ///< stream socket to the supervisor
+  base::Fd lifeline;    ///< read end of a pipe whose write end only the supervisor holds
+  base::Fd doorbell;    ///< memory object of one page, mapped read-only
+  base::Fd crashLog;    ///< memory object, see crash_log.h
+  base::Fd statusPage;  ///< memory object of one page that the worker writes
 };
 
-/// How many threads this process has.
+/// The number of threads of this process; 0 if /proc is not mounted.
 size_t threadCount();
 
-/// True if the program runs with ISOPOOL_NO_KILL: somebody may attach a debugger.
+/// True if ISOPOOL_NO_KILL is set: a debugger may be attached to workers.
 bool debugged();
 
-/// The first acts of a forked worker, before it runs anything of Python: a group of its own,
-/// default signals, no descriptor of the zygote's, an armed lifeline, no core dumps unless asked
-/// for; it ends with the supervisor. `forker` forked it and ends. Throws SystemCallError.
+/// Sets up a freshly forked worker, before it runs any Python: a process group of its own, an armed
+/// lifeline, no descriptors of the zygote, default signals, no core dumps unless ISOPOOL_CORE_DUMPS
+/// is set, a higher OOM score. From then on the kernel kills the worker when the supervisor dies.
+/// Waits until `forker`, which forked this process, has exited. Throws SystemCallError.
 void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker);
 
 }  // namespace isopool::worker
