@@ -39,8 +39,8 @@ bool writeText(const char* path, const char* text) {
   return written;
 }
 
-// In a process whose descriptors are ours: whoever enters a user namespace can't leave it. System
-// calls only, because other threads of ours may have held locks.
+// Runs in a child that shares this process's descriptors, because a process cannot leave a user
+// namespace that it entered. Uses only system calls: other threads of this process may hold locks.
 int mountFolder(const char* users, const char* groups) {
   if (::syscall(SYS_unshare, CLONE_NEWUSER | CLONE_NEWNS) != 0) return -1;
   if (!writeText("/proc/self/uid_map", users) || !writeText("/proc/self/setgroups", "deny") ||
@@ -51,7 +51,7 @@ int mountFolder(const char* users, const char* groups) {
   if (context < 0) return -1;
   ::syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "mode", "0700", 0);
   ::syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "size", "64m", 0);
-  // An empty file takes none of its size, but a kilobyte of the kernel.
+  // An empty file counts nothing towards the size, but takes a kilobyte of kernel memory.
   ::syscall(SYS_fsconfig, context, FSCONFIG_SET_STRING, "nr_inodes", "16k", 0);
   int folder = -1;
   if (::syscall(SYS_fsconfig, context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0) {
@@ -74,8 +74,8 @@ int mountAndReport(void* argument) {
   ::_exit(0);
 }
 
-// `killed`: a signal ended the process that was to mount it, which tells nothing about what this
-// system allows.
+// Sets `killed` if a signal ended the child: then the result does not show whether this system
+// allows such folders.
 base::Fd mountInProcess(bool& killed) {
   char users[64];
   char groups[64];
@@ -87,7 +87,8 @@ base::Fd mountInProcess(bool& killed) {
   const base::Fd output(ends[1]);
   Mounting mounting{users, groups, output.get()};
   alignas(16) std::array<char, 64 * 1024> stack;
-  // In our memory, while we wait: a copy of it costs milliseconds.
+  // CLONE_VM | CLONE_VFORK: the child uses this process's memory while this thread waits. A copy of
+  // the memory would cost milliseconds.
   const pid_t child = ::clone(mountAndReport, stack.data() + stack.size(),
                               CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &mounting);
   if (child == -1) return {};
@@ -95,7 +96,8 @@ base::Fd mountInProcess(bool& killed) {
   while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
   }
   killed = WIFSIGNALED(status);
-  // Killed before it could say so, it may have left one open; the pipe would be empty for ever.
+  // A killed child may have written nothing to the pipe, so this must not wait for it. The folder's
+  // descriptor may stay open then.
   int folder = -1;
   if (::fcntl(input.get(), F_SETFL, O_NONBLOCK) != 0 ||
       ::read(input.get(), &folder, sizeof folder) != sizeof folder) {

@@ -139,7 +139,8 @@ void FileAccess::restrictSelf(int version, bool network, int folder) const {
                       "landlock_create_ruleset"));
   for (const Rule& rule : rules_) {
     const base::Fd place(::open(rule.path.c_str(), O_PATH | O_CLOEXEC));
-    // Removed since the zygote saw it: what comes there later is no matter of the rules.
+    // Ignores a path that was removed after the zygote saw it: the rules do not cover a file that
+    // is created there later.
     if (place.valid()) addRule(ruleset.get(), place.get(), rightsFor(rule.use, handled), rule.path);
   }
   if (folder != -1) {
@@ -159,7 +160,8 @@ const FileAccess::Rule* FileAccess::ruleFor(const std::string& path) const {
 }
 
 bool FileAccess::forbids(const std::string& path) const {
-  // What lies there is a link that leads to no file of any folder.
+  // No rule is to blame there: a link of an open descriptor may lead to a file of no folder, such
+  // as a memory object.
   if (liesIn(path, "/proc/self")) return false;
   const std::string real = withoutLinks(path);
   const Rule* rule = ruleFor(real);

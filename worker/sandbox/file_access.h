@@ -6,35 +6,39 @@
 
 namespace isopool::worker {
 
-/// Which files a worker may use, and how. Others it can't open, make, change or remove; what it has
-/// open it keeps, and memory objects are no files.
+/// Which files a worker may use, and how (Landlock rules). The worker cannot open, create, change
+/// or remove any other file. Descriptors that are already open stay usable; memory objects are not
+/// restricted. One thread.
 class FileAccess {
  public:
-  /// What a program that runs Python needs of every Linux system.
+  /// The files and devices that a Python program needs on every Linux system; with `network` also
+  /// those for name look-ups.
   static FileAccess ofTheSystem(bool network);
 
-  /// A path that is not there is left out. Folders include what is in them.
+  /// Adds a rule. A path that does not exist is ignored. A rule for a folder includes what
+  /// is in it.
   void allowPrograms(const std::string& path) { add(path, Use::kPrograms); }
   void allowReading(const std::string& path) { add(path, Use::kReading); }
   void allowWriting(const std::string& path) { add(path, Use::kWriting); }
 
-  /// From here on the calling thread and what it starts is bound by these rules and, if not
-  /// `network`, can't use TCP; it can't signal other processes or reach their abstract sockets. As
-  /// far as `version` of Landlock goes (0: not at all). `folder`: a descriptor of one more folder
-  /// to write in, or -1. The process must have no_new_privs. Throws SystemCallError.
+  /// Restricts the calling thread and what it starts from then on, without a way back: to these
+  /// rules for files; to no TCP unless `network`; to no signals to other processes and no
+  /// abstract sockets of theirs. Applies what `version` of Landlock supports (0: nothing).
+  /// `folder`: a descriptor of one more folder to write in, or -1. The process must have
+  /// no_new_privs. Throws SystemCallError.
   void restrictSelf(int version, bool network, int folder) const;
 
-  /// True if a use of this path was refused by these rules, or would be: it lies outside of all
-  /// folders, or where one may only read and the file's own permissions would have let us write.
+  /// True if these rules, and not the file's own permissions, forbid some use of `path`: no rule
+  /// covers it, or a rule allows only reading while the permissions allow writing.
   bool forbids(const std::string& path) const;
-  /// True if the rules let nobody read there.
+  /// True if no rule allows reading `path`.
   bool hides(const std::string& path) const;
 
  private:
   enum class Use { kPrograms, kReading, kWriting, kDevice };
   struct Rule {
-    std::string path;  ///< as it was given, /proc/self for whoever is restricted
-    std::string real;  ///< without links
+    std::string path;  ///< as it was given; /proc/self is that of the restricted process
+    std::string real;  ///< without symbolic links
     Use use;
   };
 

@@ -20,17 +20,17 @@ namespace isopool::worker {
 
 namespace {
 
-constexpr size_t kCalls = 512;  // numbers from here on share the last place
+constexpr size_t kCalls = 512;  // numbers from here on share the last counter
 constexpr size_t kMaxNames = 64;
 constexpr size_t kMaxNameBytes = 256;
-constexpr int kFromFilter = 1;  // SYS_SECCOMP, which not every libc's header has
+constexpr int kFromFilter = 1;  // SYS_SECCOMP, which some libc headers lack
 
 std::array<std::atomic<uint32_t>, kCalls> timesOfCall{};
 std::atomic<uint32_t> forks{0};
 std::atomic<bool> news{false};
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
-// Every name that there ever was, so that whoever is told has a bounded number of them.
+// Keeps every name that was ever counted, so that the number of names that are reported is bounded.
 std::vector<ipc::ForbiddenAct>& otherActs() {
   static auto* acts = new std::vector<ipc::ForbiddenAct>;
   return *acts;
@@ -38,7 +38,8 @@ std::vector<ipc::ForbiddenAct>& otherActs() {
 
 std::array<uint64_t, 2> filterKey{};
 
-// A call that concerns another thread of this process is made for the one that tried. Its outcome.
+// If the call concerns another thread of this process, makes it on behalf of the thread that tried
+// and returns its result.
 std::optional<long> callForOwnThread(int number, const greg_t* registers) {
   const std::optional<size_t> which = threadArgument(number);
   if (!which) return std::nullopt;
@@ -47,7 +48,7 @@ std::optional<long> callForOwnThread(int number, const greg_t* registers) {
       static_cast<long>(registers[REG_RDX]), static_cast<long>(registers[REG_R10])};
   const int saved = errno;
   std::optional<long> outcome;
-  // Signal 0 asks whether there is such a thread.
+  // Signal 0 checks whether this process has such a thread.
   if (::syscall(SYS_tgkill, ::getpid(), arguments[*which], 0) == 0) {
     const long result = ::syscall(number, arguments[0], arguments[1], arguments[2], arguments[3],
                                   filterKey[0], filterKey[1]);
@@ -57,7 +58,7 @@ std::optional<long> callForOwnThread(int number, const greg_t* registers) {
   return outcome;
 }
 
-// Somebody's kill -SYS is of no consequence.
+// Handler of SIGSYS. Ignores a SIGSYS that another process or kill() sent.
 void refuseCall(int, siginfo_t* info, void* context) {
   if (info->si_code != kFromFilter) return;
   auto* interrupted = static_cast<ucontext_t*>(context);
@@ -78,7 +79,8 @@ void countForbiddenCalls(const FilterOptions& options) {
   filterKey = {options.key[0], options.key[1]};
   struct sigaction action {};
   action.sa_sigaction = refuseCall;
-  // The system calls that the handler interrupts must not be restarted; it may interrupt itself.
+  // No SA_RESTART: the system calls that the handler interrupts must not be restarted. SA_NODEFER:
+  // the handler may interrupt itself.
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigemptyset(&action.sa_mask);
   base::checkSystemCall(::sigaction(SIGSYS, &action, nullptr), "sigaction", "SIGSYS");

@@ -27,13 +27,13 @@ void addMissingWalls(const SandboxSettings& settings, const KernelProtections& k
   if (!kernel.systemCallFilters) {
     missing.push_back(
         "system call filters: no seccomp here, so user code can make every system call: start "
-        "processes, signal and trace those of its user, raise its own limits" +
+        "processes, signal and trace processes of the same user, raise its own limits" +
         std::string(settings.network ? "" : ", open sockets"));
   }
   if (kernel.landlock == 0) {
     missing.push_back(
-        "file rules: no Landlock here, so user code can read and write whatever files the user "
-        "can that isopool runs as");
+        "file rules: no Landlock here, so user code can read and write every file that "
+        "isopool's own user can");
     return;
   }
   if (kernel.landlock < landlock::kVersionWithTruncate) {
@@ -81,12 +81,13 @@ std::vector<std::string> missingProtections(const SandboxSettings& settings,
     missing.push_back(
         "temporary folders in memory: user namespaces are forbidden here (RestrictNamespaces= of a "
         "unit, a container's filter, a sysctl), so workers' temporary files lie in " +
-        settings.folders + ", where nothing but the disk's size bounds them");
+        settings.folders + ", where only the disk's size limits them");
   } else if (!kernel.temporaryFolders) {
     missing.push_back(
         "temporary folders: user namespaces are forbidden here (RestrictNamespaces= of a unit, a "
-        "container's filter, a sysctl), so workers have no folder for temporary files but a TMPDIR "
-        "in ISOPOOL_SANDBOX_WRITE, and compiled models that use the dispatcher are refused");
+        "container's filter, a sysctl), so workers have no folder for temporary files unless "
+        "TMPDIR is in ISOPOOL_SANDBOX_WRITE, and compiled models that use the dispatcher are "
+        "refused");
   }
   return missing;
 }

@@ -8,19 +8,19 @@
 
 namespace isopool::worker {
 
-/// What this kernel, as it is configured and as far as whoever started us lets us, can do for a
-/// sandbox.
+/// What this kernel offers for a sandbox, given its configuration and the restrictions of the
+/// process that started this one.
 struct KernelProtections {
   bool systemCallFilters = false;  ///< seccomp with SECCOMP_RET_TRAP
-  int landlock = 0;                ///< the version of its interface; 0: there is none
-  bool memoryLimit = true;         ///< RLIMIT_DATA counts; some boot with ignore_rlimit_data
-  bool temporaryFolders = true;    ///< workers can have some in memory
+  int landlock = 0;                ///< the version of its interface; 0: not available
+  bool memoryLimit = true;         ///< false if the kernel was booted with ignore_rlimit_data
+  bool temporaryFolders = true;    ///< workers can have folders in memory
 };
 
 KernelProtections probeKernelProtections();
 
-/// One line for everything that `settings` ask for and the kernel has not: what it is, and what is
-/// therefore not protected, or lacks. Empty if all is there.
+/// One line for each protection that `settings` require and the kernel lacks: its name, the cause,
+/// and what is not protected or missing as a result. Empty if the kernel has them all.
 std::vector<std::string> missingProtections(const SandboxSettings& settings,
                                             const KernelProtections& kernel);
 

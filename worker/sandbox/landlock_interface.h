@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-/// Landlock as the kernel's newer headers have it; those of the systems that we build on may know
-/// less. The numbers are the kernel's, and one of each for all architectures.
+/// Landlock's interface as newer kernel headers declare it: the headers of the build system may be
+/// older. The numbers are the kernel's and are equal on all architectures.
 namespace isopool::worker::landlock {
 
 inline constexpr long kCreateRuleset = 444;

@@ -22,7 +22,7 @@ namespace {
 
 std::atomic<bool> forbidden{false};
 
-// Python's audit events, which it raises before it does what they name.
+// Python's audit events; Python raises each before the act that it names.
 constexpr std::array<std::string_view, 8> kStarts = {
     "os.exec",  "os.fork",   "os.forkpty", "os.posix_spawn",
     "os.spawn", "os.system", "pty.spawn",  "subprocess.Popen"};
@@ -45,7 +45,7 @@ void countFork() {
 
 void watchProcessStarts() {
   if (PySys_AddAuditHook(refuseStart, nullptr) != 0) {
-    throw std::runtime_error("a hook of Python's refuses the sandbox's: " +
+    throw std::runtime_error("an audit hook of Python refuses the sandbox's hook: " +
                              takePythonError().message);
   }
   ::pthread_atfork(countFork, nullptr, nullptr);

@@ -3,12 +3,13 @@
 
 namespace isopool::worker {
 
-/// Prepares for forbidProcessStarts(): Python's ways to start a process will raise PermissionError
-/// by name and be counted, and native forks be counted, before the filter refuses what they need.
-/// With the GIL. Throws std::runtime_error.
+/// Installs the hooks that forbidProcessStarts() activates: Python's functions that start a process
+/// then raise PermissionError and are counted by name, and native forks are counted, before the
+/// filter refuses their system calls. Call once, with the GIL. Throws std::runtime_error if another
+/// audit hook of Python refuses ours.
 void watchProcessStarts();
 
-/// From here on.
+/// Activates the hooks, for the rest of the process's life. Any thread.
 void forbidProcessStarts() noexcept;
 
 }  // namespace isopool::worker

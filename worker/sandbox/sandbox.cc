@@ -34,19 +34,20 @@ namespace {
 using base::checkSystemCall;
 
 constexpr const char* kTooMuchMemory = "memory beyond ISOPOOL_WORKER_MEMORY";
-// Of one call; the supervisor is told of all.
+// In the error of one call; the report to the supervisor has all of them.
 constexpr size_t kMaxActsInWords = 4;
 constexpr std::string_view kSystemCall = "system call ";
-// That wait for the supervisor's socket.
+// Acts that wait for room in the supervisor's socket.
 constexpr size_t kMaxUnreported = 256;
 
 void requirePath(const char* variable, const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return;
   throw std::runtime_error(std::string(variable) + " names " + path +
-                           ", which is not there: workers could not be let in once it is");
+                           ", which does not exist: create it first, because workers get no access "
+                           "to what is created later");
 }
 
-/// What a function of ours in Python lists; null is one that failed.
+/// The paths in the list that a function of isopool_worker returned. Null: the function failed.
 std::vector<std::string> pathsFrom(const PyRef& list) {
   if (!list || !PyList_Check(list.get())) throw std::runtime_error(takePythonError().traceback);
   std::vector<std::string> paths;
@@ -84,7 +85,7 @@ bool isWithin(const std::string& path, const std::string& folder) {
   return path == folder || path.starts_with(folder.ends_with('/') ? folder : folder + '/');
 }
 
-// The next zygote would run what a worker left there, without a sandbox.
+// Otherwise the next zygote would run, without a sandbox, code that a worker left there.
 void requireNoCodeIn(const std::string& writable, const std::vector<std::string>& code) {
   std::error_code error;
   const std::string folder = std::filesystem::weakly_canonical(writable, error).string();
@@ -100,7 +101,7 @@ void requireNoCodeIn(const std::string& writable, const std::vector<std::string>
 void allowLibrariesOfWorkers(FileAccess& files) {
   for (const std::string& library : base::settingInEnvironment(kWorkerLibraries).items) {
     const size_t slash = library.rfind('/');
-    // A library finds those that it needs beside itself.
+    // A library may load other libraries from its own folder.
     if (slash != std::string::npos && slash > 0) files.allowReading(library.substr(0, slash));
   }
 }
@@ -126,23 +127,23 @@ bool begins(std::string_view text, std::string_view with) { return text.starts_w
 const char* adviceFor(const std::string& act) {
   if (begins(act, "file ")) return "see ISOPOOL_SANDBOX_READ and ISOPOOL_SANDBOX_WRITE";
   if (begins(act, "start of a process")) {
-    return "once a model was called no worker may, see docs/sandbox.md";
+    return "it is not allowed after the first call of a model, see docs/sandbox.md";
   }
   if (begins(act, "system call socket")) return "see ISOPOOL_SANDBOX_NETWORK";
   return "see docs/sandbox.md";
 }
 
-// A worker can't have more than whoever starts it.
+// A worker cannot have a higher limit than the process that starts it.
 void requireFiles(uint64_t wanted) {
   rlimit limit{};
   checkSystemCall(::getrlimit(RLIMIT_NOFILE, &limit), "getrlimit", "RLIMIT_NOFILE");
   if (wanted <= limit.rlim_max) return;
   throw std::runtime_error("ISOPOOL_WORKER_FILES=" + std::to_string(wanted) +
-                           " is more than this process may have, which is " +
+                           " is more than the hard limit of this process, " +
                            std::to_string(limit.rlim_max) + " (ulimit -Hn)");
 }
 
-// As Python and torch word it; they have no type for it.
+// By the texts of Python and torch, which have no exception type for it.
 bool isAboutMemory(const std::string& text) {
   for (const char* words : {"std::bad_alloc", "annot allocate memory", "can't allocate memory"}) {
     if (text.find(words) != std::string::npos) return true;
@@ -190,7 +191,7 @@ void Sandbox::enter() {
   if (::getrandom(options.key, sizeof options.key, 0) != sizeof options.key) {
     throw base::SystemCallError("getrandom", "a key", errno);
   }
-  // What the rules below forbid to make.
+  // Before the rules below, which forbid making it.
   if (strict()) makeFolder();
   limitResources();
   if (plan_.settings.memory) limitMemory(*plan_.settings.memory, options.key);
@@ -207,8 +208,8 @@ void Sandbox::makeFolder() {
     folder_ = keepAnonymousFolder();
     if (folder_ == -1) {
       throw std::runtime_error(
-          "there is no folder for temporary files: the zygote could make one in memory, this "
-          "worker could not (user.max_user_namespaces may be used up)");
+          "the worker has no folder for temporary files: it could not make one in memory, although "
+          "the zygote could (user.max_user_namespaces may be used up)");
     }
     folderPath_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(folder_);
   } else if (!plan_.settings.folders.empty()) {
@@ -264,7 +265,7 @@ void Sandbox::collect() {
 
 void Sandbox::explain(PythonError& error) {
   collect();
-  // Its error names the file, too.
+  // The error of such a call names the file, too: it would be counted twice.
   const bool changesFile =
       std::any_of(unreported_.begin(), unreported_.end(), [](const auto& each) {
         return begins(each.act, kSystemCall) && changesFiles(each.act.substr(kSystemCall.size()));
@@ -322,7 +323,7 @@ void Sandbox::report(ControlPlane& control) noexcept {
     unreported_.erase(unreported_.begin(),
                       std::find_if_not(unreported_.begin(), unreported_.end(), reported));
   } catch (const std::exception&) {
-    // Told after the next call.
+    // Reported after the next call.
   }
 }
 

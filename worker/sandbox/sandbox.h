@@ -13,48 +13,54 @@
 
 namespace isopool::worker {
 
-/// What the zygote finds out once for all workers.
+/// What the zygote determines once for all its workers.
 struct SandboxPlan {
   SandboxSettings settings;
   KernelProtections kernel;
   FileAccess files;  ///< for kStrict
 };
 
-/// Of the environment, the kernel, and the Python that runs, whose folders workers may read. Throws
-/// std::runtime_error that says what is wrong with a setting. With the GIL.
+/// Makes the plan from the settings, the kernel, and the running Python, whose folders workers may
+/// read. Throws std::runtime_error with the setting and what is wrong with it. With the GIL.
 SandboxPlan planSandbox(const SandboxSettings& settings);
 
-/// One worker's sandbox: goes up in two stages, tells callers what it refused, and the supervisor
-/// how often. The call loop's thread.
+/// The sandbox of one worker. It is closed in two stages, and neither can be undone. Adds to the
+/// errors of calls what the sandbox refused, and reports to the supervisor how often. `plan` must
+/// outlive it. The call loop's thread.
 class Sandbox {
  public:
   Sandbox(const SandboxPlan& plan, base::Epoch worker) : plan_(plan), worker_(worker) {}
 
-  /// The first stage: before anything of Python runs in this process, while it has one thread. What
-  /// the kernel has not is left out (missingProtections() told so); what it refuses throws.
+  /// The first stage: before any Python runs in this process, while it has one thread. Omits
+  /// protections that the kernel lacks (the zygote has reported them, see missingProtections()).
+  /// Throws SystemCallError if the kernel refuses one that it has, and std::runtime_error if the
+  /// worker can't make its folder for temporary files.
   void enter();
-  /// When Python knows that it was forked.
+  /// To be called after PyOS_AfterFork_Child(), with the GIL. Throws std::runtime_error.
   void enteredPython();
-  /// The second stage: before the first call that runs a model. Throws std::runtime_error.
+  /// The second stage: before the first call that runs a model. Throws std::runtime_error or
+  /// SystemCallError. Has no effect if the stage is reached already.
   void beginCalls() {
     if (!callsBegan_) closeForCalls();
   }
 
-  /// How many filters of system calls the second stage has added, and whether it is to add some.
+  /// How many system call filters the second stage has added, and whether it will add one.
   size_t filtersOfCalls() const { return callsBegan_ && filters() ? 1 : 0; }
   bool filtersLater() const { return !callsBegan_ && filters(); }
 
-  /// A folder of modules that a client adds: one that no rule opens is counted, and named to
-  /// whoever then misses a module.
+  /// A client adds this folder of modules. If no rule allows reading it, it is counted, and the
+  /// error of a call that then misses a module names it.
   void noteModuleFolder(const std::string& folder);
 
-  /// The call that this error ends has met the sandbox or the memory limit: says so behind what
-  /// Python says.
+  /// If the call that fails with this error met the sandbox or the memory limit, appends one line
+  /// for each to the texts of the error.
   void explain(PythonError& error);
-  /// The same for an error of isopool's own.
+  /// The same for the reason with which isopool itself refuses a call.
   void explain(std::string& reason);
 
-  /// After each call: tells the supervisor what was forbidden since the last time.
+  /// To be called after each call: reports to the supervisor what was forbidden since the
+  /// last report. Never waits: what does not fit into the socket's buffer is reported after
+  /// a later call.
   void report(ControlPlane& control) noexcept;
 
  private:
@@ -63,7 +69,7 @@ class Sandbox {
   void closeForCalls();
   void limitResources() const;
   void collect();
-  /// One line for each act of the call that runs, and for the memory limit.
+  /// One line for each act of the running call, and one for the memory limit.
   std::string words(bool memoryShort, bool moduleMissing);
 
   void makeFolder();
@@ -72,7 +78,7 @@ class Sandbox {
   const SandboxPlan& plan_;
   const base::Epoch worker_;
   bool callsBegan_ = false;
-  int folder_ = -1;  ///< for temporary files; -1: the system lets us have none
+  int folder_ = -1;  ///< for temporary files; -1: none
   std::string folderPath_;
   std::vector<ipc::ForbiddenAct> unreported_;
   std::vector<std::string> hiddenFolders_;

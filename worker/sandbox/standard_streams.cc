@@ -25,7 +25,7 @@ using base::checkSystemCall;
 
 bool forbidTruncation() {
   const landlock::RulesetAttributes attributes{landlock::kTruncate, 0, 0};
-  // The first member alone: what every version knows.
+  // Only the first member, which every version of the interface has.
   const auto ruleset = static_cast<int>(
       ::syscall(landlock::kCreateRuleset, &attributes, sizeof attributes.files, 0));
   return ruleset != -1 && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
@@ -51,8 +51,9 @@ void narrowStandardStreams(int landlock) {
   const base::Fd nothing(
       checkSystemCall(::open("/dev/null", O_RDONLY | O_CLOEXEC), "open", "/dev/null"));
   checkSystemCall(::dup2(nothing.get(), STDIN_FILENO), "dup2", "standard input");
-  // What may be done with a descriptor is settled when it is opened, and a rule holds for ever: so
-  // a child with these descriptors for its own opens them.
+  // The kernel fixes the rights on a descriptor when it is opened, and a Landlock rule can't be
+  // removed. So a child process, which shares these descriptors, applies the rule to itself and
+  // opens the streams.
   const auto child = static_cast<pid_t>(checkSystemCall(
       static_cast<int>(::syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0)), "clone"));
   if (child == 0) {

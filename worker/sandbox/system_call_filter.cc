@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// Filters are written out here, not made by libseccomp: that one has no rule for "any target but
-// these three", which kill() needs.
+// SPDX-License-Identifier: BSD-3-Clause Generates the filters itself, without libseccomp, which has
+// no rule for "any target except these three", as kill() needs.
 #include "worker/sandbox/system_call_filter.h"
 
 #include <errno.h>
@@ -42,7 +41,7 @@ constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr uint32_t kTrap = SECCOMP_RET_TRAP;
 constexpr uint32_t refusal(int error) { return SECCOMP_RET_ERRNO | static_cast<uint32_t>(error); }
 
-// Newer than the headers of the systems that we build on.
+// Newer than the headers of some build systems.
 constexpr int kQuotactlFd = 443;
 constexpr int kProcessMrelease = 448;
 constexpr int kTcsets2 = 0x402C542B;  // and its two successors, which wait and flush
@@ -51,7 +50,8 @@ constexpr int kSetxattrat = 463;
 constexpr int kRemovexattrat = 466;
 constexpr int kOpenTreeAttr = 467;
 constexpr int kFileSetattr = 469;
-// Of setpriority() and ioprio_set(): by user, and ioprio_set() counts from 1.
+// Arguments of setpriority() and ioprio_set() that select all processes of a user; ioprio_set()
+// counts from 1.
 constexpr uint32_t kPriorityOfUser = 2;
 constexpr uint32_t kIoPriorityOfUser = 3;
 
@@ -60,7 +60,7 @@ struct Call {
   const char* name;
 };
 
-// Whatever their arguments are.
+// Forbidden with any arguments.
 constexpr Call kAlwaysForbidden[] = {
     // other processes
     {SYS_ptrace, "ptrace"},
@@ -73,7 +73,7 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_migrate_pages, "migrate_pages"},
     {SYS_move_pages, "move_pages"},
     {SYS_tkill, "tkill"},
-    // what any process of the user may be told, shown or robbed of by its number or key
+    // System V and POSIX IPC, which reaches every process of the user by a number or key
     {SYS_shmget, "shmget"},
     {SYS_shmat, "shmat"},
     {SYS_shmctl, "shmctl"},
@@ -109,7 +109,7 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_swapon, "swapon"},
     {SYS_swapoff, "swapoff"},
     {SYS_acct, "acct"},
-    // the kernel's large doors
+    // interfaces with a large kernel attack surface
     {SYS_bpf, "bpf"},
     {SYS_perf_event_open, "perf_event_open"},
     {SYS_userfaultfd, "userfaultfd"},
@@ -128,7 +128,7 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_iopl, "iopl"},
     {SYS_ioperm, "ioperm"},
     {SYS_syslog, "syslog"},
-    // who one is, and the machine
+    // the identity of the process, and the machine
     {SYS_setuid, "setuid"},
     {SYS_setgid, "setgid"},
     {SYS_setreuid, "setreuid"},
@@ -149,9 +149,9 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_vhangup, "vhangup"},
 };
 
-// The kernel's rules for files (Landlock) say nothing about these, so that they reach every file of
-// the user. Programs that run while a model is loaded are refused without a signal: they would die
-// of it.
+// Landlock's rules for files do not cover these calls, so they would reach every file of the user.
+// Before calls run they fail without a signal: programs that run while a model is loaded would die
+// of the signal.
 constexpr Call kForbiddenOnFiles[] = {
     {SYS_chmod, "chmod"},
     {SYS_fchmod, "fchmod"},
@@ -176,7 +176,7 @@ constexpr Call kForbiddenOnFiles[] = {
     {kFileSetattr, "file_setattr"},
 };
 
-// The same by ioctl() on a file or folder that is open for reading.
+// ioctl() requests that do the same on a file or folder that is open for reading.
 constexpr uint32_t kControlsOfFiles[] = {
     FS_IOC_SETFLAGS,
     FS_IOC_FSSETXATTR,
@@ -194,8 +194,8 @@ constexpr uint32_t kControlsOfFiles[] = {
     BTRFS_IOC_SUBVOL_SETFLAGS,
 };
 
-// That may be told of the calling thread, of the worker, and of its other threads:
-// countForbiddenCalls() makes the call for the last.
+// Allowed for the calling thread, for the worker, and for its other threads; for the last, the
+// handler of countForbiddenCalls() makes the call.
 constexpr Call kForbiddenOnOthers[] = {
     {SYS_sched_setaffinity, "sched_setaffinity"},
     {SYS_sched_setscheduler, "sched_setscheduler"},
@@ -205,7 +205,7 @@ constexpr Call kForbiddenOnOthers[] = {
     {SYS_ioprio_set, "ioprio_set"},
 };
 
-// By their arguments, below.
+// Forbidden depending on their arguments, see below.
 constexpr Call kSometimesForbidden[] = {
     {SYS_kill, "kill"},
     {SYS_tgkill, "tgkill"},
@@ -232,7 +232,8 @@ constexpr Call kSometimesForbidden[] = {
 constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                  CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
-/// Straight-line code for one system call: its conditions in their order, then what else holds.
+/// Straight-line code for one system call: its conditions in order, then the action
+/// if none applies.
 class Verdict {
  public:
   Verdict& load(size_t argument) { return loadAt(offsetof(seccomp_data, args) + 8 * argument); }
@@ -251,7 +252,7 @@ class Verdict {
   Verdict& unlessAny(uint32_t bits, uint32_t action) {
     return jump(BPF_JSET, bits, 1, 0).otherwise(action);
   }
-  /// `then` ends with what else holds.
+  /// `then` must end with otherwise().
   Verdict& whenEqual(uint32_t value, const Verdict& then) {
     jump(BPF_JEQ, value, 0, static_cast<uint8_t>(then.code_.size()));
     code_.insert(code_.end(), then.code_.begin(), then.code_.end());
@@ -265,7 +266,7 @@ class Verdict {
     load(argument).unlessEqual(static_cast<uint32_t>(value), action);
     return loadHigh(argument).unlessEqual(static_cast<uint32_t>(value >> 32), action);
   }
-  /// The last thing.
+  /// The action if no condition applied; the last instruction.
   Verdict& otherwise(uint32_t action) {
     code_.push_back(BPF_STMT(BPF_RET | BPF_K, action));
     return *this;
@@ -288,8 +289,8 @@ class Verdict {
 
 using Verdicts = std::map<uint32_t, Verdict>;
 
-// A binary tree over the numbers: every call passes all of its levels, where the kernel does not
-// know beforehand that it is allowed.
+// A binary tree over the numbers. Every call passes all of its levels, unless the kernel has
+// determined beforehand that the call is always allowed.
 FilterProgram treeOver(Verdicts::const_iterator first, size_t count) {
   FilterProgram code;
   if (count == 1) {
@@ -303,7 +304,7 @@ FilterProgram treeOver(Verdicts::const_iterator first, size_t count) {
   const auto middle = std::next(first, static_cast<ptrdiff_t>(count / 2));
   const FilterProgram below = treeOver(first, count / 2);
   const FilterProgram above = treeOver(middle, count - count / 2);
-  // A conditional jump reaches only 255 instructions far.
+  // A conditional jump reaches at most 255 instructions.
   code.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, middle->first, 0, 1));
   code.push_back(BPF_STMT(BPF_JMP | BPF_JA, static_cast<uint32_t>(below.size())));
   code.insert(code.end(), below.begin(), below.end());
@@ -329,13 +330,13 @@ FilterProgram programOf(const Verdicts& verdicts) {
 Verdict onlySignals(const FilterOptions& options, size_t signalArgument) {
   const auto process = static_cast<uint32_t>(options.process);
   Verdict verdict;
-  // Signal 0 asks whether the process is there.
+  // Signal 0 only checks whether the process exists.
   verdict.load(signalArgument).ifEqual(0, kAllow);
   return verdict.load(0).ifEqual(process, kAllow);
 }
 
-// A datagram socket sends to every other one that has a path, without a connection: to the system's
-// log, to the service manager.
+// Forbids datagram sockets: they can send, without a connection, to every socket that has a path,
+// as the system's log or the service manager.
 Verdict connectionsOnly(size_t typeArgument) {
   Verdict verdict;
   verdict.load(typeArgument);
@@ -350,7 +351,8 @@ Verdict connectionsOnly(size_t typeArgument) {
 
 Verdict sockets(bool network) {
   constexpr uint32_t kRoutes = 0;  // NETLINK_ROUTE: name look-ups ask for the machine's addresses
-  // As libc asks nscd whenever a user is looked up: that would be counted against innocent code.
+  // libc's request to nscd at each look-up of a user. It fails without a signal, so that it is not
+  // counted: user code did not ask for it.
   constexpr uint32_t kToNscd = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
   Verdict verdict;
   verdict.load(0);
@@ -377,11 +379,11 @@ Verdict controlsOfFiles(uint32_t action) {
 
 Verdict controls() {
   Verdict verdict = controlsOfFiles(refusal(EPERM));
-  // Signals, and words put into the mouth of whoever sits at the terminal.
+  // Requests that send signals or inject terminal input.
   for (const uint32_t request : {FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX}) {
     verdict.ifEqual(request, kTrap);
   }
-  // What the terminal does with input and output, and for whom.
+  // Requests that change the terminal's settings, its queues, or the processes that it belongs to.
   for (const uint32_t request :
        {TCSETS, TCSETSW, TCSETSF, TCSETA, TCSETAW, TCSETAF, kTcsets2, kTcsets2 + 1, kTcsets2 + 2,
         TCFLSH, TCXONC, TIOCSETD, TIOCSCTTY, TIOCNOTTY, TIOCSPGRP, TIOCEXCL, TIOCSWINSZ}) {
@@ -390,13 +392,12 @@ Verdict controls() {
   return verdict.otherwise(kAllow);
 }
 
-// A worker ends with its supervisor.
+// User code must not reset the parent death signal: a worker ends with its supervisor.
 Verdict deathSignals(uint32_t action) {
   return Verdict().load(0).ifEqual(PR_SET_PDEATHSIG, action).otherwise(kAllow);
 }
 
-// The process itself or the calling thread, or a thread of the process if whoever calls has the
-// key.
+// Allows the process itself and the calling thread, and with the key any other thread.
 Verdict onlyOwn(const FilterOptions& options, size_t argument, Verdict verdict = {}) {
   return verdict.load(argument)
       .ifEqual(0, kAllow)
@@ -423,7 +424,7 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       onlyOwn(options, 1, Verdict().load(0).ifEqual(kPriorityOfUser, kTrap));
   verdicts[SYS_ioprio_set] =
       onlyOwn(options, 1, Verdict().load(0).ifEqual(kIoPriorityOfUser, kTrap));
-  // Whoever joins another's group is killed with it, or kills it.
+  // A process that joins another group would be killed with that group, or that group with it.
   verdicts[SYS_setpgid].load(1).ifEqual(0, kAllow).otherwise(kTrap);
   const auto group = static_cast<uint32_t>(-options.process);
   verdicts[SYS_kill] =
@@ -432,7 +433,7 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
   verdicts[SYS_rt_sigqueueinfo] = onlySignals(options, 1).otherwise(kTrap);
   verdicts[SYS_rt_tgsigqueueinfo] = onlySignals(options, 2).otherwise(kTrap);
   verdicts[SYS_pidfd_send_signal].load(1).ifEqual(0, kAllow).otherwise(kTrap);
-  // A signal when a descriptor is ready would be one more way to send one.
+  // A signal on a ready descriptor would be another way to send signals to other processes.
   verdicts[SYS_fcntl]
       .load(1)
       .ifEqual(F_SETOWN, kTrap)
@@ -440,13 +441,13 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       .ifEqual(F_SETSIG, kTrap)
       .otherwise(kAllow);
   verdicts[SYS_ioctl] = controls();
-  // Without a signal: a program that runs while a model is loaded would die of it.
+  // Fails without a signal: a program that runs while a model is loaded would die of the signal.
   verdicts[SYS_prctl] = deathSignals(refusal(EPERM));
   verdicts[SYS_prlimit64]
       .ifNull(2, kAllow)
       .load(0)
       .unlessEqual(0, kTrap)
-      // Compilers want a larger stack, and nobody else has less of it.
+      // Compilers raise the limit of the stack; this takes nothing from other processes.
       .load(1)
       .ifEqual(RLIMIT_STACK, kAllow)
       .unlessWhole(4, options.key[0], kTrap)
@@ -455,8 +456,8 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
   verdicts[SYS_socket] = sockets(options.network);
   verdicts[SYS_socketpair].load(0).whenEqual(AF_UNIX, connectionsOnly(1)).otherwise(kTrap);
   if (!options.network) {
-    // Descriptors that are on their way and never received keep all processes of the user from
-    // passing any on. The worker's own messages bring none, so it sends them otherwise.
+    // Descriptors that were sent and never received prevent all processes of the user from sending
+    // more. The worker's own messages have no descriptors, so it does not need these calls.
     verdicts[SYS_sendmsg].otherwise(kTrap);
     verdicts[SYS_sendmmsg].otherwise(kTrap);
   }
@@ -494,7 +495,7 @@ void installFilter(const FilterProgram& program) {
   base::checkSystemCall(result, "seccomp", "a filter");
   if (result != 0) {
     throw std::runtime_error("thread " + std::to_string(result) +
-                             " has a filter of system calls that user code gave it");
+                             " has a system call filter that user code installed");
   }
 }
 

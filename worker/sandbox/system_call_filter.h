@@ -12,40 +12,44 @@
 
 namespace isopool::worker {
 
-/// What a filter of system calls must know.
+/// The parameters of a system call filter (seccomp).
 struct FilterOptions {
-  pid_t process = 0;     ///< whose group has the same number
+  pid_t process = 0;     ///< the worker; its process group has the same number
   bool network = false;  ///< internet sockets are allowed
-  /// What brings this in the last two arguments, which the kernel does not look at, is a call of
-  /// ours: prlimit() may change a limit, which is how this process raises its own, and a thread's
-  /// priority and processors may be set by its number.
+  /// Secret random number. A system call with it in the last two arguments, which the kernel
+  /// ignores, comes from the runtime and not from user code: prlimit() may then change a limit of
+  /// this process, and a thread's priority and processors may be set by the thread's number.
   uint64_t key[2] = {};
 };
 
 using FilterProgram = std::vector<sock_filter>;
 
-/// What a worker may do at no time. A call that is forbidden is not made: SIGSYS is delivered to
-/// the thread that tried (countForbiddenCalls() handles it). Some are refused without, because they
-/// are made where signals are blocked or SIGSYS would kill: clone3 (ENOSYS, so that libc takes
-/// clone) and handlers of SIGSYS (EPERM).
+/// The filter for the whole life of a worker. A forbidden system call is not made: the kernel
+/// delivers SIGSYS to the thread that tried it (countForbiddenCalls() handles the signal). Some
+/// calls fail without a signal, because their callers block signals or SIGSYS would kill them:
+/// clone3 (ENOSYS, so that libc uses clone), handlers of SIGSYS (EPERM), calls that change
+/// attributes of files (EPERM).
 FilterProgram alwaysForbidden(const FilterOptions& options);
 
-/// What it may not do besides, once calls run: start processes and programs. libc forks with
-/// signals blocked, so a fork is refused (EPERM) without a signal.
+/// The additional filter once calls run: forbids to start processes and programs. A fork fails with
+/// EPERM without a signal, because libc blocks signals while it forks.
 FilterProgram forbiddenDuringCalls();
 
-/// Binds all threads of this process, which must have no_new_privs, and what they start, for ever.
-/// Throws SystemCallError, or std::runtime_error if a thread has made itself a filter of its own.
+/// Installs the filter for all threads of this process and for what they start; it can't be
+/// removed. The process must have no_new_privs. Throws SystemCallError, or std::runtime_error if a
+/// thread has installed a filter of its own.
 void installFilter(const FilterProgram& program);
 
-/// Which argument of this system call names a thread, if it is one that is allowed for all threads
-/// of this process and no others: filters do not know their numbers. Async-signal-safe.
+/// The index of the argument that names a thread, for a system call that is allowed for the threads
+/// of this process only; otherwise nullopt. A filter can't check this, because it does not know the
+/// threads' numbers. Async-signal-safe.
 std::optional<size_t> threadArgument(int number);
 
-/// True for the name of one that changes what a file is, whatever its contents.
+/// True for the name of a forbidden system call that changes attributes of a file,
+/// not its contents.
 bool changesFiles(const std::string& callName);
 
-/// "ptrace" for its number, if it is one that a filter here forbids.
+/// The name of a system call that one of these filters forbids ("ptrace"), by its number.
 std::optional<std::string> forbiddenCallName(size_t number);
 
 }  // namespace isopool::worker
