@@ -200,7 +200,7 @@ TEST_P(SharedFitnessOfAUser, AWorkerThatCanStartNoThreadIsReplacedBeforeAnotherP
                                  std::to_string(tasksOfThisUser() + 300));
   serve({"--workers", "1"});
   poisonBy(GetParam());
-  expectReplaced("it can start no thread");
+  expectReplaced("it cannot start a thread");
 }
 
 INSTANTIATE_TEST_SUITE_P(By, SharedFitnessOfAUser, ::testing::Values("threads", "zombies"));
@@ -228,7 +228,7 @@ TEST_F(SharedFitness, AWorkerWithoutMemoryIsReplacedBeforeAnotherProgramsCall) {
 TEST_F(SharedFitness, AWorkerWithAFilterOfSystemCallsIsReplacedBeforeAnotherProgramsCall) {
   serve({"--workers", "1"});
   poisonBy("filter");
-  expectReplaced("user code installed a filter of system calls");
+  expectReplaced("user code installed a system call filter");
 }
 
 // Which keeps the sandbox from closing: every program's first call would fail.
@@ -243,7 +243,7 @@ TEST_F(SharedFitness, AWorkerWithAThreadsFilterIsReplacedBeforeAnotherProgramsFi
   worker_ = poisoner_->allInstances()[0].processId().value_or(-1);
   session_->global("poison", "nothing");
   EXPECT_NO_THROW(subject_->number("pid"));
-  expectReplaced("a thread of user code has a filter of system calls");
+  expectReplaced("a thread of user code has a system call filter");
 }
 
 TEST_F(SharedFitness, AWorkerOfSoundCodeServesAllProgramsOn) {

@@ -114,13 +114,14 @@ TEST(DeathLog, QuotesTheCrashLogOfAWorkerThatExits) {
   SharedSupervisor supervisor({"--workers", "1"});
   const auto client = supervisor.attachWithPool(1);
   const uint64_t worker = client->serving(1, 0);
-  const std::string words = "isopool worker: serves as many clients as one worker can\n";
+  const std::string words =
+      "isopool worker: a client is refused: the worker has too many clients\n";
   ASSERT_EQ(::write(client->worker(worker).crashLog.get(), words.data(), words.size()),
             static_cast<ssize_t>(words.size()));
   client->post(worker, "!exit 70");
   EXPECT_TRUE(logHas(supervisor,
-                     "died: exit code 70 \\(isopool worker: serves as many clients as "
-                     "one worker can\\)"));
+                     "died: exit code 70 \\(isopool worker: a client is refused: the worker "
+                     "has too many clients\\)"));
 }
 
 TEST(Log, NamesClientsWhenTheyAttachAndLeave) {

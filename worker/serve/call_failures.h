@@ -6,10 +6,10 @@
 
 #include "worker/serve/refusal.h"
 
-/// How an operation ends early: what is thrown between it and the place that answers.
+/// Exceptions that end an operation early. CallRunner::run() catches them and answers.
 namespace isopool::worker {
 
-/// A Python error is set and is the call's answer.
+/// A Python error is set; it becomes the answer of the call.
 struct PythonRaised {};
 
 template <typename Reference>
@@ -23,7 +23,8 @@ Reference orRaised(Reference reference) {
 }
 
 inline const msgpack::object& arrayOf(const msgpack::object& object) {
-  if (object.type != msgpack::type::ARRAY) badRequest("a call lacks an array");
+  if (object.type != msgpack::type::ARRAY)
+    badRequest("the call does not have an array where the operation needs one");
   return object;
 }
 

@@ -60,7 +60,7 @@ c10::Storage CallInputs::makeStorage(ClientLink& channel, const ipc::StorageReco
       return inlineStorage(record.inlineBytes);
     case ipc::StorageKind::kLent: {
       InputSegment* segment = channel.memory->inputs.find(base::SegmentId(record.segment));
-      if (segment == nullptr) refuseRecord("lies in a segment that this worker was never given");
+      if (segment == nullptr) refuseRecord("lies in a segment that this worker has not received");
       if (record.offset % ipc::kLentAlignment != 0) refuseRecord("is not aligned");
       if (!within(record.offset, record.bytes, segment->mapping.bytes())) {
         refuseRecord("reaches beyond its segment");
@@ -78,7 +78,7 @@ c10::Storage CallInputs::makeStorage(ClientLink& channel, const ipc::StorageReco
     }
     case ipc::StorageKind::kPackage: {
       const Package* package = channel.packages.find(base::PackageId(record.segment));
-      if (package == nullptr) refuseRecord("lies in a package that this worker was never given");
+      if (package == nullptr) refuseRecord("lies in a package that this worker has not received");
       if (record.offset % ipc::kStorageAlignment != 0) refuseRecord("is not aligned");
       if (!within(record.offset, record.bytes, package->mapping()->bytes())) {
         refuseRecord("reaches beyond its package");
@@ -88,7 +88,7 @@ c10::Storage CallInputs::makeStorage(ClientLink& channel, const ipc::StorageReco
     case ipc::StorageKind::kEcho:
       break;
   }
-  refuseRecord("has a kind that only answers have");
+  refuseRecord("has a kind that is valid only in answers");
 }
 
 UnclaimedLeases::~UnclaimedLeases() {
@@ -125,7 +125,7 @@ std::optional<size_t> CallInputs::echoOf(const c10::Storage& storage,
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
     if (input.impl != storage.unsafeGetStorageImpl()) continue;
-    // A resize has given it other memory.
+    // A resize has replaced its memory.
     if (storage.data() != input.data || storage.nbytes() != input.bytes) return std::nullopt;
     switch (input.kind) {
       case ipc::StorageKind::kLent:

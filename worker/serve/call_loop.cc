@@ -21,7 +21,7 @@ namespace isopool::worker {
 
 namespace {
 
-/// Lets other Python threads run while it lives.
+/// Releases the GIL while it lives, so that other Python threads run.
 class ReleasedGil {
  public:
   ReleasedGil() : state_(PyEval_SaveThread()) {}
@@ -33,25 +33,27 @@ class ReleasedGil {
   PyThreadState* state_;
 };
 
-// Without a supervisor nobody would account for us. No destructors, no atexit: the memory is shared
-// by name with nobody, and a finalizer may hang.
+// Exits because the supervisor is gone and no other process manages this worker. Runs no
+// destructors and no atexit handlers: no shared memory has a name that must be removed, and a
+// finalizer may hang.
 [[noreturn]] void leave() { ::_exit(0); }
 
-// A message that the supervisor sent and that can't be obeyed: the worker is of no use to anybody
-// without what it brought, and a fresh one may do better.
+// Exits because a message of the supervisor can't be handled: this worker lacks what the message
+// brought. The supervisor starts a replacement.
 [[noreturn]] void giveUp(const std::string& why) {
   logError("isopool worker: " + why + "\n");
   ::_exit(ipc::kGivenUpWorkerExit);
 }
 
-// The supervisor reads the last line.
+// The supervisor logs the last line of the crash log as the cause of the exit.
 [[noreturn]] void leaveUnfit(const std::string& why) {
-  logError("isopool worker: after the calls of one program it is not fit for another's: " + why +
-           "\n");
+  logError("isopool worker: exits, because after calls of one program it is not fit for another: " +
+           why + "\n");
   ::_exit(ipc::kUnfitWorkerExit);
 }
 
-// Asked of every descriptor before it is mapped. A client's mistake is the client's loss alone.
+// To be checked for every descriptor before it is mapped. If a client sent a wrong one, only that
+// client is refused.
 bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal seal,
                const char* what) {
   if (index < frame.descriptors.size() &&
@@ -59,14 +61,14 @@ bool hasObject(const ipc::Frame& frame, size_t index, uint64_t bytes, ipc::Seal 
     return true;
   }
   logError(std::string("isopool worker: ") + what +
-           " came without the size or the seals that it must have\n");
+           " was rejected: it lacks the required size or seals\n");
   return false;
 }
 
-// A worker that never rests looks after its books this often.
+// A worker without idle time updates its status page after this many calls.
 constexpr uint32_t kCallsPerUpdate = 1024;
 
-// A few nanoseconds, and right to a few milliseconds: people read it.
+// Takes a few nanoseconds and is exact to a few milliseconds, which is enough for a status display.
 int64_t coarseNow() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -92,7 +94,7 @@ CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping d
 void CallLoop::run() {
   control_.send(ipc::WorkerReady{epoch_.value});
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerReady);
-  // What came before the doorbell was looked at for the first time.
+  // Messages that came before the first look at the doorbell.
   readMessages();
   for (;;) {
     if (doorbellRung()) readMessages();
@@ -115,7 +117,8 @@ bool CallLoop::serveNext() {
       },
       [](const auto& channel) -> const Turns& { return channel->turns; });
   if (next == channels_.end()) return false;
-  // By reference to the channel: a call may wait for a message that attaches a further one.
+  // A reference to the channel, not the iterator: while a call waits for a message, a further
+  // channel may be attached.
   ClientLink& channel = **next;
   requireFitnessFor(channel);
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
@@ -130,7 +133,8 @@ bool CallLoop::serveNext() {
   return served != CallRunner::Served::kNothing;
 }
 
-// Before its call has started: so it runs elsewhere, as do all that wait.
+// The call has not started yet: if the worker exits here, this call and all that wait run
+// on another worker.
 void CallLoop::requireFitnessFor(const ClientLink& channel) {
   const std::string failure = fitness_.failureBefore(channel.memory->client);
   if (!failure.empty()) leaveUnfit(failure);
@@ -196,7 +200,7 @@ void CallLoop::waitForWork() {
     if (left && *left == left->zero()) {
       if (!anythingToDo()) collect();
     } else if (!anythingToDo()) {
-      // Woken for nothing: a call is about to come, whose input is being copied.
+      // Woken without work: a client is copying the input of a call that it publishes next.
       ipc::spinUntil([this] { return anythingToDo(); }, ipc::monotonicNow(), spinAllowance());
     }
   }
@@ -212,8 +216,9 @@ void CallLoop::dropDetachedChannels() {
     channel->objects.clear();
     channel->packages.clear();
   }
-  // An importer and its modules hold each other. No call of another client waits for it: what is in
-  // cycles until then is privatised, which costs a copy.
+  // An importer and its modules form reference cycles. The collection is only requested, so that
+  // calls of other clients do not wait for it: memory that objects in cycles still use is
+  // privatised, which costs a copy. Without other clients it runs now.
   collection_.request();
   if (std::all_of(channels_.begin(), channels_.end(), detached)) collection_.run();
   for (const auto& channel : channels_) {
@@ -230,7 +235,7 @@ void CallLoop::detach(ClientLink& channel) {
   const uint64_t client = channel.memory->client;
   channel.memory->borrowed.detach(*channel.memory);
   ipc::reachCrashPoint(ipc::CrashPoint::kKeptMemoryPrivatised);
-  // Nobody consumes them any more.
+  // No client consumes these answers any more.
   for (const ClientLink::Blob& blob : channel.blobs) {
     channel.memory->output.dropReference(blob.block);
   }
@@ -248,7 +253,7 @@ void CallLoop::dropRemains() {
   std::erase_if(remains_, [this](const std::shared_ptr<ChannelMemory>& memory) {
     if (!memory->output.empty()) return false;
     blocks_.remove(memory->output);
-    return true;  // borrowed storages hold it as long as they live
+    return true;  // borrowed storages keep it as long as they live
   });
 }
 
@@ -275,7 +280,7 @@ bool CallLoop::readMessages() {
       if (result == ipc::ReceiveResult::kWouldBlock) return any;
     }
   } catch (const std::exception& error) {
-    // Descriptors of a message that found no room, for one.
+    // For example, the process had no room for the descriptors of a message.
     const std::string failure = fitness_.failure();
     if (!failure.empty()) leaveUnfit(failure);
     giveUp(error.what());
@@ -296,8 +301,9 @@ void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
   try {
     const auto result =
         control_.send(ipc::RequestOutputSegment{client, bytes}, {}, std::chrono::milliseconds(0));
-    // A frame cut in the middle would spoil all that follow.
-    if (result != ipc::SendResult::kSent) giveUp("the supervisor does not read its messages");
+    // A part of the frame may have been sent: all later frames would be unreadable.
+    if (result != ipc::SendResult::kSent)
+      giveUp("exits, because the supervisor does not read its messages");
     ipc::reachCrashPoint(ipc::CrashPoint::kOutputSegmentRequested);
   } catch (const std::exception& error) {
     giveUp(error.what());
@@ -305,7 +311,7 @@ void CallLoop::requestOutputSegment(uint64_t client, size_t bytes) noexcept {
 }
 
 bool CallLoop::tell(const ipc::ForbiddenAct& act) {
-  // Small against the socket's buffer: it goes whole or not at all.
+  // The frame is small compared with the socket's buffer: it is sent completely or not at all.
   return control_.send(act, {}, std::chrono::milliseconds(0)) != ipc::SendResult::kWouldBlock;
 }
 
@@ -358,8 +364,8 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
       return;
     }
     default:
-      giveUp("was sent a message of type " + std::to_string(static_cast<uint32_t>(frame.type)) +
-             ", which is none for a worker");
+      giveUp("exits, because the supervisor sent a message of type " +
+             std::to_string(static_cast<uint32_t>(frame.type)) + ", which workers do not handle");
   }
 }
 
@@ -421,7 +427,8 @@ std::unique_ptr<ClientLink> CallLoop::makeChannel(const ipc::AttachChannel& mess
       message.client, epoch_, std::move(own), std::move(client), *this));
   OutputBlocks& output = channel->memory->output;
   if (!channel->memory->end.headerValid()) {
-    logError("isopool worker: a client's control segment has another layout or epoch\n");
+    logError(
+        "isopool worker: a client is refused: its control segment has another layout or epoch\n");
     return nullptr;
   }
   if (!output.addSegment(base::SegmentId(1), std::move(frame.descriptors[2]),
@@ -430,13 +437,13 @@ std::unique_ptr<ClientLink> CallLoop::makeChannel(const ipc::AttachChannel& mess
   }
   const auto space = output.arena().addressSpace();
   if (!blocks_.add(output, space.data(), space.data() + space.size())) {
-    logError("isopool worker: serves as many clients as one worker can\n");
+    logError("isopool worker: a client is refused: the worker has too many clients\n");
     return nullptr;
   }
   return channel;
 }
 
-// The supervisor waits for an answer, and would hold silence against this worker.
+// Always answers: the supervisor waits, and treats a worker that does not answer as unresponsive.
 void CallLoop::refuseChannel(uint64_t client) { control_.send(ipc::ChannelDetached{client}); }
 
 void CallLoop::mapInputSegment(ipc::Frame& frame) {
@@ -452,7 +459,8 @@ void CallLoop::mapInputSegment(ipc::Frame& frame) {
   InputSegments& inputs = channel->memory->inputs;
   if (!hasRoomFor("an input segment",
                   [&] { inputs.add(id, std::move(frame.descriptors[0]), message.bytes); })) {
-    return inputs.refuse(id, "the worker has no address space left for memory shared with it");
+    return inputs.refuse(
+        id, "the worker has no address space left for memory shared with this program");
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kInputSegmentMapped);
 }
@@ -488,7 +496,8 @@ void CallLoop::addOutputSegment(ipc::Frame& frame) {
         output.addSegment(base::SegmentId(message.segment), std::move(frame.descriptors[0]),
                           message.bytes);
       })) {
-    output.segmentRefused("the worker has no memory left to map it", /*clientLimit=*/false);
+    output.segmentRefused("the worker has no memory or address space left to map it",
+                          /*clientLimit=*/false);
   }
 }
 

@@ -24,17 +24,23 @@
 
 namespace isopool::worker {
 
-/// A worker's whole life after its first acts: serves its channels in turn, call by call, sleeps
-/// without a time-out when there is nothing to do, obeys the supervisor. Runs on the worker's main
-/// thread, which holds the GIL except while it sleeps, and the liveness word of every channel.
+/// The main loop of a worker: serves its channels in turn, one call at a time, handles the
+/// supervisor's messages, and sleeps without a time-out when there is nothing to do. Runs on the
+/// worker's main thread, which holds the liveness word of every channel, and the GIL except
+/// while it sleeps.
+///
+/// If a client dies, the supervisor sends DetachChannel; after the running call the client's
+/// objects are dropped and its memory is made private. If the supervisor dies, the process
+/// exits. If user code left the process unfit for another client, the process exits before
+/// that client's call.
 class CallLoop final : public ControlPlane {
  public:
-  /// `doorbell` is the supervisor's word, mapped read-only; `status page` a page that this worker
-  /// alone writes. `blocks` is immortal.
+  /// `doorbell` is a word that the supervisor writes, mapped read-only. `statusPage` is a page that
+  /// only this worker writes. `blocks` is never destroyed. `sandbox` must outlive this object.
   CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping doorbell,
            ipc::Mapping statusPage, RoutedBlocks& blocks, Sandbox& sandbox);
 
-  /// Returns never: ends the process when the supervisor is gone.
+  /// Sends WorkerReady and serves. Never returns: exits the process when the supervisor is gone.
   [[noreturn]] void run();
 
   bool waitForMessage(int64_t deadline) override;
@@ -47,11 +53,11 @@ class CallLoop final : public ControlPlane {
   bool anythingToDo() const noexcept;
   bool readMessages();
   void handleMessage(ipc::Frame& frame);
-  /// Does a step for one client. False if no memory or address space is left for it, which is that
-  /// client's loss alone; says so in the crash log.
+  /// Runs `step` for one client. False if no memory or address space is left for it: logged to the
+  /// crash log, and only that client is refused.
   bool hasRoomFor(const char* what, const std::function<void()>& step);
   void attachChannel(ipc::Frame& frame);
-  /// Null if the client can't be served. Throws SystemCallError.
+  /// Null if the client can't be served, which is logged. Throws SystemCallError.
   std::unique_ptr<ClientLink> makeChannel(const ipc::AttachChannel& message, ipc::Frame& frame);
   void refuseChannel(uint64_t client);
   void mapInputSegment(ipc::Frame& frame);
@@ -84,7 +90,7 @@ class CallLoop final : public ControlPlane {
   std::vector<std::unique_ptr<ClientLink>> channels_;
   TurnOrder turns_;
   uint32_t servedSinceUpdate_ = 0;
-  /// Of clients that are gone: some of their tensors live on.
+  /// Memory of clients that are gone, while tensors of the worker still lie in it.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
 
   ipc::SpinBudget spinBudget_;

@@ -29,11 +29,11 @@ namespace {
 constexpr int64_t kWaitForSupervisor = 5'000'000'000;  // ns
 constexpr size_t kMaxBlobBytes = size_t{1} << 32;
 constexpr size_t kMaxInlineReason = 1024;
-// Four of them, with what packs them, fit into a slot.
+// Four texts of this length, with their packing, fit into a slot.
 constexpr size_t kShortWord = 450;
 static_assert(4 * (kShortWord + 3) + 8 < ipc::kInlineBytes);
 
-// The beginning of a text, up to so many bytes, without half a character of UTF-8 at its end.
+// The beginning of a text, at most `bytes` long, without an incomplete UTF-8 character at its end.
 std::string shortened(std::string_view text, size_t bytes) {
   if (text.size() > bytes) {
     while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xc0) == 0x80) --bytes;
@@ -41,18 +41,18 @@ std::string shortened(std::string_view text, size_t bytes) {
   return std::string(text.substr(0, bytes));
 }
 
-// [] and no storages; [nil, []] and no storages
+// Payloads without storages: [] and [nil, []]
 constexpr std::array<std::byte, 3> kNoBody = {std::byte{0x92}, std::byte{0x90}, std::byte{0x90}};
 constexpr std::array<std::byte, 5> kNilBody = {std::byte{0x92}, std::byte{0x92}, std::byte{0xc0},
                                                std::byte{0x90}, std::byte{0x90}};
 
-// What a client keeps in the worker.
+// Operations that make an object which the client keeps in the worker.
 bool makesHandle(ipc::Operation operation) {
   return operation == ipc::Operation::kFromValue || operation == ipc::Operation::kCallHandle ||
          operation == ipc::Operation::kAttribute;
 }
 
-// What a worker is for, once models are loaded; the others prepare it.
+// Operations that run a model; the others prepare the worker.
 bool runsModels(ipc::Operation operation) {
   return operation == ipc::Operation::kCallObject || operation == ipc::Operation::kCallHandle ||
          operation == ipc::Operation::kNext;
@@ -69,7 +69,7 @@ CallRunner::Served CallRunner::serveOne(ClientLink& channel) {
     case ipc::Received::kNothing:
       return Served::kNothing;
     case ipc::Received::kPoisoned:
-      logError("isopool worker: a client's channel holds nonsense, it is given up\n");
+      logError("isopool worker: a client's channel has invalid data: channel closed\n");
       channel.detached = true;
       return Served::kNothing;
     case ipc::Received::kOne:
@@ -164,13 +164,13 @@ std::span<const std::byte> CallRunner::payload(ClientLink& channel) {
     channel.memory->end.taken();
     badRequest("the call reaches beyond its segment");
   }
-  // Copied once, so that what was checked is what is used.
+  // Copied once: the client could change the shared memory between check and use.
   blob_.resize(place.blobBytes);
   std::memcpy(blob_.data(), mapping.data() + place.blobOffset, place.blobBytes);
   return blob_;
 }
 
-// Before the call has done anything.
+// Checked before the call has any effect.
 void CallRunner::requireLeases(const ClientLink& channel) const {
   if (channel.leaseLimit == 0 || (received_.flags & ipc::kNoReply) != 0) return;
   if (ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))) return;
@@ -180,7 +180,7 @@ void CallRunner::requireLeases(const ClientLink& channel) const {
                 "the program holds " + std::to_string(held) +
                     " results of this worker in shared memory, and the supervisor lets it hold " +
                     std::to_string(channel.leaseLimit) +
-                    " (limits.leases, ISOPOOL_CLIENT_LEASES): let go of earlier results");
+                    " (limits.leases, ISOPOOL_CLIENT_LEASES): release earlier results");
 }
 
 bool CallRunner::awaitSupervisor(const std::function<bool()>& ready) {
@@ -208,7 +208,7 @@ void CallRunner::answerValue(ClientLink& channel, const at::IValue& value) {
   finishValue(channel);
 }
 
-// As the call wants it converted.
+// Uses the conversion that the call requests.
 at::IValue CallRunner::valueOf(PyObject* object) const {
   return (received_.flags & ipc::kPermissive) != 0 ? fromPythonPermissive(object)
                                                    : fromPython(object);
@@ -224,7 +224,7 @@ void CallRunner::answerResult(ClientLink& channel, PyRef result) {
 
 void CallRunner::finishValue(ClientLink& channel) {
   export_.describe(writer_, channel, inputs_, copies_);
-  // From here only the model itself refers to what it keeps.
+  // From here on only the model and handles refer to storages that are still alive.
   dropInputs();
   writer_.releaseStorages();
   settleKept(channel);
@@ -249,7 +249,7 @@ void CallRunner::answerPythonError(ClientLink& channel) {
   settleKept(channel);
   if (error.exitAsked) {
     refuse(channel, ipc::RefusalKind::kPythonExit,
-           "Python code called sys.exit() (" + error.message + "); the worker lives on");
+           "Python code called sys.exit() (" + error.message + "); the worker continues");
     return;
   }
   writer_.clear();
@@ -262,7 +262,7 @@ void CallRunner::answerPythonError(ClientLink& channel) {
   try {
     publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
   } catch (const Refusal&) {
-    // No room for the words: their beginnings go into the slot.
+    // No shared memory for the texts: their beginnings fit into the slot.
     writer_.clear();
     packer.pack_array(4).pack(shortened(error.type, kShortWord));
     for (int i = 0; i < 3; ++i) packer.pack(shortened(error.message, kShortWord));
@@ -270,7 +270,7 @@ void CallRunner::answerPythonError(ClientLink& channel) {
   }
 }
 
-// To the caller it is what a shortage in the model's own code is.
+// Answers with a MemoryError, as if the model's own code had run out of memory.
 void CallRunner::answerShortage(ClientLink& channel, const char* what) {
   channel.memory->output.cancelLeases();
   PyErr_SetString(PyExc_MemoryError, what);
@@ -317,8 +317,9 @@ void CallRunner::dropInputs() {
   reader_.reset();
 }
 
-// A pool call's tensors that are still alive are the model's: nobody could tell when it lets them
-// go. Those of a handle's call are the caller's, for as long as it has the handle.
+// Tensors of a pool call that are still alive belong to the model: the runtime can't know when the
+// model will release them, so they are privatised. Tensors of a handle's call belong to the caller
+// as long as it has the handle.
 void CallRunner::settleKept(ClientLink& channel) {
   ChannelMemory& memory = *channel.memory;
   if (static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kCallObject) {

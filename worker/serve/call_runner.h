@@ -22,20 +22,24 @@
 
 namespace isopool::worker {
 
-/// Takes one call from a channel, does what it asks in Python, and answers: the whole life of a
-/// call in this worker. One object serves all channels in turn; its buffers are reused. The call
-/// loop's thread, with the GIL.
+/// Takes one call from a channel, runs its operation in Python, and publishes the answer.
+/// One object serves all channels in turn; its buffers are reused. The call loop's thread,
+/// with the GIL.
+///
+/// Errors become answers: a Python exception (kPythonError), a refusal by isopool with its reason
+/// (kRefused). If the worker dies during a call, the client sees the marked liveness word and the
+/// call is lost.
 class CallRunner {
  public:
-  /// `copies` counts for the life of the worker.
+  /// `copies` counts for the life of the worker. All arguments must outlive this object.
   CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox);
 
   enum class Served {
-    kNothing,       ///< there was none, or the channel is given up
-    kNotification,  ///< a request that nobody waits for and that runs no code of the user
+    kNothing,       ///< no request, or the channel is poisoned and was marked detached
+    kNotification,  ///< a request without an answer, which runs no user code
     kCall,
   };
-  /// Serves the oldest request.
+  /// Serves the oldest request of the channel and reports what the sandbox forbade.
   Served serveOne(ClientLink& channel);
 
  private:
@@ -71,7 +75,7 @@ class CallRunner {
   PyRef call(ClientLink& channel, PyObject* callable, size_t argumentsIndex);
   base::HandleId newHandle(size_t index) const { return base::HandleId(reader_->integer(index)); }
 
-  // Answers. Each is the last thing of its call.
+  // Answers. Each is the last step of its call.
   void answerNothing(ClientLink& channel);
   void answerTruth(ClientLink& channel, bool truth);
   void answerValue(ClientLink& channel, const at::IValue& value);
@@ -86,7 +90,8 @@ class CallRunner {
   void dropInputs();
   void requireLeases(const ClientLink& channel) const;
   void settleKept(ClientLink& channel);
-  /// True when `ready`, which what the supervisor has yet to send may change; waits a while for it.
+  /// Returns ready(). While it is false, waits up to 5 s for messages of the supervisor, which
+  /// may change it.
   bool awaitSupervisor(const std::function<bool()>& ready);
 
   ControlPlane& control_;
@@ -95,7 +100,7 @@ class CallRunner {
   ipc::PageHistory history_;
 
   ipc::ReceivedCall received_;
-  std::optional<uint64_t> slot_;  // that Python knows of now
+  std::optional<uint64_t> slot_;  // the slot that Python code sees now
   bool answered_ = false;
   std::vector<std::byte> blob_;
   std::optional<ipc::PayloadReader> reader_;

@@ -12,7 +12,8 @@
 
 namespace isopool::worker {
 
-/// The thread's autocast on the CPU, as the flags say as long as this lives and then as it was.
+/// Sets the thread's autocast on the CPU as `flags` (ipc/channel/operation.h) request; the
+/// destructor restores the former state. To be destroyed on the same thread.
 class CallerAutocast {
  public:
   explicit CallerAutocast(uint32_t flags);
@@ -33,7 +34,8 @@ class CallerAutocast {
   bool enabled_;
 };
 
-/// The caller's modes, in force while user code runs for it.
+/// Applies the caller's grad mode, inference mode and autocast to this thread while it lives. To be
+/// destroyed on the same thread.
 class CallerModes {
  public:
   explicit CallerModes(uint32_t flags) : grad_((flags & ipc::kGradEnabled) != 0), autocast_(flags) {

@@ -17,7 +17,7 @@
 
 namespace isopool::worker {
 
-/// All that this worker has of one client. The call loop's thread, with the GIL.
+/// All that this worker keeps for one client. The call loop's thread, with the GIL.
 struct ClientLink {
   explicit ClientLink(std::shared_ptr<ChannelMemory> shared)
       : memory(std::move(shared)), handles(memory->end) {}
@@ -26,25 +26,26 @@ struct ClientLink {
   PackageStore packages;
   ObjectTable<base::ObjectId> objects;
   HandleTable handles;
-  /// The newest handle when a package was dropped: it and older ones may keep what is in the
-  /// package.
+  /// The newest handle at the time when a package was last dropped: this and older handles may keep
+  /// objects of the package alive.
   base::HandleId newestOfDropped{0};
 
-  /// Answers too long for their slot, each in a block until the client has consumed it.
+  /// An answer too long for its slot: it lies in a block until the client has consumed it.
   struct Blob {
-    uint32_t completion;  ///< counts as WorkerEnd::completionsConsumed()
+    uint32_t completion;  ///< its number, comparable with WorkerEnd::completionsConsumed()
     void* block;
   };
   std::deque<Blob> blobs;
 
   Turns turns;
-  std::optional<uint64_t> slot;  ///< which interpreter of its client's pool this worker is
-  uint32_t leaseLimit = 0;  ///< results that the client may hold; 0: as many as there are leases
+  std::optional<uint64_t> slot;  ///< the slot of the client's pool that this worker serves
+  uint32_t leaseLimit =
+      0;  ///< results that the client may hold; 0: no limit but the number of leases
 
-  /// The worker has no other client: what a model keeps of this one's calls may stay where it can
-  /// write to it.
+  /// True if the worker has no other client: then storages that a model keeps may stay in shared
+  /// pages that this client can write to.
   bool alone = true;
-  /// The client is gone, or broke the protocol: no call of it is served any more.
+  /// True if the client is gone or broke the protocol: no call of it is served any more.
   bool detached = false;
 };
 

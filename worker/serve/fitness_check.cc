@@ -27,11 +27,13 @@ namespace isopool::worker {
 namespace {
 
 constexpr int64_t kPeriod = 100'000'000;  // ns
-// A call with its package, its segments and its model's files needs some.
+// Descriptors that must be free: a call needs some for its package, its segments and
+// its model's files.
 constexpr size_t kDescriptors = 16;
-// What Python asks the system for at once.
+// The size in which Python requests memory from the system.
 constexpr size_t kMemoryBytes = size_t{1} << 20;
-// When no thread can be started: with fewer tasks of its own, others of its user take them all.
+// If no thread can be started although the worker has fewer tasks than this, other processes of the
+// user take them all: the worker is not to blame.
 constexpr size_t kOwnTasks = 16;
 
 struct NamedLimit {
@@ -55,7 +57,7 @@ std::string contentsOf(const std::string& path) {
   return text;
 }
 
-// Nothing where the kernel tells none (before 5.9) or the file can't be read.
+// nullopt if the kernel has no such field (before 5.9) or the file can't be read.
 std::optional<uint64_t> filtersIn(const std::string& status) {
   constexpr std::string_view kField = "Seccomp_filters:";
   const size_t at = status.find(kField);
@@ -63,7 +65,7 @@ std::optional<uint64_t> filtersIn(const std::string& status) {
   return std::strtoull(status.c_str() + at + kField.size(), nullptr, 10);
 }
 
-// Before the others, which need some: a thread's stack, for one.
+// Runs before the other checks, which need memory: for a thread's stack, for example.
 std::string failureOfMemory() {
   void* const memory = ::mmap(nullptr, kMemoryBytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -92,7 +94,7 @@ std::string failureOfDescriptors() {
   return {};
 }
 
-// Threads, and processes that it has started and not waited for.
+// The number of threads, and of child processes that were not waited for.
 size_t ownTasks() {
   size_t tasks = threadCount();
   const std::string children =
@@ -121,7 +123,7 @@ std::string failureOfThreads() {
   }
   const size_t tasks = ownTasks();
   if (error == EAGAIN && tasks < kOwnTasks) return {};
-  return "it can start no thread (" + std::string(::strerror(error)) + "), and has " +
+  return "it cannot start a thread (" + std::string(::strerror(error)) + "), and has " +
          std::to_string(tasks) + " threads and processes";
 }
 
@@ -136,9 +138,11 @@ std::string FitnessCheck::failureBefore(uint64_t client) {
   const uint64_t before = std::exchange(lastClient_, client);
   if (before == 0 || before == client) return {};
   const int64_t now = ipc::monotonicNow();
-  // Before the sandbox is closed a call may fail for good, and that is soon over.
+  // Until the sandbox is closed, checks at each change of the client: closing it may fail, and then
+  // the call fails without a retry. This phase is short.
   if (now - checkedAt_ < kPeriod && !sandbox_.filtersLater()) {
-    // So that the next call of this client is looked at when the time has come.
+    // Keeps the former client: the check is made at a later call of this client, when the
+    // period is over.
     lastClient_ = before;
     return {};
   }
@@ -150,7 +154,7 @@ std::string FitnessCheck::failure() const {
   for (size_t i = 0; i < kLimits.size(); ++i) {
     rlimit now{};
     ::getrlimit(kLimits[i].resource, &now);
-    // A cap on memory is moved by its owner alone, and is out of user code's reach.
+    // If there is a cap on memory, the runtime itself changes RLIMIT_DATA (MemoryRoom).
     if (kLimits[i].resource == RLIMIT_DATA && !memoryLimitInWords().empty()) continue;
     if (now.rlim_cur < limits_[i].rlim_cur) {
       return std::string("user code lowered ") + kLimits[i].name + " to " +
@@ -166,13 +170,13 @@ std::string FitnessCheck::failure() const {
 std::string FitnessCheck::failureOfFilters() const {
   if (!filters_) return {};
   const std::optional<uint64_t> now = filtersIn(contentsOf("/proc/self/status"));
-  if (!now) return "it can not read /proc/self/status any more";
+  if (!now) return "it cannot read /proc/self/status any more";
   if (*now > *filters_ + sandbox_.filtersOfCalls()) {
-    return "user code installed a filter of system calls";
+    return "user code installed a system call filter";
   }
   if (!sandbox_.filtersLater() || threadCount() == 1) return {};
-  // The sandbox's filter for calls goes to all threads at once, and the kernel refuses that if one
-  // of them has others.
+  // The sandbox's second filter is installed for all threads at once; the kernel refuses this if
+  // one of them has a filter that the calling thread lacks.
   const std::string folder = "/proc/self/task/";
   DIR* tasks = ::opendir(folder.c_str());
   if (tasks == nullptr) return {};
@@ -181,7 +185,7 @@ std::string FitnessCheck::failureOfFilters() const {
     if (entry->d_name[0] == '.') continue;
     const auto filters = filtersIn(contentsOf(folder + entry->d_name + "/status"));
     if (!filters || *filters <= *now) continue;
-    found = "a thread of user code has a filter of system calls, so the sandbox can not be closed";
+    found = "a thread of user code has a system call filter, so the sandbox cannot be closed";
     break;
   }
   ::closedir(tasks);

@@ -12,24 +12,27 @@
 
 namespace isopool::worker {
 
-/// Whether this process can still do for one client what it could before it ran another one's code:
-/// take memory, open descriptors, start threads, make system calls. The call loop's thread.
+/// Checks whether this process can still serve a client after it ran the code of another client:
+/// allocate memory, open descriptors, start threads, make system calls. The call loop's thread.
 class FitnessCheck {
  public:
-  /// Notes what holds before any user code ran.
+  /// Records the limits and filters of the process. To be made before any user code runs. `sandbox`
+  /// must outlive this object.
   explicit FitnessCheck(const Sandbox& sandbox);
 
-  /// The client's call is next. Why the worker is not fit for it, else empty. Looks only when
-  /// another client was served before, and at most every 100 ms once the sandbox is closed.
+  /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
+  /// empty text. Checks only if another client was served before, and at most every 100 ms unless
+  /// the sandbox is still to be closed.
   std::string failureBefore(uint64_t client);
-  /// The same now, whoever is next.
+  /// Checks now, independently of the client.
   std::string failure() const;
 
  private:
   std::string failureOfFilters() const;
 
   const Sandbox& sandbox_;
-  std::optional<uint64_t> filters_;  ///< of system calls, on the main thread
+  std::optional<uint64_t>
+      filters_;  ///< number of system call filters on the main thread; nullopt: unknown
   std::array<rlimit, 5> limits_{};
   uint64_t lastClient_ = 0;
   int64_t checkedAt_ = 0;

@@ -17,7 +17,7 @@ namespace {
 constexpr int kDeepest = 8;
 constexpr size_t kMostObjects = 4096;
 
-// Finds what keeps memory, in an object and in the containers that it consists of.
+// Finds the memory that an object keeps, also inside containers.
 class Search {
  public:
   template <typename Found>
@@ -66,7 +66,7 @@ void HandleTable::set(base::HandleId id, PyRef object) {
             std::to_string(limit_) + " (limits.memory, ISOPOOL_CLIENT_MEMORY)");
   }
   objects_.set(id, std::move(object));
-  // Clients count handles upwards.
+  // Clients number handles in ascending order.
   newest_ = std::max(newest_, id);
   tell();
 }
@@ -76,7 +76,7 @@ void HandleTable::requireRoom() const {
   throw Refusal(ipc::RefusalKind::kLimitMet,
                 "handles keep " + std::to_string(bytes_) +
                     " bytes of the worker's own memory, which is all that the supervisor lets the "
-                    "program hold (limits.memory, ISOPOOL_CLIENT_MEMORY): let go of some");
+                    "program hold (limits.memory, ISOPOOL_CLIENT_MEMORY): release some handles");
 }
 
 void HandleTable::forget(base::HandleId id) {

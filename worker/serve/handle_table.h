@@ -11,26 +11,26 @@
 
 namespace isopool::worker {
 
-/// The objects behind a client's handles, and the private memory that they keep: that of tensors on
-/// the heap, of bytes and of bytearrays, in lists, tuples and dicts too. A storage behind several
-/// handles counts once. Counts reach the supervisor through the channel. The call loop's thread,
-/// with the GIL.
+/// The objects behind a client's handles, and the size of the private memory that they keep:
+/// tensors on the heap, bytes and bytearrays, also inside lists, tuples and dicts. A storage behind
+/// several handles counts once. The counts are published in the channel's control segment. The call
+/// loop's thread, with the GIL.
 class HandleTable {
  public:
   explicit HandleTable(ipc::WorkerEnd& end) : end_(end) {}
 
-  /// Borrowed; null if there is none.
+  /// A borrowed reference; null if the handle does not exist.
   PyObject* find(base::HandleId id) const { return objects_.find(id); }
-  /// Throws Refusal, and lets the object go, if the client would keep more than it may.
+  /// Throws Refusal, and drops the object, if the client's handles would exceed the memory limit.
   void set(base::HandleId id, PyRef object);
   void forget(base::HandleId id);
   void clear();
-  /// The handle that was made last, alive or not; 0: none was.
+  /// The newest handle so far, alive or not; 0: none was made.
   base::HandleId newest() const noexcept { return newest_; }
 
-  /// Throws Refusal if the client keeps as much as it may.
+  /// Throws Refusal if the client's handles have reached the memory limit.
   void requireRoom() const;
-  /// 0: no limit.
+  /// Sets the memory limit in bytes; 0: no limit.
   void limitBytes(uint64_t most) { limit_ = most; }
 
  private:

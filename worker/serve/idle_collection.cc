@@ -13,12 +13,13 @@ namespace isopool::worker {
 
 namespace {
 
-// A caller that comes again comes sooner.
+// A caller that makes calls in a row makes the next one sooner.
 constexpr int64_t kQuiet = 10'000'000;  // ns
-// With the collection itself less than the second after which a dropped package's memory is free.
+// Together with the collection itself this is less than one second, within which the memory of a
+// dropped package is to be free.
 constexpr int64_t kLongestWait = 500'000'000;
-// A program that drops one package after the other pays a tenth of the worker's time at most,
-// unless that would be later than kLongestWait.
+// If a program drops one package after the other, collections take at most a tenth of the worker's
+// time, unless they would then be later than kLongestWait.
 constexpr int64_t kRestPerRun = 9;
 
 }  // namespace
@@ -39,11 +40,12 @@ bool IdleCollection::overdue() const noexcept {
 
 void IdleCollection::run() {
   const int64_t begin = ipc::monotonicNow();
-  // What a finalizer drops is for the next time.
+  // Reset first: an object that a finalizer drops is for the next collection.
   requestedAt_.reset();
   const PyRef forgetLines = workerFunction("packages", "forget_lines");
   if (!forgetLines || !PyRef::steal(PyObject_CallNoArgs(forgetLines.get()))) PyErr_Clear();
-  // A model that turns the collector off does so for its calls, and this is outside of them.
+  // Collects even if a model turned the collector off: that is meant for its calls, and no
+  // call runs now.
   const int enabled = PyGC_Enable();
   PyGC_Collect();
   if (enabled == 0) PyGC_Disable();

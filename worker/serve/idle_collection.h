@@ -7,20 +7,20 @@
 
 namespace isopool::worker {
 
-/// Gives the memory and the descriptors back that dropped packages, objects and clients leave in
-/// reference cycles: a full collection of Python's garbage, after which the C library returns its
-/// free pages to the system. Runs when the worker has had no call for a few milliseconds, or
-/// between two calls when that does not happen soon. The call loop's thread, with the GIL.
+/// Frees the memory and descriptors that dropped packages, objects and clients leave in reference
+/// cycles: a full collection of Python's garbage, after which the C library returns its free pages
+/// to the system. The caller runs it when the worker has had no call for 10 ms, or between two
+/// calls if half a second passes without such a pause. The call loop's thread, with the GIL.
 class IdleCollection {
  public:
-  /// Something was dropped that may be part of a cycle.
+  /// To be called when an object was dropped that may be part of a cycle.
   void request() noexcept;
   bool requested() const noexcept { return requestedAt_.has_value(); }
 
-  /// How long a worker that has had nothing to do since `idleSince` (monotonicNow()) sleeps before
-  /// it collects; nothing if nothing is requested.
+  /// How long a worker that is idle since `idleSince` (monotonicNow()) is to sleep before it
+  /// collects; nullopt if no collection is requested.
   std::optional<std::chrono::nanoseconds> idleTime(int64_t idleSince) const noexcept;
-  /// The worker has not been idle for so long that it collects now.
+  /// True if the request is so old that the worker is to collect between two calls.
   bool overdue() const noexcept;
 
   void run();

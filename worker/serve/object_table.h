@@ -7,22 +7,23 @@
 
 namespace isopool::worker {
 
-/// Python objects that a client knows by number: its replicated objects, or its handles. The call
-/// loop's thread, with the GIL.
+/// Python objects by the number that a client gave them: its replicated objects, or its handles.
+/// The call loop's thread, with the GIL.
 template <typename IdType>
 class ObjectTable {
  public:
-  /// Borrowed; null if there is none.
+  /// A borrowed reference; null if the number is unknown.
   PyObject* find(IdType id) const {
     const auto found = objects_.find(id);
     return found == objects_.end() ? nullptr : found->second.get();
   }
   void set(IdType id, PyRef object) { objects_[id] = std::move(object); }
-  /// False if there is none.
+  /// False if the number is unknown.
   bool forget(IdType id) {
     const auto found = objects_.find(id);
     if (found == objects_.end()) return false;
-    // Destroying an object runs user code, which must not find the table half changed.
+    // The object dies after the table is changed: its destruction may run user code, which may
+    // use the table.
     const PyRef last = std::move(found->second);
     objects_.erase(found);
     return true;

@@ -8,7 +8,7 @@
 
 namespace isopool::worker {
 
-/// Why isopool itself can't do what a call asks. Thrown inside the worker, answered as kRefused.
+/// The reason why isopool itself refuses a call. Thrown inside the worker and answered as kRefused.
 class Refusal : public std::runtime_error {
  public:
   Refusal(ipc::RefusalKind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}

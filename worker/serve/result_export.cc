@@ -13,7 +13,7 @@ namespace isopool::worker {
 namespace {
 
 constexpr int64_t kWaitForRoom = 2'000'000'000;  // ns
-// Returned blocks ring no doorbell, so they are looked for this often.
+// A client does not ring the doorbell when it returns a block, so the worker checks this often.
 constexpr int64_t kLookForReturns = 5'000'000;  // ns
 
 ipc::StorageRecord lentRecord(const ipc::BlockLocation& location, uint64_t bytes,
@@ -46,7 +46,7 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
   if (clientLimit) {
     throw Refusal(ipc::RefusalKind::kLimitMet, "a result needs " + std::to_string(bytes) +
                                                    " bytes: " + reason +
-                                                   "; let go of earlier results or of inputs");
+                                                   "; release earlier results or inputs");
   }
   std::string full = "no shared memory for " + std::to_string(bytes) +
                      " bytes of a result: of the " +
@@ -55,12 +55,12 @@ void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control) {
                      std::to_string(output.arena().bytesInUse()) + " are in use, and ";
   if (output.lacksAddressSpace()) {
     full += "the " + std::to_string(output.addressSpaceBytes()) +
-            " bytes of its address space for them have no room for more. Let go of earlier results";
+            " bytes of its address space for them have no room for more. Release earlier results";
   } else {
-    // The supervisor's words name the limit and what counts towards it.
+    // The supervisor's reason names the limit and what counts towards it.
     full += "it got no more: " +
             (reason.empty() ? "the supervisor has not answered within 2 seconds" : reason) +
-            ". Let go of earlier results, or raise ISOPOOL_OUTPUT_ARENA_LIMIT";
+            ". Release earlier results, or raise ISOPOOL_OUTPUT_ARENA_LIMIT";
   }
   throw Refusal(ipc::RefusalKind::kArenaFull, full);
 }
@@ -73,7 +73,8 @@ void ResultExport::describe(const ipc::PayloadWriter& writer, ClientLink& channe
   for (size_t i = 0; i < storages.size(); ++i) {
     describeOne(storages[i], writer.extentOfStorage(i), channel, inputs, copies);
   }
-  // The bytes have moved while they were gathered; each record has noted where its own begin.
+  // The buffer of inline bytes may have moved while it grew. The offset of each record is the
+  // position of its bytes in the buffer.
   for (ipc::StorageRecord& record : records_) {
     if (record.kind != ipc::StorageKind::kInline) continue;
     record.inlineBytes = {inlineBytes_.data() + record.offset, record.bytes};
@@ -125,7 +126,8 @@ void ResultExport::describeOne(const c10::Storage& storage, ipc::StorageExtent e
   copy(storage, extent, reason, channel, copies);
 }
 
-// False if it is large and there is no room at once: what is lent all the same is privatised.
+// False if the storage is large and the arena has no free room: the block is then lent and the
+// worker's view of it privatised.
 bool ResultExport::copyKept(const c10::Storage& storage, ipc::StorageExtent extent,
                             OutputBlocks& output, CopyCounts& copies) {
   const auto* data = static_cast<const std::byte*>(storage.data());

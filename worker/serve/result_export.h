@@ -14,22 +14,24 @@
 
 namespace isopool::worker {
 
-/// Room of `bytes` in the channel's output arena as a block of our own, waiting for more of it or
-/// for returned blocks, but not for long: throws Refusal that names the knob.
+/// Allocates `bytes` in the channel's output arena for the runtime itself. If the arena is full,
+/// waits up to 2 s for another segment or for returned blocks; then throws a Refusal that names the
+/// setting to raise. Handles messages of the supervisor while it waits.
 void* allocateOutput(ClientLink& channel, size_t bytes, ControlPlane& control);
 
-/// How the storages of one answer reach the client: as its own input, as a block that is lent, as
-/// stored bytes of a package, else as a copy, which is counted. What somebody else in this worker
-/// refers to as well (the model, a handle) is copied into a block of its own, whose pages have been
-/// used before: to give the worker new pages instead would cost a page fault for each. Reused from
-/// call to call. The call loop's thread.
+/// Determines how the storages of one answer reach the client: as the client's own input, as a lent
+/// block, as stored bytes of a package, or as a copy, which is counted. A storage that the worker
+/// still refers to (the model, a handle) is copied into another block, whose pages have been used
+/// before: private pages for the worker instead would cost a page fault each. Reused from call to
+/// call. The call loop's thread.
 class ResultExport {
  public:
   ResultExport(const ipc::PageHistory& history, ControlPlane& control)
       : history_(history), control_(control) {}
 
-  /// Makes a record for each storage of `writer`, which beside the inputs is all of the call that
-  /// still refers to them. Throws Refusal (the leases are then to be cancelled).
+  /// Makes a record for each storage of `writer`. Apart from the inputs, `writer` must hold the
+  /// call's only references to them: a further reference counts as one of the model. Throws
+  /// Refusal; the caller then cancels the leases (OutputBlocks::cancelLeases()).
   void describe(const ipc::PayloadWriter& writer, ClientLink& channel, const CallInputs& inputs,
                 CopyCounts& copies);
   /// Valid until the next describe().

@@ -10,8 +10,8 @@ namespace isopool::worker {
 
 namespace {
 
-constexpr size_t kOwn = ipc::kMaxFutexWatches - 1;        // and the deputies' word
-constexpr size_t kPerDeputy = ipc::kMaxFutexWatches - 1;  // and its generation
+constexpr size_t kOwn = ipc::kMaxFutexWatches - 1;        // one is for the deputies' word
+constexpr size_t kPerDeputy = ipc::kMaxFutexWatches - 1;  // one is for its generation
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void SleepWatches::sleep(std::optional<std::chrono::nanoseconds> timeout) {
 
 void SleepWatches::deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken) {
   std::vector<ipc::FutexWatch> watches;
-  uint32_t done = 0;  // the generation that was slept through
+  uint32_t done = 0;  // the last generation that it slept on
   for (;;) {
     uint32_t generation = 0;
     {
@@ -65,10 +65,10 @@ void SleepWatches::deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken) {
     }
     done = generation;
     watches.push_back({&deputy.generation, generation});
-    // Some channel of an old set may be gone by now: that, too, only ends the sleep.
+    // A channel of an old set may be gone by now: this only ends the sleep.
     ipc::futexWait(watches, std::nullopt);
-    // A new set is from a sleeper that is awake, and says by its values what it has seen: if it
-    // woke for that it would give out the next one, and so on.
+    // A new set comes from a sleeper that is awake and chose the expected values by what it has
+    // seen. Waking it for an old set would make it distribute a new one, and so on without end.
     if (deputy.generation.load(std::memory_order_acquire) != generation) continue;
     woken.fetch_add(1, std::memory_order_release);
     ipc::futexWake(woken);

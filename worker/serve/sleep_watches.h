@@ -14,9 +14,12 @@
 
 namespace isopool::worker {
 
-/// Sleeps on any number of words. The kernel lets a thread sleep on kMaxFutexWatches: beyond that,
-/// threads of their own sleep on the rest and wake the sleeper, made when they are first needed and
-/// asleep like it. One thread uses it, on which nothing of it may be destroyed by a forked child.
+/// Sleeps on any number of words. The kernel lets one thread sleep on at most kMaxFutexWatches
+/// words: further threads (deputies) sleep on the rest and wake the sleeper. They are started when
+/// they are first needed, and never end.
+///
+/// For one thread. Words may be unmapped once sleep() has returned. The threads do not exist in a
+/// forked child, which must not use this object.
 class SleepWatches {
  public:
   SleepWatches() = default;
@@ -27,22 +30,22 @@ class SleepWatches {
   void add(const ipc::SharedWord<uint32_t>* word, uint32_t expected) {
     watches_.push_back({word, expected});
   }
-  /// Sleeps until one of the words is not as expected any more, or `timeout` is over (none: sleeps
-  /// without one). May return for no reason.
+  /// Sleeps until one of the words no longer has its expected value, or `timeout` is over (nullopt:
+  /// no time-out). May return spuriously.
   void sleep(std::optional<std::chrono::nanoseconds> timeout = std::nullopt);
 
  private:
-  // Sleeps on up to kMaxFutexWatches - 1 words for the sleeper. Lives as long as the process.
+  // A thread that sleeps on up to kMaxFutexWatches - 1 words for the sleeper. Never destroyed.
   struct Deputy {
     std::mutex mutex;
     std::vector<ipc::FutexWatch> watches;     // guarded by mutex
-    ipc::SharedWord<uint32_t> generation{0};  // goes up with each new set
+    ipc::SharedWord<uint32_t> generation{0};  // incremented with each new set of words
   };
   static void deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken);
 
   std::vector<ipc::FutexWatch> watches_;
   std::vector<Deputy*> deputies_;
-  ipc::SharedWord<uint32_t>* woken_ = nullptr;  // a deputy saw something
+  ipc::SharedWord<uint32_t>* woken_ = nullptr;  // incremented by a deputy that saw a change
 };
 
 }  // namespace isopool::worker
