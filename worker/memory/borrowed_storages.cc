@@ -22,14 +22,14 @@ struct BorrowedRange {
   BorrowedRange* older = nullptr;
   std::byte* data = nullptr;
   size_t bytes = 0;            ///< of the storage
-  std::byte* pages = nullptr;  ///< that data lies in
+  std::byte* pages = nullptr;  ///< the first page of the storage
   size_t mappedBytes = 0;      ///< of these pages
   uint64_t call = 0;
-  InputSegment* segment = nullptr;  ///< of an input; null: a block that came home
-  void* block = nullptr;            ///< that came home and is referenced; null: none, or no longer
-  ipc::Lease lease;                 ///< generation 0: none, or given back
-  ipc::Mapping window;  ///< the pages, if those at the proper address are another call's
-  BorrowedPages* shared = nullptr;  ///< those at the proper address; null: in no group yet
+  InputSegment* segment = nullptr;  ///< of an input; null: a block of the output arena
+  void* block = nullptr;            ///< of the output arena, referenced; null: none, or no longer
+  ipc::Lease lease;                 ///< generation 0: none, or returned
+  ipc::Mapping window;              ///< a second mapping, if an earlier call uses the pages
+  BorrowedPages* shared = nullptr;  ///< its group of pages; null: none yet, or a window
   bool privatised = false;
 };
 
@@ -118,7 +118,7 @@ bool BorrowedStorages::earlierCallHas(const std::byte* begin, size_t bytes) {
   return pagesAt(begin, bytes) != nullptr;
 }
 
-// The mutex is held. Storages that share a page are of one call, as earlierCallHas() sees to it.
+// The mutex is held. Storages that share a page belong to one call, as earlierCallHas() ensures.
 void BorrowedStorages::groupPages() {
   std::vector<BorrowedRange*> ranges;
   for (BorrowedRange* range = newest_; range != nullptr && range->call > groupedCall_;
@@ -145,13 +145,13 @@ void BorrowedStorages::groupPages() {
 
 // The mutex is held. True if the storage was the last one of its pages.
 bool BorrowedStorages::leavePages(BorrowedRange& range) {
-  // Of no group yet: nothing has come since that could lie in its pages.
+  // In no group yet: no later call has brought a storage in its pages.
   if (range.shared == nullptr) return !range.window.valid();
   if (--range.shared->ranges > 0) return false;
   const BorrowedPages left = *range.shared;
   pages_.erase(left.begin);
   pagesCount_.store(pages_.size(), std::memory_order_relaxed);
-  // A block's pages are restored by its arena.
+  // OutputBlocks::free() restores the pages of a block.
   if (!left.privatised || range.segment == nullptr) return true;
   if (detached_) {
     forgetPrivatisedRange();
@@ -195,7 +195,7 @@ void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) 
     groupPages();
     groupedCall_ = call_;
   } catch (const std::bad_alloc&) {
-    // As if there were no memory for the pages: what is in no group stays shared.
+    // Treated as a failure to privatise: storages without a group stay shared.
   }
   for (BorrowedRange* range = newest_; range != nullptr && range->call == call_;
        range = range->older) {
@@ -204,7 +204,7 @@ void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) 
 }
 
 void BorrowedStorages::release(void* context) {
-  // A forked child shares the pages and must give nothing back.
+  // A forked child shares the pages and must not return anything.
   if (isForkedChild()) return;
   std::unique_ptr<BorrowedRange> range(static_cast<BorrowedRange*>(context));
   ChannelMemory& memory = *range->memory;
@@ -233,7 +233,7 @@ void BorrowedStorages::release(void* context) {
 void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
   std::lock_guard lock(mutex_);
   detached_ = true;
-  // What stays alive, as disjoint ranges of the segments' address space.
+  // The storages that stay alive, as ranges of the segments' address space.
   std::map<std::byte*, std::byte*> alive;
   for (BorrowedRange* range = newest_; range != nullptr; range = range->older) {
     if (range->window.valid()) {
@@ -243,7 +243,7 @@ void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
       end = std::max(end, range->pages + range->mappedBytes);
     }
   }
-  // What is left shared of a segment would pin all its memory.
+  // Any page that stays shared would keep all memory of its segment allocated.
   for (const auto& segment : memory.inputs.all()) {
     if (segment == nullptr) continue;
     std::byte* cursor = segment->mapping.data();

@@ -20,42 +20,50 @@ namespace isopool::worker {
 struct ChannelMemory;
 struct BorrowedRange;
 
-/// Whole pages at their proper address that one or more storages of one call lie in: views of a
-/// buffer may share a page, and pages become private only as a whole. Storages of other calls have
-/// no part in them, so that each call's pages are privatised or shared on their own.
+/// A range of whole pages, at their address in the segment or arena, with one or more storages of
+/// one call. Views of a buffer may share a page, and only whole pages can become private. No
+/// storage of another call uses these pages, so each call's pages are privatised or stay shared
+/// independently of other calls.
 struct BorrowedPages {
   std::byte* begin = nullptr;
   size_t bytes = 0;
-  size_t ranges = 0;  ///< that are alive
+  size_t ranges = 0;  ///< storages that are alive
   bool privatised = false;
 
   std::byte* end() const { return begin + bytes; }
 };
 
-/// The storages that a channel's calls brought: their memory is the client's (an input segment) or
-/// was lent to the client before (a block of our own output arena that came home). Each has one
-/// record here until it dies, on whatever thread; then the lease goes back, or the reference.
+/// The storages that a channel's calls brought. The memory of a storage is the client's (an input
+/// segment), or a block of this worker's own output arena that it lent to the client before and
+/// that now returns as an argument. This object has a record of each storage until the storage
+/// dies, on any thread; then the lease is returned or the block's reference is dropped.
 ///
-/// What the model keeps of a pool call is privatised in place: pointers stay, the lease goes back
-/// at once. While a storage of an earlier call lives, private or not, a new one on the same pages
-/// is seen through a window, a second mapping of them: so what one call kept is privatised without
-/// any other call's, and what a handle has stays the client's.
+/// What the model keeps of a pool call is privatised in place: pointers stay valid, and the lease
+/// is returned at once. If a storage of an earlier call is alive on the same pages, private or
+/// not, a new storage uses a window, a second mapping of the shared pages. So the pages that one
+/// call kept are privatised without affecting other calls, and memory behind a handle stays shared
+/// with the client.
+///
+/// Storages die on any thread; all other functions are for the call loop's thread.
 class BorrowedStorages {
  public:
-  /// `memory` owns this object. Offset and length were checked against the segment. Throws
-  /// SystemCallError if a window can't be mapped.
+  /// Makes a storage in a client's input segment. `memory` is the ChannelMemory that has the
+  /// segment. The caller has checked `offset` and `bytes` against the segment. The storage returns
+  /// `lease` when it dies. Throws SystemCallError if a window can't be mapped.
   static c10::Storage lent(const std::shared_ptr<ChannelMemory>& memory, InputSegment& segment,
                            uint64_t offset, uint64_t bytes, ipc::Lease lease);
-  /// `block` is a live block of the output arena with at least `bytes`.
+  /// Makes a storage over a block of the output arena. `block` must be alive and have at least
+  /// `bytes`. Throws SystemCallError if a window can't be mapped.
   static c10::Storage home(const std::shared_ptr<ChannelMemory>& memory, void* block,
                            uint64_t bytes);
 
-  /// A new call begins: what is made from now on is its.
+  /// Begins a new call: storages made from now on belong to it.
   void beginCall() { ++call_; }
-  /// Privatises what this call brought and is still alive. Counts the bytes copied.
+  /// Privatises the storages of this call that are still alive, and adds the bytes copied to
+  /// `copies`. Storages that can't be privatised stay shared.
   void privatiseKept(ChannelMemory& memory, CopyCounts& copies);
-  /// The client is gone: everything alive becomes private, and the rest of its segments is
-  /// unmapped.
+  /// To be called when the client is gone: makes all storages that are alive private and unmaps the
+  /// rest of the client's segments.
   void detach(ChannelMemory& memory) noexcept;
 
  private:
@@ -73,10 +81,10 @@ class BorrowedStorages {
 
   std::mutex mutex_;  // guards the list and the map
   BorrowedRange* newest_ = nullptr;
-  std::map<const std::byte*, BorrowedPages> pages_;  // of calls that are over, by their beginning
+  std::map<const std::byte*, BorrowedPages> pages_;  // of past calls, by begin
   std::atomic<size_t> pagesCount_{0};
   uint64_t call_ = 0;
-  uint64_t groupedCall_ = 0;  // what it and earlier calls brought is in the map
+  uint64_t groupedCall_ = 0;  // storages up to this call are in the map
   bool detached_ = false;
 };
 

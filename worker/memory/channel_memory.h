@@ -10,8 +10,8 @@
 
 namespace isopool::worker {
 
-/// What of a channel lives as long as any storage in it: shared by the channel and by every
-/// borrowed storage, so that a tensor that the model kept stays valid after the client is gone.
+/// The part of a channel that lives as long as any storage in it. It is owned by the channel and by
+/// every borrowed storage, so a tensor that the model keeps stays valid after the client is gone.
 struct ChannelMemory {
   ChannelMemory(uint64_t clientNumber, base::Epoch epoch, ipc::Mapping ownControl,
                 ipc::Mapping clientControl, SegmentRequester& requester)

@@ -8,16 +8,18 @@
 
 namespace isopool::worker {
 
-/// The supervisor as a running call may need it. The call loop's thread, with the GIL held.
+/// What a running call may request from the supervisor. The call loop's thread, with the GIL held.
 class ControlPlane : public SegmentRequester {
  public:
-  /// Waits until at least one message came, and obeys those that did; false if none came before
-  /// `deadline` (monotonicNow()). The GIL is released meanwhile. A channel that is detached by one
-  /// is only marked. Does not return if the supervisor is gone.
+  /// Waits until at least one message of the supervisor has arrived, and handles all that have.
+  /// Returns false if none arrives before `deadline` (monotonicNow(), ns). Releases the GIL while
+  /// it waits. A message that detaches a channel only marks it. Does not return if the supervisor
+  /// is gone: the process exits.
   virtual bool waitForMessage(int64_t deadline) = 0;
-  /// Never waits; false if the supervisor's socket has no room now.
+  /// Reports a forbidden act to the supervisor. Never waits; false if the socket has no room now.
   virtual bool tell(const ipc::ForbiddenAct& act) = 0;
-  /// The last reference to something of a dropped package may have gone: see IdleCollection.
+  /// To be called when the last reference to an object of a dropped package may be
+  /// gone; see IdleCollection.
   virtual void requestCollection() noexcept = 0;
 };
 

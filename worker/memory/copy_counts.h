@@ -9,7 +9,8 @@
 
 namespace isopool::worker {
 
-/// Bytes of tensors that were copied, by reason: one object counts a call, one a worker's life.
+/// Bytes of tensors that were copied, by reason. One object counts for a call, another one for the
+/// life of the worker. For one thread.
 class CopyCounts {
  public:
   static constexpr size_t kReasons = static_cast<size_t>(ipc::CopyReason::kCount);

@@ -15,7 +15,7 @@ void InputSegments::add(base::SegmentId id, base::Fd object, size_t bytes) {
 }
 
 void InputSegments::refuse(base::SegmentId id, std::string text) {
-  if (id.value > kMaxInputSegments) return;  // it is asked for by no call that is right
+  if (id.value > kMaxInputSegments) return;  // no valid call names such a segment
   if (id.value >= refused_.size()) refused_.resize(id.value + 1);
   refused_[id.value] = true;
   refusal_ = std::move(text);

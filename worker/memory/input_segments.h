@@ -12,11 +12,11 @@
 
 namespace isopool::worker {
 
-/// No client has as many; a larger number is a mistake or malice.
+/// An upper bound for segment numbers: a larger number is an error or an attack.
 inline constexpr uint32_t kMaxInputSegments = 1u << 20;
 
-/// One segment of a client's input arena, mapped writable: in-place operations on an input reach
-/// the caller, as they do in one process.
+/// One segment of a client's input arena. It is mapped writable, so that the caller sees in-place
+/// operations on an input, as in one process.
 struct InputSegment {
   base::SegmentId id;
   base::Fd object;
@@ -26,17 +26,16 @@ struct InputSegment {
 /// The segments of one client's input arena. The call loop's thread.
 class InputSegments {
  public:
-  /// Throws SystemCallError.
+  /// Maps a segment. The caller has checked its number, size and seals. Throws SystemCallError.
   void add(base::SegmentId id, base::Fd object, size_t bytes);
   /// Null if the segment is not mapped.
   InputSegment* find(base::SegmentId id) const noexcept {
     return id.value < byId_.size() ? byId_[id.value].get() : nullptr;
   }
 
-  /// The supervisor does not let the client have this segment, for the reason in `text`.
+  /// Notes that the supervisor refused this segment to the client, with the reason in `text`.
   void refuse(base::SegmentId id, std::string text);
-  /// Why the client may not have that segment, in the words for the last one; null if it was not
-  /// refused.
+  /// The reason of the latest refusal if this segment was refused; else null.
   const std::string* refusal(base::SegmentId id) const noexcept {
     return id.value < refused_.size() && refused_[id.value] ? &refusal_ : nullptr;
   }
@@ -44,8 +43,8 @@ class InputSegments {
   const std::vector<std::unique_ptr<InputSegment>>& all() const noexcept { return byId_; }
 
  private:
-  std::vector<std::unique_ptr<InputSegment>> byId_;  // clients count from 1; unmapped ones are null
-  std::vector<bool> refused_;  // one bit each: a client may have many of them refused
+  std::vector<std::unique_ptr<InputSegment>> byId_;  // numbered from 1; null: not mapped
+  std::vector<bool> refused_;                        // one bit each: many segments may be refused
   std::string refusal_;
 };
 

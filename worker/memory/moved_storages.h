@@ -11,9 +11,9 @@
 namespace isopool::worker {
 
 /// Copies a storage's bytes to `offset` of the memory of a moved object. If `adopt`, the storage
-/// then lies there itself, so that all tensors over it see what other workers write; its former
-/// memory is freed. The caller has checked the bounds, and, to adopt, that nothing but tensors
-/// refers to it.
+/// itself then refers to that memory, so that all tensors over it see what other workers write; its
+/// former memory is freed. The caller has checked the bounds, and for `adopt` also that only
+/// tensors refer to the storage.
 void moveStorage(c10::Storage storage, std::shared_ptr<const ipc::Mapping> memory, uint64_t offset,
                  bool adopt);
 

@@ -14,11 +14,12 @@ namespace isopool::worker {
 
 namespace {
 
-// Address space only; memory comes with the segments. Where address space is limited each client's
-// arena takes a share of what the others have left.
+// Address space only; memory comes with the segments. If the address space is limited, each
+// client's arena reserves a share of what is left.
 constexpr size_t kReservedBytes = size_t{64} << 30;
 
-// After the supervisor refused, a miss asks again only after this long.
+// After a refusal of the supervisor, a failed allocation requests a segment again only
+// after this time.
 constexpr int64_t kRefusalLasts = 100'000'000;  // ns
 
 }  // namespace
@@ -72,7 +73,8 @@ void* OutputBlocks::allocateUnnoted(size_t bytes) noexcept { return arena_.alloc
 
 void OutputBlocks::wantRoom(size_t bytes) noexcept {
   if (requestedBytes_ != 0) return;
-  // What the supervisor made for it would be of no use, and would stay until the channel ends.
+  // Does not request a segment that could not be mapped: it would stay allocated until
+  // the channel ends.
   lacksAddressSpace_ = addressSpaceIsFull_ || !arena_.hasRoomFor(ipc::roundUpToPages(bytes));
   if (lacksAddressSpace_) return;
   if (askAgainAt_ != 0 && ipc::monotonicNow() < askAgainAt_) return;
@@ -124,7 +126,7 @@ bool OutputBlocks::privatiseLocked(void* block, size_t bytes) noexcept {
   try {
     if (!privatised_.insert(block).second) return false;
   } catch (const std::bad_alloc&) {
-    return false;  // as if there were no memory for the pages
+    return false;  // treated as a failure to privatise
   }
   if (!privatiseRange(block, bytes)) {
     privatised_.erase(block);
@@ -137,7 +139,7 @@ bool OutputBlocks::privatiseLocked(void* block, size_t bytes) noexcept {
 void OutputBlocks::privatiseLent(CopyCounts& copies) {
   for (const Lent& lent : lentInCall_) {
     if (!lent.hadStorage) continue;
-    // Most storages are gone by now: that is seen without a further lock.
+    // Most storages are gone by now: this check finds them without taking the mutex.
     const uint32_t leases = leasesOf(lent.block);
     if (arena_.references(lent.block) <= leases) continue;
     std::lock_guard lock(mutex_);
@@ -202,8 +204,8 @@ void OutputBlocks::free(void* block) noexcept {
       forgetPrivatisedRange();
     } else {
       endPrivatisedRange(block, arena_.locate(block)->bytes);
-      // Without its shared pages the block could never be used again; a mapping over an existing
-      // one needs no further entry in the kernel's books, so this does not fail.
+      // Without its shared pages the block could not be used again. This does not fail: a mapping
+      // that replaces an existing one needs no further entry in the kernel's table.
       arena_.restoreSharedPages(block);
     }
     ipc::reachCrashPoint(ipc::CrashPoint::kKeptBlockRestored);

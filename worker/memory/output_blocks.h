@@ -20,37 +20,42 @@
 
 namespace isopool::worker {
 
-/// Who asks the supervisor for more room. Never waits.
+/// Requests another output segment from the supervisor. Never waits. The call loop's thread.
 class SegmentRequester {
  public:
   virtual ~SegmentRequester() = default;
   virtual void requestOutputSegment(uint64_t client, size_t bytes) noexcept = 0;
 };
 
-/// The output arena of one channel and what became of its blocks: allocated by a call, lent to the
-/// client, kept by the model. It hands out blocks to torch on the call loop's thread while a
-/// ScopedBlockSource names it; storages die on any thread (free()).
+/// The output arena of one channel and the state of its blocks: allocated by a call, lent to the
+/// client, kept by the model. It provides blocks to torch on the call loop's thread while a
+/// ScopedBlockSource selects it; storages die on any thread (free()).
 ///
-/// A block has one reference of the storage that it was allocated for, and one of each lease. No
-/// block is both the client's and the model's: one that is lent although a storage of it lives is
-/// privatised, so that the worker goes on with private pages at the same address and the client
-/// gets the shared ones. What a model keeps unlent stays where it is while its client is the only
-/// one served, and is privatised before another client's call.
+/// A block has one reference from the storage that it was allocated for, and one from each lease.
+/// Client and model never use the same pages of a block: if a block is lent while a storage in it
+/// is alive, it is privatised. The worker then continues with private pages at the same address,
+/// and the client gets the shared pages. A block that a model keeps without a lease stays shared
+/// while its client is the only one, and is privatised before a call of another client.
+///
+/// If the client dies, detach() ends its leases and makes private what is still in use.
 class OutputBlocks final : public ipc::BlockSource {
  public:
-  /// `peerReturns` must outlive it. Throws SystemCallError.
+  /// `peerReturns` and `requester` must outlive this object. Reserves address space
+  /// only. Throws SystemCallError.
   OutputBlocks(uint64_t client, const ipc::LeaseReturns& peerReturns, SegmentRequester& requester);
   ~OutputBlocks() override;
 
-  /// False if the address space reserved for the arena has no room for it; then it asks for no
-  /// more. Throws SystemCallError.
+  /// Adds a segment that the supervisor sent. Returns false if the address space reserved for the
+  /// arena has no room for it; no further segments are requested then. Throws SystemCallError.
   bool addSegment(base::SegmentId segment, base::Fd object, size_t bytes);
-  /// For this reason; `clientLimit`: the operator lets the client have no more.
+  /// Notes that the supervisor refused a segment, and why. `clientLimit`: because the client has
+  /// reached its limit. The next request waits 100 ms.
   void segmentRefused(const std::string& reason, bool clientLimit);
-  /// Why there is no more room, or empty; true beside it if the operator lets the client have no
-  /// more.
+  /// The reason of the latest refusal, or empty; `second` is true if the client has
+  /// reached its limit.
   const std::pair<std::string, bool>& refusal() const { return refusal_; }
-  /// True if what was last wanted has no place in the address space, which no setting changes.
+  /// True if the latest request does not fit into the reserved address space, which no
+  /// setting can change.
   bool lacksAddressSpace() const { return lacksAddressSpace_; }
   size_t addressSpaceBytes() const { return arena_.addressSpace().size(); }
 
@@ -59,55 +64,63 @@ class OutputBlocks final : public ipc::BlockSource {
 
   // ---- allocation: the call loop's thread
 
-  /// For tensors of the call that runs: noted, so that endCall() finds what the model keeps.
+  /// Allocates a block for a tensor of the running call, and notes it, so that noteKept()
+  /// finds what the model keeps. Null if there is no room (another segment is then requested)
+  /// or in a forked child.
   void* allocateBlock(size_t bytes) noexcept override;
-  /// For copies and blobs of our own: one reference, not noted.
+  /// Allocates a block for a copy or a long answer of the runtime itself: one reference, not noted.
+  /// Null if there is no room.
   void* allocateUnnoted(size_t bytes) noexcept;
-  /// Asks for room if nothing is asked for yet.
+  /// Requests another segment, unless a request is pending or was refused within the last 100 ms.
   void wantRoom(size_t bytes) noexcept;
 
   // ---- leases: the call loop's thread
 
-  /// Lends a block further, adding a reference; nullopt if all leases are out.
+  /// Lends a block of a storage to the client, with a reference of its own; nullopt if no
+  /// lease is free.
   std::optional<ipc::Lease> lend(void* block);
-  /// Lends a block that allocateUnnoted() gave; its reference becomes the lease's. If nullopt the
-  /// block is still the caller's.
+  /// Lends a block from allocateUnnoted(); the caller's reference becomes the lease's. Returns
+  /// nullopt if no lease is free: the caller then keeps the reference.
   std::optional<ipc::Lease> lendOwned(void* block);
-  /// Ends the leases of a call whose answer can't be sent.
+  /// Cancels the leases of this call, if its answer can't be sent.
   void cancelLeases();
   uint32_t leasesOut() const { return leases_.outstanding(); }
-  /// Takes back what the client returned.
+  /// Drops the references of the leases that the client returned.
   void collectReturned() noexcept;
 
   // ---- what the model kept: the call loop's thread
 
-  /// To be called when nothing of the call's own refers to its storages any more, before its answer
-  /// leaves: privatises what was lent and still has a storage. Counts the bytes that it copied.
+  /// To be called when the call itself no longer refers to its storages, and before its
+  /// answer is published: privatises lent blocks that still have a storage. Adds the bytes
+  /// copied to `copies`.
   void privatiseLent(CopyCounts& copies);
-  /// Blocks of this call that are still alive are the model's now, not a handle's.
+  /// Notes that blocks of this call that are still alive are kept by the model, not by a handle.
   void noteKept();
-  /// There are other clients: what the model keeps leaves the shared pages, which ours can write
-  /// to. Counts the bytes that it copied.
+  /// To be called if the worker has other clients: privatises what the model keeps, because this
+  /// client can write to the shared pages. Adds the bytes copied to `copies`.
   void privatiseKept(CopyCounts& copies);
-  /// The call is over: its notes are forgotten.
+  /// Ends the call and clears its notes.
   void endCall();
 
-  /// True if the worker's view of the block is private, so that its shared pages are another
-  /// tensor's.
+  /// True if the worker's view of the block is private: its shared pages then belong to another
+  /// tensor. Any thread.
   bool isPrivatised(const void* block) const noexcept;
-  /// A view of the shared pages under a privatised block. Throws SystemCallError.
+  /// Maps the shared pages under a privatised block a second time. Throws SystemCallError.
   ipc::Mapping mapWindow(const ipc::BlockLocation& block) const;
-  /// Makes private what a borrowed storage over the block sees, unless others refer to it too.
+  /// Privatises a block for a borrowed storage over it. False if it is private already, or if the
+  /// allowance or memory is used up. Any thread.
   bool privatise(void* block, size_t bytes) noexcept;
 
   // ---- references: any thread
 
   void addReference(const void* block) noexcept { arena_.addReference(block); }
   void dropReference(const void* block) noexcept { arena_.dropReference(block); }
-  /// A storage of the block died: shared pages are put back under it and the reference is dropped.
+  /// To be called when a storage of the block died: restores the shared pages, if the block was
+  /// private, and drops the reference.
   void free(void* block) noexcept;
 
-  /// The client is gone: its leases end, and what the worker still refers to becomes private.
+  /// To be called when the client is gone: ends all its leases and makes private what the
+  /// worker still uses.
   void detach() noexcept;
   bool empty() const noexcept { return arena_.bytesInUse() == 0; }
 
@@ -118,7 +131,7 @@ class OutputBlocks final : public ipc::BlockSource {
 
   const uint64_t client_;
   SegmentRequester& requester_;
-  std::deque<MemoryRoom> roomForBooks_;  // of each segment
+  std::deque<MemoryRoom> roomForBooks_;  // for the arena's records of each segment
   ipc::PageArena arena_;
   ipc::LeaseTable leases_;
   std::vector<std::pair<base::SegmentId, base::Fd>> objects_;
@@ -131,13 +144,13 @@ class OutputBlocks final : public ipc::BlockSource {
   std::vector<void*> allocatedInCall_;
   std::vector<Lent> lentInCall_;
 
-  size_t requestedBytes_ = 0;  // of the request that is on its way; 0: none is
+  size_t requestedBytes_ = 0;  // of the pending request; 0: none
   int64_t askAgainAt_ = 0;
-  bool addressSpaceIsFull_ = false;  // a segment had no place: no more are asked for
+  bool addressSpaceIsFull_ = false;  // a segment did not fit: requests no more
   bool lacksAddressSpace_ = false;
   std::pair<std::string, bool> refusal_;  // of the last request
 
-  mutable std::mutex mutex_;  // guards what follows and the decision to privatise
+  mutable std::mutex mutex_;  // guards the members below and the decision to privatise
   std::unordered_set<const void*> privatised_;
   std::unordered_set<void*> kept_;  // by the model, in shared pages
   std::atomic<size_t> privatisedCount_{0};

@@ -7,7 +7,7 @@ namespace isopool::worker {
 
 namespace {
 
-// The two kinds, by their capsules' names.
+// The name of a capsule tells its kind.
 constexpr const char* kCopyOnWriteCapsule = "isopool.package";
 constexpr const char* kSharedCapsule = "isopool.moved";
 using MappingOwner = std::shared_ptr<const ipc::Mapping>;

@@ -6,14 +6,14 @@
 #include "ipc/memory/memory_object.h"
 #include "worker/python/py_ref.h"
 
-/// The mapping of a package, or of a moved object's memory, in Python's hands.
+/// Python capsules that hold the mapping of a package or of a moved object's memory. With the GIL.
 namespace isopool::worker {
 
-/// A capsule that owns the mapping; null with a Python error set if there is no memory for it.
-/// `shared`: it is a moved object's memory, which may be written.
+/// Makes a capsule that shares ownership of the mapping; null with a Python error set if memory is
+/// short. `shared`: the mapping is a moved object's memory, which may be written.
 PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping, bool shared);
 
-/// The mapping in a capsule of either kind; null with a Python error set if it is none.
+/// The mapping in a capsule of either kind; null with a Python error set for any other object.
 std::shared_ptr<const ipc::Mapping> packageMapping(PyObject* capsule);
 /// The mapping in a capsule of a moved object's memory; else null with a Python error set.
 std::shared_ptr<const ipc::Mapping> movedObjectMapping(PyObject* capsule);

@@ -30,7 +30,7 @@ c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
       packageData(std::move(mapping), offset),
-      // Resized it moves to memory of its own, as what torch.load gives does.
+      // A resize moves it to other memory, as for a storage from torch.load.
       c10::GetCPUAllocator(), /*resizable=*/true));
 }
 

@@ -16,22 +16,24 @@
 
 namespace isopool::worker {
 
-/// A place in a package's private mapping as a storage's data; it keeps the mapping.
+/// A data pointer to `offset` of a package's mapping; it keeps the mapping alive. The caller has
+/// checked the offset.
 at::DataPtr packageData(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset);
 
-/// A slice of a package's private mapping as a storage; it keeps the mapping. The caller has
+/// A storage over a slice of a package's mapping; it keeps the mapping alive. The caller has
 /// checked the bounds.
 c10::Storage packageStorage(std::shared_ptr<const ipc::Mapping> mapping, uint64_t offset,
                             uint64_t bytes);
 
-/// A package that a client loaded.
+/// A package that a client loaded, mapped into this process. The file's mapping outlives this
+/// object while storages lie in it. The call loop's thread, with the GIL.
 class Package {
  public:
   enum class Sharing {
     kCopyOnWrite,  ///< an archive: all workers share its clean pages
-    kShared,       ///< the memory of a moved object: what one worker writes all see
+    kShared,       ///< the memory of a moved object: all workers see what one writes
   };
-  /// Throws SystemCallError.
+  /// Maps the package. Throws SystemCallError.
   Package(base::PackageId id, std::string name, base::Fd object, size_t bytes, Sharing sharing);
 
   /// With the GIL.
@@ -44,17 +46,18 @@ class Package {
   const std::shared_ptr<const ipc::Mapping>& mapping() const { return mapping_; }
   bool shared() const { return sharing_ == Sharing::kShared; }
 
-  /// Where this process can open the file.
+  /// A path by which this process can open the file.
   std::string path() const { return "/proc/self/fd/" + std::to_string(object_.get()); }
-  /// The mapping for Python's hands; null with an error set. With the GIL.
+  /// A new capsule with the mapping (package_capsule.h); null with a Python error set if
+  /// memory is short.
   PyRef capsule() const;
 
-  /// An archive's torch.package.PackageImporter, made at the first use; null with a Python error
-  /// set if that fails. Borrowed. With the GIL.
+  /// The archive's torch.package.PackageImporter, made at the first use: a borrowed reference; null
+  /// with a Python error set if that fails.
   PyObject* importer();
-  /// The same if it was made, else null.
+  /// The importer if it was made, else null. A borrowed reference.
   PyObject* usedImporter() const { return importer_.get(); }
-  /// The next use makes another one. Keeps the Python error that is set. With the GIL.
+  /// Drops the importer; the next use makes another one. Preserves the current Python error.
   void forgetImporter();
 
  private:
@@ -75,17 +78,18 @@ struct PackagePlace {
 class PackageStore {
  public:
   void add(std::unique_ptr<Package> package) { packages_.push_back(std::move(package)); }
-  /// False if it is not there.
+  /// False if the store does not have it.
   bool remove(base::PackageId id);
   void clear();
-  /// Whether it was removed since the last forgetRemoved(). A client sends a notification about a
-  /// package before it unloads that, so such a notification is in the ring by then.
+  /// True if the package was removed since the last forgetRemoved(). A client publishes
+  /// notifications about a package before it unloads it, so a notification about a removed package
+  /// can still be in the ring.
   bool wasRemoved(base::PackageId id) const noexcept;
-  /// Nothing is in the ring.
+  /// To be called when the client's ring is empty.
   void forgetRemoved() noexcept { removed_.clear(); }
   Package* find(base::PackageId id) const noexcept;
   const std::vector<std::unique_ptr<Package>>& all() const noexcept { return packages_; }
-  /// Where in which package [data, data + bytes) lies, if in one.
+  /// The package and the offset in which [data, data + bytes) lies; nullopt if in none.
   std::optional<PackagePlace> locate(const void* data, size_t bytes) const noexcept;
 
  private:

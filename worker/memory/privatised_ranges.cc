@@ -12,10 +12,10 @@ namespace {
 
 std::atomic<size_t> privatisedRanges{0};
 
-// What a model keeps of each call, and forgets with the next, is seldom more.
+// Models seldom keep more than this from one call to the next.
 constexpr size_t kMostUsedPages = size_t{32} << 20;
 
-// Immortal: storages die on any thread, also while the process ends.
+// Never destroyed: storages die on any thread, also while the process exits.
 ipc::PrivatePages& usedPages() {
   static auto* pages = new ipc::PrivatePages(kMostUsedPages);
   return *pages;

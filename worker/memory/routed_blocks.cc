@@ -3,11 +3,11 @@
 
 namespace isopool::worker {
 
-// Entries are used again, so that a reader may meet one half old and half new. `end` is written
-// last and cleared first, and `begin` is only ever an arena's: a reader that finds `end` unchanged
-// has read one arena's range, or the beginning of one and the end of another that ends at the same
-// address. Both arenas were there while `data` lived, so it lies in neither unless it is that
-// arena's.
+// Entries are reused, so a reader may see one that is half old and half new. `end` is written last
+// and cleared first, and `begin` is always the begin of some arena. A reader that finds `end`
+// unchanged has therefore read the range of one arena, or the begin of one and the end of another
+// that ends at the same address. Both arenas existed while `data` was alive, so `data` lies in that
+// range only if it belongs to that arena.
 const RoutedBlocks::Entry* RoutedBlocks::find(const void* data) const noexcept {
   const size_t count = count_.load(std::memory_order_acquire);
   for (size_t i = 0; i < count; ++i) {
@@ -22,7 +22,7 @@ const RoutedBlocks::Entry* RoutedBlocks::find(const void* data) const noexcept {
 bool RoutedBlocks::ownsBlock(const void* data) const noexcept { return find(data) != nullptr; }
 
 void RoutedBlocks::freeBlock(void* data) noexcept {
-  // The block is alive until now, and with it its arena.
+  // The block is alive until now, and so is its arena.
   if (const Entry* entry = find(data)) entry->blocks.load(std::memory_order_relaxed)->free(data);
 }
 

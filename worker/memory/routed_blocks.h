@@ -10,16 +10,18 @@
 
 namespace isopool::worker {
 
-/// Tells to which channel's arena a tensor's memory belongs when its storage dies, on any thread
-/// and for ever: storages outlive channels. Immortal.
+/// Finds the channel's arena that a tensor's memory belongs to when its storage dies. Storages
+/// outlive channels and die on any thread, so this object is never destroyed. ownsBlock() and
+/// freeBlock(): any thread.
 class RoutedBlocks final : public ipc::BlockOwner {
  public:
   bool ownsBlock(const void* data) const noexcept override;
   void freeBlock(void* data) noexcept override;
 
-  /// False if this worker serves too many clients. The call loop's thread.
+  /// Adds an arena with its address range. False if the table is full, because this worker serves
+  /// too many clients. The call loop's thread.
   bool add(OutputBlocks& blocks, const void* begin, const void* end);
-  /// `blocks` is empty and will be destroyed.
+  /// Removes an arena before it is destroyed; it must be empty. The call loop's thread.
   void remove(OutputBlocks& blocks);
 
  private:
@@ -32,7 +34,7 @@ class RoutedBlocks final : public ipc::BlockOwner {
   const Entry* find(const void* data) const noexcept;
 
   std::array<Entry, kEntries> entries_;
-  std::atomic<size_t> count_{0};  // entries beyond it were never used
+  std::atomic<size_t> count_{0};  // entries from this index on were never used
 };
 
 }  // namespace isopool::worker

@@ -13,10 +13,11 @@ namespace isopool::worker {
 
 namespace {
 
-// What torch's allocator gives, and kernels may count on.
+// The alignment of torch's allocator, on which kernels may rely.
 constexpr uint64_t kAlignment = 64;
 
-// A ZIP record that lies in the file as it is: the local header's signature, then method 0.
+// True if the ZIP record is stored without compression: the local header has the signature
+// and method 0.
 bool isStored(const ipc::Mapping& archive, uint64_t header) {
   constexpr uint32_t kSignature = 0x04034B50;
   constexpr uint64_t kHeaderBytes = 30;

@@ -12,19 +12,19 @@
 
 namespace isopool::worker {
 
-/// Less is not worth a lookup.
+/// Smaller storages are not shared: a look-up costs more than it saves.
 inline constexpr size_t kLeastSharedBytes = ipc::kPageBytes;
 
-/// Makes weights that a loader of torch's has copied into this process lie in the private mapping
-/// of the file that they came from: clean pages are then the same memory in all workers, and a
-/// write still stays in one. Not thread-safe.
+/// Moves weights that a loader of torch has copied into this process back into the private mapping
+/// of the file that they came from. All workers then share the clean pages, and a write still
+/// affects one worker only. Not thread-safe.
 class WeightSharing {
  public:
-  /// A mapping of an archive of PyTorch's. Throws c10::Error.
+  /// `archive` is a private mapping of a PyTorch archive (ZIP). Throws c10::Error if it is not one.
   explicit WeightSharing(std::shared_ptr<const ipc::Mapping> archive);
 
-  /// If a stored record has the same bytes, the storage's become that record's and the others are
-  /// freed. Pointers into the storage must not be kept by anybody.
+  /// If a stored record has the same bytes as the storage, the storage refers to the record from
+  /// then on and its own memory is freed. No other code may keep pointers into the storage.
   void share(const c10::Storage& storage);
 
  private:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What a worker does in Python. Embedded in isopool-worker, which executes this file first."""
+"""The Python part of a worker. It is embedded in isopool-worker, which executes this file first."""
 
 import importlib.abc
 import importlib.machinery

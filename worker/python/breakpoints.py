@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""breakpoint() in a worker: pdb over a Unix socket, because nobody sits at its standard input."""
+"""breakpoint() in a worker: pdb over a Unix socket, because stdin is not a terminal."""
 
 import os
 import pdb
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class _Terminal:
-    """A connection as pdb's standard input and output. One that has gone is at its end."""
+    """A connection as pdb's standard input and output. A closed connection reads as end of file."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -38,7 +38,7 @@ class _Terminal:
 
 
 class _Debugger(pdb.Pdb):
-    """Keeps its connection as long as it may stop again. Who hangs up lets the call go on."""
+    """Keeps its connection as long as it may stop again. After a disconnect the call continues."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._terminal = _Terminal(connection)
@@ -85,12 +85,12 @@ def _wait_for_debugger(frame: FrameType) -> socket.socket:
 
 
 def stop_here(*arguments: object, **named: object) -> None:
-    """What breakpoint() calls: waits until somebody connects, and stops in the caller."""
+    """The hook of breakpoint(): waits until a debugger connects, and stops in the caller."""
     frame = sys._getframe(1)
     _Debugger(_wait_for_debugger(frame)).set_trace(frame)
 
 
 def install() -> None:
-    # PYTHONBREAKPOINT is the user's own choice.
+    # PYTHONBREAKPOINT takes precedence: the user set it.
     if "PYTHONBREAKPOINT" not in os.environ:
         sys.breakpointhook = stop_here

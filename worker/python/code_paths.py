@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Where the zygote takes the code from that it runs, without a sandbox."""
+"""The files and folders from which the zygote takes code, which it runs without a sandbox."""
 
 import glob
 import os
@@ -7,15 +7,15 @@ import site
 import sys
 from collections.abc import Iterator
 
-_MOST_LINKS = 40  # as the kernel has it
+_MOST_LINKS = 40  # the kernel's limit
 _SUPERVISORS_FILES = "ISOPOOL_SUPERVISOR_FILES"
 
 
 def places(libraries: list[bytes]) -> list[bytes]:
-    """Each place where a change changes what the next zygote runs: folders of modules, the modules
-    and libraries that are loaded, `libraries`, what starts and configures Python and the
-    supervisor, and the links on the way to those. Absolute paths without a link in them, but for
-    the last name of a link's own.
+    """Each path where a change affects the code that the next zygote runs: folders of modules,
+    loaded modules and libraries, `libraries`, the files that start and configure Python and the
+    supervisor, and the symbolic links on the way to them. The paths are absolute and free of links,
+    except that the path of a link ends with the link itself.
     """
     found: dict[bytes, None] = {}
     for name in _names():
@@ -42,7 +42,7 @@ def _names() -> Iterator[str]:
 
 
 def _later_folders() -> Iterator[str]:
-    """What the next zygote has on sys.path if it is there by then."""
+    """Folders that the next zygote has on sys.path if they exist by then."""
     for folder in site.getsitepackages():
         yield folder
         for name in glob.glob(os.path.join(glob.escape(folder), "*.pth")):
@@ -63,7 +63,7 @@ def _loaded_libraries() -> set[str]:
 
 
 def _on_the_way_to(name: bytes) -> Iterator[bytes]:
-    """Where the file lies, and where each link lies that leads there: who writes a link decides too."""
+    """The path of the file and of each link to it: a changed link leads to another file."""
     place = b"/"
     rest = name.split(b"/")[::-1]
     links = 0

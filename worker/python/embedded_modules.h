@@ -5,14 +5,14 @@
 
 namespace isopool::worker {
 
-/// A file of worker/python/ inside this program, so that a worker finds its own Python wherever it
-/// is installed.
+/// A file of worker/python/ that is embedded in this program, so that a worker does not depend
+/// on installed files.
 struct EmbeddedModule {
   const char* name;  ///< "__init__" is the package itself
   const char* text;
 };
 
-/// In an order in which each needs only earlier ones.
+/// All files, sorted by name.
 std::span<const EmbeddedModule> embeddedModules();
 
 }  // namespace isopool::worker

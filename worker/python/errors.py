@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exceptions in words."""
+"""Exceptions as text."""
 
 import errno
 import os
 import traceback
 from types import TracebackType
 
-# Enough for any message a person reads; a recursion error alone has a thousand frames.
+# Enough for any readable message; a recursion error alone has a thousand frames.
 MAX_BYTES = 64 * 1024
 
 
 def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
-    """Type, message, traceback as Python prints it, and all of it as pybind11 words it."""
+    """Type, message, traceback as Python prints it, and all of it as pybind11 formats it."""
     kind = type(error)
     name = kind.__qualname__
-    module = getattr(kind, "__module__", None)  # a class that exec() made may have none
+    module = getattr(kind, "__module__", None)  # a class made by exec() may have none
     if module not in (None, "builtins", "__main__"):
         name = f"{module}.{name}"
     try:
@@ -33,7 +33,7 @@ def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
 
 
 def denial(error: BaseException) -> tuple[bool, list[bytes]]:
-    """Whether memory ran out, and the files that the system refused, in an error and its causes."""
+    """From an error and its causes: whether memory ran out, and the inaccessible files."""
     memory_short = False
     files: list[bytes] = []
     each: BaseException | None = error

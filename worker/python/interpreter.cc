@@ -19,7 +19,7 @@ void check(PyStatus status, PyConfig& config) {
   throw std::runtime_error(text);
 }
 
-// The package's own module, which teaches the import system to find the others.
+// Imports isopool_worker/__init__.py, which makes the import system find the other modules.
 bool importPackage() {
   const char* text = nullptr;
   for (const EmbeddedModule& module : embeddedModules()) {

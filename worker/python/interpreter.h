@@ -7,16 +7,16 @@
 
 namespace isopool::worker {
 
-/// Whether the packages that a user has installed for himself, below his home folder, are found.
+/// Whether Python finds packages that are installed below the user's home folder (site.USER_SITE).
 enum class UserPackages : uint8_t { kAsUsual, kNot };
 
 /// Starts CPython in this process as `executable` would start it, so that the packages of its
-/// environment are found; PYTHONPATH and friends are honoured. Ends by installing our own part, the
-/// module _isopool and the package isopool_worker. The calling thread holds the GIL afterwards.
-/// Throws std::runtime_error.
+/// environment are found; PYTHONPATH and the other variables of Python apply. Then imports the
+/// embedded package isopool_worker, which uses the built-in module _isopool: the caller registers
+/// that before. The calling thread holds the GIL afterwards. Call once. Throws std::runtime_error.
 void startInterpreter(const char* executable, UserPackages users);
 
-/// isopool_worker.<module>.<name>, or null with a Python error set.
+/// The object isopool_worker.<module>.<name>, or null with a Python error set. With the GIL.
 PyRef workerFunction(const char* module, const char* name);
 
 }  // namespace isopool::worker

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Questions about modules, and modules that the program registered as text."""
+"""Look-up of missing modules, and modules that the program registered as text."""
 
 import importlib.abc
 import importlib.machinery
@@ -10,7 +10,7 @@ from types import CodeType, ModuleType
 
 
 def find_missing(names: list[str]) -> list[str]:
-    """Those that can't be imported here. Packages above them are imported, they themselves not."""
+    """The names that can't be imported here. Imports their parent packages, but not the modules."""
     return [name for name in names if not _is_there(name)]
 
 
@@ -24,7 +24,7 @@ def _is_there(name: str) -> bool:
 
 
 class _RegisteredSources(importlib.abc.InspectLoader):
-    """Finds and loads registered modules. The last of the finders: any other module wins."""
+    """Finds and loads registered modules. It is the last finder: other modules take precedence."""
 
     def __init__(self) -> None:
         self._sources: dict[str, bytes] = {}
@@ -60,7 +60,7 @@ class _RegisteredSources(importlib.abc.InspectLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         code = self.source_to_code(self._sources[fullname], _file(fullname))
-        # Tracebacks show the lines also where nobody asks the loader for them.
+        # Tracebacks then show the lines even if Python does not query the loader for them.
         text = self.get_source(fullname)
         lines = text.splitlines(keepends=True)
         linecache.cache[_file(fullname)] = (len(text), None, lines, _file(fullname))
@@ -75,7 +75,7 @@ _registered = _RegisteredSources()
 
 
 def register(name: str, source: bytes) -> None:
-    """Makes a module importable under a dotted name; nothing once one of that name is imported."""
+    """Makes a module importable by a dotted name. No effect if it is registered and imported."""
     if _registered not in sys.meta_path:
         sys.meta_path.append(_registered)
     _registered.add(name, source)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Objects that move to other workers: pickled with their tensors' storages left out, which then lie in
-memory that all workers share.
+"""Objects that move to other workers. An object is pickled without the storages of its tensors,
+which are put into memory that all workers share.
 
-A moved object's memory has its storages first, each at a multiple of ALIGNMENT, then its pickle.
+The memory of a moved object has its storages, each at a multiple of ALIGNMENT, and then its pickle.
 """
 
 import gc
@@ -18,7 +18,7 @@ from torch.package import PackageImporter, sys_importer
 from torch.storage import TypedStorage, UntypedStorage
 
 ALIGNMENT = 64
-# How references to code of a package and to storages are written: by persistent id.
+# Kinds of persistent ids in the pickle: references to storages and to code of a package.
 _STORAGE = "storage"
 _PACKAGED = "packaged"
 
@@ -27,7 +27,7 @@ SharedRange = tuple[int, int, int]  # memory of an object that was moved before:
 
 
 class Move:
-    """An object on its way: its pickle, and the storages that its memory is to hold."""
+    """The state of a move: the object's pickle, and the storages that its memory is to hold."""
 
     def __init__(self, obj: object, importers: Importers, shared: Sequence[SharedRange]) -> None:
         self._importers = {
@@ -89,17 +89,17 @@ class Move:
         return number, module, name
 
     def fill(self, memory: object) -> None:
-        """Writes pickle and storages into the memory, and has the source's tensors lie there too.
+        """Writes pickle and storages into the memory, and moves the source's tensors there, too.
 
-        A storage that something other than a tensor refers to (a numpy array, a DLPack consumer)
-        stays where it is, for that would be left with a pointer to nothing.
+        A storage to which other objects than tensors refer (a numpy array, a DLPack consumer) stays
+        where it is: those objects would be left with a dangling pointer.
         """
         _isopool.write_package(memory, self.pickle_offset, self.pickle)
         tensors, shared = _tensors_by_storage()
         for storage, offset in self._places.values():
             if storage.nbytes() == 0:
                 continue
-            # Each tensor counts one, and so does `storage` itself. numpy() leaves it not resizable.
+            # One reference per tensor and one for `storage`. After numpy() it is not resizable.
             only_tensors = (
                 torch._C._storage_Use_Count(storage._cdata) == 1 + tensors[storage._cdata]
                 and storage._cdata not in shared
@@ -175,13 +175,13 @@ class _Unpickler(pickle.Unpickler):
 def receive(
     data: bytes, own: object, memories: Mapping[int, object], importers: Importers
 ) -> object:
-    """The object of a pickle, over its memory and that of others that it refers to."""
+    """Unpickles a moved object over its own memory and that of other moved objects."""
     return _Unpickler(io.BytesIO(data), {**memories, 0: own}, importers).load()
 
 
 def _tensors_by_storage() -> tuple[Counter[int], set[int]]:
-    """How many tensors of this worker refer to each storage, and the storages of those tensors that
-    others than Python and their views refer to: a DLPack capsule holds a tensor, autograd may.
+    """Counts the tensors of this worker that refer to each storage. Also returns the storages of
+    tensors to which more than Python and their views refer: a DLPack capsule, or autograd.
     """
     tensors = {id(obj): obj for obj in gc.get_objects() if issubclass(type(obj), torch.Tensor)}
     views: Counter[int] = Counter()

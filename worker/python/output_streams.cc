@@ -10,7 +10,7 @@ namespace {
 
 struct Stream {
   const char* name;      // in sys
-  PyObject* adopted;     // owned, for ever; null: none yet
+  PyObject* adopted;     // owned, never released; null: none yet
   PyObject* nameObject;  // likewise
 };
 std::array<Stream, 2> streams = {{{"stdout", nullptr, nullptr}, {"stderr", nullptr, nullptr}}};
@@ -19,7 +19,8 @@ bool written = true;
 
 // Borrowed; null if user code has deleted it.
 PyObject* currentStream(Stream& stream) {
-  // The module's own dictionary: PySys_GetObject() would make a string of the name each time.
+  // Uses the module's dictionary: PySys_GetObject() would make a string object of the
+  // name each time.
   static PyObject* const sys = PyModule_GetDict(PyRef::steal(PyImport_ImportModule("sys")).get());
   if (stream.nameObject == nullptr) stream.nameObject = PyUnicode_InternFromString(stream.name);
   return PyDict_GetItem(sys, stream.nameObject);
@@ -43,7 +44,7 @@ void flushOutput() {
     PyObject* current = currentStream(stream);
     if (current == nullptr || current == Py_None) continue;
     if (current == stream.adopted && !any) continue;
-    // Its flush() is user code that may put another stream there.
+    // Keeps a reference: flush() may be user code that replaces the stream in sys.
     const PyRef held = PyRef::share(current);
     if (!PyRef::steal(PyObject_CallMethodNoArgs(current, flush))) PyErr_Clear();
   }

@@ -5,15 +5,15 @@
 
 namespace isopool::worker {
 
-/// Flushes Python's stdout and stderr: print() without a newline would stay in their buffers until
-/// the next call. Costs nothing worth mention if nothing was written. Not while a Python error is
-/// set, which would be lost.
+/// Flushes sys.stdout and sys.stderr: the text of a print() without a newline would stay in the
+/// buffers until the next call. Takes little time if nothing was written. May run user code, whose
+/// errors are ignored. With the GIL, and not while a Python error is set, which would be lost.
 void flushOutput();
 
-/// The streams that hold nothing back without noteOutput(); None where there is none. Others that
-/// are in sys, by user code or from the start, are flushed each time.
+/// Sets the streams that call noteOutput() on each write, or None. flushOutput() flushes these only
+/// after a write; it flushes any other stream in sys each time. With the GIL.
 void adoptOutputStreams(PyObject* out, PyObject* err);
-/// Something was written to an adopted stream.
+/// To be called when text was written to an adopted stream. With the GIL.
 void noteOutput();
 
 }  // namespace isopool::worker

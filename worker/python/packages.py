@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packages whose stored tensors are mapped, not read."""
+"""Packages whose stored tensors are mapped instead of read."""
 
 import difflib
 import linecache
@@ -9,13 +9,13 @@ import _isopool
 import torch
 from torch.package import PackageImporter
 
-_STORED = 0  # the ZIP method of records that lie in the file as they are
+_STORED = 0  # the ZIP method of records without compression
 
 
 class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
-    """Gives out stored tensors as slices of one private mapping of the file.
+    """Returns stored tensors as slices of one private mapping of the file.
 
-    Being a PyTorchFileReader it goes wherever torch wants one; nothing of torch is patched.
+    As a subclass of PyTorchFileReader it works wherever torch expects one; torch is not patched.
     """
 
     def __init__(self, path: str, mapping: object) -> None:
@@ -42,7 +42,7 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
         return signature == 0x04034B50 and method == _STORED
 
 
-_open: set[str] = set()  # the importers of packages that are loaded, by their names
+_open: set[str] = set()  # names of the importers of loaded packages
 
 
 def open_package(path: str, mapping: object) -> PackageImporter:
@@ -52,8 +52,8 @@ def open_package(path: str, mapping: object) -> PackageImporter:
 
 
 def check_pickle(importer: PackageImporter, package: str, module: str, file: str) -> None:
-    """Raises FileNotFoundError, with the names that there are, if the package has no such pickle: torch
-    would call the whole file damaged."""
+    """Raises FileNotFoundError, with the names of existing pickles, if the package lacks this one:
+    torch would report that the whole file is damaged."""
     wanted = f"{module.replace('.', '/')}/{file}"
     reader = importer.zip_reader
     if reader.has_record(wanted):
@@ -72,9 +72,9 @@ def forget_package(importer: PackageImporter) -> None:
 
 
 def forget_lines() -> None:
-    """Lets go of what Python's line cache has of the modules of dropped packages: by it the importer, and
-    with it the file and all that was loaded from it, would live for ever. An object that outlives its
-    package imports further modules, so this is done before each collection.
+    """Removes the modules of dropped packages from Python's line cache, which would keep alive the
+    importer, its file, and all objects loaded from it. To be called before each collection, because
+    an object that outlives its package may import further modules.
     """
     for name in [name for name in linecache.cache if name.startswith("<torch_package_")]:
         if name[: name.find(">") + 1] not in _open:

@@ -7,14 +7,14 @@
 
 namespace isopool::worker {
 
-/// Owns one reference to a Python object. Move-only; empty is null. To be destroyed with the GIL
-/// held.
+/// Owns one reference to a Python object, or null. Move-only. To be used and destroyed with
+/// the GIL held.
 class PyRef {
  public:
   PyRef() = default;
   /// Takes over a new reference (or null).
   static PyRef steal(PyObject* object) { return PyRef(object); }
-  /// Adds a reference to a borrowed one.
+  /// Adds a reference to a borrowed object (or null).
   static PyRef share(PyObject* object) {
     Py_XINCREF(object);
     return PyRef(object);

@@ -30,7 +30,7 @@ std::string bytesOf(PyObject* bytes) {
   return {PyBytes_AS_STRING(bytes), static_cast<size_t>(PyBytes_GET_SIZE(bytes))};
 }
 
-// What a sandbox may have to do with it.
+// Sets the fields that Sandbox::explain() uses.
 void describeDenial(PyObject* raised, PythonError& error) {
   const PyRef denial = workerFunction("errors", "denial");
   const PyRef both = denial ? PyRef::steal(PyObject_CallOneArg(denial.get(), raised)) : PyRef();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The first thing that a forked worker does in Python."""
+"""The first steps of a forked worker in Python."""
 
 import faulthandler
 import gc
@@ -13,7 +13,7 @@ import torch
 
 
 def begin(seed: int, crash_log: int, debugged: bool, named_objects: str) -> None:
-    # Forks have equal generators. `random` is reseeded by Python itself.
+    # All forks start with equal generators. Python reseeds `random` itself.
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
@@ -29,18 +29,18 @@ def begin(seed: int, crash_log: int, debugged: bool, named_objects: str) -> None
 
 
 def _name_objects(prefix: str) -> None:
-    """Semaphores and shared memory that Python names, here and in processes forked from us: the
-    process that would remove those that are left is killed with us, and the supervisor, which does
-    it then, finds them by this name.
+    """Sets the prefix of the semaphores and shared memory that Python names, in this process and
+    its forks. Python's resource tracker, which would remove those that are left, is killed together
+    with the worker. The supervisor removes them instead, and finds them by this prefix.
     """
-    # multiprocessing has no interface for either.
+    # multiprocessing has no public interface for either.
     multiprocessing.process.current_process()._config["semprefix"] = "/" + prefix.removesuffix("-")
     shared_memory._SHM_NAME_PREFIX = "/" + prefix  # type: ignore[attr-defined]
     shared_memory._SHM_SAFE_NAME_LENGTH = 1 + len(prefix) + 8  # type: ignore[attr-defined]
 
 
 def use_temporary_folder(path: str) -> None:
-    """Of a worker whose sandbox lets it write nowhere, or only where it was told."""
+    """Uses `path` for temporary files if the sandbox forbids to write in TMPDIR, or in /tmp."""
     wanted = os.environ.get("TMPDIR")
     try:
         tempfile.TemporaryFile(dir=wanted or "/tmp").close()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Standard streams of workers: lines go out at once, errors also into the crash log.
+"""Standard streams of workers. Lines are written immediately, errors also to the crash log.
 
-After each call the worker flushes them, if something was written: so they note what is.
+After each call the worker flushes the streams that were written to, so they note each write.
 """
 
 import io
@@ -12,7 +12,7 @@ import _isopool
 
 
 class _ErrorFile(io.FileIO):
-    """Descriptor 2, whose writes are kept for whoever reports this worker's death."""
+    """Descriptor 2. Its text is also kept in the crash log, to report this worker's death."""
 
     def write(self, data) -> int:  # type: ignore[no-untyped-def, override]
         _isopool.append_to_crash_log(data)
@@ -20,7 +20,7 @@ class _ErrorFile(io.FileIO):
 
 
 class _NotedBuffer(io.BufferedWriter):
-    """A stream's buffer, to which all goes that is written to it as text or as bytes."""
+    """The buffer of a stream. All text and bytes that are written to the stream pass through it."""
 
     def write(self, data) -> int:  # type: ignore[no-untyped-def, override]
         _isopool.note_output()
@@ -28,14 +28,14 @@ class _NotedBuffer(io.BufferedWriter):
 
 
 class _Lines(io.TextIOWrapper):
-    """Hands its text on to the buffer at once, and lines to the file."""
+    """Passes text to the buffer immediately, and complete lines to the file."""
 
     def __init__(self, buffer: io.BufferedWriter | io.FileIO, encoding: str, errors: str) -> None:
         super().__init__(buffer, encoding, errors, line_buffering=True, write_through=True)
         self.mode = "w"
 
     def reconfigure(self, **options: Any) -> None:
-        # Text that it kept back would not be noted.
+        # Otherwise text could stay in this object without being noted.
         super().reconfigure(**{**options, "write_through": True})
 
 
@@ -45,7 +45,7 @@ def install() -> None:
     if type(old) is io.TextIOWrapper and isinstance(old.buffer, (io.BufferedWriter, io.FileIO)):
         encoding, errors = old.encoding, old.errors
         buffer = old.detach()
-        # With PYTHONUNBUFFERED it is the file itself, and holds nothing back.
+        # With PYTHONUNBUFFERED the buffer is the file itself, which holds no text back.
         if isinstance(buffer, io.BufferedWriter):
             buffer = _NotedBuffer(buffer.detach())
         sys.stdout = sys.__stdout__ = out = _Lines(buffer, encoding, errors)

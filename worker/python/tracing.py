@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""This worker's part of a trace that the client writes: torch.profiler's events on a common clock."""
+"""This worker's part of a trace of the client: events of torch.profiler on a common clock."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-# As the runtime names the range of a call; its number follows.
+# The runtime's name for the range of a call; the call's number follows.
 CALL = "isopool call "
 
 _profiler: profile | None = None
@@ -22,7 +22,7 @@ def start() -> None:
 
 def stop(base: int, name: str) -> str:
     """The events since start(), in microseconds since `base` (nanoseconds since 1970), as the inner
-    part of a JSON list. `name` is what this process is to be called."""
+    part of a JSON list. `name` is the name of this process in the trace."""
     global _profiler
     if _profiler is None:
         return ""
@@ -33,7 +33,7 @@ def stop(base: int, name: str) -> str:
         profiler.export_chrome_trace(path)
         with open(path, encoding="utf-8") as file:
             trace = json.load(file)
-    # Times are microseconds since an instant that the trace names itself.
+    # Times are microseconds since an instant that the trace specifies.
     shift = (trace.get("baseTimeNanoseconds", 0) - base) / 1000
     events = []
     for event in trace["traceEvents"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the permissive conversion of results makes of objects that are no values themselves."""
+"""The permissive conversion of results, for objects that have no counterpart as a value."""
 
 import collections
 import dataclasses
@@ -9,12 +9,12 @@ from collections.abc import ItemsView, KeysView, Mapping, ValuesView
 
 import torch
 
-# What iterating over does not use up, and whose elements are all there is to it.
+# Iterating over these does not consume them, and their elements are their whole content.
 _LISTS = (set, frozenset, range, collections.deque, KeysView, ValuesView, ItemsView)
 
 
 def plain(value: object) -> object:
-    """A simpler object that stands for `value`. Raises TypeError with the reason if there is none."""
+    """A simpler object in place of `value`. Raises TypeError with the reason if there is none."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (bytearray, memoryview)):
@@ -42,7 +42,7 @@ def _tensor(numpy, array) -> torch.Tensor:  # type: ignore[no-untyped-def]
         raise TypeError("a masked numpy array would lose its mask: call .filled() on it first")
     if array.dtype.kind not in "biufc":
         raise TypeError(f"a numpy array of dtype {array.dtype} can't become a tensor")
-    # What torch can't view is copied: it writes to its tensors, knows no stride below zero, ...
+    # Copies arrays that torch can't view: read-only, foreign byte order, unusual strides.
     if (
         not array.flags.writeable
         or not array.dtype.isnative
@@ -66,7 +66,7 @@ def _number(numpy, scalar) -> object:  # type: ignore[no-untyped-def]
 
 
 def _cache(cache) -> object:  # type: ignore[no-untyped-def]
-    """What an attention layer of transformers remembers: keys and values, layer by layer."""
+    """The content of a cache of transformers: keys and values, layer by layer."""
     if hasattr(cache, "self_attention_cache"):
         return {
             "self_attention": _cache(cache.self_attention_cache),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What happens once, before the first fork: everything that workers shall share."""
+"""Runs once, before the first fork: creates everything that workers share."""
 
 import gc
 import importlib
@@ -14,21 +14,21 @@ from functools import partial
 from isopool_worker import streams
 
 
-_held: list[object] = []  # for as long as the zygote lives
+_held: list[object] = []  # kept alive as long as the zygote
 
 
 def begin() -> None:
-    """Imports torch. Nothing here and in prepare() may start a thread: a fork copies only the one
-    that forks.
+    """Imports torch. Neither this function nor prepare() may start a thread: a fork copies only the
+    thread that forks.
     """
-    # The collector writes into every object it looks at; after freeze() it looks at none of these,
-    # so their pages stay shared. A worker turns it on again.
+    # The collector writes into every object that it visits. After freeze() it visits none of these
+    # objects, so their pages stay shared. A worker enables the collector again.
     gc.disable()
     streams.install()
 
     import torch
 
-    # Before any operation: a pool of threads, once started, does not survive a fork.
+    # Before any operation: a thread pool that was started does not survive a fork.
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
 
@@ -59,27 +59,27 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         pass
     for name in preload:
         importlib.import_module(name)
-    # Programs for torch::deploy find it there.
+    # Programs for torch::deploy expect it there.
     sys.modules["__main__"].torch = torch  # type: ignore[attr-defined]
-    # Of torch.package about itself, at every first package of a worker.
+    # torch.package causes this warning itself, at the first package of each worker.
     warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning, "torch.package")
 
     _warm_up(torch)
-    # Not collected before: that is a tenth of a second for 2 MB, which all workers share.
+    # No collection before: it takes a tenth of a second to free 2 MB, which all workers share.
     _held.extend(_fill_holes())
     gc.freeze()
     return platform.python_version(), str(torch.__version__)
 
 
 def folders() -> list[bytes]:
-    """Where this Python has its programs and modules: what a worker in a sandbox may read."""
+    """The folders with programs and modules of this Python; a worker in a sandbox may read them."""
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     names = sorted(prefixes) + [name for name in sys.path if name.startswith("/")]
     return [os.fsencode(name) for name in dict.fromkeys(names) if name != "/"]
 
 
 def _warm_up(torch) -> None:  # type: ignore[no-untyped-def]
-    """Has the usual operations build their tables here and not once in every worker."""
+    """Runs common operations, so that they build their tables here and not in every worker."""
     with torch.no_grad():
         x = torch.ones(1, 3, 8, 8)
         y = torch.nn.functional.conv2d(x, torch.ones(4, 3, 3, 3))
@@ -95,8 +95,8 @@ def _warm_up(torch) -> None:  # type: ignore[no-untyped-def]
 
 
 def _warm_up_packages(torch) -> None:  # type: ignore[no-untyped-def]
-    """Runs the whole way of a package once, so that a worker shares what it leaves behind: modules,
-    specialised bytecode, caches. Without it each worker has 2 MB more of its own.
+    """Loads and runs a package once, so that workers share the resulting modules, specialised
+    bytecode and caches. Without this each worker has 2 MB more private memory.
     """
     file = io.BytesIO()
     with torch.package.PackageExporter(file) as exporter:
@@ -112,17 +112,18 @@ def _warm_up_packages(torch) -> None:  # type: ignore[no-untyped-def]
 
 
 def _fill_holes() -> Iterator[object]:
-    """Objects for the free places that CPython's small-object allocator has between living objects.
+    """Fills the free places that CPython's small-object allocator has between live objects.
 
-    A worker's new objects would go there first, and each would turn a shared page into a private
-    one. With the places taken they go side by side into fresh pages: a third less private memory.
+    A worker's new objects would use these places first, and each would turn a shared page into a
+    private one. If the places are occupied, new objects are put side by side into new pages, which
+    takes a third less private memory.
     """
     # One kind of object for each size class of the allocator, 16 to 512 bytes.
     makers: list[tuple[int, Callable[[], object]]] = [(16, object), (32, lambda: float("1.5"))]
     empty = sys.getsizeof(b"")
     makers += [(size, partial(bytes, size - empty)) for size in range(48, 513, 16)]
     for size, make in makers:
-        # When a whole pool (16 KiB) was filled from its beginning to its end there was no hole left.
+        # If a whole pool (16 KiB) is filled from begin to end, no free place was left before it.
         wanted = (16 << 10) // size - 4
         row = last = 0
         for _ in range(20_000):

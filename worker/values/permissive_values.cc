@@ -23,12 +23,12 @@ namespace {
 
 constexpr size_t kMaxShownKey = 100;
 
-// Where an element is, from the result inwards. Words are made of it only for a refusal.
+// The position of an element in the result. It is formatted as text only for a refusal.
 struct Place {
   const Place* container = nullptr;
-  PyObject* key = nullptr;  // of a dict; else by index
+  PyObject* key = nullptr;  // of a dict; null: by index
   Py_ssize_t index = 0;
-  bool isKey = false;  // not what lies under the key, but the key itself
+  bool isKey = false;  // the element is the key itself, not its value
 };
 
 std::string shownKey(PyObject* key) {
@@ -56,7 +56,7 @@ std::string pathOf(const Place& place) {
 
 TypedValue convert(PyObject* object, const Place& place, int depth);
 
-// What elements have in common; once that is nothing, anything goes.
+// Widens `type` to the common type with `next`; Any if they have none.
 void widen(c10::TypePtr& type, const c10::TypePtr& next) {
   if (type && type->kind() == c10::TypeKind::AnyType) return;
   type = unified(type, next);
@@ -67,7 +67,7 @@ TypedValue convertList(PyObject* list, const Place& place, int depth) {
   std::vector<at::IValue> values;
   values.reserve(static_cast<size_t>(PyList_GET_SIZE(list)));
   c10::TypePtr type;
-  // User code may run and change the list.
+  // The size is read each time: user code may run and change the list.
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
     const PyRef element = PyRef::share(PyList_GET_ITEM(list, i));
     TypedValue converted = convert(element.get(), {&place, nullptr, i}, depth + 1);
@@ -113,7 +113,7 @@ TypedValue convertDict(PyObject* dict, const Place& place, int depth) {
     entries.emplace_back(std::move(entryKey.value), std::move(entryValue.value));
   }
   if (!keyType) keyType = valueType = c10::AnyType::get();
-  // A type in common that no dict can have for its keys, as an optional one.
+  // The common type may be one that a dict can't have for its keys, such as an optional type.
   if (!ipc::isDictKeyType(*keyType)) keyType = c10::AnyType::get();
   ipc::DictBuilder result(keyType, valueType, entries.size());
   for (auto& [key, value] : entries) {
@@ -133,7 +133,7 @@ TypedValue bytesAsTensor(PyObject* bytes) {
   return {std::move(tensor), c10::TensorType::get()};
 }
 
-// A simpler object that stands for one that is no value itself.
+// A simpler Python object in place of one that has no counterpart as a value.
 PyRef plainOf(PyObject* object, const Place& place) {
   static PyObject* const plain = workerFunction("values", "plain").release();
   PyRef result = plain == nullptr ? PyRef() : PyRef::steal(PyObject_CallOneArg(plain, object));
@@ -154,7 +154,7 @@ TypedValue convert(PyObject* object, const Place& place, int depth) {
     refuse(place, error.reason());
   } catch (python_error&) {
     PyErr_Clear();
-    refuse(place, "its class raises when it is asked whether it is a tensor");
+    refuse(place, "its class raises an exception when its type is checked");
   }
   if (PyTuple_Check(object)) return convertTuple(object, place, depth);
   if (PyDict_CheckExact(object)) return convertDict(object, place, depth);

@@ -6,9 +6,10 @@
 
 namespace isopool::worker {
 
-/// What fromPython() makes of an object, and a value too of most that it refuses: docs/values.md
-/// has the table. Where elements have no type in common the container's is Any. With the GIL held;
-/// may run user code. Throws ipc::ValueError, which names the element by its path.
+/// Converts an object as fromPython() does, and also most objects that fromPython() refuses;
+/// docs/values.md has the table. If elements have no common type, the element type of their
+/// container is Any. With the GIL held; may run user code. Throws ipc::ValueError with the path
+/// of the element.
 at::IValue fromPythonPermissive(PyObject* object);
 
 }  // namespace isopool::worker

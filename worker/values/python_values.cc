@@ -21,7 +21,7 @@ namespace isopool::worker {
 namespace {
 
 constexpr size_t kMaxShownCharacters = 2000;
-// Behind the tracer's own words.
+// Appended to the tracer's own text.
 constexpr const char* kPermissively =
     ". The permissive conversion takes it (CallOptions::permissive, Obj::toIValuePermissive)";
 
@@ -206,7 +206,7 @@ at::IValue fromPython(PyObject* object) {
     refuse(object, error.what_without_backtrace());
   } catch (python_error&) {
     PyErr_Clear();
-    refuse(object, "its class raises when it is asked whether it is a tensor");
+    refuse(object, "its class raises an exception when its type is checked");
   }
 }
 

@@ -6,25 +6,26 @@
 
 #include "worker/python/py_ref.h"
 
-/// IValues and Python objects, each as the other. The kinds that cross are TorchScript's structural
-/// ones, inferred as torch's tracer infers them; a class of the user's is refused, never compiled.
-/// All with the GIL held.
+/// Conversion between IValues and Python objects. Supports TorchScript's structural types, inferred
+/// as torch's tracer infers them; a class of the user is refused and not compiled. All functions
+/// with the GIL held.
 namespace isopool::worker {
 
-/// Throws ipc::ValueError.
+/// Makes a Python object. Throws ipc::ValueError if the value has no counterpart.
 PyRef toPython(at::IValue value);
 
-/// Tensors come out detached. Throws ipc::ValueError with the tracer's text.
+/// Makes an IValue; tensors are detached. May run user code. Throws ipc::ValueError with
+/// the tracer's text.
 at::IValue fromPython(PyObject* object);
 
-/// `elements` of the given torch.dtype over `storage` from its begin, as a Python tensor; null with
-/// a Python error set if `dtype` is no dtype.
+/// A one-dimensional Python tensor with `elements` of the given torch.dtype, from the begin of
+/// `storage`; null with a Python error set if `dtype` is not a torch.dtype.
 PyRef tensorOver(c10::Storage storage, PyObject* dtype, int64_t elements);
 
-/// The storage of a torch.UntypedStorage; null with a Python error set if it is none.
+/// The storage of a torch.UntypedStorage; null with a Python error set for any other object.
 c10::Storage storageOf(PyObject* object);
 
-/// Bytes of one element of a torch.dtype; 0 if it is none.
+/// Bytes of one element of a torch.dtype; 0 for any other object.
 size_t elementBytes(PyObject* dtype);
 
 }  // namespace isopool::worker

@@ -44,7 +44,7 @@ c10::TypePtr unified(const c10::TypePtr& known, const c10::TypePtr& next) {
   return both ? *both : nullptr;
 }
 
-// The order of the questions is the tracer's.
+// Checks the types in the tracer's order.
 std::optional<TypedValue> simpleValue(PyObject* object) {
   if (THPVariable_Check(object)) return TypedValue{detached(object), c10::TensorType::get()};
   if (object == Py_None) return TypedValue{at::IValue(), c10::NoneType::get()};

@@ -9,12 +9,12 @@
 #include <string>
 #include <utility>
 
-/// What both conversions of Python objects have in common. With the GIL held.
+/// The common part of both conversions of Python objects. With the GIL held.
 namespace isopool::worker {
 
 inline constexpr int kMaxNesting = 64;
 
-/// Why the type of a value can't be told; the caller adds of which.
+/// The reason why the type of a value can't be inferred; the catching function adds which value.
 class NotInferable {
  public:
   explicit NotInferable(std::string reason) : reason_(std::move(reason)) {}
@@ -29,13 +29,16 @@ struct TypedValue {
   c10::TypePtr type;
 };
 
-/// Tensors (detached), None, numbers, texts, devices; dtypes, layouts and quantisation schemes as
-/// their numbers; nothing for any other object. Throws NotInferable.
+/// Converts tensors (detached), None, numbers, texts, devices; dtypes, layouts and quantisation
+/// schemes become their numbers. Returns nullopt for any other object. Throws NotInferable, and
+/// python_error if user code raises.
 std::optional<TypedValue> simpleValue(PyObject* object);
 
+/// The tensor in `object`, which must be a torch.Tensor, without its autograd history.
 at::Tensor detached(PyObject* object);
 
-/// The type that both fit into, by the tracer's rules; null if there is none. `known` may be null.
+/// The common type of both by the tracer's rules; null if there is none. If `known` is null,
+/// it is `next`.
 c10::TypePtr unified(const c10::TypePtr& known, const c10::TypePtr& next);
 
 }  // namespace isopool::worker
