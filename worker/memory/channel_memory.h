@@ -10,8 +10,10 @@
 
 namespace isopool::worker {
 
-/// The part of a channel that lives as long as any storage in it. It is owned by the channel and by
-/// every borrowed storage, so a tensor that the model keeps stays valid after the client is gone.
+/// The part of a channel that lives as long as any storage in it. It is owned by the channel
+/// and by every borrowed storage, so a tensor that the model keeps stays valid after the client
+/// is gone. `end`, `inputs` and `output` are for the call loop's thread except where their
+/// classes allow others.
 struct ChannelMemory {
   ChannelMemory(uint64_t clientNumber, base::Epoch epoch, ipc::Mapping ownControl,
                 ipc::Mapping clientControl, SegmentRequester& requester)
@@ -19,11 +21,11 @@ struct ChannelMemory {
         end(epoch, std::move(ownControl), std::move(clientControl)),
         output(clientNumber, end.peerReturns(), requester) {}
 
-  const uint64_t client;
-  ipc::WorkerEnd end;
-  InputSegments inputs;
-  OutputBlocks output;
-  BorrowedStorages borrowed;
+  const uint64_t client;      ///< the supervisor's number for the client
+  ipc::WorkerEnd end;         ///< the control segments, mapped
+  InputSegments inputs;       ///< the client's input arena
+  OutputBlocks output;        ///< the arena for results to this client
+  BorrowedStorages borrowed;  ///< storages that calls brought
 };
 
 }  // namespace isopool::worker

@@ -29,6 +29,7 @@ class CopyCounts {
   }
 
   bool any() const { return any_; }
+  /// Bytes for one ipc::CopyReason, by its number.
   uint64_t of(size_t reason) const { return bytes_[reason]; }
 
  private:

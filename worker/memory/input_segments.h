@@ -40,6 +40,7 @@ class InputSegments {
     return id.value < refused_.size() && refused_[id.value] ? &refusal_ : nullptr;
   }
 
+  /// By segment number, with nulls.
   const std::vector<std::unique_ptr<InputSegment>>& all() const noexcept { return byId_; }
 
  private:

@@ -13,12 +13,14 @@ inline constexpr long kRestrictSelf = 446;
 inline constexpr uint32_t kAskVersion = 1;
 inline constexpr int kRulePathBeneath = 1;
 
+// The version of the interface from which on a right is supported.
 inline constexpr int kVersionWithRefer = 2;
 inline constexpr int kVersionWithTruncate = 3;
 inline constexpr int kVersionWithTcp = 4;
 inline constexpr int kVersionWithDevices = 5;
 inline constexpr int kVersionWithScopes = 6;
 
+/// LANDLOCK_ACCESS_FS_...
 enum FileRight : uint64_t {
   kExecute = 1u << 0,
   kWriteFile = 1u << 1,
@@ -40,12 +42,14 @@ enum FileRight : uint64_t {
 inline constexpr uint64_t kTcpRights = 3;  ///< bind, connect
 inline constexpr uint64_t kScopes = 3;     ///< abstract Unix sockets, signals
 
+/// struct landlock_ruleset_attr: the rights that a ruleset controls.
 struct RulesetAttributes {
   uint64_t files = 0;
   uint64_t network = 0;
   uint64_t scoped = 0;
 };
 
+/// struct landlock_path_beneath_attr: rights below the folder `parent` (a descriptor).
 struct [[gnu::packed]] PathRule {
   uint64_t allowed = 0;
   int32_t parent = -1;

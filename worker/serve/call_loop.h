@@ -50,7 +50,10 @@ class CallLoop final : public ControlPlane {
 
  private:
   bool doorbellRung() const noexcept;
+  /// True if the doorbell rang or a call waits.
   bool anythingToDo() const noexcept;
+  /// Handles all messages of the supervisor that have arrived; true if there was one. Exits the
+  /// process if the supervisor is gone or a message can't be handled.
   bool readMessages();
   void handleMessage(ipc::Frame& frame);
   /// Runs `step` for one client. False if no memory or address space is left for it: logged to the
@@ -63,15 +66,23 @@ class CallLoop final : public ControlPlane {
   void mapInputSegment(ipc::Frame& frame);
   void mapPackage(ipc::Frame& frame);
   void addOutputSegment(ipc::Frame& frame);
+  /// The link of a client that is not detached; null if there is none.
   ClientLink* find(uint64_t client) const noexcept;
 
+  /// Serves one call of the client whose turn it is; false if no call waits.
   bool serveNext();
+  /// Exits the process if user code left it unfit for this client.
   void requireFitnessFor(const ClientLink& channel);
   void updateStatusPage() noexcept;
+  /// The longest time that a client allows this worker to spin, in ns.
   int64_t spinAllowance() const noexcept;
+  /// Spins, then sleeps until a call or a message comes or a requested collection is due.
   void waitForWork();
+  /// Drops the objects of detached clients, makes private what is left of their memory, and
+  /// reports to the supervisor.
   void dropDetachedChannels();
   void detach(ClientLink& channel);
+  /// Frees the output arenas of former clients that are no longer in use.
   void dropRemains();
   void collect();
 
@@ -79,17 +90,17 @@ class CallLoop final : public ControlPlane {
   ipc::ControlSocket control_;
   const ipc::Mapping doorbellMapping_;
   const ipc::SharedWord<uint32_t>& doorbell_;
-  uint32_t seenDoorbell_ = 0;
+  uint32_t seenDoorbell_ = 0;  // its value when messages were read last
   const ipc::Mapping statusPageMapping_;
   ipc::WorkerStatusPage& statusPage_;
   RoutedBlocks& blocks_;
 
-  CopyCounts copies_;
+  CopyCounts copies_;  // of the worker's life
   CallRunner runner_;
   FitnessCheck fitness_;
   std::vector<std::unique_ptr<ClientLink>> channels_;
   TurnOrder turns_;
-  uint32_t servedSinceUpdate_ = 0;
+  uint32_t servedSinceUpdate_ = 0;  // requests since updateStatusPage()
   /// Memory of clients that are gone, while tensors of the worker still lie in it.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
 

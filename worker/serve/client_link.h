@@ -23,8 +23,8 @@ struct ClientLink {
       : memory(std::move(shared)), handles(memory->end) {}
 
   std::shared_ptr<ChannelMemory> memory;
-  PackageStore packages;
-  ObjectTable<base::ObjectId> objects;
+  PackageStore packages;                ///< what the client loaded
+  ObjectTable<base::ObjectId> objects;  ///< replicated objects
   HandleTable handles;
   /// The newest handle at the time when a package was last dropped: this and older handles may keep
   /// objects of the package alive.
@@ -35,9 +35,9 @@ struct ClientLink {
     uint32_t completion;  ///< its number, comparable with WorkerEnd::completionsConsumed()
     void* block;
   };
-  std::deque<Blob> blobs;
+  std::deque<Blob> blobs;  ///< in the order of their completions
 
-  Turns turns;
+  Turns turns;                   ///< see TurnOrder
   std::optional<uint64_t> slot;  ///< the slot of the client's pool that this worker serves
   uint32_t leaseLimit =
       0;  ///< results that the client may hold; 0: no limit but the number of leases

@@ -23,6 +23,7 @@ class HandleTable {
   PyObject* find(base::HandleId id) const { return objects_.find(id); }
   /// Throws Refusal, and drops the object, if the client's handles would exceed the memory limit.
   void set(base::HandleId id, PyRef object);
+  /// Drops the object, which may run user code. No effect for an unknown handle.
   void forget(base::HandleId id);
   void clear();
   /// The newest handle so far, alive or not; 0: none was made.
@@ -39,18 +40,21 @@ class HandleTable {
     uint32_t handles = 0;
   };
 
+  /// Adds the memory behind a new handle to the counts.
   void account(base::HandleId id, PyObject* object);
+  /// Removes it again; no effect for an unknown handle.
   void discount(base::HandleId id);
+  /// Publishes the counts.
   void tell() noexcept { end_.tellHandles(handles_.size(), bytes_); }
 
   ipc::WorkerEnd& end_;
   ObjectTable<base::HandleId> objects_;
   std::unordered_map<base::HandleId, std::vector<const void*>>
-      handles_;  // and the storages of each
-  std::unordered_map<const void*, Storage> storages_;
+      handles_;                                        // and the storages of each
+  std::unordered_map<const void*, Storage> storages_;  // by address
   base::HandleId newest_{0};
   uint64_t bytes_ = 0;
-  uint64_t limit_ = 0;
+  uint64_t limit_ = 0;  // bytes; 0: no limit
 };
 
 }  // namespace isopool::worker

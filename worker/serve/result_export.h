@@ -38,6 +38,7 @@ class ResultExport {
   std::span<const ipc::StorageRecord> records() const { return records_; }
 
  private:
+  /// `extent`: the bytes of the storage that the answer's tensors use. Only these are copied.
   void describeOne(const c10::Storage& storage, ipc::StorageExtent extent, ClientLink& channel,
                    const CallInputs& inputs, CopyCounts& copies);
   bool copyKept(const c10::Storage& storage, ipc::StorageExtent extent, OutputBlocks& output,
@@ -52,7 +53,7 @@ class ResultExport {
   const ipc::PageHistory& history_;
   ControlPlane& control_;
   std::vector<ipc::StorageRecord> records_;
-  std::vector<std::byte> inlineBytes_;
+  std::vector<std::byte> inlineBytes_;  // content of the small copies of this answer
 };
 
 }  // namespace isopool::worker
