@@ -159,7 +159,7 @@ class _Unpickler(pickle.Unpickler):
         return TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
 
     def _storage(self, place: tuple[int, int, int]) -> UntypedStorage:
-        # Tensors that shared a storage share one here too.
+        # Tensors that shared a storage also share one here.
         if place not in self._storages:
             package, offset, size = place
             self._storages[place] = (
@@ -196,7 +196,7 @@ def _tensors_by_storage() -> tuple[Counter[int], set[int]]:
         try:
             storage = tensor.untyped_storage()._cdata
         except (RuntimeError, NotImplementedError):
-            continue  # it has none: sparse, meta, a wrapper
+            continue  # a tensor without a storage: sparse, meta, a wrapper
         counts[storage] += 1
         if tensor._use_count() > 1 + views[id(tensor)]:
             shared.add(storage)

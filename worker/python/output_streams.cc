@@ -11,7 +11,7 @@ namespace {
 struct Stream {
   const char* name;      // in sys
   PyObject* adopted;     // owned, never released; null: none yet
-  PyObject* nameObject;  // likewise
+  PyObject* nameObject;  // owned, never released
 };
 std::array<Stream, 2> streams = {{{"stdout", nullptr, nullptr}, {"stderr", nullptr, nullptr}}};
 // Changed with the GIL held.

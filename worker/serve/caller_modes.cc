@@ -9,7 +9,7 @@ CallerAutocast::CallerAutocast(uint32_t flags)
     : former_(current()), enabled_((flags & ipc::kAutocast) != 0) {
   apply({enabled_, (flags & ipc::kAutocastUncached) == 0,
          (flags & ipc::kAutocastHalf) != 0 ? at::kHalf : at::kBFloat16});
-  // A context of the model's own inside must not empty the cache at its end.
+  // Nested: a context of the model itself must not clear the cache at its end.
   if (enabled_) at::autocast::increment_nesting();
 }
 
