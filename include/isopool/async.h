@@ -15,20 +15,25 @@ namespace isopool {
 class AsyncCall;
 class CompletionState;
 
-/// What became of an asynchronous call: a value, or the error that the same call made synchronously
-/// would have thrown, or Cancelled.
+/// The result of an asynchronous call: either a value, or an error. The error is the exception that
+/// the synchronous call would have thrown, or Cancelled.
+///
+/// A plain value: copyable, not synchronised. Tensors in it follow the rules for results: detached,
+/// on the CPU, and valid after the manager's end.
 class Outcome {
  public:
+  /// For the library and for tests.
   explicit Outcome(at::IValue value) : value_(std::move(value)) {}
   explicit Outcome(std::exception_ptr error) : error_(std::move(error)) {}
 
+  /// True if the call returned a value.
   bool ok() const { return error_ == nullptr; }
-  /// The value; throws the error if there is one.
+  /// The value. Rethrows the error if the call has failed.
   const at::IValue& value() const {
     if (error_) std::rethrow_exception(error_);
     return value_;
   }
-  /// Null if ok().
+  /// The error. Null if ok().
   const std::exception_ptr& error() const { return error_; }
 
  private:
@@ -36,36 +41,47 @@ class Outcome {
   std::exception_ptr error_;
 };
 
-/// A call made by ReplicatedObj::callAsync. Its end neither waits nor cancels. Any thread; copies
-/// are the same call. Every member but valid() throws Error on a default-constructed one, and in a
-/// child that the program forked.
+/// A call that ReplicatedObj::callAsync has accepted. Copies refer to the same call. The destructor
+/// neither waits for the call nor cancels it.
 ///
-/// A call has exactly one outcome, also when its worker, the supervisor or the manager ends first.
+/// A call gets exactly one outcome. If its worker, the supervisor or the manager ends first, the
+/// outcome is the error that names this: WorkerLost, SupervisorLost, or Error.
+///
+/// Thread-safe: any thread may use any copy. Every member except valid() throws Error if the
+/// PendingCall is default-constructed, and in a child process that the program has forked.
 class PendingCall {
  public:
+  /// Refers to no call: valid() is false.
   PendingCall() = default;
+  /// For the library.
   explicit PendingCall(std::shared_ptr<AsyncCall> call) : call_(std::move(call)) {}
 
+  /// True if this object refers to a call.
   bool valid() const { return call_ != nullptr; }
-  /// Waits for the outcome; the value, or the error is thrown. Any number of times. If the call has
-  /// a callback it has returned by then, so it must not wait for its own call.
+  /// Waits for the outcome without a time limit. Returns the value, or throws the error. May be
+  /// called more than once. If the call has a callback, get() returns after the callback, so a
+  /// callback must not wait for its own call: it would deadlock.
   at::IValue get() const;
+  /// As get(), but ignores the outcome.
   void wait() const;
-  /// False if there is no outcome within that time.
+  /// Waits until the outcome exists or `time` has passed. Returns true if the outcome exists. A
+  /// duration of zero or less does not wait.
   template <typename Rep, typename Period>
   bool wait_for(std::chrono::duration<Rep, Period> time) const {
     using std::chrono::nanoseconds;
     using Seconds = std::chrono::duration<double>;
-    // Longer than nanoseconds can say is for ever.
+    // A time that nanoseconds can't represent means: no limit.
     if (Seconds(time) >= Seconds(nanoseconds::max())) return waitFor(nanoseconds::max());
     if (time <= time.zero()) return ready();
     return waitFor(std::chrono::duration_cast<nanoseconds>(time));
   }
+  /// True if the outcome exists. Does not wait.
   bool ready() const { return waitFor(std::chrono::nanoseconds(0)); }
 
-  /// Takes the call back: true if its Python code has not run an instruction and never will; its
-  /// outcome is then Cancelled, now. A callback of it runs within cancel(). False, and nothing is
-  /// done, if it had started or has an outcome: a running call is ended by its deadline only.
+  /// Cancels the call if it has not started. Returns true if no instruction of its Python code has
+  /// run or will run: its outcome is then Cancelled, from this moment on. The call's callback may
+  /// run inside cancel(). Returns false, without an effect, if the call has started or has an
+  /// outcome: only its deadline ends a running call.
   bool cancel() const;
 
  private:
@@ -73,30 +89,34 @@ class PendingCall {
   std::shared_ptr<AsyncCall> call_;
 };
 
-/// A call that has ended, as a CompletionQueue gives it out.
+/// A call that has ended, as CompletionQueue::take() returns it.
 struct Completed {
-  uint64_t tag = 0;  ///< as it was given to callAsync
-  Outcome outcome;
+  uint64_t tag = 0;  ///< the tag that callAsync was called with
+  Outcome outcome;   ///< its value or its error
 };
 
-/// Where calls' outcomes gather for an event loop: give fd() to poll, epoll or Asio, and take()
-/// what there is when it is readable. Any thread. May end before its calls do: their outcomes are
-/// dropped.
+/// Collects the outcomes of asynchronous calls for an event loop. Watch fd() with poll, epoll or
+/// Asio, and call take() when fd() is readable. One queue may serve any number of objects and
+/// managers.
 ///
-/// In a child that the program forked every member throws Error, and outcomes of the calls of the
-/// child's own managers are dropped: it makes a CompletionQueue of its own.
+/// Thread-safe. May be destroyed before its calls have ended: their outcomes are then dropped.
+///
+/// In a child process that the program has forked every member throws Error, and the queue drops
+/// outcomes of calls that the child makes. Make a new CompletionQueue in the child.
 class CompletionQueue {
  public:
-  /// Throws Error if the process has no descriptor left.
+  /// Creates one file descriptor. Throws Error if the process has no descriptor left.
   CompletionQueue();
   ~CompletionQueue();
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
-  /// Readable as long as take() would return something. It is the queue's: do not read or close it
-  /// (an event loop that closes what it watches gets a dup()).
+  /// A descriptor that is readable while take() would return at least one outcome. The queue owns
+  /// it: do not read it and do not close it. If the event loop closes the descriptors that it
+  /// watches, give it a dup() of this one.
   int fd() const;
-  /// All outcomes that have come, in the order in which they came; never waits.
+  /// Removes and returns all outcomes that have arrived, in the order of their arrival. Does not
+  /// wait; the result is empty if no outcome has arrived.
   std::vector<Completed> take();
 
  private:

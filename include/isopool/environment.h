@@ -8,21 +8,31 @@ namespace isopool {
 
 class Interpreter;
 
-/// What the Python of a manager's workers is like besides being the Python that isopool was built
-/// with. Users derive from it.
+/// Prepares the Python interpreters of a manager's workers. Programs derive from it;
+/// NoopEnvironment and PathEnvironment are ready to use. The interpreter is the one that isopool
+/// was built with; its packages are those of the Python that ISOPOOL_PYTHON_EXECUTABLE names, if
+/// that is set.
+///
+/// The manager shares ownership: the environment lives at least as long as the manager. Managers
+/// share a private supervisor only if they have the same environment object, or two environments of
+/// isopool's own classes that are equal.
 class Environment {
  public:
   Environment() = default;
-  /// `pythonAppDir` is accepted for programs written for torch::deploy; nothing is created or
-  /// removed there.
+  /// `pythonAppDir` exists for programs that were written for torch::deploy. isopool does not use
+  /// the folder.
   explicit Environment(const std::string& pythonAppDir) : pythonAppDir_(pythonAppDir) {}
   virtual ~Environment() = default;
 
-  /// Folders appended to sys.path of every worker before anything else runs there.
+  /// Folders that every worker appends to sys.path before it runs any other code. Read once, when
+  /// the manager is constructed.
   virtual const std::vector<std::string>& getExtraPythonPaths() { return extraPythonPaths_; }
 
-  /// Called for every worker process before its first call, also for each replacement of one that
-  /// died, on the thread of that first call. May use the interpreter's sessions.
+  /// Called once for each worker process, replacements of dead workers included, before the worker
+  /// runs its first call. The manager's constructor calls it for the first workers; later the
+  /// thread whose call comes first calls it, and other threads that need this worker wait. May
+  /// acquire sessions of `interp` and use them. An exception goes to the caller of that constructor
+  /// or call, and the worker's next user calls this function again.
   virtual void configureInterpreter(Interpreter* interp) = 0;
 
  protected:

@@ -5,24 +5,37 @@
 #include <stdexcept>
 #include <string>
 
-/// What isopool throws. Everything derives from std::runtime_error, as errors of torch::deploy did,
-/// with one exception: a package that can't be opened is a c10::Error, thrown by loadPackage.
+/// The exceptions that isopool throws. Each is an Error and so a std::runtime_error, as errors of
+/// torch::deploy were. Beside them, functions that check a file or an argument as torch does throw
+/// c10::Error: loadPackage(), loadModel(), debugLimitInterpreters() and isopool::empty().
+///
+/// What happened          | exception        | what to do
+/// -----------------------|------------------|------------------------------------------------
+/// Python code raised     | RemoteError      | handle it like the Python exception
+/// a worker died          | WorkerLost       | call again if the call has no lasting effects
+/// the deadline passed    | DeadlineExceeded | call again if started() is false
+/// workers die repeatedly | PoolUnavailable  | read the crash log; wait for the time in the text
+/// the supervisor died    | SupervisorLost   | make a new InterpreterManager
+/// an operator's limit    | LimitExceeded    | wait, or use less
+/// shared memory is full  | ArenaFull        | release tensors, or raise the limit in the text
+/// wrong use              | Error            | correct the program
 namespace isopool {
 
-/// The base of the family. Thrown itself for misuse: a null object, a manager that is gone, a value
-/// that can't cross between processes.
+/// The base class. Thrown itself for wrong use: a default-constructed object, a manager that no
+/// longer exists, use in a forked child, a value that can't cross between processes.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// A Python exception that user code did not catch. The worker lives on.
+/// An exception that Python code in the worker raised and did not catch. The worker continues to
+/// serve calls.
 class RemoteError : public Error {
  public:
   RemoteError(const std::string& what, std::string pythonType, std::string message,
               std::string traceback, std::string worker);
 
-  const std::string& pythonType() const { return pythonType_; }  ///< "ValueError"
+  const std::string& pythonType() const { return pythonType_; }  ///< the class, "ValueError"
   const std::string& message() const { return message_; }        ///< str(exception)
   const std::string& traceback() const { return traceback_; }    ///< as Python prints it
   const std::string& worker() const { return worker_; }          ///< "worker 1 (pid 4711)"
@@ -34,18 +47,21 @@ class RemoteError : public Error {
   std::string worker_;
 };
 
-/// The worker that had the call died. Thrown if the call had started (and so may have had effects)
-/// or may not be run elsewhere: calls on sessions and Objs. Calls of a ReplicatedObj that had not
-/// started run on another worker instead, unseen.
+/// The worker that had the call died. Thrown if the call had started, because it may have had
+/// effects, and if the call can't run elsewhere: steps of sessions and calls of Objs. Calls of a
+/// ReplicatedObj that had not started are retried transparently on another worker; so are started
+/// ones with CallOptions::idempotent. The supervisor replaces the worker; other workers are not
+/// affected.
 class WorkerLost : public Error {
  public:
+  /// How a worker process ended.
   struct Death {
     std::string worker;  ///< "worker 1 (pid 4711)"
     int processId = 0;
-    int signal = 0;  ///< 0 if it exited by itself
-    int exitCode = 0;
+    int signal = 0;           ///< the signal that killed it; 0 if it exited by itself
+    int exitCode = 0;         ///< meaningful if `signal` is 0
     bool causeKnown = false;  ///< false: signal and exitCode could not be read
-    std::string crashLog;     ///< the last lines of its error stream and its last Python stack
+    std::string crashLog;     ///< the last lines of its error stream, and its Python stack
   };
   WorkerLost(Death death, bool started);
 
@@ -55,7 +71,7 @@ class WorkerLost : public Error {
   int exitCode() const { return death_.exitCode; }
   bool causeKnown() const { return death_.causeKnown; }
   const std::string& crashLog() const { return death_.crashLog; }
-  /// The old name of crashLog(), for one release.
+  /// Deprecated alias of crashLog(), for one release.
   [[deprecated("it is crashLog() now")]] const std::string& lastWords() const {
     return death_.crashLog;
   }
@@ -67,55 +83,63 @@ class WorkerLost : public Error {
   bool started_;
 };
 
-/// The call's deadline passed. If it had not started it never will; else its worker is killed, by a
-/// shared supervisor only if the call has not ended when its grace period is over.
+/// The call's deadline (CallOptions::deadline) passed. If the call had not started it will not run.
+/// If it had started its worker is killed; a shared supervisor kills it only if the call has not
+/// ended when the grace period is over.
 class DeadlineExceeded : public Error {
  public:
   DeadlineExceeded(const std::string& what, bool started) : Error(what), started_(started) {}
+  /// True if user code of this call may have run an instruction.
   bool started() const { return started_; }
 
  private:
   bool started_;
 };
 
-/// An asynchronous call was taken back by PendingCall::cancel() before it started: it never ran.
+/// PendingCall::cancel() cancelled the asynchronous call before it started: the call has not run
+/// and will not run.
 class Cancelled : public Error {
  public:
   using Error::Error;
 };
 
-/// No worker could take the call: all slots of the pool are quarantined because their workers keep
-/// dying before they complete a call. The text says how and for how long.
+/// No worker can take the call: every slot of the pool that may serve it is quarantined, because
+/// its workers died repeatedly before they completed a call. The text names the cause and the time
+/// until the next try. A later call succeeds if that try succeeds.
 class PoolUnavailable : public Error {
  public:
   using Error::Error;
 };
 
-/// The supervisor is gone, is about to end, or could not start, and its workers with it. The
-/// manager stays dead; a new one starts a new supervisor, or attaches to the shared one that is
-/// there then. A shared supervisor that is told to end lets calls end that were made before, within
-/// its drain_timeout, those that wait for a worker included, and refuses calls that are made later.
+/// The supervisor could not start, is about to end, or has ended; its workers end with it. The
+/// manager can't be used again: make a new one, which starts a new supervisor or attaches to the
+/// shared one that runs then.
+///
+/// A shared supervisor that is about to end completes the calls that were made before, those that
+/// wait for a worker included, within its drain_timeout. Calls that are made later get this error.
 class SupervisorLost : public Error {
  public:
   explicit SupervisorLost(const std::string& what, bool started = false)
       : Error(what), started_(started) {}
-  /// True if user code of this call may have run an instruction; else the call can be made again.
+  /// True if user code of this call may have run an instruction. If false, the call can be made
+  /// again without a risk that it runs twice.
   bool started() const { return started_; }
 
  private:
   bool started_;
 };
 
-/// An arena has no room for a payload and none came free before the deadline. The text names the
-/// knob.
+/// Shared memory has no room for the arguments or the result of a call. For arguments the library
+/// waits up to 5 s, or until the deadline, for memory to become free. The text names the setting
+/// that limits the memory.
 class ArenaFull : public Error {
  public:
   using Error::Error;
 };
 
-/// The operator of a shared supervisor lets this program have no more of what the text names.
-/// Nothing was done, but for a limit of a call's time or of its result's memory: then the call had
-/// started.
+/// This program has reached a limit that the operator of a shared supervisor has set. The text
+/// names the limit. The request had no effect, except for a limit on the time of a call or on the
+/// memory of its result: in these two cases the call had started.
 class LimitExceeded : public Error {
  public:
   using Error::Error;

@@ -19,43 +19,60 @@ namespace client {
 class PoolOwner;
 }
 
-/// The right to use one worker's interpreter step by step. Sessions on one worker may overlap, in
-/// one thread and in several; each step runs alone. A session belongs to one life of its worker:
-/// after the worker's death every step throws WorkerLost, and a new session reaches its
-/// replacement.
+/// The right to use the Python interpreter of one worker step by step. Several sessions on one
+/// worker may exist at the same time, in one thread and in several; the worker runs one step at a
+/// time. Steps run in the calling thread's grad, inference and autocast modes.
+///
+/// A session is bound to one worker process. After the worker's death every step throws WorkerLost:
+/// the worker's state is lost, so steps are not retried. A new session reaches the replacement.
+///
+/// Every step throws WorkerLost, SupervisorLost, LimitExceeded, ArenaFull, RemoteError for a Python
+/// exception, and Error if the manager no longer exists or the session was moved from. Steps wait
+/// without a time limit.
+///
+/// Thread-safe for steps. Move and destroy a session only while no other thread uses it. A session
+/// may outlive its manager.
 class InterpreterSession {
  public:
+  /// For the library.
   explicit InterpreterSession(std::shared_ptr<SessionImpl> impl) noexcept;
   InterpreterSession(InterpreterSession&&) noexcept;
   InterpreterSession& operator=(InterpreterSession&&) = delete;
+  /// Does not wait for the worker. Objs that came from the session stay usable.
   ~InterpreterSession();
 
-  /// The object itself in a session of a ReplicatedObj, the package's importer in one of a Package,
-  /// else a default Obj.
+  /// In a session of a ReplicatedObj: this object. In a session of a Package: the importer of the
+  /// package. In other sessions: a default-constructed Obj.
   Obj self;
 
-  /// An attribute of a module, which is imported if need be: global("os.path", "join").
+  /// The attribute `name` of a Python module: global("os.path", "join"). The worker imports the
+  /// module if it has not. Both texts are UTF-8.
   Obj global(const char* module, const char* name);
-  /// A value as an object in the worker.
+  /// Creates a Python object with this value in the worker. Throws Error if the value can't cross
+  /// (docs/values.md has the table).
   Obj fromIValue(at::IValue ivalue);
-  /// Gives an object of this session to all workers of its manager: it is pickled now, and each
-  /// worker unpickles its own when it first needs it. The storages of its tensors are not copied
-  /// for each but lie in shared memory from then on, those of the source too: what one worker
-  /// writes to them all see, and a result that lies there is an alias of it (is_alias_of) whichever
-  /// worker returned it. A storage that numpy or another library points to stays where it is; the
-  /// moved object gets a copy. Code of packages is found again by every worker, that of `__main__`
-  /// is not. Throws Error if the object is another session's, RemoteError if it can't be pickled.
+  /// Makes an object of this session available to all workers of its manager. The object is pickled
+  /// now; each worker unpickles its own copy when it first needs it. The storages of the object's
+  /// tensors move into shared memory and are not copied per worker. From then on all workers, and
+  /// the original object, share them: a write by one worker is visible to all, and a result that
+  /// lies there is an alias of it (is_alias_of), no matter which worker returned it.
+  ///
+  /// If numpy or another library holds a pointer to a storage, the storage stays where it is and
+  /// the moved object gets a copy. Workers find the code of packages; they do not find the code
+  /// of `__main__`. Throws Error if the object belongs to another session, RemoteError if it
+  /// can't be pickled.
   ReplicatedObj createMovable(Obj obj);
-  /// The object in this session's worker, as ReplicatedObj::toObj gives it.
+  /// The object in this session's worker: the same as obj.toObj(this).
   Obj fromMovable(const ReplicatedObj& obj);
-  /// True if the object came out of this very session: by global(), fromIValue(), self, or from one
-  /// that did. One of another session of the same worker can be used here but is not owned.
+  /// True if the object came from this session: from global(), fromIValue() or self, or from an
+  /// operation on such an object. An object of another session of the same worker can be used in
+  /// this session, but isOwner() is false for it.
   bool isOwner(const Obj& obj) const;
 
  protected:
-  /// For classes that make sessions of their own: `func` is called once, on the thread that ends
-  /// the session; moving a session does not end it. What `func` throws is ignored. False, and
-  /// nothing changes, if a callback is attached already.
+  /// For derived classes: calls `func` once when the session ends, on the thread that destroys it.
+  /// To move a session does not end it. Exceptions of `func` are ignored. Returns false, without an
+  /// effect, if the session has a callback already. Not thread-safe.
   bool attachDeconstructorCallback(std::function<void()> func);
 
  private:
@@ -66,25 +83,33 @@ class InterpreterSession {
   std::shared_ptr<SessionImpl> impl_;
 };
 
-/// One worker slot of a manager, or a worker of its own. A worker that replaces a dead one lives
-/// behind the same Interpreter; the address of a manager's is stable. Any thread.
+/// One worker slot of a manager, or a worker that belongs to no manager. After a worker's death the
+/// same Interpreter refers to the replacement. The address of a manager's Interpreter does not
+/// change while the manager lives.
+///
+/// Thread-safe. In a child process that the program has forked acquireSession() throws Error.
 class Interpreter {
  public:
-  /// A worker that belongs to no manager. Returns when it serves; a null `env` means
-  /// NoopEnvironment. Its sessions throw Error once the Interpreter has ended. Throws
-  /// SupervisorLost, PoolUnavailable, and what the environment throws.
+  /// Starts a worker that belongs to no manager, and waits until it serves. A null `env` means
+  /// NoopEnvironment. The worker ends with this object; its sessions then throw Error. Throws
+  /// SupervisorLost, PoolUnavailable, DeadlineExceeded if the worker does not serve within 2 min,
+  /// and the exceptions of the environment.
   explicit Interpreter(std::shared_ptr<Environment> env);
-  /// The same beside a manager, whose registered modules it sees, also after the manager's end. A
-  /// null manager has none.
+  /// The same, for a worker that also sees the modules that `manager` has registered
+  /// (registerModuleSource), even after the manager's end. A null manager has no modules.
   Interpreter(InterpreterManager* manager, std::shared_ptr<Environment> env);
   Interpreter(Interpreter&&) noexcept = default;
   Interpreter(const Interpreter&) = delete;
+  /// Ends the worker if it belongs to no manager: calls in flight throw Error.
   ~Interpreter();
 
-  /// A session on this very worker. Waits while a dead worker is being replaced.
+  /// A session on this worker. If the worker is dead, waits for its replacement, without a time
+  /// limit. Throws PoolUnavailable if the slot is quarantined, WorkerLost if three workers in a row
+  /// die while they are prepared, SupervisorLost, and Error if the manager no longer exists.
   InterpreterSession acquireSession() const;
 
-  /// The worker's process, or nothing while it is being replaced.
+  /// The process ID of the worker; no value while the worker is replaced and after the manager's
+  /// end. Does not wait.
   std::optional<int> processId() const;
 
  private:

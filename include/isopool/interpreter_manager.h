@@ -25,95 +25,127 @@ class ArchiveFile;
 }
 class ManagerImpl;
 
-/// A supervisor that runs on its own and serves several programs (`isopoold --listen ADDRESS`).
+/// Names a supervisor that is a service of its own and serves several programs
+/// (`isopoold --listen ADDRESS`).
 struct SharedSupervisor {
-  std::string address;  ///< path of its socket
+  std::string address;  ///< path of its Unix socket; must not be empty
 };
 
-/// A pool of workers, each a process with a Python interpreter of its own. The constructor returns
-/// when all of them can take calls; managers of one process with the same environment share one
-/// supervisor, so that a second one starts in milliseconds.
+/// A pool of workers. Each worker is a process with its own Python interpreter, so a crash in
+/// Python or native code ends one worker and not this program. Start here: make a manager, open a
+/// package or a model, call the ReplicatedObj.
 ///
-/// Any number of threads and managers. The manager must outlive calls that are running; objects,
-/// sessions and packages that outlive it throw Error when used, results stay valid for ever. In a
-/// child that the program forks every use throws Error.
+/// Processes: a manager starts a private supervisor, which starts the workers and replaces dead
+/// ones, or attaches to a shared supervisor. Managers of one process that have the same
+/// Environment, working directory and environment variables share one private supervisor, so the
+/// second manager starts in milliseconds. The kernel ends a private supervisor and its workers
+/// together with this program.
 ///
-/// Settings of the supervisor that it starts are read from ISOPOOL_* variables: see
-/// docs/configuration.md.
+/// Deaths: a dead worker is replaced, and only the call that it ran fails (WorkerLost). If the
+/// supervisor dies every use throws SupervisorLost; make a new manager.
+///
+/// Threads: all members are thread-safe, and a process may have any number of managers. Threads of
+/// the library block all signals.
+///
+/// Lifetime: no member may run while the manager is destroyed. Objects, sessions and packages may
+/// outlive the manager; they throw Error when they are used. Results stay valid. In a child process
+/// that the program has forked every use throws Error; make a new manager there.
+///
+/// ISOPOOL_* variables configure the private supervisor: see docs/configuration.md.
 class InterpreterManager {
  public:
-  /// Throws SupervisorLost if supervisor or Python can't start; the text says why. A null `env`
+  /// Starts `nInterp` workers (1 to 1024) and waits until all can take calls. Attaches to
+  /// the shared supervisor at ISOPOOL_SOCKET instead if that variable is set. A null `env`
   /// means NoopEnvironment.
+  ///
+  /// Throws SupervisorLost if the supervisor or Python can't start (the text names the cause),
+  /// PoolUnavailable if the workers die repeatedly, DeadlineExceeded if they do not serve within
+  /// 2 min, Error for a wrong number or ISOPOOL_* value, and the exceptions of the environment.
   explicit InterpreterManager(
       size_t nInterp = 2, std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
-  /// Attaches to a shared supervisor: in milliseconds, because its workers are there. The same
-  /// manager otherwise, with rings of its own to each worker; nothing but tensors that workers
-  /// write is shared with other programs. Of more interpreters than there are workers several are
-  /// the same process. What the supervisor's operator does not let this program have throws
-  /// LimitExceeded. Workers have the supervisor's environment variables and sys.path, to which
-  /// `env` adds. A manager without this argument attaches to the address in ISOPOOL_SOCKET, if that
-  /// is set.
+  /// Attaches to a shared supervisor. This takes milliseconds because the workers run already. The
+  /// manager has its own rings to each worker; it shares with other programs only the tensors that
+  /// workers write. If `nInterp` is larger than the number of workers, several interpreters are the
+  /// same process. The workers have the supervisor's environment variables and sys.path; `env` adds
+  /// folders to the latter.
+  ///
+  /// Uses that exceed a limit of the supervisor's operator throw LimitExceeded. If the supervisor
+  /// can't be reached or refuses this program, throws SupervisorLost, whose text names the remedy.
+  /// Otherwise throws as the first constructor.
   explicit InterpreterManager(
       const SharedSupervisor& supervisor, size_t nInterp = 2,
       std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
+  /// Ends the workers; those of a shared supervisor live on. Calls in flight throw Error, and
+  /// queued asynchronous calls get it as their outcome: their callbacks may run in the destructor.
+  /// Waits for its processes to end, at most a few seconds.
   ~InterpreterManager();
   InterpreterManager(const InterpreterManager&) = delete;
   InterpreterManager& operator=(const InterpreterManager&) = delete;
 
-  /// A session on a free worker, or on the least used one.
+  /// A session on an idle worker, or on the least used one if none is idle. Throws as
+  /// Interpreter::acquireSession().
   InterpreterSession acquireOne();
 
-  /// The workers' slots. Addresses are stable as long as the manager lives.
+  /// The slots of the workers. Their addresses do not change while the manager lives.
   at::ArrayRef<Interpreter> allInstances();
 
-  /// Only the first N workers take calls and new sessions from now on; the others end what they
-  /// have and stay ready. Throws c10::Error if there are not so many, or N is 0.
+  /// From now on only the first N workers get calls and new sessions. The others complete what they
+  /// have, and stay ready for a later, larger N. Throws c10::Error if N is 0 or larger than the
+  /// number of workers.
   void debugLimitInterpreters(size_t N);
 
-  /// Calls an attribute of a module in every worker at the same time, with seeds
-  /// (callOnAll("torch", "manual_seed", {7})), thread counts or a warm-up; see
-  /// ReplicatedObj::callOnAll() for what holds when parts fail, and for later replacements. The
-  /// results are in the order of allInstances(); one of a kind that can't cross is None.
+  /// Calls an attribute of a Python module in every worker at the same time, for example to set
+  /// seeds (callOnAll("torch", "manual_seed", {7})) or thread counts. Returns when the last call
+  /// has ended. The results are in the order of allInstances(); a result that can't cross is None.
+  /// For errors and for workers that start later see ReplicatedObj::callOnAll().
   std::vector<at::IValue> callOnAll(const std::string& module, const std::string& name,
                                     std::vector<at::IValue> args = {},
                                     std::unordered_map<std::string, c10::IValue> kwargs = {});
 
-  /// Opens a package. Throws c10::Error at once, here, if the file can't be read, is no
-  /// torch.package, was made by another Python version or needs modules that the workers' Python
-  /// lacks.
+  /// Opens a torch.package, a file that torch.package.PackageExporter wrote. Copies its bytes into
+  /// shared memory, which all workers map. Throws c10::Error if the file can't be read, is not a
+  /// torch.package, was made by another Python version (ISOPOOL_ALLOW_OTHER_PYTHON=1 allows that),
+  /// or needs modules that the workers' Python does not have. Throws LimitExceeded if a shared
+  /// supervisor refuses the package, and as acquireOne().
   Package loadPackage(const std::string& uri);
-  /// The same from a reader, which is read to its end now and not kept.
+  /// The same from a reader. Reads it to its end now and does not keep it. A null reader throws
+  /// c10::Error.
   Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader);
 
-  /// Loads a model that was saved without its Python source: a TorchScript file (torch.jit.save),
-  /// or a `.pt2` of AOTInductor (aoti_compile_and_package) or of torch.export.save. Which of them
-  /// is told from the file's contents. It is called, asked and unloaded like an object of a
-  /// package; `self` of its sessions is what torch's own loader gives in Python. `name` says which
-  /// model of a .pt2 that holds several. The bytes are copied now, and the model is loaded in one
-  /// worker, so that errors show here: c10::Error if the file can't be read, is no model or is one
-  /// for loadPackage; RemoteError if torch refuses to load it; WorkerLost if loading it kills the
-  /// worker.
+  /// Loads a model that was saved without its Python source: a TorchScript file (torch.jit.save), a
+  /// `.pt2` of AOTInductor (aoti_compile_and_package), or a `.pt2` of torch.export.save. The
+  /// contents of the file decide which of them it is. `name` selects a model of a `.pt2` that holds
+  /// several. The result is used like an object of a package; `self` of its sessions is the Python
+  /// object that torch's own loader returns.
+  ///
+  /// Copies the bytes now and loads the model in one worker, so that errors appear here: c10::Error
+  /// if the file can't be read, is not a model, or is a file for loadPackage(); RemoteError if
+  /// torch can't load it; WorkerLost if the worker dies while it loads the model.
   ReplicatedObj loadModel(const std::string& path, const std::string& name = {});
-  /// The same from a reader, which is read to its end now and not kept.
+  /// The same from a reader. Reads it to its end now and does not keep it.
   ReplicatedObj loadModel(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader,
                           const std::string& name = {});
 
-  /// The same as I->createMovable(obj). Throws Error for another manager's session.
+  /// The same as I->createMovable(obj). Throws Error if the session belongs to another manager.
   ReplicatedObj createMovable(Obj obj, InterpreterSession* I);
-  /// Gives all workers, present and future, a Python module as text. Where code imports `name` for
-  /// the first time afterwards (any later call, sessions that are open included) it gets this
-  /// module, unless sys.path has one of that name; tracebacks show the source. Dots make packages:
-  /// "a" is one if there is an "a.b". Registered again the last text counts. Text that is no Python
-  /// is a RemoteError where it is imported. Throws Error for an impossible name.
+  /// Registers a Python module as text, for all workers, present and future. Code that imports
+  /// `name` for the first time after this, in a new or an open session, gets this module, unless
+  /// sys.path has a module of that name. Tracebacks show the source. Dots make packages: "a" is a
+  /// package if "a.b" is registered. If a name is registered again, the last text is valid. If
+  /// `src` is not valid Python, the import throws RemoteError. Throws Error if `name` can't be the
+  /// name of a module.
   void registerModuleSource(std::string name, std::string src);
-  /// How many names were registered, GetArgumentNamesModule included, which every manager has.
+  /// The number of registered names, including GetArgumentNamesModule, which every manager
+  /// registers itself.
   size_t countRegisteredModuleSources();
 
-  /// Workers that were replaced after a death, since the manager began.
+  /// The number of workers that were replaced since the manager was made: after a death, or on
+  /// purpose by the supervisor's recycle settings.
   uint64_t workersReplaced() const;
-  /// Calls that ran on another worker because theirs died before they started.
+  /// The number of times that a call moved to another worker because its worker died.
   uint64_t callsRerun() const;
-  /// What the pool is doing and has done. Any thread, a few microseconds; waits for no worker.
+  /// A snapshot of what the pool does and has done. Takes a few microseconds and does not wait for
+  /// a worker. Throws SupervisorLost, and Error in a forked child.
   PoolStatistics statistics() const;
 
  private:

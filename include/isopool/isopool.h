@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// All of isopool's C++ interface.
+/// Includes the whole C++ interface of isopool. Link the CMake target isopool::isopool.
+///
+/// A first program, for a package that holds a pickled model:
+///
+///     isopool::InterpreterManager pool(4);  // four worker processes
+///     isopool::Package package = pool.loadPackage("model.pt");
+///     isopool::ReplicatedObj model = package.loadPickle("model", "model.pkl");
+///     at::Tensor result = model({at::ones({3})}).toTensor();
+///
+/// interpreter_manager.h describes processes, threads, lifetime and deaths; errors.h
+/// the exceptions.
 #include "isopool/async.h"
 #include "isopool/call_options.h"
 #include "isopool/counters.h"

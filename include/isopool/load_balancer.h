@@ -6,22 +6,23 @@
 
 namespace isopool {
 
-/// Deals out n resources, for programs that pick interpreters themselves: pass the index to
-/// InterpreterManager::allInstances(). A manager balances its own calls without this. Any thread;
-/// it never waits.
+/// Distributes users over n resources, for programs that choose interpreters themselves: use the
+/// index with InterpreterManager::allInstances(). A manager balances its own calls without this
+/// class. Thread-safe; no member waits for a resource. Usable in a forked child.
 struct LoadBalancer {
-  /// Resources 0 to n - 1, all idle. Throws Error if n is 0.
+  /// Has the resources 0 to n - 1, all idle. Throws Error if n is 0.
   explicit LoadBalancer(size_t n);
   LoadBalancer(const LoadBalancer&) = delete;
   LoadBalancer& operator=(const LoadBalancer&) = delete;
 
-  /// Only the first n are dealt out from now on, until another limit is set. Throws Error if n is 0
-  /// or more than there are.
+  /// From now on acquire() returns only the first n resources. Throws Error if n is 0 or larger
+  /// than the number of resources.
   void setResourceLimit(size_t n);
-  /// The resource that this thread had last if it is idle, else the next idle one, else the one
-  /// with the fewest users. It has one user more until free() is called for it.
+  /// Returns the resource that this thread had last if it is idle, else the next idle one, else the
+  /// one with the fewest users. The resource has one more user until free() is called for it.
   int acquire();
-  /// Throws Error if resource `where` does not exist or has no user.
+  /// Ends one use of resource `where`, on any thread. Throws Error if the resource does not exist
+  /// or has no user.
   void free(int where);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace isopool {
 
-/// The local Python as it is.
+/// Leaves the workers' Python as it is.
 class NoopEnvironment : public Environment {
  public:
   void configureInterpreter(Interpreter* /*interp*/) override {}

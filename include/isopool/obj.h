@@ -12,37 +12,46 @@ namespace isopool {
 
 class InterpreterObj;
 
-/// A handle to a Python object that lives in one worker. Copies share it; the object is let go when
-/// the last copy dies (in batches, without a round trip). Any thread may use it; calls to one
-/// worker run one after the other.
+/// A handle to a Python object in one worker. Copies refer to the same object. When the last copy
+/// is destroyed the worker releases the object; releases travel in batches and without a round
+/// trip, so the destructor does not wait.
 ///
-/// Every member throws Error on a default-constructed Obj, RemoteError for a Python exception, and
-/// WorkerLost once its worker is dead: an object does not survive its worker.
+/// Thread-safe. The worker runs calls one after the other, in the calling thread's grad, inference
+/// and autocast modes. Calls wait without a time limit.
+///
+/// An object does not survive its worker: after the worker's death every member throws WorkerLost.
+/// Every member throws RemoteError for a Python exception, SupervisorLost, LimitExceeded,
+/// ArenaFull, and Error on a default-constructed Obj, after the manager's end, and for values that
+/// can't cross. An Obj may outlive its session.
 class Obj {
  public:
+  /// Refers to no object.
   Obj() = default;
+  /// For the library.
   explicit Obj(std::shared_ptr<InterpreterObj> baseObj) : baseObj_(std::move(baseObj)) {}
 
   /// The object as a C++ value: None, numbers, strings, tensors, and lists, tuples and dicts of
-  /// them as TorchScript's type inference accepts them. Refuses the rest with Error, in the
-  /// tracer's words.
+  /// these, as TorchScript's type inference accepts them. Tensors arrive detached; they must be
+  /// strided and on the CPU. Throws Error, with the text of torch's tracer, for other objects.
   at::IValue toIValue() const;
-  /// The same, and also what TorchScript has no one type for: empty containers, lists and dicts of
-  /// mixed values (as List[Any] and Dict[K, Any]), the outputs of Hugging Face models, numpy arrays
-  /// and scalars, dataclasses and enums, sets, and bytes as a tensor of dtype uint8. docs/values.md
-  /// has the table. What it refuses is named by its path, as in `result["past"][3]`. May run Python
-  /// code of the object's classes.
+  /// As toIValue(), and also converts objects for which TorchScript has no single type: empty
+  /// containers, lists and dicts of mixed values (to List[Any] and Dict[K, Any]), outputs of
+  /// Hugging Face models, numpy arrays and scalars, dataclasses, enums, sets, and bytes (to a
+  /// tensor of dtype uint8). docs/values.md has the table. If a part can't be converted, the Error
+  /// names its path, as in `result["past"][3]`. May run Python code of the object's classes.
   at::IValue toIValuePermissive() const;
 
-  /// Calls the object. Arguments that are Objs must live in the same worker.
+  /// Calls the object and returns a handle to the result, which stays in the worker. Arguments that
+  /// are Objs must live in the same worker.
   Obj operator()(at::ArrayRef<Obj> args) const;
   Obj operator()(at::ArrayRef<at::IValue> args) const;
   Obj callKwargs(std::vector<at::IValue> args,
                  std::unordered_map<std::string, c10::IValue> kwargs) const;
   Obj callKwargs(std::unordered_map<std::string, c10::IValue> kwargs) const;
 
-  /// True if the attribute exists; every Python exception counts as no, as in torch::deploy.
+  /// True if the attribute exists. False if Python raises any exception, as in torch::deploy.
   bool hasattr(const char* attr) const;
+  /// A handle to the attribute. Throws RemoteError if it does not exist.
   Obj attr(const char* attr) const;
 
  private:

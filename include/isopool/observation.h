@@ -6,61 +6,66 @@
 #include <functional>
 #include <string_view>
 
-/// What the runtime tells the program about itself: events for its log, and a record of each call
-/// for its metrics. Unset, either costs one relaxed load.
+/// Events of the runtime for the program's log, and a record of each call for its metrics. While no
+/// function is set, each of the two costs one relaxed load.
 ///
-/// A child that the program forks inherits both functions for the managers that it makes. If they
-/// lock something, the program sees to it that the child does not inherit it locked. Calls of the
-/// parent's managers, which throw Error in the child, are not recorded.
+/// A child process that the program forks inherits both functions, for managers that the child
+/// makes. If the functions use a lock, the program must make sure that the child does not inherit
+/// it locked. Calls of the parent's managers throw Error in the child and are not recorded.
 namespace isopool {
 
+/// The severity of an event.
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-/// Gives events to the program's own log from now on; an empty function ends that. Workers that are
-/// assigned to a slot (kDebug), that died and why, replacements that wait for descriptors
-/// (kWarning), slots that are quarantined, supervisors that are lost, callbacks that threw
-/// (kError).
+/// Sets the function that receives events from now on; an empty function ends logging. Events:
+///   - kDebug: a worker serves a slot;
+///   - kWarning: a worker died, with the cause and its crash log; messages of the supervisor wait
+///     for file descriptors; the memory shared with workers is limited;
+///   - kError: a slot is quarantined; a supervisor is lost; a callback threw.
 ///
-/// The logger is called without any lock of the library held, but mostly on the library's control
-/// thread, of which nothing moves meanwhile: it returns soon and makes no calls of a pool. Calls of
-/// it may overlap. What it throws is dropped. After setLogger() has returned, an earlier logger may
-/// still be running on another thread.
+/// The library holds no lock during the call. Most calls come from the library's control thread,
+/// which handles nothing else meanwhile: the logger must return soon and must not call a pool.
+/// Calls may overlap on several threads. Exceptions of the logger are ignored. After setLogger()
+/// has returned, the previous logger may still run on another thread.
 void setLogger(std::function<void(LogLevel, std::string_view)> logger);
 
-/// What was asked of a worker.
+/// The kind of a request to a worker.
 enum class CallKind {
   kCall,        ///< a ReplicatedObj was called
   kObjCall,     ///< an Obj was called
   kAttribute,   ///< attr(), hasattr(), global()
   kValue,       ///< toIValue(), fromIValue()
   kStreamItem,  ///< ResultStream::next()
-  kOther,
+  kOther,       ///< for example: a package's importer, createMovable()
 };
 
+/// How a call ended.
 enum class CallOutcome {
-  kReturned,
-  kRaised,  ///< a Python exception
-  kWorkerLost,
-  kDeadlineExceeded,
-  kCancelled,
+  kReturned,          ///< with a value
+  kRaised,            ///< a Python exception: RemoteError
+  kWorkerLost,        ///< WorkerLost
+  kDeadlineExceeded,  ///< DeadlineExceeded
+  kCancelled,         ///< Cancelled
   kRefused,  ///< any other error: a value that can't cross, a full arena, a pool without workers
 };
 
-/// One call, when it has ended.
+/// One call that has ended.
 struct CallRecord {
   CallKind kind = CallKind::kOther;
   CallOutcome outcome = CallOutcome::kReturned;
-  int worker = -1;     ///< the slot of the worker that had it last; -1: none had it
+  int worker = -1;     ///< the slot of its last worker; -1: no worker had it
   int processId = 0;   ///< of that worker
-  uint64_t epoch = 0;  ///< of that worker's life; with `sequence` the call's number in traces
+  uint64_t epoch = 0;  ///< of that worker; with `sequence` it identifies the call in traces
   uint64_t sequence = 0;
-  std::chrono::nanoseconds waited{};    ///< for a turn, and while the worker unpickled the object
-  std::chrono::nanoseconds inWorker{};  ///< from sending it to the answer, on the last worker
+  std::chrono::nanoseconds waited{};    ///< for a worker, and for it to unpickle the object
+  std::chrono::nanoseconds inWorker{};  ///< from the request to the answer, on the last worker
 };
 
-/// Has every call of this process recorded from now on; an empty function ends that. The observer
-/// is called on the thread that made the call (for an asynchronous call: one of the library's),
-/// just before the caller goes on, without any lock of the library held. What it throws is dropped.
+/// Sets the function that receives a record of every call of this process from now on; an empty
+/// function ends this. The observer runs on the thread that made the call, or on a thread of the
+/// library for an asynchronous call, just before the call returns or throws: a slow observer delays
+/// the caller. Calls may overlap on several threads. The library holds no lock during the call.
+/// Exceptions of the observer are ignored.
 void setCallObserver(std::function<void(const CallRecord&)> observer);
 
 }  // namespace isopool

@@ -7,9 +7,9 @@
 
 namespace isopool {
 
-/// The local Python with one more folder at the end of sys.path, from which packages' extern
-/// modules are imported. A relative path is relative to the program's folder at the time of
-/// construction.
+/// Appends one folder to the workers' sys.path. Workers import the extern modules of packages from
+/// there. A relative path is relative to the working directory at construction; an empty path adds
+/// no folder. The folder need not exist.
 class PathEnvironment : public Environment {
  public:
   explicit PathEnvironment(std::string path);

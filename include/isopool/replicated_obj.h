@@ -21,97 +21,122 @@ namespace isopool {
 
 class ReplicatedObjImpl;
 
-/// A Python object that exists in every worker of its manager: each worker loads its own when it
-/// first needs it, tensors being mapped from the same pages. It comes from a package, from a stored
-/// model, or from one worker by createMovable(). Copies are cheap and share it. Any number of
-/// threads may call it at once; a thread is served by the worker that served it last, if that one
-/// is free.
+/// A Python object that every worker of a manager has. Each worker loads its own copy when it first
+/// needs it; the copies map their tensors from the same memory pages. The object comes from a
+/// package (Package::loadPickle), a stored model (InterpreterManager::loadModel), or one worker
+/// (createMovable). Copies of a ReplicatedObj are cheap and refer to the same object.
 ///
-/// State that a call leaves in the object stays in the worker that ran it, and dies with it: see
-/// rebuilt().
+/// Threads: thread-safe; any number of threads may call it at the same time. A call goes to the
+/// worker that served the thread last if that worker is idle, else to another one; if all are busy,
+/// it waits. Calls run in the calling thread's grad, inference and autocast modes.
+///
+/// Values: docs/values.md has the table of arguments and results. Result tensors are on the CPU and
+/// detached; they belong to the caller and stay valid after the manager's end.
+///
+/// Deaths: a call that has not started when its worker dies is retried on another worker. A call
+/// that has started throws WorkerLost, unless CallOptions::idempotent allows a retry.
+///
+/// State that a call leaves in the object stays in the worker that ran the call, and is lost when
+/// that worker dies: see rebuilt().
+///
+/// Every member throws Error if the object is default-constructed. Members that need a worker also
+/// throw it after the manager's end and in a forked child. A ReplicatedObj may outlive its Package
+/// and its manager.
 class ReplicatedObj {
  public:
+  /// Refers to no object.
   ReplicatedObj() = default;
 
-  /// Calls the object on a free worker and returns its result, detached. Throws RemoteError,
-  /// WorkerLost, PoolUnavailable, SupervisorLost, ArenaFull.
+  /// Calls the object on a worker and returns its result, converted as Obj::toIValue() does. Waits
+  /// without a time limit. Throws RemoteError for a Python exception, WorkerLost, PoolUnavailable,
+  /// SupervisorLost, ArenaFull, LimitExceeded, and Error if a value can't cross.
   at::IValue operator()(at::ArrayRef<at::IValue> args) const;
+  /// The same with positional and named arguments.
   [[nodiscard]] at::IValue callKwargs(std::vector<at::IValue> args,
                                       std::unordered_map<std::string, c10::IValue> kwargs) const;
   [[nodiscard]] at::IValue callKwargs(std::unordered_map<std::string, c10::IValue> kwargs) const;
-  /// The same with a deadline and a say in what happens when the worker dies. Also throws
-  /// DeadlineExceeded.
+  /// The same with per-call options: a deadline, a retry after a worker's death, the conversion of
+  /// the result. Also throws DeadlineExceeded.
   [[nodiscard]] at::IValue call(std::vector<at::IValue> args,
                                 std::unordered_map<std::string, c10::IValue> kwargs,
                                 const CallOptions& options) const;
 
-  /// The same call on every worker at the same time, debugLimitInterpreters() notwithstanding;
-  /// returns when the last has ended, the results in the order of allInstances(). Where a worker
-  /// dies before it has begun its part, its replacement does it. If parts fail, the first
-  /// interpreter's error is thrown after the others have ended; the parts that did not fail have
-  /// had their effects, and CallOptions count for each part by itself. Throws what call() throws.
+  /// Makes the same call on every worker at the same time, without regard to
+  /// debugLimitInterpreters(). Returns when the last call has ended; the results are in the order
+  /// of allInstances(). If a worker dies before its call has started, its replacement runs the
+  /// call. CallOptions apply to each call separately. If calls fail, throws the error of the first
+  /// interpreter that failed, after all calls have ended; the other calls have had their effects.
+  /// Throws what call() throws.
   ///
-  /// A later replacement has not seen it: what every worker needs in every life belongs into
-  /// Environment::configureInterpreter(), what this object needs into onRebuilt().
+  /// A worker that starts later does not run the call. Use Environment::configureInterpreter() for
+  /// what every worker process needs, and onRebuilt() for what this object needs.
   std::vector<at::IValue> callOnAll(std::vector<at::IValue> args,
                                     std::unordered_map<std::string, c10::IValue> kwargs = {},
                                     const CallOptions& options = {}) const;
 
-  /// How often a worker that took over for a dead one had to make this object anew where the dead
-  /// one had it, so that the state that calls had left there is lost. It is noticed, and counted,
-  /// when the object is next used there. After unload() there is nothing to lose.
+  /// How many times a replacement worker had to load this object again because the dead worker had
+  /// it: state that calls had left in the object was lost. Counted when the object is next used in
+  /// that slot, not at the death. An object that was unloaded there does not count.
   uint64_t rebuilt() const;
-  /// Has `callback` called from now on when that happens, with the index of the interpreter, on the
-  /// thread of that next use (with callOnAll() on a thread of its own) and before it. What the
-  /// callback does in a session on that interpreter is there for every later use; other threads'
-  /// uses of the object there wait for it. What it throws that use throws, and it is called again
-  /// for the next. It must not end the object's manager. All copies share one callback; null takes
-  /// it away.
+  /// Sets a function that restores lost state. isopool calls it with the index of the interpreter
+  /// each time rebuilt() increases, on the thread that uses the object there next, before that use;
+  /// with callOnAll() on a thread of the library. Other threads that need the object there wait.
+  /// The callback may use a session on that interpreter; its effects exist for all later uses. If
+  /// it throws, that use throws the same exception, and the next use calls it again. It must not
+  /// destroy the object's manager. All copies share one callback; null removes it.
   void onRebuilt(std::function<void(size_t interpreter)> callback);
 
-  /// The same calls without waiting: made in turn, first come, first served, on threads of the
-  /// library (two for each worker, however many calls wait), in the caller's grad and inference
-  /// modes of now. A deadline counts from now. What the arguments refer to is read when the call is
-  /// sent. Throws Error at once if the manager is gone; every other error is the call's outcome.
+  /// As call(), but returns at once. Threads of the library, two for each worker, make the calls in
+  /// the order of their submission; any number of calls may wait. A call runs in the grad,
+  /// inference and autocast modes that the caller has now, and a deadline counts from now. The
+  /// tensors of the arguments are read when the call is sent to a worker: do not change them before
+  /// the outcome.
+  ///
+  /// Throws Error if the manager no longer exists or no thread can be created, SupervisorLost if
+  /// the supervisor has ended or is about to end, and LimitExceeded if the program has too many
+  /// calls in flight. Every other error is the call's outcome.
   PendingCall callAsync(std::vector<at::IValue> args,
                         std::unordered_map<std::string, c10::IValue> kwargs = {},
                         const CallOptions& options = {}) const;
-  /// `callback(const Outcome&)` is called when the call has ended, once: on a thread of the library
-  /// (where it delays other calls if it is slow), in cancel(), or in the manager's destructor. It
-  /// may make calls, wait for other calls, and let go of the object and the manager. What it throws
-  /// is logged (setLogger) or else written to stderr.
+  /// Calls `callback(const Outcome&)` once, when the call has ended: on a thread of the library,
+  /// where a slow callback delays other calls, in PendingCall::cancel(), or in the manager's
+  /// destructor. The callback may make calls, wait for other calls, and destroy the object and the
+  /// manager. Its exceptions are logged (setLogger), or written to stderr if no logger is set.
   template <typename Callback,
             typename = std::enable_if_t<std::is_invocable_v<Callback&, const Outcome&>>>
   PendingCall callAsync(std::vector<at::IValue> args, Callback callback,
                         std::unordered_map<std::string, c10::IValue> kwargs = {},
                         const CallOptions& options = {}) const {
-    // Shared, because a std::function can't hold what can only be moved.
+    // Shared, because a std::function can't hold a callback that is only movable.
     auto shared = std::make_shared<Callback>(std::move(callback));
     return callAsyncWith([shared](const Outcome& outcome) { (*shared)(outcome); }, std::move(args),
                          std::move(kwargs), options);
   }
-  /// The outcome goes to `queue` under `tag`.
+  /// Delivers the outcome to `queue`, with `tag`. The queue may be destroyed before the call ends.
   PendingCall callAsync(std::vector<at::IValue> args, CompletionQueue& queue, uint64_t tag,
                         std::unordered_map<std::string, c10::IValue> kwargs = {},
                         const CallOptions& options = {}) const;
 
-  /// Calls the object on a free worker, which must return a generator or any other iterable, and
-  /// gives its items one at a time. A deadline bounds the call, and each item by itself. Throws as
-  /// call().
+  /// Calls the object on a worker; the result must be a generator or another iterable. Returns a
+  /// stream of its items, which stays on that worker. CallOptions::deadline applies to the call and
+  /// then to each item separately. Throws as call().
   [[nodiscard]] ResultStream stream(std::vector<at::IValue> args,
                                     std::unordered_map<std::string, c10::IValue> kwargs = {},
                                     const CallOptions& options = {}) const;
 
+  /// True if the object has the attribute. Throws as operator().
   [[nodiscard]] bool hasattr(const char* attr) const;
 
-  /// A session on a free worker, or on the given one, whose `self` is this object there.
+  /// A session on an idle worker, or on the given one, whose `self` is this object. Throws as
+  /// Interpreter::acquireSession(), and Error if the interpreter belongs to another manager.
   InterpreterSession acquireSession(const Interpreter* onThisInterpreter = nullptr) const;
 
-  /// The object in the session's worker: each time the same Python object, until it is unloaded.
+  /// The object in the session's worker. Returns the same Python object each time, until it is
+  /// unloaded. Throws Error if the session belongs to another manager.
   Obj toObj(InterpreterSession* I) const;
-  /// Has all workers, or the given one, let the object go; the next use unpickles it anew, without
-  /// the state that calls left in it. Objs that refer to the old one keep it. Does not wait for
-  /// running calls.
+  /// All workers, or the given one, release the object. The next use loads it again, without the
+  /// state that calls had left in it. Objs that refer to the old object keep it alive. Does not
+  /// wait for running calls, unless the worker's request ring is full.
   void unload(const Interpreter* onThisInterpreter = nullptr);
 
  private:

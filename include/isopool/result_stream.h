@@ -14,36 +14,46 @@ namespace isopool {
 
 class StreamImpl;
 
-/// The items of a Python iterable that lives in one worker, fetched one by one: its code runs only
-/// while next() asks for an item, so a slow reader slows it down and nothing piles up. Between
-/// items the worker serves other calls.
+/// The items of a Python iterable in one worker, fetched one by one. The iterable's code runs only
+/// inside next(): a slow reader slows it down, and items do not accumulate. Between two items the
+/// worker serves other calls.
 ///
-/// A tensor in an item comes as in a result: one that the generator still refers to when it yields
-/// (`y = f(x); yield y`) is copied once, one that it does not (`yield f(x)`) is not.
+/// Tensors in an item follow the rules for results. If the generator still refers to a tensor when
+/// it yields it (`y = f(x); yield y`), the tensor is copied once; otherwise (`yield f(x)`) it is
+/// not copied.
 ///
-/// Movable; one thread at a time. A default-constructed or moved-from stream has no items.
+/// Movable. Not thread-safe: one thread at a time may use a stream. A default-constructed or
+/// moved-from stream has no items. A stream may outlive its session and its manager; after the
+/// manager's end next() throws Error.
 class ResultStream {
  public:
+  /// Has no items.
   ResultStream() noexcept;
-  /// The items of an object that an Obj refers to. Throws RemoteError if it can't be iterated over,
-  /// and as every use of an Obj.
+  /// The items of the object that `iterable` refers to, through a new iterator. Throws RemoteError
+  /// if the object is not iterable, and as every member of Obj.
   explicit ResultStream(const Obj& iterable);
+  /// For the library.
   explicit ResultStream(std::unique_ptr<StreamImpl> impl) noexcept;
   ResultStream(ResultStream&&) noexcept;
+  /// Closes the present stream first.
   ResultStream& operator=(ResultStream&&) noexcept;
-  /// As close().
+  /// Closes the stream, as close() does.
   ~ResultStream();
 
-  /// The next item; nothing at the end. Throws RemoteError with what the generator raised, which
-  /// ends the stream; WorkerLost when its worker is dead, for an iterable does not survive it;
-  /// DeadlineExceeded, after which the stream is of no use.
+  /// Runs the iterable's code until its next item and returns the item. Returns no value at the
+  /// end. Throws RemoteError if the code raises an exception, which ends the stream; WorkerLost if
+  /// the worker is dead, because an iterable does not survive its worker; DeadlineExceeded if the
+  /// item takes longer than CallOptions::deadline (do not use the stream after that);
+  /// SupervisorLost; Error if the item can't cross.
   std::optional<at::IValue> next();
 
-  /// Ends it: the worker closes the generator, so that its `finally` runs, after the calls that are
-  /// before it in line. Does not wait, and reports no error of that code.
+  /// Ends the stream. The worker closes the generator, which runs its `finally` blocks, after the
+  /// requests that are queued there. Does not wait. Errors of that code are ignored; if it runs
+  /// longer than ISOPOOL_CLEANUP_TIMEOUT, the worker is killed.
   void close() noexcept;
 
-  /// For range-for; may be begun once. Incrementing throws as next().
+  /// An input iterator, for range-based for loops. It refers to the stream, which must outlive it.
+  /// The increment throws as next().
   class Iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -71,7 +81,9 @@ class ResultStream {
     ResultStream* stream_ = nullptr;
     std::optional<at::IValue> item_;
   };
+  /// Fetches the first item. Call once for each stream: items can't be read twice.
   Iterator begin() { return Iterator(*this); }
+  /// The end of the items.
   Iterator end() { return {}; }
 
  private:

@@ -7,18 +7,26 @@
 
 namespace isopool {
 
-/// An uninitialised CPU tensor in the memory that this process shares with all its workers: passed
-/// to a call it crosses without a copy. An ordinary tensor in every other respect; it may outlive
-/// all managers. If shared memory is at its limit (ISOPOOL_INPUT_ARENA_LIMIT) it comes from the
-/// heap and is copied when passed. Any thread.
+/// An uninitialised, strided CPU tensor in the memory that this process shares with all its
+/// workers. A call transfers it without a copy. `sizes` counts elements, as in at::empty; any
+/// dtype. In every other respect it is an ordinary tensor, and it may outlive all managers. A call
+/// lends the memory to its worker: while the call runs, each side sees what the other side writes.
+///
+/// If shared memory has reached its limit (ISOPOOL_INPUT_ARENA_LIMIT), the tensor comes
+/// from the heap and is copied when it is passed. Throws c10::Error for another device or
+/// layout. Thread-safe.
 at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 
-/// True if the tensor's storage lies in memory shared with workers, so that passing it costs no
-/// copy.
+/// True if the tensor's storage is in memory shared with workers: input memory (isopool::empty), or
+/// the result of a call. An undefined tensor is not shared. A result is copied if it is passed to
+/// another worker than the one that returned it. Thread-safe.
 bool isShared(const at::Tensor& tensor);
 
-/// While it lives, CPU tensors that this thread makes (torch::rand, at::cat, preprocessing code,
-/// ...) lie in shared memory as those of empty() do. Nests. Tensors made under it may outlive it.
+/// While an object of this class exists, CPU tensors that its thread creates (torch::rand, at::cat,
+/// code that prepares inputs) are allocated in shared memory, as isopool::empty() does. Tensors
+/// below 64 bytes come from the heap. Guards nest. Tensors may outlive the guard.
+///
+/// Acts on the thread that constructs it; destroy it on the same thread.
 class SharedMemoryGuard {
  public:
   SharedMemoryGuard();

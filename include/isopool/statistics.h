@@ -9,50 +9,51 @@
 
 namespace isopool {
 
-/// One worker slot of a manager. Counts are since the manager began, over all lives of the slot's
-/// workers, unless they say otherwise.
+/// One worker slot of a manager, as InterpreterManager::statistics() found it. Counters start with
+/// the manager and include all workers that the slot has had, unless their comment says otherwise.
 struct WorkerStatistics {
   enum class State {
-    kServing,
-    kStarting,     ///< its worker died, and a replacement is on its way
-    kQuarantined,  ///< its workers keep dying; `quarantine` says how and for how long
-    /// Its worker runs what no thread waits for: the release of an Obj, the `finally` of a closed
-    /// stream, an unload. Calls and new sessions avoid it meanwhile.
+    kServing,      ///< the worker takes calls
+    kStarting,     ///< the slot has no worker; one is being started
+    kQuarantined,  ///< its workers died repeatedly; `quarantine` has the cause and the time
+    /// The worker runs clean-up code that no thread waits for: the release of an Obj, the `finally`
+    /// of a closed stream, an unload. Calls and new sessions avoid the worker meanwhile.
     kCleaningUp,
   };
-  uint32_t index = 0;
+  uint32_t index = 0;  ///< position in InterpreterManager::allInstances()
   State state = State::kStarting;
-  int processId = 0;            ///< 0 unless there is a worker
-  uint64_t epoch = 0;           ///< of this worker's life; 0 unless there is one
-  uint32_t callsInFlight = 0;   ///< of ReplicatedObjs: running, or next in its ring; at most two
-  uint32_t stepsInFlight = 0;   ///< of sessions and streams, and preparations, that a thread awaits
+  int processId = 0;            ///< 0 while the slot has no worker
+  uint64_t epoch = 0;           ///< number of this worker, never reused; 0 while there is no worker
+  uint32_t callsInFlight = 0;   ///< of ReplicatedObjs: running or next in its ring; at most two
+  uint32_t stepsInFlight = 0;   ///< steps and preparations that a thread waits for
   uint32_t sessions = 0;        ///< sessions and streams that are bound to the slot
-  uint64_t completedCalls = 0;  ///< calls and session steps
-  uint64_t restarts = 0;
-  std::string quarantine;
+  uint64_t completedCalls = 0;  ///< calls and steps
+  uint64_t restarts = 0;        ///< how often the slot got another worker
+  std::string quarantine;       ///< why the slot stays empty; empty if it is not quarantined
 
-  /// Why the last one died; zeros and empty if none has.
+  /// How the slot's last dead worker died. Zeros and empty if none has died.
   int lastSignal = 0;
   int lastExitCode = 0;
   std::string lastDeath;  ///< "worker 1 (pid 4711) died by signal 9 (SIGKILL)"
 
-  /// Its memory for results, of this life.
-  uint64_t outputBytes = 0;      ///< capacity
-  uint64_t outputBytesLent = 0;  ///< in results that this program still holds
-  uint64_t outputBlocksLent = 0;
+  /// Shared memory of the present worker for results.
+  uint64_t outputBytes = 0;       ///< capacity
+  uint64_t outputBytesLent = 0;   ///< in results that this program still holds
+  uint64_t outputBlocksLent = 0;  ///< the number of memory blocks in these results
 };
 
+/// A snapshot of a manager's pool. Its values were not all read at the same instant.
 struct PoolStatistics {
   std::vector<WorkerStatistics> workers;  ///< by index
-  uint64_t callersWaiting = 0;            ///< threads that wait for a turn
-  uint64_t asyncCallsQueued = 0;          ///< asynchronous calls that no thread has begun to make
+  uint64_t callersWaiting = 0;            ///< threads that wait for a worker
+  uint64_t asyncCallsQueued = 0;          ///< asynchronous calls that wait for a library thread
   uint64_t callsRerun = 0;                ///< as InterpreterManager::callsRerun()
   uint64_t workersReplaced = 0;           ///< as InterpreterManager::workersReplaced()
 
   // Of the whole process, over all managers.
-  uint64_t inputBytes = 0;       ///< capacity of the memory of isopool::empty and copied inputs
-  uint64_t inputBytesInUse = 0;  ///< in tensors, and in inputs that calls have borrowed
-  CopyCounters copied;
+  uint64_t inputBytes = 0;       ///< capacity of the memory for isopool::empty and copied inputs
+  uint64_t inputBytesInUse = 0;  ///< in tensors, and in inputs that are lent to calls
+  CopyCounters copied;           ///< as copyCounters()
 };
 
 }  // namespace isopool

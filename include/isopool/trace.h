@@ -9,24 +9,27 @@ namespace isopool {
 class InterpreterManager;
 class TraceImpl;
 
-/// Records what a manager's callers and workers do, on one time line. As long as it lives, every
-/// call is noted with its thread, and torch.profiler runs in each worker, with a range around each
-/// call; an arrow leads from the caller's range to the worker's. For seconds or minutes: everything
-/// is kept in memory, and profiled workers are slower.
+/// Records what the callers and the workers of one manager do, on one time line. While the object
+/// exists, it records every call with its thread, and torch.profiler runs in each worker, with a
+/// range around each call. An arrow leads from the caller's range to the worker's range. Use it for
+/// seconds or minutes: all records stay in memory, and the profiler slows workers down.
 ///
-/// One trace of a manager at a time; any thread. The constructor waits until the profiler runs in
-/// every worker (about a second the first time) and throws as calls do. A worker that starts later
-/// is not profiled, what one that died had recorded is lost; their callers' ranges are there.
+/// A manager may have one Trace at a time. Construct, write and destroy it on any thread, one at a
+/// time. A worker that starts later is not profiled, and the records of a worker that dies are
+/// lost; the ranges of their callers are kept.
 class Trace {
  public:
+  /// Waits until the profiler runs in every worker, which takes about a second the first time.
+  /// Throws as a step of a session.
   explicit Trace(InterpreterManager& manager);
-  /// Ends recording; what was not written is dropped.
+  /// Stops recording and waits for the workers. Records that were not written are dropped.
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  /// Ends recording and writes a Chrome trace (JSON) for https://ui.perfetto.dev or
-  /// chrome://tracing. Once. Throws Error if the file can't be written.
+  /// Stops recording and writes a Chrome trace (JSON) to `path`, for https://ui.perfetto.dev or
+  /// chrome://tracing. Call once. Throws Error if it was called before, if the file can't be
+  /// written, and in a forked child.
   void write(const std::string& path);
 
  private:

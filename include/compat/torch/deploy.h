@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// torch/deploy.h as programs of PyTorch 1.11's torch::deploy include it, over isopool.
+/// The header of torch::deploy under its name in PyTorch 1.11, as aliases of isopool's classes.
 #include "multipy/runtime/deploy.h"
 #include "multipy/runtime/path_environment.h"

@@ -5,17 +5,17 @@
 #include <stdexcept>
 #include <string>
 
-/// The checks that programs written for multipy use. Both throw std::runtime_error with the failed
-/// condition, the function, the place, and the message if one is given.
+/// The check macros of multipy. Both throw std::runtime_error; the text names the failed condition,
+/// the function, the file and the line, and ends with the message if there is one.
 namespace isopool::compat {
 
-/// A condition that did not hold, and where.
+/// A condition that was false, and its place in the source.
 class CheckFailure {
  public:
   CheckFailure(const char* condition, const char* function, const char* file, int line)
       : condition_(condition), function_(function), file_(file), line_(line) {}
 
-  /// Throws it in words. `message` is what the program says to it, if anything.
+  /// Throws the error. `advice` ends the first line; `message`, if given, is the second line.
   template <typename... Message>
   [[noreturn]] void raise(const char* kind, const char* advice, const Message&... message) const {
     std::ostringstream text;
@@ -36,7 +36,7 @@ class CheckFailure {
 
 // NOLINTBEGIN(cppcoreguidelines-macro-usage): the names are multipy's.
 
-/// MULTIPY_CHECK(condition) and MULTIPY_CHECK(condition, message): for what a caller may get wrong.
+/// MULTIPY_CHECK(condition) and MULTIPY_CHECK(condition, message): checks what a caller passes in.
 #define MULTIPY_CHECK(...)                                                                   \
   ISOPOOL_COMPAT_CHOOSE(__VA_ARGS__, MULTIPY_CHECK_WITH_MESSAGE, MULTIPY_CHECK_NO_MESSAGE, ) \
   (__VA_ARGS__)
@@ -45,7 +45,7 @@ class CheckFailure {
 #define MULTIPY_CHECK_NO_MESSAGE(condition) \
   ISOPOOL_COMPAT_CHECK(condition, #condition, "Check failed", "")
 
-/// The same for what only a bug of the program itself makes false.
+/// The same, for a condition that only a bug in the program itself makes false.
 #define MULTIPY_INTERNAL_ASSERT(...)                                       \
   ISOPOOL_COMPAT_CHOOSE(__VA_ARGS__, MULTIPY_INTERNAL_ASSERT_WITH_MESSAGE, \
                         MULTIPY_INTERNAL_ASSERT_NO_MESSAGE, )              \

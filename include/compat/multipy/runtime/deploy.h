@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// What programs written for torch::deploy and multipy know by this name, over isopool.
-/// Includes what such programs use without including it themselves.
+/// The API of torch::deploy and multipy, as aliases of isopool's classes. Contracts are those
+/// of the headers in isopool/. Also includes headers that such programs use but do not
+/// include themselves.
 #include <c10/util/irange.h>
 #include <torch/csrc/jit/serialization/import.h>
 #include <torch/imethod.h>

@@ -9,6 +9,6 @@ using isopool::Interpreter;
 }  // namespace torch::deploy
 
 namespace multipy {
-/// The second name of everything here: multipy's documents use this one, its sources the first.
+/// Alias of torch::deploy: multipy's documentation uses this name, its sources use the other.
 namespace runtime = torch::deploy;
 }  // namespace multipy

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-/// torch::deploy's headers as PyTorch 1.12 and 1.13 had them, over isopool.
+/// The header of torch::deploy under its name in PyTorch 1.12 and 1.13, as aliases of isopool's
+/// classes.
 #include "multipy/runtime/deploy.h"
