@@ -19,7 +19,7 @@ std::string nameOf(const ipc::ReportedWorker& worker) {
 std::string nameOfClient(const ipc::Report& report, uint64_t number) {
   const std::string name = "client " + std::to_string(number);
   const ipc::ReportedClient* client = findClient(report, number);
-  if (client == nullptr) return name + ", which is gone";
+  if (client == nullptr) return name + " (disconnected)";
   return name + " (" + terminalText(client->program, kLongestName) + ", pid " +
          std::to_string(client->processId) + ")";
 }
@@ -32,8 +32,8 @@ void findOfWorker(const ipc::Report& report, const ipc::ReportedWorker& worker,
                     nameOfClient(report, worker.runningClient));
   }
   for (const ipc::ReportedCount& act : worker.forbiddenActs) {
-    found.push_back("the sandbox kept " + nameOf(worker) + " from " + terminalText(act.name) +
-                    ", " + counted(act.count, "time"));
+    found.push_back("the sandbox denied " + nameOf(worker) + " the action " +
+                    terminalText(act.name) + ", " + counted(act.count, "time"));
   }
 }
 
@@ -82,15 +82,16 @@ const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::Report
 
 std::vector<std::string> findings(const ipc::Report& report) {
   std::vector<std::string> found;
-  if (report.state == "starting") found.push_back("no worker can be had yet: Python is starting");
+  if (report.state == "starting") found.push_back("no worker serves yet: Python is starting");
   if (report.state == "draining") {
-    found.push_back("it was told to end, and waits for the calls in flight; new ones are refused");
+    found.push_back(
+        "the supervisor is stopping: it completes the calls in flight and refuses new ones");
   }
   if (report.state == "serving" && totalsOf(report).servingWorkers == 0) {
     found.push_back("no worker serves: calls wait");
   }
   if (report.zygoteProcessId == 0 && report.state == "serving") {
-    found.push_back("the zygote is down: workers that die are not replaced until it is back");
+    found.push_back("the zygote is down: dead workers are not replaced until a new zygote runs");
   }
   if (const size_t missing = report.missingProtections.size(); missing != 0) {
     found.push_back("the sandbox is weaker than " + terminalText(report.sandbox) + ": " +
@@ -106,7 +107,7 @@ std::vector<std::string> findings(const ipc::Report& report) {
     found.push_back(std::move(text));
   }
   if (!report.complete) {
-    found.push_back("there is more than a report takes: the lists are not complete");
+    found.push_back("the lists are incomplete: a report has no room for all entries");
   }
   for (const ipc::ReportedWorker& worker : report.workers) findOfWorker(report, worker, found);
   return found;

@@ -8,9 +8,10 @@
 
 #include "ipc/control/messages.h"
 
-/// What a report means, as far as it does not say so itself.
+/// Conclusions from a report: sums, relations between its entries, and problems. Pure functions.
 namespace isopool::cli {
 
+/// Sums over all workers, clients and models of a report.
 struct Totals {
   uint64_t servingWorkers = 0;
   uint64_t spareWorkers = 0;
@@ -20,20 +21,21 @@ struct Totals {
   uint64_t zombieBytes = 0;
   uint64_t queuedCalls = 0;
   uint64_t runningCalls = 0;
-  uint64_t completedCalls = 0;  ///< of the workers that there are
+  uint64_t completedCalls = 0;  ///< by the present workers
   uint64_t modelBytes = 0;
 };
 
 Totals totalsOf(const ipc::Report& report);
 
-/// Null if it is not connected any more.
+/// The client of this number. Null if it is no longer connected. The result points into `report`,
+/// here and below.
 const ipc::ReportedClient* findClient(const ipc::Report& report, uint64_t number);
-/// Null if none of the slot's workers died.
+/// The entry of the worker's slot. Null if no worker of the slot has died.
 const ipc::ReportedSlot* slotOf(const ipc::Report& report, const ipc::ReportedWorker& worker);
-/// Null if the slot has none.
+/// The slot's present worker. Null if the slot has none; a dying worker does not count.
 const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::ReportedSlot& slot);
 
-/// What an operator may want to do something about, a line each, fit for a terminal.
+/// Problems that an operator may want to act on, one line each, safe for a terminal.
 std::vector<std::string> findings(const ipc::Report& report);
 
 }  // namespace isopool::cli

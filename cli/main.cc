@@ -34,19 +34,24 @@ constexpr double kShortestInterval = 0.1;  // seconds
 constexpr double kLongestInterval = 86400;
 
 constexpr const char* kDescription =
-    "isopool: looks at a shared supervisor (isopoold --listen) and what runs there.";
+    "isopool: shows the state of a shared supervisor (isopoold --listen): its workers, its\n"
+    "clients and their models. It only reads; it changes nothing.";
 
 constexpr const char* kExamples =
     "\nExamples:\n"
-    "  isopool status                                is it well, and what died lately?\n"
-    "  isopool top --interval 500ms                  what is busy, twice a second, until q\n"
-    "  isopool workers --socket /tmp/isopool.sock    another supervisor's workers\n"
+    "  isopool status                                the state, recent deaths, and problems\n"
+    "  isopool top --interval 500ms                  activity, twice a second, until q\n"
+    "  isopool workers --socket /tmp/isopool.sock    the workers of another supervisor\n"
     "  isopool clients --json | jq '.clients[] | select(.queued_calls > 0)'\n"
-    "  isopool top --json --count 60 > minute.jsonl  a minute, for later\n"
+    "  isopool top --json --count 60 > minute.jsonl  record one minute\n"
     "\n"
-    "The supervisor is the one at --socket, else at $ISOPOOL_SOCKET, else at\n"
-    "/run/isopool/isopoold.sock. Exit code 0: fine; 1: it can't be reached or refused us, and one\n"
-    "line says why; 2: wrong usage. NO_COLOR=1 prints without colours.\n";
+    "The address of the supervisor is --socket, else $ISOPOOL_SOCKET, else\n"
+    "/run/isopool/isopoold.sock. Its own user, root and the group of its setting socket_group may\n"
+    "connect.\n"
+    "\n"
+    "Exit code 0: success; 1: the supervisor can't be reached, refused the connection or did not\n"
+    "answer within 2 s, and one line on stderr gives the cause; 2: wrong usage. NO_COLOR=1 turns\n"
+    "colours off.\n";
 
 struct Options {
   std::string socket;
@@ -105,13 +110,14 @@ void top(const Options& options) {
   runTop(addressOf(options), top);
 }
 
-// Before the command or behind it.
+// Accepted both before and after the command.
 void addCommonOptions(CLI::App& app, Options& options) {
   app.add_option("--socket", options.socket,
-                 "The supervisor's socket (default: $ISOPOOL_SOCKET, then "
+                 "Socket of the supervisor (default: $ISOPOOL_SOCKET, then "
                  "/run/isopool/isopoold.sock)")
       ->type_name("PATH");
-  app.add_flag("--json", options.json, "For programs; the names of all values are stable");
+  app.add_flag("--json", options.json,
+               "Print JSON, for programs; the names of all values are stable");
 }
 
 CLI::App* addCommand(CLI::App& app, Options& options, const char* name, const char* summary,
@@ -124,17 +130,18 @@ CLI::App* addCommand(CLI::App& app, Options& options, const char* name, const ch
 
 void addTop(CLI::App& app, Options& options) {
   CLI::App* command = addCommand(
-      app, options, "top", "What is busy now: rates, workers and clients, again and again",
-      "On a terminal it refreshes in place; q or Ctrl-C ends it. Elsewhere it prints a page for\n"
-      "each report, with --json a line. Rates are calls per second since the report before; the\n"
-      "first one has none. Who completes most calls comes first.\n"
+      app, options, "top", "Activity now, refreshed: call rates, workers and clients",
+      "On a terminal the page refreshes in place; q or Ctrl-C ends it. Otherwise each report is\n"
+      "a page, or with --json one line. CALLS/S is the number of calls completed per second\n"
+      "since the previous report; the first report has none. The busiest workers and clients\n"
+      "come first.\n"
       "\nExamples:\n"
       "  isopool top --interval 500ms\n"
       "  isopool top --count 10 > ten-seconds.txt\n"
       "  isopool top --json | jq .calls_per_second\n");
   command
       ->add_option("--interval", options.interval,
-                   "Time between two reports: seconds, or with ms, s, m, h (default: 1s)")
+                   "Time between two reports, in seconds or with a unit ms, s, m, h (default: 1s)")
       ->type_name("TIME")
       ->transform(CLI::AsNumberWithUnit(std::map<std::string, double>{
                                             {"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}})
@@ -142,9 +149,9 @@ void addTop(CLI::App& app, Options& options) {
       ->check([](const std::string& text) {
         const double seconds = std::strtod(text.c_str(), nullptr);
         const bool fits = seconds >= kShortestInterval && seconds <= kLongestInterval;
-        return fits ? std::string() : std::string("an interval lies between 100ms and 24h");
+        return fits ? std::string() : std::string("the interval must be between 100ms and 24h");
       });
-  command->add_option("--count", options.count, "End after so many reports (default: no end)")
+  command->add_option("--count", options.count, "End after N reports (default: no end)")
       ->type_name("N")
       ->check(CLI::Range(uint64_t{1}, uint64_t{UINT32_MAX}).description(""));
 }
@@ -159,42 +166,46 @@ std::function<void(const Options&)> commandOf(const CLI::App& app) {
 }
 
 void declare(CLI::App& app, Options& options) {
-  app.set_help_flag("-h,--help", "This text");
-  app.set_version_flag("--version", "isopool " ISOPOOL_VERSION, "The version of isopool");
+  app.set_help_flag("-h,--help", "Print this help");
+  app.set_version_flag("--version", "isopool " ISOPOOL_VERSION, "Print the version of isopool");
   app.require_subcommand(1);
   addCommonOptions(app, options);
   app.get_formatter()->column_width(20);
   app.footer(kExamples);
   addCommand(
-      app, options, "status", "One look: is it well, what died, what does it hold",
-      "Last come findings, lines that begin with '!': a slot without a worker, a call that\n"
-      "has been running for 30 s, what the sandbox forbade. 'lent' are results that clients\n"
-      "still hold; 'zombie' is memory of clients that are gone, which a worker still keeps.\n"
+      app, options, "status", "The supervisor: state, calls, memory, deaths, problems",
+      "The last lines are findings and begin with '!': for example a slot without a worker, a\n"
+      "call that has been running for 30 s, an action that the sandbox denied. 'lent' is memory\n"
+      "of results that clients still hold; 'zombie' is memory of disconnected clients that a\n"
+      "worker still keeps.\n"
       "\nExamples:\n"
       "  isopool status\n"
       "  isopool status --json | jq -e '.findings == []'    for a monitor\n");
   addCommand(
-      app, options, "workers", "Each worker: what it runs, for whom, what it holds",
-      "SLOT is group/number; a worker without a number is a spare or on its way out. RUNNING\n"
-      "is the client whose call runs, and for how long; WAITING are clients that wait for\n"
-      "this worker. PRIVATE is memory of its own, LENT what clients hold of its results.\n"
-      "Columns that would be empty are left out.\n"
+      app, options, "workers", "Each worker: its calls, its clients, its memory",
+      "SLOT is group/number; a worker without a number is a spare, or it retires. RUNNING is\n"
+      "the client whose call runs, and for how long; WAITING is the number of clients that wait\n"
+      "for this worker. PRIVATE is the worker's own memory beyond the zygote's; LENT is memory of\n"
+      "its results that clients still hold. FORBIDDEN counts actions that the sandbox denied.\n"
+      "Empty columns are left out.\n"
       "\nExamples:\n"
       "  isopool workers\n"
       "  isopool workers --json | jq '.workers[] | select(.running_ms > 1000)'\n");
-  addCommand(app, options, "models", "Models that are loaded, and by whom",
-             "Packages with the same bytes are held once for all clients. DIGEST is the beginning\n"
-             "of the bytes' XXH3-128; --json has all of it.\n"
-             "\nExamples:\n"
-             "  isopool models\n"
-             "  isopool models --json | jq '[.models[].bytes] | add'\n");
   addCommand(
-      app, options, "clients", "Programs that are attached: their calls, memory and limits",
-      "QUEUED and RUNNING are calls now, COMPLETED those that its present workers did for\n"
-      "it. INPUTS, PACKAGES and RESULTS are shared memory, HANDLES the objects in workers that it\n"
-      "refers to and the workers' own memory that these keep. OVERDUE are calls that ran past\n"
-      "their deadline, REFUSALS what a limit forbade. Columns that would be empty are left\n"
-      "out; CLASS is a [class.NAME] of the supervisor's settings.\n"
+      app, options, "models", "Loaded models, and the clients that use them",
+      "The supervisor holds packages with the same bytes once for all clients. DIGEST is the\n"
+      "first part of the XXH3-128 of the bytes; --json has all of it.\n"
+      "\nExamples:\n"
+      "  isopool models\n"
+      "  isopool models --json | jq '[.models[].bytes] | add'\n");
+  addCommand(
+      app, options, "clients", "Attached programs: their calls, memory and limits",
+      "QUEUED and RUNNING count the present calls; COMPLETED counts calls that the present\n"
+      "workers have completed for the client. INPUTS, PACKAGES and RESULTS are shared memory.\n"
+      "HANDLES are objects in workers that the client refers to, and the workers' own memory that\n"
+      "they keep. OVERDUE counts calls that ran past their deadline, REFUSALS requests that a\n"
+      "limit denied. CLASS is a [class.NAME] of the supervisor's settings. Empty columns are left\n"
+      "out.\n"
       "\nExamples:\n"
       "  isopool clients\n"
       "  isopool clients --json | jq '.clients[] | select(.refusals > 0) | .program'\n");

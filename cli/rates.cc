@@ -9,8 +9,8 @@ namespace {
 
 using Numbers = std::map<uint64_t, uint64_t>;
 
-// Who is new began at nothing. A client's calls are those that its present workers completed for
-// it, and grow fewer when one of those dies: that is no rate.
+// A new worker or client starts at 0. A client's count covers its present workers only, so it
+// shrinks when one of them dies: the rate is then 0.
 std::map<uint64_t, double> perSecond(const Numbers& before, const Numbers& after, double seconds) {
   std::map<uint64_t, double> rates;
   for (const auto& [key, count] : after) {

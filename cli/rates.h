@@ -12,17 +12,18 @@ namespace isopool::cli {
 
 /// Completed calls per second between two reports.
 struct Rates {
-  double total = 0;
+  double total = 0;                      ///< of all workers
   std::map<uint64_t, double> ofWorkers;  ///< by epoch
   std::map<uint64_t, double> ofClients;  ///< by number
 };
 
-/// Compares each report with the one before it.
+/// Computes rates from each report and the previous one. Not thread-safe.
 class RateMeter {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  /// Nothing for the first report.
+  /// The rates between the previous report and this one, which was received at `at`. No value for
+  /// the first report.
   std::optional<Rates> compare(const ipc::Report& report, TimePoint at);
 
  private:

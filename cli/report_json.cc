@@ -20,7 +20,7 @@ Json rateOf(const std::map<uint64_t, double>* rates, uint64_t key) {
   return known ? rateJson(rates->at(key)) : Json();
 }
 
-/// Null where the number says that there is none.
+/// Null if `number` is `none`.
 template <typename Number>
 Json numberUnless(Number none, Number number) {
   return number != none ? Json(number) : Json();

@@ -7,13 +7,13 @@
 #include "cli/rates.h"
 #include "ipc/control/messages.h"
 
-/// A report for programs. The names are those of docs/command-line.md, and stay.
+/// A report as JSON for programs. docs/command-line.md lists the names; they are stable.
 namespace isopool::cli {
 
-/// An object.
+/// A JSON object.
 base::Json statusJson(const ipc::Report& report);
-/// Arrays. With rates each worker and client has calls_per_second, which is null without a report
-/// before this one.
+/// JSON arrays. With WithRates::kYes each worker and client has calls_per_second, which is null if
+/// there was no previous report.
 enum class WithRates { kNo, kYes };
 base::Json workersJson(const ipc::Report& report, WithRates withRates = WithRates::kNo,
                        const std::optional<Rates>& rates = {});
@@ -22,7 +22,7 @@ base::Json clientsJson(const ipc::Report& report, WithRates withRates = WithRate
 base::Json slotsJson(const ipc::Report& report);
 base::Json modelsJson(const ipc::Report& report);
 
-/// A rate: a number with three decimals.
+/// A rate as a number, rounded to three decimals.
 base::Json rateJson(double callsPerSecond);
 
 }  // namespace isopool::cli

@@ -89,7 +89,7 @@ std::string workersIn(const Totals& totals) {
   std::string text =
       std::to_string(totals.servingWorkers) + " serving, " + counted(totals.spareWorkers, "spare");
   if (totals.otherWorkers > 0) {
-    text += ", " + std::to_string(totals.otherWorkers) + " coming or going";
+    text += ", " + std::to_string(totals.otherWorkers) + " starting or ending";
   }
   return text;
 }
@@ -100,7 +100,7 @@ std::string memoryIn(const ipc::Report& report, const Totals& totals) {
          wordsForBytes(totals.zombieBytes) + " zombie";
 }
 
-// Only if there were any.
+// Empty if there were none.
 std::string unfitIn(const ipc::Report& report) {
   return report.unfit == 0 ? "" : ", " + std::to_string(report.unfit) + " left unfit by user code";
 }

@@ -6,12 +6,13 @@
 #include "cli/rates.h"
 #include "ipc/control/messages.h"
 
-/// In which order a report's entries are shown.
+/// The order in which the entries of a report are shown.
 namespace isopool::cli {
 
 /// Workers by group and slot, then those without a slot.
 void sortByPlace(ipc::Report& report);
-/// First who completes most calls, then who runs or waits; the others stay in their order.
+/// Workers and clients with the highest rate first, then those with running or waiting calls.
+/// Entries of equal rank keep their order.
 void sortByActivity(ipc::Report& report, const std::optional<Rates>& rates);
 
 }  // namespace isopool::cli

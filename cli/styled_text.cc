@@ -73,7 +73,7 @@ Page Table::page() const {
 
 Line Table::lineOf(const std::vector<Span>& cells) const {
   Line line;
-  size_t owed = 0;  // blanks, which nothing follows at a line's end
+  size_t owed = 0;  // blanks that are written only if a cell follows
   for (size_t index = 0; index < columns_.size(); ++index) {
     const Column& column = columns_[index];
     if (column.width == 0) continue;

@@ -10,29 +10,31 @@ namespace isopool::cli {
 
 enum class Emphasis { kNone, kStrong, kFaint, kGood, kWarning, kAlarm };
 
+/// A piece of a line with one emphasis.
 struct Span {
-  std::string text;  ///< fit for a terminal
+  std::string text;  ///< safe for a terminal: see terminalText()
   Emphasis emphasis = Emphasis::kNone;
 };
 
-/// A line of a page, before it is known what it is shown on.
+/// A line of a page, independent of where it is shown.
 using Line = std::vector<Span>;
 using Page = std::vector<Line>;
 
 enum class Colours { kNo, kYes };
 
-/// The line with the escape sequences for its emphasis, cut to `columns`; without a line end.
+/// The line with escape sequences for its emphasis, cut to `columns`, without a line end.
 std::string painted(const Line& line, Colours colours, size_t columns = SIZE_MAX);
+/// All lines of the page, each with a line end.
 std::string painted(const Page& page, Colours colours);
 
-/// Cells under headings, in columns as wide as they must be. A column whose cells are all empty is
-/// left out.
+/// Cells under headings. Each column is as wide as its widest cell or heading; a column whose cells
+/// are all empty is left out.
 class Table {
  public:
   enum class Alignment { kLeft, kRight };
 
   void addColumn(std::string heading, Alignment alignment = Alignment::kLeft);
-  /// As many cells as there are columns, each fit for a terminal.
+  /// `cells` has one cell for each column, each safe for a terminal.
   void addRow(std::vector<Span> cells);
   bool empty() const { return rows_.empty(); }
 

@@ -20,32 +20,33 @@ namespace {
 using std::chrono::milliseconds;
 
 [[noreturn]] void failToConnect(const std::string& address, int error) {
-  std::string text = "no supervisor can be reached at " + terminalText(address) + ": ";
+  std::string text = "the supervisor at " + terminalText(address) + " can't be reached: ";
   switch (error) {
     case ENOENT:
       text +=
-          "there is no such socket; name another with --socket or ISOPOOL_SOCKET, or start one: "
+          "the socket does not exist; name another with --socket or ISOPOOL_SOCKET, or start a "
+          "supervisor: "
           "isopoold --listen " +
           terminalText(address);
       break;
     case ECONNREFUSED:
       text +=
-          "nobody listens there; its supervisor has ended or is ending; start one: isopoold "
-          "--listen " +
+          "no process listens there, because its supervisor has ended or is ending; start a "
+          "supervisor: isopoold --listen " +
           terminalText(address);
       break;
     case EACCES:
     case EPERM:
       text +=
-          "you may not open it; it lets in its own user, root and the group that socket_group "
-          "names";
+          "permission denied; its own user, root and the group that socket_group names may "
+          "connect";
       break;
     case EAGAIN:
-      text += "it takes no connections; it is stopped or hangs";
+      text += "it accepts no connections; it is stopped or hangs";
       break;
     case ENAMETOOLONG:
-      text +=
-          "a socket's path has 1 to " + std::to_string(base::UnixAddress::kMostBytes) + " bytes";
+      text += "the path of a socket must have 1 to " +
+              std::to_string(base::UnixAddress::kMostBytes) + " bytes";
       break;
     default:
       text += std::strerror(error);
@@ -58,7 +59,7 @@ base::Fd connectTo(const std::string& address) {
   if (!name) failToConnect(address, ENAMETOOLONG);
   base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.valid()) failToConnect(address, errno);
-  // Who is stopped takes connections until its queue is full, and then they wait.
+  // The kernel queues connections to a stopped supervisor; when the queue is full connect() waits.
   timeval patience{};
   patience.tv_sec =
       std::chrono::duration_cast<std::chrono::seconds>(SupervisorLink::kPatience).count();
@@ -77,7 +78,7 @@ SupervisorLink::SupervisorLink(const std::string& address)
   hello.processId = ::getpid();
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
   hello.program = "isopool";
-  // A supervisor that refuses us closes at once; why is read from the socket all the same.
+  // A supervisor that refuses this process closes at once; receive() still reads the reason.
   socket_.send(hello, {pidfd.get()}, kPatience);
 }
 
@@ -103,19 +104,22 @@ std::optional<ipc::Report> SupervisorLink::receive() {
     while (std::optional<ipc::Frame> frame = socket_.next()) {
       if (frame->type == ipc::MessageType::kFailure) {
         throw SupervisorUnreachable(
-            who + " says: " + terminalText(ipc::decodeMessage<ipc::Failure>(*frame).text));
+            who + " reports: " + terminalText(ipc::decodeMessage<ipc::Failure>(*frame).text));
       }
       if (frame->type == ipc::MessageType::kWelcome) continue;
       auto report = ipc::decodeMessage<ipc::Report>(*frame);
-      if (report.token < token_) continue;  // of a request that was given up
-      if (report.token != token_) throw ipc::ProtocolError("a report that nobody asked for");
+      if (report.token < token_) continue;  // answers a request that was abandoned
+      if (report.token != token_) throw ipc::ProtocolError("a report that was not requested");
       answered_ = true;
       return report;
     }
-    if (gone) throw SupervisorUnreachable(who + (answered_ ? " has ended" : " hung up"));
+    if (gone)
+      throw SupervisorUnreachable(
+          who + (answered_ ? " has ended" : " closed the connection without an answer"));
   } catch (const ipc::ProtocolError& error) {
-    throw SupervisorUnreachable("what listens at " + terminalText(address_) +
-                                " is no isopoold of this version: " + terminalText(error.what()));
+    throw SupervisorUnreachable(
+        "what listens at " + terminalText(address_) +
+        " is not an isopoold of this version: " + terminalText(error.what()));
   }
   return std::nullopt;
 }
@@ -123,7 +127,7 @@ std::optional<ipc::Report> SupervisorLink::receive() {
 void SupervisorLink::giveUp() const {
   throw SupervisorUnreachable("the supervisor at " + terminalText(address_) +
                               " did not answer within " + wordsForDuration(kPatience.count()) +
-                              "; it is stopped or hangs, or something else listens there");
+                              "; it is stopped or hangs, or another program listens there");
 }
 
 }  // namespace isopool::cli

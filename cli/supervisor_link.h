@@ -10,35 +10,37 @@
 
 namespace isopool::cli {
 
-/// The supervisor can't be reached, refused us, or is gone: one line that says what to do.
+/// The supervisor can't be reached, refused the connection, or has ended. The text is one line with
+/// the cause and the remedy.
 class SupervisorUnreachable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An operator's connection to the shared supervisor at an address. Every verb throws
-/// SupervisorUnreachable; none waits longer than kPatience.
+/// An operator's connection to the shared supervisor at an address. Every member that communicates
+/// throws SupervisorUnreachable, and none waits longer than kPatience. Not thread-safe.
 class SupervisorLink {
  public:
   static constexpr std::chrono::milliseconds kPatience{2000};
 
-  /// Connects and says who we are.
+  /// Connects and introduces this process as an operator.
   explicit SupervisorLink(const std::string& address);
 
-  /// Asks for a report and waits for it.
+  /// Requests a report and waits for it.
   ipc::Report ask();
 
-  // The same in steps, for who has other things to wait for.
+  // The same in steps, for a caller that waits for other events, too.
   using Clock = std::chrono::steady_clock;
 
-  /// Asks for a report; one that was asked for before is not waited for any more.
+  /// Requests a report. A report that was requested before is ignored when it arrives.
   void request();
-  /// Readable when receive() is to be called.
+  /// The descriptor that becomes readable when receive() has something to do.
   int fd() const { return socket_.fd(); }
-  /// The report that was asked for, if it is there. Does not wait.
+  /// The requested report, if it has arrived. Does not wait.
   std::optional<ipc::Report> receive();
-  /// When receive() must have returned the report; giveUp() then.
+  /// The time by which receive() must have returned the report. After it call giveUp().
   Clock::time_point deadline() const { return deadline_; }
+  /// Throws SupervisorUnreachable: no answer within kPatience.
   [[noreturn]] void giveUp() const;
 
  private:
@@ -46,7 +48,7 @@ class SupervisorLink {
   ipc::ControlSocket socket_;
   uint64_t token_ = 0;
   Clock::time_point deadline_;
-  bool answered_ = false;  ///< at least once
+  bool answered_ = false;  ///< at least one report has arrived
 };
 
 }  // namespace isopool::cli

@@ -56,7 +56,7 @@ Screen::Screen() {
 
 Screen::~Screen() {
   writeAll(kLeave);
-  // What was typed meanwhile was for us.
+  // Discards keys that were typed meanwhile: they were meant for this program.
   if (changedInput_) ::tcsetattr(STDIN_FILENO, TCSAFLUSH, &before_);
 }
 

@@ -8,17 +8,17 @@
 
 namespace isopool::cli {
 
-/// True if standard output is a terminal that knows escape sequences.
+/// True if standard output is a terminal that supports escape sequences.
 bool outputIsTerminal();
-/// True if colours may be used on it: it is one, and NO_COLOR does not forbid them.
+/// True if output may have colours: outputIsTerminal(), and NO_COLOR is not set.
 bool outputHasColours();
 
-/// Writes all of it to standard output. Throws SystemCallError if that can't be: a full disk, a
-/// reader that is gone.
+/// Writes all of `text` to standard output. Throws SystemCallError if that fails, for example
+/// because the disk is full or the reader has closed the pipe.
 void writeOut(std::string_view text);
 
-/// The terminal while a program has all of it: a screen of its own, no cursor, no echo, keys
-/// without the return key. As it was when the object dies.
+/// Takes over the terminal: an alternate screen, no cursor, no echo, input key by key. The
+/// destructor restores the terminal.
 class Screen {
  public:
   struct Size {
@@ -31,6 +31,7 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
+  /// The present size; 24 x 80 if the terminal does not report one.
   Size size() const;
 
  private:

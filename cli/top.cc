@@ -55,7 +55,7 @@ void append(Page& page, Page more) {
               std::make_move_iterator(more.end()));
 }
 
-// The rows that fit, the last of them saying how many do not.
+// Appends the rows that fit. If some do not fit, the last row is their number.
 void appendCut(Page& page, Page table, size_t rows) {
   if (table.size() <= rows) return append(page, std::move(table));
   if (rows == 0) return;
@@ -70,7 +70,7 @@ Page pageOf(const Observation& seen, size_t rows) {
   page.front().push_back({"  at " + timeOfDay(), Emphasis::kFaint});
   Page workers = workersPage(seen.report, seen.rates);
   Page clients = clientsPage(seen.report, seen.rates);
-  // A blank line before each table. Workers leave half of the room to clients that need it.
+  // A blank line precedes each table. Clients get up to half of the room.
   const size_t used = page.size() + 2;
   const size_t room = rows > used ? rows - used : 0;
   const size_t forClients = std::min(clients.size(), room / 2);
@@ -94,8 +94,8 @@ std::string jsonOf(const Observation& seen) {
   return base::jsonText(json) + "\n";
 }
 
-/// Signals that end or change what is shown, as something to wait for. The mask is as it was when
-/// the object dies.
+/// Receives the signals that end or change the view through a descriptor. The destructor restores
+/// the signal mask.
 class Signals {
  public:
   Signals() {
@@ -113,7 +113,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int fd() const { return fd_.get(); }
-  /// 0 if there is none.
+  /// The next pending signal; 0 if there is none.
   int next() {
     signalfd_siginfo info{};
     return ::read(fd_.get(), &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo)
@@ -125,7 +125,7 @@ class Signals {
   base::Fd fd_;
 };
 
-/// `top` on a terminal: one loop that waits for keys, signals and the report at once.
+/// `top` on a terminal: one loop that waits for keys, signals and reports.
 class LiveView {
  public:
   LiveView(SupervisorLink& link, const TopOptions& options)
@@ -144,7 +144,7 @@ class LiveView {
       }
       const auto next = asked_ ? link_.deadline() : askAt_;
       const auto left = std::chrono::ceil<milliseconds>(next - Clock::now());
-      // Between two reports the link is watched for the supervisor's end.
+      // Between two reports the link becomes readable only when the supervisor ends.
       std::array<pollfd, 3> waiting{{{link_.fd(), POLLIN, 0},
                                      {signals_.fd(), POLLIN, 0},
                                      {keysEnded_ ? -1 : STDIN_FILENO, POLLIN, 0}}};
@@ -190,12 +190,12 @@ class LiveView {
     }
   }
 
-  // The shell has the terminal as it was until we are continued.
+  // Restores the terminal for the shell until this process is continued.
   void pause() {
     screen_.reset();
     ::kill(::getpid(), SIGSTOP);
     screen_.emplace();
-    // The deadline ran while we did not.
+    // The deadline has passed while this process was stopped: requests a new report.
     asked_ = false;
     askAt_ = Clock::now();
     draw();
@@ -208,7 +208,8 @@ class LiveView {
     const Page page = pageOf(*seen_, size.rows);
     for (size_t row = 0; row < std::min(page.size(), size.rows); ++row) {
       if (row > 0) text += "\r\n";
-      // Before the line: after one that is as wide as the screen it would take the last letter.
+      // Clears before the line is written: after a line as wide as the screen it would clear the
+      // last character.
       text += "\x1b[K" + painted(page[row], colours_, size.columns);
     }
     writeOut(text + "\x1b[J");
@@ -231,7 +232,7 @@ class LiveView {
 void printReports(SupervisorLink& link, const TopOptions& options) {
   RateMeter meter;
   for (uint64_t shown = 0; options.count == 0 || shown < options.count; ++shown) {
-    // Nothing comes unasked but the supervisor's end.
+    // Between two reports the link becomes readable only when the supervisor ends.
     for (const auto next = Clock::now() + options.interval; shown > 0;) {
       const auto left = std::chrono::ceil<milliseconds>(next - Clock::now());
       if (left.count() <= 0) break;

@@ -7,15 +7,17 @@
 
 namespace isopool::cli {
 
+/// How `top` shows reports.
 struct TopOptions {
   std::chrono::milliseconds interval{1000};
-  uint64_t count = 0;  ///< reports until the end; 0: no end
+  uint64_t count = 0;  ///< end after this many reports; 0: no end
   bool json = false;
 };
 
-/// Shows what the supervisor at the address does, again and again: in place on a terminal until 'q'
-/// or a signal, elsewhere a page or a line of JSON for each report. Throws SupervisorUnreachable
-/// when the supervisor is gone or silent; the terminal is as it was before by then.
+/// Shows reports of the supervisor at the address repeatedly. On a terminal the page refreshes in
+/// place until 'q' or a signal; otherwise each report is a page, or a line of JSON. Throws
+/// SupervisorUnreachable if the supervisor has ended or does not answer. The terminal is restored
+/// before the function returns or throws.
 void runTop(const std::string& address, const TopOptions& options);
 
 }  // namespace isopool::cli

@@ -37,7 +37,8 @@ std::string two(uint64_t milliseconds, uint64_t large, const char* largeName, ui
 
 bool localeIsUtf8() { return std::string_view(::nl_langinfo(CODESET)) == "UTF-8"; }
 
-// 0: not to be shown. Format characters, which turn the reading order around, have no width.
+// 0: the character must not be shown. Format characters, which change the reading order, have no
+// width and so count as such.
 int columnsOf(const base::Character& character, bool utf8) {
   if (!character.valid) return 0;
   if (character.code < 0x80) return character.code >= ' ' && character.code != 0x7F ? 1 : 0;
@@ -52,7 +53,7 @@ std::string wordsForBytes(uint64_t bytes) {
   if (bytes == 0) return "0";
   double value = static_cast<double>(bytes);
   size_t unit = 0;
-  // 1023.96 would be written as 1024.0.
+  // 1023.96 would be printed as 1024.0.
   while (value >= 1023.95 && unit + 1 < kUnits.size()) {
     value /= 1024;
     ++unit;
@@ -85,7 +86,7 @@ std::string terminalText(std::string_view text, size_t most) {
   const bool utf8 = localeIsUtf8();
   std::string shown;
   size_t columns = 0;
-  size_t cut = 0;  // where "..." still fits
+  size_t cut = 0;  // the last position at which "..." still fits
   while (!text.empty()) {
     const base::Character character = base::firstCharacter(text);
     int width = columnsOf(character, utf8);
@@ -146,7 +147,7 @@ std::string_view beginningOf(std::string_view text, size_t columns) {
 }
 
 std::string userName(uid_t user) {
-  // Name services can be slow, and `top` asks each second.
+  // Name services can be slow, and `top` needs the names for each report.
   static std::map<uid_t, std::string> known;
   const auto found = known.find(user);
   if (found != known.end()) return found->second;

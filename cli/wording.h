@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-/// How numbers and names are put for people.
+/// Numbers and names as text for people.
 namespace isopool::cli {
 
 /// "0", "512 B", "4.0 KiB", "12.3 MiB", "512 GiB".
@@ -20,18 +20,20 @@ std::string wordsForRate(double perSecond);
 /// "1 call", "2 calls".
 std::string counted(uint64_t number, std::string_view noun);
 
-/// What another process said, made fit for a terminal: what would move its cursor, change its state
-/// or the order of what is read, or is no text in the user's locale, becomes '?'; line ends and
-/// tabs become blanks. A text wider than `most` columns ends with "...".
+/// A text of another process, made safe for a terminal. Each character that would move the cursor,
+/// change the state of the terminal or the reading order, or that is not valid in the user's
+/// locale, becomes '?'; line ends and tabs become blanks. A text wider than `most` columns is cut
+/// and ends with "...".
 std::string terminalText(std::string_view text, size_t most = SIZE_MAX);
-/// The same for a path, of which the end says most: a wide one begins with "...".
+/// The same for a path. The end of a path matters most, so a wide path is cut at its beginning and
+/// begins with "...".
 std::string terminalPath(std::string_view path, size_t most);
-/// Columns that a text takes on a terminal. Of texts that are fit for one.
+/// The number of columns that a text takes on a terminal. The text must be safe for a terminal.
 size_t columnsOf(std::string_view text);
-/// The longest beginning that takes no more columns.
+/// The longest beginning of `text` that takes at most `columns` columns.
 std::string_view beginningOf(std::string_view text, size_t columns);
 
-/// The user's name, or his number if he has none.
+/// The name of the user, or the number if the user has no name. Remembers each answer.
 std::string userName(uid_t user);
 
 }  // namespace isopool::cli

@@ -152,7 +152,7 @@ TEST(Findings, NameWhatIsWrong) {
             "slot 1 of shared has no worker; its last one died 3.2 s ago: killed by SIGSEGV");
   EXPECT_EQ(found[1],
             "worker 1001 has been running one call for 45.0 s, of client 5 (trainer, pid 0)");
-  EXPECT_EQ(found[2], "the sandbox kept worker 1001 from connect, 2 times");
+  EXPECT_EQ(found[2], "the sandbox denied worker 1001 the action connect, 2 times");
 
   report.workers.push_back(workerNamed(2, "starting", 1));
   EXPECT_EQ(findings(report).size(), 2u) << "a worker is starting for the slot";

@@ -87,7 +87,7 @@ TEST(Top, SeesTheSupervisorDrainAndEnd) {
     ASSERT_TRUE(line);
     state = inJson(*line, "value['status']['state']");
     if (state == "draining") {
-      EXPECT_TRUE(has(inJson(*line, "value['status']['findings'][0]"), "told to end"));
+      EXPECT_TRUE(has(inJson(*line, "value['status']['findings'][0]"), "supervisor is stopping"));
     }
   }
   EXPECT_EQ(state, "draining");
