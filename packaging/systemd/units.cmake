@@ -1,10 +1,10 @@
-# Writes the units with the paths of one installation:
+# Writes the systemd units with the paths of one installation:
 #
 #   cmake -DPROGRAM=/usr/libexec/isopool/isopoold -DDATA_FOLDER=/usr/share/isopool -DFOLDER=OUTPUT -P units.cmake
 
 foreach(needed IN ITEMS PROGRAM DATA_FOLDER FOLDER)
   if(NOT DEFINED ${needed})
-    message(FATAL_ERROR "units.cmake: give it -D${needed}=")
+    message(FATAL_ERROR "units.cmake: -D${needed}= is missing")
   endif()
 endforeach()
 foreach(unit IN ITEMS isopoold.service isopoold.socket)

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Python code on crash-isolated worker processes, from a Python program."""
+"""Runs Python code in crash-isolated worker processes, from a Python program.
+
+A pool (InterpreterManager) has workers; a session on a worker gives handles (Obj) to objects there.
+Each call releases the GIL while it waits, and any thread may use any object. If a worker dies, its
+call raises WorkerLost and the supervisor replaces the worker; if the supervisor dies, every use
+raises SupervisorLost: make a new pool. isopool.errors has all exceptions.
+"""
 
 import os
 import pathlib
 import platform
 import sys
 
-# libisopool uses this process's libtorch, which therefore has to be there first.
+# libisopool uses this process's libtorch, so torch must be imported first.
 import torch
 
 from isopool import _build
 
 if platform.python_version_tuple()[:2] != tuple(_build.PYTHON_VERSION.split(".")):
     raise ImportError(
-        f"isopool was built for Python {_build.PYTHON_VERSION}, and this is "
+        f"isopool was built for Python {_build.PYTHON_VERSION}, but this is "
         f"{platform.python_version()}: build it with -DISOPOOL_PYTHON_EXECUTABLE={sys.executable}"
     )
 _torch_version = torch.__version__.split("+")[0]
@@ -21,9 +27,9 @@ if _torch_version != _build.TORCH_VERSION:
     raise ImportError(
         f"isopool was built with torch {_build.TORCH_VERSION}, but this Python has "
         f"{_torch_version} (in {pathlib.Path(torch.__file__).parent}): install torch=={_build.TORCH_VERSION}, or "
-        "build isopool with this one"
+        "build isopool with this version"
     )
-# Workers are to have this program's modules.
+# Workers use the modules of this program's Python.
 if sys.executable:
     os.environ.setdefault("ISOPOOL_PYTHON_EXECUTABLE", sys.executable)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What isopool raises: the family of isopool/errors.h."""
+"""The exceptions that isopool raises: the classes of isopool/errors.h, which describes each."""
 
 import warnings
 
 
 class Error(RuntimeError):
-    """The base of the family. Raised itself for misuse: a closed session, a pool that is gone."""
+    """The base class. Raised itself for wrong use: a closed session, a pool that no longer exists."""
 
     def __init__(self, text: str, **facts: object) -> None:
         super().__init__(text)
@@ -13,7 +13,7 @@ class Error(RuntimeError):
 
 
 class RemoteError(Error):
-    """An exception that Python code in a worker did not catch. The worker lives on."""
+    """An exception that Python code in a worker did not catch. The worker continues to serve."""
 
     python_type: str
     message: str
@@ -27,7 +27,11 @@ class RemoteError(Error):
 
 
 class WorkerLost(Error):
-    """The worker that had the call died."""
+    """The worker that had the call died. The supervisor replaces it.
+
+    signal is 0 if the worker exited by itself; signal and exit_code are unknown if cause_known is
+    false. started is true if user code of the call may have run.
+    """
 
     worker: str
     process_id: int
@@ -39,30 +43,30 @@ class WorkerLost(Error):
 
     @property
     def last_words(self) -> str:
-        """The old name of `crash_log`, for one release."""
+        """Deprecated alias of `crash_log`, for one release."""
         warnings.warn("WorkerLost.last_words is now crash_log", DeprecationWarning, stacklevel=2)
         return self.crash_log
 
 
 class DeadlineExceeded(Error):
-    """The call's deadline passed."""
+    """The call's deadline passed. If started is false, the call will not run."""
 
     started: bool
 
 
 class PoolUnavailable(Error):
-    """No worker could take the call, because they keep dying."""
+    """No worker can take the call: they died repeatedly. The text names the cause."""
 
 
 class SupervisorLost(Error):
-    """The supervisor is gone, is about to end, or could not start, and its workers with it."""
+    """The supervisor could not start, is about to end, or has ended, and its workers with it."""
 
     started: bool
 
 
 class LimitExceeded(Error):
-    """A shared supervisor lets this program have no more; the text names the limit."""
+    """This program reached a limit of a shared supervisor's operator. The text names it."""
 
 
 class ArenaFull(Error):
-    """Shared memory has no room for a payload; the text names the knob."""
+    """Shared memory has no room for the values of a call. The text names the setting."""

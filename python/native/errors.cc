@@ -16,7 +16,7 @@ namespace py = pybind11;
 
 namespace {
 
-// What workers say is UTF-8 as far as they can help it; crash log may be anything.
+// Texts of a worker are normally UTF-8; a crash log may hold any bytes.
 py::str text(const std::string& bytes) {
   return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
       bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
@@ -54,7 +54,7 @@ void translate(std::exception_ptr thrown) {
   } catch (const Error& error) {
     raise("Error", error);
   } catch (const c10::Error& error) {
-    // Without C++'s stack, which says nothing to a Python user.
+    // Without the C++ stack, which does not help a Python user.
     PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
   }
 }

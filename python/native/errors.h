@@ -3,8 +3,9 @@
 
 namespace isopool::python {
 
-/// From now on, what this module's functions throw of isopool/errors.h arrives in Python as the
-/// class of the same name in isopool.errors, with the same facts as attributes.
+/// From now on exceptions of isopool/errors.h that this module's functions throw become Python
+/// exceptions: the class of the same name in isopool.errors, with the same facts as attributes. A
+/// c10::Error becomes a RuntimeError.
 void translateErrors();
 
 }  // namespace isopool::python

@@ -15,14 +15,15 @@ namespace {
 
 bool isRemote(py::handle object) { return py::isinstance<RemoteObject>(object); }
 
-/// What waits for a worker, or ends one, without the GIL.
+/// Runs `step`, which may wait for a worker, without the GIL.
 template <typename Step>
 auto unlocked(const Step& step) {
   const py::gil_scoped_release released;
   return step();
 }
 
-/// The last owner may be the garbage collector: workers are waited for without the GIL even so.
+/// Releases the GIL in the destructor, which may wait for workers, even if the garbage collector is
+/// the last owner.
 template <typename T, typename... Arguments>
 std::shared_ptr<T> makeShared(Arguments&&... arguments) {
   return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* object) {
@@ -37,7 +38,7 @@ std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count, const py::obj
   if (address.is_none()) {
     return unlocked([&] { return makeShared<InterpreterManager>(workers); });
   }
-  const SharedSupervisor supervisor{py::str(address).cast<std::string>()};  // a path object, too
+  const SharedSupervisor supervisor{py::str(address).cast<std::string>()};  // or a path object
   return unlocked([&] { return makeShared<InterpreterManager>(supervisor, workers); });
 }
 
@@ -117,7 +118,7 @@ RemoteObject RemoteObject::attribute(const std::string& name) const {
   try {
     return unlocked([&] { return RemoteObject(session_, object_.attr(name.c_str())); });
   } catch (const RemoteError& error) {
-    // hasattr() and getattr() with a default count on it.
+    // hasattr() and getattr() with a default need this class.
     if (error.pythonType() == "AttributeError") throw py::attribute_error(error.message());
     throw;
   }
@@ -129,28 +130,28 @@ py::object RemoteObject::value() const {
 
 void defineObjects(py::module_& module) {
   py::class_<RemoteObject, std::shared_ptr<RemoteObject>>(
-      module, "Obj", "An object that lives in a worker: call it, read attributes, deref() it.")
+      module, "Obj", "A handle to an object in a worker: call it, read its attributes, deref() it.")
       .def("__call__", [](const RemoteObject& self, const py::args& args,
                           const py::kwargs& kwargs) { return shared(self.call(args, kwargs)); })
       .def("__getattr__", [](const RemoteObject& self,
                              const std::string& name) { return shared(self.attribute(name)); })
-      .def("deref", &RemoteObject::value, "The object as a value of this process.");
+      .def("deref", &RemoteObject::value, "The object as a value in this process.");
 
   py::class_<Session, std::shared_ptr<Session>>(
       module, "InterpreterSession", "The right to use one worker's interpreter step by step.")
       .def("global_", &global, py::arg("module"), py::arg("name"),
-           "An attribute of a module, which is imported in the worker if need be.")
+           "An attribute of a module. The worker imports the module if it has not.")
       .def("close", [](Session& self) { unlocked([&] { self.close(); }); })
       .def("__enter__", [](std::shared_ptr<Session> self) { return self; })
       .def("__exit__", [](Session& self, const py::args&) { unlocked([&] { self.close(); }); });
 
   py::class_<InterpreterManager, std::shared_ptr<InterpreterManager>>(
       module, "InterpreterManager",
-      "A pool of worker processes, each with a Python interpreter of its own.")
+      "A pool of worker processes, each with its own Python interpreter.")
       .def(py::init(&makeManager), py::arg("n") = 2, py::arg("address") = py::none())
-      .def("acquire_one", &acquireOne, "A session on a free worker, or on the least used one.")
+      .def("acquire_one", &acquireOne, "A session on an idle worker, or on the least used one.")
       .def("__len__", [](InterpreterManager& self) { return self.allInstances().size(); })
-      .def("__getitem__", &sessionOf, py::arg("index"), "A session on this very worker.");
+      .def("__getitem__", &sessionOf, py::arg("index"), "A session on the worker of this index.");
 }
 
 }  // namespace isopool::python

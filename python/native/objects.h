@@ -9,11 +9,11 @@
 
 #include "isopool/isopool.h"
 
-// What Python holds. Each member lets go of the GIL while it waits for a worker, so that Python's
-// other threads go on, and takes and gives Python objects with the GIL held. Any thread.
+// The objects behind the Python classes. The caller of a member holds the GIL; the member releases
+// it while it waits for a worker, so that other Python threads run. Thread-safe.
 namespace isopool::python {
 
-/// A session until it is closed.
+/// A session that can be closed.
 class Session {
  public:
   explicit Session(InterpreterSession session)
@@ -21,6 +21,7 @@ class Session {
 
   /// Throws Error once the session is closed.
   std::shared_ptr<InterpreterSession> get() const;
+  /// Releases the session. Calls in flight keep it until they end.
   void close();
 
  private:
@@ -28,15 +29,18 @@ class Session {
   std::shared_ptr<InterpreterSession> session_;
 };
 
-/// A handle to an object in a worker, and the session that it came from.
+/// A handle to an object in a worker, together with its session, which it keeps open.
 class RemoteObject {
  public:
   RemoteObject(std::shared_ptr<InterpreterSession> session, Obj object)
       : session_(std::move(session)), object_(std::move(object)) {}
 
+  /// Calls the object. Throws pybind11::type_error if an Obj is a named argument or occurs beside
+  /// named arguments.
   RemoteObject call(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
   /// Throws pybind11::attribute_error where Python in the worker raises AttributeError.
   RemoteObject attribute(const std::string& name) const;
+  /// The object as a Python value in this process, as Obj::toIValue() converts it.
   pybind11::object value() const;
 
  private:

@@ -46,7 +46,7 @@ at::IValue detached(const at::IValue& value) {
 }  // namespace
 
 at::IValue toValue(py::handle object) {
-  // The inference itself is not exported by libtorch_python, but this door to it is.
+  // libtorch_python does not export the inference itself, but this Python function calls it.
   const py::object inferred = py::module_::import("torch._C").attr("_jit_try_infer_type")(object);
   if (!inferred.attr("success")().cast<bool>()) {
     throw Error("Tracer cannot infer type of " + py::str(object).cast<std::string>() +

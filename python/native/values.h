@@ -10,11 +10,11 @@
 
 namespace isopool::python {
 
-/// A Python object as a value for a call: its type inferred as TorchScript's tracer does, its
-/// tensors detached. Throws Error if it has none.
+/// A Python object as a value for a call. Infers its type as TorchScript's tracer does, and
+/// detaches its tensors. Throws Error if no type fits. Needs the GIL.
 at::IValue toValue(pybind11::handle object);
 
-/// What a call gave, as a Python object.
+/// The result of a call as a Python object. Needs the GIL.
 pybind11::object toObject(at::IValue value);
 
 }  // namespace isopool::python

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Interpreters beside this one: each is a process of isopool's."""
+"""Python interpreters beside this one. Each is a worker process of isopool."""
 
 from isopool import InterpreterManager
 
