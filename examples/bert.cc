@@ -7,11 +7,11 @@
 
 #include "isopool/isopool.h"
 
-// A transformer of Hugging Face: keyword arguments in; out a dict of tensors, numbers, lists of
-// tuples and an empty list, which TorchScript's rules would refuse.
+// Calls a transformer of Hugging Face with keyword arguments. It returns a dict of tensors,
+// numbers, lists of tuples and an empty list, which TorchScript's rules would refuse.
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: bert PACKAGE (package_bert.py makes one)\n";
+    std::cerr << "usage: bert PACKAGE (made by package_bert.py)\n";
     return 2;
   }
   isopool::InterpreterManager pool(2);
@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   const at::NoGradGuard noGrad;
   at::Tensor words;
   {
-    const isopool::SharedMemoryGuard shared;  // what is made here crosses without a copy
+    const isopool::SharedMemoryGuard shared;  // tensors made here cross without a copy
     words = at::arange(8).reshape({1, 8});
   }
   isopool::CallOptions mixed;

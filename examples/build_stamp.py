@@ -1,6 +1,6 @@
-"""Tells whether outputs were made from what is there now, so that a second run has nothing to do.
+"""Detects whether outputs are up to date with their sources, so that a second run does nothing.
 
-Imports nothing heavy: a run that finds everything up to date takes a fraction of a second.
+Imports no large module: a run that finds everything up to date takes a fraction of a second.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ def version_of(package: str) -> str:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        sys.exit(f"{package} is not installed: see examples/requirements.txt")
+        sys.exit(f"{package} is not installed: install examples/requirements.txt")
 
 
 class BuildStamp:
-    """Remembers, in a hidden file beside the outputs, which sources and packages they came from."""
+    """Stores, in a hidden file beside the outputs, their sources and packages."""
 
     def __init__(self, file: Path, sources: list[Path], packages: list[str]) -> None:
         self._file = file

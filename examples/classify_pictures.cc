@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A real classifier, written in Python, called from C++ threads on isolated worker processes; then
-// one worker is killed in the middle of the work. Every number it prints is measured while it runs.
+// C++ threads call a real classifier, written in Python, on isolated worker processes. Then the
+// program kills one worker under load. Every number that it prints is measured in this run.
 
 #include <signal.h>
 
@@ -40,12 +40,12 @@ struct Options {
   bool json = false;
 };
 
-/// How a worker's death went, besides what its callers saw.
+/// A worker's death and its replacement, apart from the results of the callers.
 struct Replacement {
   int victim = 0;
   int successor = 0;
   double ready = 0;        // milliseconds from the kill until the successor took calls
-  double firstAnswer = 0;  // milliseconds from the kill until it had answered one
+  double firstAnswer = 0;  // milliseconds from the kill until it answered a call
   uint64_t callsRerun = 0;
 };
 
@@ -55,13 +55,14 @@ std::optional<Options> parse(int argc, char** argv, int& exitCode) {
       "Classifies real pictures with EfficientNet-Lite0 (Python) from C++ threads, kills a worker "
       "process under load, and classifies again.\nExit code: 0 if every answer was right, 1 if "
       "not, "
-      "2 if the pool could not work."};
-  app.add_option("folder", options.folder, "Where package_classifier.py --out wrote to")
+      "2 if the pool failed."};
+  app.add_option("folder", options.folder, "The folder that package_classifier.py --out wrote")
       ->required();
   app.add_option("--workers", options.workers, "Worker processes")->capture_default_str();
   app.add_option("--threads", options.threads, "Calling threads (default: two for each worker)");
-  app.add_option("--seconds", options.seconds, "How long to measure")->capture_default_str();
-  app.add_flag("--json", options.json, "Summary on stdout as JSON, the story on stderr");
+  app.add_option("--seconds", options.seconds, "Duration of a measurement, in seconds")
+      ->capture_default_str();
+  app.add_flag("--json", options.json, "Print a summary as JSON on stdout, the report on stderr");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -96,7 +97,7 @@ std::string pids(isopool::InterpreterManager& manager) {
   return list;
 }
 
-/// All pictures at once, each from a thread of its own.
+/// Classifies all pictures at the same time, each on its own thread.
 std::vector<Guess> classifyAll(const isopool::ReplicatedObj& model, const PictureSet& set) {
   std::vector<std::future<Guess>> answers;
   for (const Picture& picture : set.pictures()) {
@@ -109,19 +110,20 @@ std::vector<Guess> classifyAll(const isopool::ReplicatedObj& model, const Pictur
   return guesses;
 }
 
-/// Calls the one worker that takes the victim's place, until it answers. Other callers' calls may
-/// come first, so the successor's true first answer is no later than this.
+/// Waits until the victim's slot has a new worker, and calls this worker once. Calls of other
+/// threads may be answered before, so `firstAnswer` is an upper bound.
 void awaitSuccessor(const isopool::ReplicatedObj& model, const Picture& picture,
                     const isopool::Interpreter& slot, steady_clock::time_point killed,
                     Replacement& replacement) {
   constexpr double kPatience = 30'000;
-  // The slot has a new process as soon as the pool gives calls to it. Asked with a call of our own
-  // we would learn when it is through with those of others.
+  // The slot has a new process ID as soon as the pool sends calls to it. A call would instead
+  // measure when the worker has completed the calls of other threads.
   for (;;) {
     replacement.successor = slot.processId().value_or(replacement.victim);
     replacement.ready = millisecondsSince(killed);
     if (replacement.successor != replacement.victim) break;
-    if (replacement.ready > kPatience) throw std::runtime_error("the worker is not replaced");
+    if (replacement.ready > kPatience)
+      throw std::runtime_error("the worker was not replaced within 30 s");
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   isopool::InterpreterSession session = model.acquireSession(&slot);
@@ -143,7 +145,7 @@ Replacement killAndWait(isopool::InterpreterManager& manager, const isopool::Rep
   return replacement;
 }
 
-/// Tells the story, and keeps what the summary needs.
+/// Runs the steps, prints a report, and collects the figures of the summary.
 class Demonstration {
  public:
   explicit Demonstration(const Options& options)
@@ -180,10 +182,10 @@ class Demonstration {
 
 bool Demonstration::run() {
   openPool();
-  classify("2. What is to be seen?");
+  classify("2. What do the pictures show?");
   measureLoad();
   killWorkerUnderLoad();
-  classify("5. What is to be seen now?");
+  classify("5. What do the pictures show now?");
   std::fprintf(out_, "\n%s\n",
                allRight_ ? "Every answer was right, before and after the kill."
                          : "NOT every answer was right: see above.");
@@ -193,7 +195,7 @@ bool Demonstration::run() {
 
 void Demonstration::openPool() {
   const std::string file = options_.folder + "/classifier.pt";
-  std::fprintf(out_, "1. Opening %s with %s, a process each ...\n", file.c_str(),
+  std::fprintf(out_, "1. Opening %s with %s, each a process ...\n", file.c_str(),
                plural(options_.workers, "worker").c_str());
   const auto start = steady_clock::now();
   manager_ = std::make_unique<isopool::InterpreterManager>(options_.workers);
@@ -217,7 +219,8 @@ void Demonstration::classify(const char* heading) {
     allRight_ = allRight_ && right;
     std::fprintf(out_, "   %-15s %-15s %5.1f %%   ", picture.name.c_str(), guess.label.c_str(),
                  100 * guess.confidence);
-    std::fprintf(out_, right ? "as in eager PyTorch\n" : "WRONG: eager PyTorch says %s, %.1f %%\n",
+    std::fprintf(out_,
+                 right ? "as in eager PyTorch\n" : "WRONG: eager PyTorch answers %s, %.1f %%\n",
                  picture.expected.label.c_str(), 100 * picture.expected.confidence);
   }
 }
@@ -240,7 +243,7 @@ void Demonstration::measureLoad() {
 }
 
 void Demonstration::killWorkerUnderLoad() {
-  std::fprintf(out_, "\n4. The same load, and kill -9 of a worker in the middle of it ...\n");
+  std::fprintf(out_, "\n4. The same load, with a kill -9 of one worker ...\n");
   const uint64_t rerunBefore = manager_->callsRerun();
   Load load(model_, set_, options_.threads);
   std::this_thread::sleep_for(milliseconds(500));
@@ -258,7 +261,7 @@ void Demonstration::tellWhatCallersSaw() const {
   std::fprintf(out_, "   killed: pid %d\n   %s answered, the slowest after %.1f ms\n",
                replacement_.victim, plural(report.latencies.size(), "call").c_str(),
                report.slowest());
-  std::fprintf(out_, "   %s rerun on another worker, unseen by the caller\n",
+  std::fprintf(out_, "   %s retried on another worker, transparently for the caller\n",
                plural(replacement_.callsRerun, "waiting call").c_str());
   std::fprintf(out_, "   %s failed with isopool::WorkerLost%s\n",
                plural(report.lost.size(), "call").c_str(), report.lost.empty() ? "" : ":");
@@ -267,11 +270,12 @@ void Demonstration::tellWhatCallersSaw() const {
   }
   std::fprintf(out_, "   replaced by pid %d: it took calls %.1f ms after the kill,\n",
                replacement_.successor, replacement_.ready);
-  std::fprintf(out_, "   and had named its first picture %.1f ms after the kill\n",
+  std::fprintf(out_, "   and answered its first call %.1f ms after the kill\n",
                replacement_.firstAnswer);
 }
 
-/// At most the one call that the victim was running may fail, and it must say so.
+/// True if at most one call failed: the one that the victim was running, with an error that
+/// names it.
 bool Demonstration::killWentAsPromised() const {
   const std::vector<isopool::WorkerLost>& lost = loadWithKill_.lost;
   const bool promised = lost.empty() || (lost.size() == 1 && lost.front().started() &&

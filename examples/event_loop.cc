@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A server's event loop with Python models in it: one thread, many calls in flight, no waiting.
+// Calls Python models from a server's event loop: one thread, many calls in flight, no blocking.
 #include <ATen/ATen.h>
 #include <unistd.h>
 
@@ -15,11 +15,11 @@ namespace {
 
 constexpr uint64_t kCalls = 1000;
 
-/// Calls the model, and adds up what comes back, in the event loop's thread.
+/// Calls the model and adds up the results, on the event loop's thread.
 class Client {
  public:
   Client(asio::io_context& loop, const isopool::ReplicatedObj& model)
-      : model_(model), outcomes_(loop, ::dup(queue_.fd())) {}  // Asio closes what it watches
+      : model_(model), outcomes_(loop, ::dup(queue_.fd())) {}  // Asio closes its own
 
   void begin() {
     for (uint64_t tag = 0; tag < kCalls; ++tag) {
@@ -62,7 +62,7 @@ class Client {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: event_loop PACKAGE (package_hello.py makes one)\n";
+    std::cerr << "usage: event_loop PACKAGE (made by package_hello.py)\n";
     return 2;
   }
   isopool::InterpreterManager pool(2);
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
   asio::io_context loop;
   Client client(loop, model);
   client.begin();
-  loop.run();  // ends when nothing is waited for any more
+  loop.run();  // returns when no operation is pending
   std::cout << "sum of " << kCalls << " answers: " << client.sum() << "\n";
   return client.failed() == 0 ? 0 : 1;
 }

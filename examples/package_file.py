@@ -1,4 +1,4 @@
-"""Writes a model as a torch.package that isopool, or torch.package itself, can load."""
+"""Writes a model as a torch.package, which isopool and torch.package can load."""
 
 import os
 import warnings
@@ -10,12 +10,12 @@ from torch.package.package_exporter import PackageExporter
 def write_package(
     file: Path, model: object, intern: list[str], extern: list[str] | None = None
 ) -> None:
-    """Loadable with loadPickle("model", "model.pkl").
+    """Writes `model` so that loadPickle("model", "model.pkl") loads it.
 
     intern: modules whose code goes into the package; extern: modules that the worker's Python has.
-    Renamed into place, so whoever opens `file` finds a whole package or none.
+    Renames a temporary file to `file`, so that a reader of `file` never sees an incomplete package.
     """
-    # torch's exporter warns of its own use of TypedStorage.
+    # torch's exporter itself uses TypedStorage, and warns.
     warnings.filterwarnings("ignore", message="TypedStorage is deprecated")
     unfinished = file.with_suffix(".unfinished")
     with PackageExporter(unfinished) as exporter:

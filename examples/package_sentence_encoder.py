@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Packages a real sentence encoder: strings in, vectors out, every call of another shape.
+"""Packages a real sentence encoder: strings in, vectors out, every call with another shape.
 
 Writes into the folder of --out:
 
   sentence_encoder.pt  torch.package: all-MiniLM-L6-v2 with its weights and its tokenizer. The code
                        of `transformers` and `tokenizers` stays outside (extern), so the worker's
-                       Python must have them. C++ calls loadPickle("model", "model.pkl") and hands
-                       it a list of strings; it returns a row of 384 floats for each.
+                       Python must have them. C++ calls loadPickle("model", "model.pkl"). The
+                       input is a list of strings, the result a row of 384 floats for each.
 
-The package is read back by a fresh Python that knows nothing of this folder, and must give the same
-vectors. A second run finds it up to date and returns at once.
+A new Python process that does not see this folder reads the package back and must compute the same
+vectors. A second run finds the package up to date and returns at once.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def model_folder() -> Path:
 
 
 def build_encoder(folder: Path) -> SentenceEncoder:
-    """From the files' contents alone, so that no path of this machine gets into the pickle."""
+    """Uses only the contents of the files, so that the pickle has no path of this machine."""
     from safetensors.torch import load_file
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel
@@ -59,7 +59,7 @@ def build_encoder(folder: Path) -> SentenceEncoder:
     config.pop("_name_or_path", None)
     bert = BertModel(BertConfig(**config), add_pooling_layer=False)
     weights = load_file(folder / "model.safetensors")
-    # Not all of them: the file also holds the pooler, which sentence vectors do without.
+    # Not all weights: the file also holds the pooler, which sentence vectors do not need.
     bert.load_state_dict({name: weights[name] for name in bert.state_dict()})
     tokenizer = Tokenizer.from_str((folder / "tokenizer.json").read_text())
     tokenizer.enable_padding()  # to the longest sentence of each call
@@ -68,7 +68,7 @@ def build_encoder(folder: Path) -> SentenceEncoder:
 
 
 def vectors_read_back(file: Path) -> list[list[float]]:
-    quiet = "ignore:TypedStorage is deprecated"  # torch's importer warns of itself
+    quiet = "ignore:TypedStorage is deprecated"  # torch's importer itself uses it
     command = [sys.executable, "-I", "-W", quiet, "-c", READ_BACK, str(file), json.dumps(PROBES)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     result = subprocess.run(
@@ -79,7 +79,7 @@ def vectors_read_back(file: Path) -> list[list[float]]:
 
 
 def verify(file: Path, model: SentenceEncoder) -> None:
-    """Exits unless the packaged model answers as the eager one, and that one batches rightly."""
+    """Fails unless the packaged model agrees with the eager one, alone and in a batch."""
     import torch
 
     eager = model(PROBES)
@@ -92,8 +92,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="made if not there")
-    parser.add_argument("--force", action="store_true", help="make it anew")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="created if missing")
+    parser.add_argument("--force", action="store_true", help="make it again")
     arguments = parser.parse_args()
 
     file: Path = arguments.out.resolve() / "sentence_encoder.pt"
@@ -113,7 +113,7 @@ def main() -> None:
         file, model, intern=["example_models.**"], extern=["transformers.**", "tokenizers.**"]
     )
     verify(file, model)
-    print(f"  {file.name}  {file.stat().st_size / 1e6:.1f} MB, same vectors in a fresh Python")
+    print(f"  {file.name}  {file.stat().st_size / 1e6:.1f} MB, same vectors in a new Python")
     stamp.write([file])
 
 

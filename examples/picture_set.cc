@@ -19,7 +19,7 @@ std::ifstream open(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
     throw std::runtime_error(file.string() +
-                             " can't be read; package_classifier.py --out writes it");
+                             " can't be read: make it with package_classifier.py --out");
   }
   return stream;
 }
@@ -31,8 +31,8 @@ std::vector<std::string> readLines(const fs::path& file) {
   return lines;
 }
 
-/// Binary PPM as package_classifier.py writes it: "P6 width height 255", one byte of white space,
-/// then the pixels, which go from the file straight into shared memory.
+/// Reads a binary PPM of package_classifier.py: "P6 width height 255", one byte of white space,
+/// then the pixels. Reads the pixels from the file directly into shared memory.
 at::Tensor readPixels(const fs::path& file) {
   std::ifstream stream = open(file);
   std::string magic;
@@ -40,11 +40,11 @@ at::Tensor readPixels(const fs::path& file) {
   stream >> magic >> width >> height >> brightest;
   stream.get();
   if (!stream || magic != "P6" || width <= 0 || height <= 0 || brightest != 255) {
-    throw std::runtime_error(file.string() + " is no binary PPM picture of 8-bit pixels");
+    throw std::runtime_error(file.string() + " is not a binary PPM picture of 8-bit pixels");
   }
   at::Tensor pixels = isopool::empty({height, width, 3}, at::kByte);
   stream.read(static_cast<char*>(pixels.data_ptr()), pixels.numel());
-  if (!stream) throw std::runtime_error(file.string() + " ends too early");
+  if (!stream) throw std::runtime_error(file.string() + " is truncated");
   return pixels;
 }
 

@@ -1,4 +1,4 @@
-"""A transformer whose answer is as mixed as a service's often is."""
+"""A transformer that returns values of different kinds, as services often do."""
 
 import torch
 from transformers import BertConfig, BertModel

@@ -4,7 +4,7 @@ import torch
 
 
 class Hello(torch.nn.Module):
-    """Doubles a tensor, and says in which process."""
+    """Doubles a tensor, and prints the process ID."""
 
     def __init__(self) -> None:
         super().__init__()

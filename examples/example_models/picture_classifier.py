@@ -6,11 +6,11 @@ from torch.nn import functional
 class PictureClassifier(torch.nn.Module):
     """From raw pixels to the probabilities of the 1000 ImageNet classes.
 
-    Preparing the picture belongs to the model: its callers, in whatever language, need no image
-    library and cannot get the normalisation wrong.
+    The model prepares the picture itself: callers in any language need no image library and can't
+    normalise wrongly.
     """
 
-    SIDE = 224  # what EfficientNet-Lite0 was trained with, as are the mean and spread below
+    SIDE = 224  # EfficientNet-Lite0 was trained with these three values
     MEAN = 127.0
     SPREAD = 128.0
 

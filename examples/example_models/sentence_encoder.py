@@ -4,10 +4,10 @@ from transformers import BertModel
 
 
 class SentenceEncoder(torch.nn.Module):
-    """From sentences to vectors of length 1 whose dot product says how close their meanings are.
+    """From sentences to vectors of length 1. Their dot product measures how close the meanings are.
 
-    The tokenizer is part of the model and pickles as its own JSON: no file is looked for, no hub
-    is asked when a worker loads it.
+    The tokenizer is part of the model and is pickled as its own JSON: a worker that loads the model
+    needs neither a file nor a hub.
     """
 
     def __init__(self, bert: BertModel, tokenizer: Tokenizer) -> None:
@@ -17,7 +17,7 @@ class SentenceEncoder(torch.nn.Module):
 
     @torch.no_grad()
     def forward(self, sentences: list[str]) -> torch.Tensor:
-        """Result: one row per sentence. Its rows are as for each sentence alone."""
+        """Returns one row per sentence. A row does not depend on the other sentences."""
         token_ids, mask = self.tokenize(sentences)
         states = self.bert(input_ids=token_ids, attention_mask=mask).last_hidden_state
         weights = mask.unsqueeze(-1).to(states.dtype)

@@ -2,9 +2,7 @@ import torch
 
 
 class Digits(torch.nn.Module):
-    """A small convolutional classifier with weights that nobody trained: its numbers are compared, not
-    its opinions.
-    """
+    """A small convolutional classifier with untrained weights: only its numbers are compared."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// One model, stored in four ways, loaded and called by the same handle; do they agree, and how long
-// does a call take?
+// SPDX-License-Identifier: BSD-3-Clause Loads one model that is stored in four ways and calls each
+// through the same type of handle. Prints whether the results agree and how long a call takes.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -27,7 +26,7 @@ double milliseconds(Clock::duration time) {
 struct Way {
   std::string name;
   std::string file;
-  /// Only a package has Python source in it, and so more than one object to ask for.
+  /// True for a torch.package, which holds Python source and may hold several objects.
   bool isPackage = false;
 };
 
@@ -88,7 +87,7 @@ bool compare(const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::cerr << "usage: four_ways FOLDER (four_ways/make_models.py fills one)\n";
+    std::cerr << "usage: four_ways FOLDER (made by four_ways/make_models.py)\n";
     return 2;
   }
   try {

@@ -16,8 +16,8 @@ from package_file import write_package
 
 
 def compile_model(model: torch.nn.Module, pictures: torch.Tensor, file: Path) -> None:
-    # The compiled code has this process's number of threads in it. A worker is one of several that
-    # share the processors, so one thread each.
+    # The compiled code contains this process's number of threads. Several workers share the
+    # processors, so each uses one thread.
     torch.set_num_threads(1)
     batch = torch.export.Dim("batch", min=1, max=64)
     exported = torch.export.export(model, (pictures,), dynamic_shapes={"pictures": {0: batch}})
@@ -28,7 +28,7 @@ def compile_model(model: torch.nn.Module, pictures: torch.Tensor, file: Path) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="gets four files")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="gets the files")
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)

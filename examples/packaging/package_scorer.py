@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Packages scoring/ in one wrong way or another, or rightly: docs/packaging-models.md tells the story.
+"""Packages scoring/ with right or wrong rules; docs/packaging-models.md explains each.
 
     python package_scorer.py OUT.pt --rules none|code|mock-code|extern-code|right
 """

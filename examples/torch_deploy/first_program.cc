@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A program for multipy: nothing in it knows isopool. Only the build does, which links
+// A program for multipy. It does not refer to isopool: only its build does, which links
 // isopool::compat.
 //
 //   PATH_TO_EXTERN_PYTHON_PACKAGES=.../site-packages first_program efficientnet.pt

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 
-// A program for torch::deploy, as PyTorch shipped it: threads that share one model, and a session
-// that uses one interpreter step by step. Nothing in it knows isopool.
+// A program for torch::deploy as PyTorch shipped it: threads share one model, and a session uses
+// one interpreter step by step. It does not refer to isopool.
 //
 //   PATH_TO_EXTERN_PYTHON_PACKAGES=.../site-packages many_threads efficientnet.pt
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kThreads = 8;
 
-/// The same input in every thread must give the same output.
+/// Returns true if the same input gives the same output on every thread.
 bool threadsAgree(const torch::deploy::ReplicatedObj& model) {
   std::vector<torch::jit::IValue> inputs;
   inputs.push_back(torch::ones({1, 3, 224, 224}));
@@ -36,7 +36,7 @@ bool threadsAgree(const torch::deploy::ReplicatedObj& model) {
   return true;
 }
 
-/// Python's own objects, handled from C++.
+/// Uses Python objects from C++.
 void stepByStep(torch::deploy::InterpreterManager& manager,
                 const torch::deploy::ReplicatedObj& model) {
   torch::deploy::InterpreterSession session = model.acquireSession();

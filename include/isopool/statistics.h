@@ -9,8 +9,9 @@
 
 namespace isopool {
 
-/// One worker slot of a manager, as InterpreterManager::statistics() found it. Counters start with
-/// the manager and include all workers that the slot has had, unless their comment says otherwise.
+/// One worker slot of a manager, as InterpreterManager::statistics() found it. Counters start
+/// with the manager and include all workers that the slot has had, unless their comment names
+/// another scope.
 struct WorkerStatistics {
   enum class State {
     kServing,      ///< the worker takes calls

@@ -5,7 +5,7 @@ import warnings
 
 
 class Error(RuntimeError):
-    """The base class. Raised itself for wrong use: a closed session, a pool that no longer exists."""
+    """The base class. Raised itself for wrong use: a closed session, a pool that has ended."""
 
     def __init__(self, text: str, **facts: object) -> None:
         super().__init__(text)

@@ -135,7 +135,7 @@ def test_pictures_are_named_rightly_before_and_after_a_kill(classifier: None) ->
         expected[pathlib.Path(picture).stem] = label
     assert len(expected) == 6
 
-    for heading in ("2. What is to be seen?", "5. What is to be seen now?"):
+    for heading in ("2. What do the pictures show?", "5. What do the pictures show now?"):
         labels = labels_under(heading, result.stderr)
         assert {pathlib.Path(name).stem: label for name, label in labels.items()} == expected
 

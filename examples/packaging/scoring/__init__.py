@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model with the dependencies that models have: code of its own, numpy, something for people only."""
+"""A model with typical dependencies: its own code, numpy, and a library for progress bars."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""For training at a terminal; nothing that a service needs."""
+"""For training at a terminal. A service does not need it."""
 
 from tqdm import tqdm
 
