@@ -41,11 +41,12 @@ struct SharedSupervisor {
 /// second manager starts in milliseconds. The kernel ends a private supervisor and its workers
 /// together with this program.
 ///
-/// Deaths: a dead worker is replaced, and only the call that it ran fails (WorkerLost). If the
-/// supervisor dies every use throws SupervisorLost; make a new manager.
+/// Deaths: a dead worker is replaced. The call that it ran, and its sessions and Objs, throw
+/// WorkerLost; other calls are not affected. If the supervisor dies every use throws
+/// SupervisorLost: make a new manager.
 ///
-/// Threads: all members are thread-safe, and a process may have any number of managers. Threads of
-/// the library block all signals.
+/// Threads: all members are thread-safe, and a process may have any number of managers. The
+/// library's control thread and its threads for asynchronous calls block all signals.
 ///
 /// Lifetime: no member may run while the manager is destroyed. Objects, sessions and packages may
 /// outlive the manager; they throw Error when they are used. Results stay valid. In a child process
