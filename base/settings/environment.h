@@ -8,22 +8,24 @@
 
 namespace isopool::base {
 
-/// A variable has a value that its setting can't have: "NAME=TEXT: 'TEXT' is not 1 or 0".
+/// An environment variable has a value that is invalid for its setting:
+/// "NAME=TEXT: 'TEXT' is not 1 or 0".
 class SettingError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// getenv(3), or a test's own variables. Null for a variable that is not set.
+/// Looks up a variable: getenv(3), or a test's replacement. Null for a variable that is not set.
 using Environment = std::function<const char*(const char* name)>;
 
-/// The text of a setting's variable; null if it is not set or empty.
+/// The text of a setting's variable, which the environment owns. Null if the variable is not set or
+/// is empty.
 const char* textInEnvironment(const Setting& setting, const Environment& environment);
 const char* textInEnvironment(const Setting& setting);
 
-/// The value of the setting with this variable, or its default where the variable is not set or
-/// empty. Throws SettingError. A variable that no setting has is a mistake in the program
-/// (std::logic_error).
+/// The value of the setting with this variable, or its default if the variable is not set or empty
+/// (an empty value if there is no default). Throws SettingError if the text is invalid, and
+/// std::logic_error if no setting has this variable: that is a bug in the program.
 SettingValue settingInEnvironment(std::string_view variable, const Environment& environment);
 SettingValue settingInEnvironment(std::string_view variable);
 

@@ -26,11 +26,11 @@ const Setting kTable[] = {
      .flag = "--socket-group",
      .variable = "ISOPOOL_SOCKET_GROUP",
      .kind = SettingKind::kText,
-     .fallbackWords = "nobody else",
+     .fallbackWords = "none",
      .example = "isopool",
      .group = SettingGroup::kListening,
      .scope = Scope::kShared,
-     .description = "Members of this group may connect, besides our own user and root"},
+     .description = "Members of this group may connect, besides isopoold's own user and root"},
     // --- kWorkers
     {.key = "workers",
      .flag = "--workers",
@@ -42,7 +42,7 @@ const Setting kTable[] = {
      .most = 1024,
      .group = SettingGroup::kWorkers,
      .scope = Scope::kShared,
-     .description = "Workers that all clients share: so many calls run at once"},
+     .description = "Workers that all clients share: this many calls run at once"},
     {.key = "worker_program",
      .flag = "--worker",
      .variable = "ISOPOOL_WORKER",
@@ -70,7 +70,7 @@ const Setting kTable[] = {
      .least = 1,
      .most = 1000,
      .group = SettingGroup::kWorkers,
-     .description = "So many deaths of one slot's workers, each before it completed a call, ...",
+     .description = "This many deaths of one slot's workers, each before it completed a call, ...",
      .more = "A worker that dies after a completed call is always replaced at once."},
     {.key = "restart_window",
      .flag = "--restart-window",
@@ -89,7 +89,7 @@ const Setting kTable[] = {
      .least = 1,
      .most = kDay,
      .group = SettingGroup::kWorkers,
-     .description = "... for this long; then comes one more try",
+     .description = "... for this long; then one more worker is tried",
      .more = "While all slots of a pool are in quarantine its calls throw `PoolUnavailable`."},
     // --- kTimeouts
     {.key = "zygote_timeout",
@@ -130,7 +130,7 @@ const Setting kTable[] = {
      .group = SettingGroup::kTimeouts,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "How long a program that connects may take to say who it is"},
+     .description = "How long a program that connects may take to identify itself"},
     {.key = "drain_timeout",
      .flag = "--drain-timeout",
      .variable = "ISOPOOL_DRAIN_TIMEOUT",
@@ -138,11 +138,11 @@ const Setting kTable[] = {
      .fallback = "30s",
      .least = 1,
      .most = kDay,
-     .zero = "no time: they are killed at once",
+     .zero = "calls in flight are ended at once",
      .group = SettingGroup::kTimeouts,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "How long calls in flight may go on after SIGTERM",
+     .description = "How long calls in flight may continue after SIGTERM",
      .more = "A unit's `TimeoutStopSec` must be longer."},
     {.variable = "ISOPOOL_CLEANUP_TIMEOUT",
      .kind = SettingKind::kTime,
@@ -153,10 +153,10 @@ const Setting kTable[] = {
      .description = "How long a worker may run clean-up code",
      .more =
          "The `__del__` of a released `Obj`, the `finally` of a closed stream, an unload: no "
-         "thread waits for these. Then it is killed and replaced; so is a worker that takes no "
-         "request for as long though some wait, and a spare that needs ten times as long to make "
-         "an object. Calls do not wait so long where another worker is free: they avoid such a "
-         "worker from the start. `0`: never."},
+         "thread waits for these. Then the worker is killed and replaced; so is a worker that "
+         "takes no request for this long although some are queued, and a spare that needs ten "
+         "times as long to make an object. Calls do not wait for this time if another worker is "
+         "free: they avoid a worker that runs clean-up code from the start. `0`: no limit."},
     // --- kMemory
     {.key = "output_arena",
      .flag = "--output-arena",
@@ -210,9 +210,9 @@ const Setting kTable[] = {
      .group = SettingGroup::kClients,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "How long a worker may go on with a call past its deadline, or of a client "
-                    "that is gone",
-     .more = "Then it is killed, so that the other clients get a worker again."},
+     .description = "How long a worker may continue a call that is past its deadline or whose "
+                    "client is gone",
+     .more = "Then the worker is killed, so that the other clients get a worker again."},
     {.key = "limits.memory",
      .flag = "--client-memory",
      .variable = "ISOPOOL_CLIENT_MEMORY",
@@ -226,8 +226,8 @@ const Setting kTable[] = {
      .reload = ReloadPolicy::kOnReload,
      .description = "Memory that one client may hold",
      .more = "Its inputs, packages and results together, and the tensors and bytes in workers' own "
-             "memory that its sessions' objects keep; of those alone it may hold so much in each "
-             "worker. What its models keep in themselves is for `sandbox.memory` to limit."},
+             "memory that its sessions' objects keep; these objects alone may keep this much in "
+             "each worker. `sandbox.memory` limits what its models keep in themselves."},
     {.key = "limits.leases",
      .flag = "--client-leases",
      .variable = "ISOPOOL_CLIENT_LEASES",
@@ -252,8 +252,8 @@ const Setting kTable[] = {
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
      .description = "Calls that one client may have in flight",
-     .more = "Those that run, those that wait for a worker, and asynchronous ones without an "
-             "outcome; the next one throws `LimitExceeded` at once."},
+     .more = "Counted are calls that run, calls that wait for a worker, and asynchronous calls "
+             "without an outcome; the next call throws `LimitExceeded` at once."},
     {.key = "limits.call_time",
      .flag = "--client-call-time",
      .variable = "ISOPOOL_CLIENT_CALL_TIME",
@@ -289,11 +289,11 @@ const Setting kTable[] = {
      .fallback = "0",
      .least = 1,
      .most = uint64_t{1} << 40,
-     .zero = "never for that",
+     .zero = "disabled",
      .group = SettingGroup::kRecycling,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "Replace a worker after so many calls"},
+     .description = "Replace a worker after this many calls"},
     {.key = "recycle.age",
      .flag = "--recycle-age",
      .variable = "ISOPOOL_RECYCLE_AGE",
@@ -301,11 +301,11 @@ const Setting kTable[] = {
      .fallback = "0",
      .least = 1000,
      .most = 365 * kDay,
-     .zero = "never for that",
+     .zero = "disabled",
      .group = SettingGroup::kRecycling,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "Replace a worker that is so old"},
+     .description = "Replace a worker that has reached this age"},
     {.key = "recycle.memory_growth",
      .flag = "--recycle-memory-growth",
      .variable = "ISOPOOL_RECYCLE_MEMORY_GROWTH",
@@ -313,11 +313,11 @@ const Setting kTable[] = {
      .fallback = "0",
      .least = kLeastSize,
      .most = kMostSize,
-     .zero = "never for that",
+     .zero = "disabled",
      .group = SettingGroup::kRecycling,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "Replace a worker whose own memory grew by so much since its first call"},
+     .description = "Replace a worker whose own memory grew by this much since its first call"},
     {.key = "recycle.jitter",
      .flag = "--recycle-jitter",
      .variable = "ISOPOOL_RECYCLE_JITTER",
@@ -328,8 +328,8 @@ const Setting kTable[] = {
      .group = SettingGroup::kRecycling,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description =
-         "Per cent by which each worker's thresholds differ, so that not all go at once"},
+     .description = "Per cent by which each worker's thresholds differ, so that not all workers "
+                    "are replaced at once"},
     {.key = "recycle.patience",
      .flag = "--recycle-patience",
      .variable = "ISOPOOL_RECYCLE_PATIENCE",
@@ -340,7 +340,7 @@ const Setting kTable[] = {
      .group = SettingGroup::kRecycling,
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "How long a replaced worker may live on for what still uses it"},
+     .description = "How long a replaced worker may stay alive while it is still used"},
     // --- kSandbox
     {.key = "sandbox.level",
      .flag = "--sandbox",
@@ -350,8 +350,8 @@ const Setting kTable[] = {
      .choices = "none|default|strict",
      .group = SettingGroup::kSandbox,
      .scope = Scope::kWorkers,
-     .description = "What the kernel keeps workers from",
-     .more = "The levels are told apart in [sandbox.md](sandbox.md)."},
+     .description = "How strictly the kernel restricts workers",
+     .more = "[sandbox.md](sandbox.md) describes the levels."},
     {.key = "sandbox.read",
      .flag = "--sandbox-read",
      .variable = "ISOPOOL_SANDBOX_READ",
@@ -371,7 +371,8 @@ const Setting kTable[] = {
      .separator = ':',
      .group = SettingGroup::kSandbox,
      .scope = Scope::kWorkers,
-     .description = "Folders that strict workers may write; none that the zygote takes code from"},
+     .description = "Folders that strict workers may write; a folder that the zygote takes code "
+                    "from is refused"},
     {.key = "sandbox.network",
      .flag = "--sandbox-network",
      .variable = "ISOPOOL_SANDBOX_NETWORK",
@@ -390,7 +391,7 @@ const Setting kTable[] = {
      .zero = "no limit",
      .group = SettingGroup::kSandbox,
      .scope = Scope::kWorkers,
-     .description = "Memory of its own that one worker may have"},
+     .description = "Private memory that one worker may have"},
     {.key = "sandbox.files",
      .flag = "--worker-files",
      .variable = "ISOPOOL_WORKER_FILES",
@@ -424,8 +425,8 @@ const Setting kTable[] = {
      .scope = Scope::kWorkers,
      .description = "The interpreter whose environment (site-packages) workers use",
      .more =
-         "It must be of the same Python version and have the same torch: another one is refused "
-         "at the start."},
+         "It must have the same Python version and the same torch as isopool's build: another one "
+         "is refused at the start."},
     {.key = "preload_modules",
      .flag = "--preload-modules",
      .variable = "ISOPOOL_PRELOAD_MODULES",
@@ -435,7 +436,7 @@ const Setting kTable[] = {
      .group = SettingGroup::kPython,
      .scope = Scope::kWorkers,
      .description = "Modules that the zygote imports once for all workers",
-     .more = "`transformers`, say: two seconds at every worker's first load become none. A module "
+     .more = "For example, `transformers` saves two seconds at every worker's first load. A module "
              "that starts a thread when it is imported is refused, because a fork copies only one "
              "thread."},
     {.key = "preload_libs",
@@ -447,9 +448,9 @@ const Setting kTable[] = {
      .group = SettingGroup::kPython,
      .scope = Scope::kWorkers,
      .description = "Libraries of C++ operators that the zygote loads once for all workers",
-     .more = "Those that register operators and custom classes (`TORCH_LIBRARY`): each a path, or "
-             "a name that the loader finds. They are loaded after torch and before the modules "
-             "above. One that starts a thread when it is loaded is refused, as a module is."},
+     .more = "Libraries that register operators and custom classes (`TORCH_LIBRARY`): each a path, "
+             "or a name that the loader finds. They are loaded after torch and before the modules "
+             "above. A library that starts a thread when it is loaded is refused, as a module is."},
     {.key = "worker_preload_libs",
      .flag = "--worker-preload-libs",
      .variable = "ISOPOOL_WORKER_PRELOAD_LIBS",
@@ -458,7 +459,7 @@ const Setting kTable[] = {
      .example = "/srv/threaded_operators.so",
      .group = SettingGroup::kPython,
      .scope = Scope::kWorkers,
-     .description = "The same, but each worker loads them at its birth",
+     .description = "The same, but each worker loads them when it starts",
      .more = "For libraries that start threads, open devices or draw random numbers when they are "
              "loaded. Costs every worker, each replacement too, the time and memory of loading."},
     {.variable = "ISOPOOL_ALLOW_OTHER_PYTHON",
@@ -485,7 +486,7 @@ const Setting kTable[] = {
      .fallbackWords = "the program's name, as ps shows it",
      .group = SettingGroup::kListening,
      .scope = Scope::kVariableOnly,
-     .description = "What a shared supervisor calls this program: in reports, and to find its "
+     .description = "The name under which a shared supervisor reports this program and finds its "
                     "class"},
     // --- kLooking
     {.key = "log_level",
@@ -504,7 +505,8 @@ const Setting kTable[] = {
      .fallback = "auto",
      .choices = "auto|text|json",
      .group = SettingGroup::kLooking,
-     .description = "How: auto is text on a terminal and in a private pool, otherwise JSON lines"},
+     .description = "Format of these lines: auto is text on a terminal and in a private pool, "
+                    "otherwise JSON lines"},
     {.key = "core_dumps",
      .flag = "--core-dumps",
      .variable = "ISOPOOL_CORE_DUMPS",
@@ -520,7 +522,7 @@ const Setting kTable[] = {
      .fallback = "0",
      .group = SettingGroup::kLooking,
      .scope = Scope::kSupervisorAndWorkers,
-     .description = "For debuggers: nobody is killed or given up for being slow",
+     .description = "For debuggers: no process is killed or treated as lost because it is slow",
      .more = "Deadlines are off, workers may be traced, `breakpoint()` waits for pdb over a "
              "socket: see [debugging.md](debugging.md)."},
     {.variable = "ISOPOOL_CRASH_POINT",
@@ -528,7 +530,8 @@ const Setting kTable[] = {
      .group = SettingGroup::kLooking,
      .scope = Scope::kVariableOnly,
      .description = "`NAME` or `NAME:NTH`: a worker kills itself there",
-     .more = "For tests. Or the path of a file with one of these: whoever takes it away first. "
+     .more = "For tests. Or the path of a file with one of these: only the first worker that "
+             "renames the file. "
              "`ISOPOOL_CLIENT_CRASH_POINT` is the same for programs, "
              "`ISOPOOL_SUPERVISOR_CRASH_POINT` for isopoold, `ISOPOOL_ZYGOTE_CRASH_POINT` for the "
              "process that forks the workers."},
@@ -548,7 +551,7 @@ const Setting* findSetting(std::string_view key) {
 std::string_view titleOf(SettingGroup group) {
   switch (group) {
     case SettingGroup::kListening:
-      return "Whom a shared supervisor serves";
+      return "Connections of a shared supervisor";
     case SettingGroup::kWorkers:
       return "Workers and their replacement";
     case SettingGroup::kTimeouts:
@@ -562,9 +565,9 @@ std::string_view titleOf(SettingGroup group) {
     case SettingGroup::kSandbox:
       return "Sandbox of workers";
     case SettingGroup::kPython:
-      return "Python, and what is there before the first fork";
+      return "Python and preloaded code";
     case SettingGroup::kLooking:
-      return "Looking inside";
+      return "Diagnostics";
   }
   return "";
 }

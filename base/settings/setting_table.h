@@ -11,7 +11,7 @@ namespace isopool::base {
 
 enum class SettingKind { kCount, kSize, kTime, kText, kPath, kList, kChoice, kSwitch };
 
-/// Under which heading help and documentation show a setting; in their order.
+/// The heading under which help and documentation show a setting, in the order of the headings.
 enum class SettingGroup {
   kListening,
   kWorkers,
@@ -27,8 +27,8 @@ enum class SettingGroup {
 /// Which processes use a setting.
 enum class Scope {
   kSupervisor,  ///< any supervisor
-  kShared,      ///< only one that listens; a private pool has no use for it
-  kWorkers,     ///< handed to zygote and workers as its environment variable
+  kShared,      ///< only a supervisor that listens; a private pool does not use the setting
+  kWorkers,     ///< the zygote and the workers get the value in the setting's variable
   kSupervisorAndWorkers,
   kVariableOnly  ///< a variable that programs read: no key, no flag
 };
@@ -36,8 +36,9 @@ enum class Scope {
 /// When the supervisor uses a changed value.
 enum class ReloadPolicy { kAtStart, kOnReload };
 
-/// What a setting's text means. The kind says which of the fields: counts, bytes, milliseconds and
-/// switches are `number`, texts, paths and choices `text`, lists `items`.
+/// The parsed value of a setting. The setting's kind decides which field holds it: `number` for
+/// counts, sizes (bytes), times (milliseconds) and switches (0 or 1), `text` for texts, paths and
+/// choices, `items` for lists.
 struct SettingValue {
   uint64_t number = 0;
   std::string text;
@@ -45,21 +46,22 @@ struct SettingValue {
   bool operator==(const SettingValue&) const = default;
 };
 
-/// One thing that can be set: the source of flags, environment variables, file keys, help and
-/// documentation.
+/// One setting. Flags, environment variables, keys of the settings file, `--help` and the
+/// documentation are all made from these entries.
 struct Setting {
-  std::string_view key{};       ///< in the file; "limits.memory" is memory in [limits]; empty: none
+  std::string_view key{};       ///< in the settings file; "limits.memory" is `memory` in the table
+                                ///< [limits]; empty: none
   std::string_view flag{};      ///< empty: none
   std::string_view variable{};  ///< empty: none
   SettingKind kind = SettingKind::kText;
-  std::string_view fallback{};       ///< what holds unless set, in the spelling of a user
-  std::string_view fallbackWords{};  ///< where that is nothing, or can't be told in advance
-  std::string_view example{};        ///< a value to show, where the fallback is none
-  uint64_t least = 0;                ///< of counts; bytes; milliseconds
+  std::string_view fallback{};       ///< the default, as a user would write it; empty: none
+  std::string_view fallbackWords{};  ///< describes the default if `fallback` is empty
+  std::string_view example{};        ///< a value to show if there is no default
+  uint64_t least = 0;                ///< the range of `number`, without a 0 that `zero` allows
   uint64_t most = UINT64_MAX;
-  std::string_view zero{};     ///< what 0 means, where it is allowed besides least to most
+  std::string_view zero{};     ///< what 0 means if 0 is allowed besides [least, most]
   std::string_view choices{};  ///< of kChoice, separated by '|'
-  char separator = ',';        ///< of kList, in flags and variables
+  char separator = ',';        ///< between the items of a kList in flags and variables
   SettingGroup group = SettingGroup::kWorkers;
   Scope scope = Scope::kSupervisor;
   ReloadPolicy reload = ReloadPolicy::kAtStart;
@@ -71,11 +73,13 @@ struct Setting {
   }
 };
 
+/// All settings. Constant, so any thread may read it.
 std::span<const Setting> settingTable();
 
-/// nullptr: there is none.
+/// The setting with this key of the settings file, or nullptr.
 const Setting* findSetting(std::string_view key);
 
+/// The heading of a group.
 std::string_view titleOf(SettingGroup group);
 
 }  // namespace isopool::base

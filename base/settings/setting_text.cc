@@ -15,7 +15,7 @@ namespace {
 struct Quantity {
   std::string_view what;
   std::span<const Unit> units;
-  uint64_t bareFactor;  ///< of a number without a unit
+  uint64_t bareFactor;  ///< unit of a number that stands alone
 };
 
 const Quantity& quantityOf(SettingKind kind) {
@@ -83,7 +83,7 @@ Parsed parseChoice(const Setting& setting, std::string_view text) {
   for (const std::string_view choice : choices) {
     names += (names.empty() ? "" : ", ") + std::string(choice);
   }
-  return quoted(text) + " is none of " + names;
+  return quoted(text) + " is not one of " + names;
 }
 
 Parsed parseSwitch(std::string_view text) {
@@ -202,7 +202,7 @@ std::string whyNoVariable(std::string_view name) {
     if (!setting.variable.empty()) known.emplace_back(setting.variable);
   }
   if (std::find(known.begin(), known.end(), name) != known.end()) return {};
-  return "is no setting; the nearest is " + nearestOf(name, known);
+  return "is not a setting; the nearest is " + nearestOf(name, known);
 }
 
 }  // namespace isopool::base

@@ -8,24 +8,26 @@
 
 #include "base/settings/setting_table.h"
 
-/// How values of settings are written, and what is said about those that are written wrongly.
+/// How the values of settings are written, and the error messages for wrong ones. All functions are
+/// pure; any thread may call them.
 namespace isopool::base {
 
-/// What the text of a flag or variable means, or why it means nothing: "'x' is not ...".
+/// The value of a flag's or variable's text, or the error message: "'x' is not ...".
 std::variant<SettingValue, std::string> parseSetting(const Setting& setting, std::string_view text);
 
-/// A text that parseSetting() takes for the same value, in its shortest form.
+/// The shortest text that parseSetting() turns into this value.
 std::string spellSetting(const Setting& setting, const SettingValue& value);
 
-/// What values it may have: "a whole number between 1 and 64", "none, default or strict".
+/// Describes the values that a setting may have: "a whole number between 1 and 64", "none, default
+/// or strict".
 std::string describeValues(const Setting& setting);
 
-/// The one of `words`, which must not be empty, that a mistyped word is nearest to. Words are keys:
-/// one that is right but for its table is near.
+/// The element of `words` (not empty) that is nearest to a mistyped word. The words are keys of
+/// settings: a key that differs only in its table counts as near.
 std::string nearestOf(std::string_view word, const std::vector<std::string>& words);
 
-/// Why a variable whose name begins with ISOPOOL_ means nothing to isopool: "is no setting; the
-/// nearest is ...". Empty if it means something, or has another name.
+/// The error message for an environment variable whose name begins with ISOPOOL_ but which isopool
+/// does not read: "is not a setting; the nearest is ...". Empty for every other variable.
 std::string whyNoVariable(std::string_view name);
 
 }  // namespace isopool::base

@@ -252,7 +252,7 @@ TEST(Check, RefusesAWorkerProgramThatIsNotThere) {
 
 TEST(Check, RefusesAVariableThatIsNoSetting) {
   expectRefused("ISOPOOL_WORKRES=2 " + kCheck,
-                "the variable ISOPOOL_WORKRES is no setting; the nearest is ISOPOOL_WORKERS");
+                "the variable ISOPOOL_WORKRES is not a setting; the nearest is ISOPOOL_WORKERS");
 }
 
 TEST(Check, RefusesAWorkerProgramThatAnswersNothingAboutTheSandbox) {

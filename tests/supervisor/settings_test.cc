@@ -184,7 +184,7 @@ TEST_F(SettingsTest, RefuseNonsenseInOneLineThatNamesIt) {
   EXPECT_EQ(refused({"--spares", "-1"}),
             "isopoold: --spares: '-1' is not a whole number between 0 and 64");
   EXPECT_EQ(refused({"--log-level", "loud"}),
-            "isopoold: --log-level: 'loud' is none of debug, info, warning, error, off");
+            "isopoold: --log-level: 'loud' is not one of debug, info, warning, error, off");
   EXPECT_NE(refused({"--frobnicate"}).find("--frobnicate"), std::string::npos);
   EXPECT_EQ(refused({"--quarantin", "1s"}),
             "isopoold: --quarantin is not a flag; the nearest is --quarantine");
@@ -223,7 +223,7 @@ TEST_F(SettingsTest, NameFileAndLineAndWhatWouldBeRight) {
   EXPECT_EQ(refusedFile("[environment]\nISOPOOL_SPARES = 4\n"),
             ":2: environment.ISOPOOL_SPARES: is the setting spares of this file");
   EXPECT_EQ(refusedFile("[environment]\nISOPOOL_WORKRES = \"2\"\n"),
-            ":2: environment.ISOPOOL_WORKRES: is no setting; the nearest is ISOPOOL_WORKERS");
+            ":2: environment.ISOPOOL_WORKRES: is not a setting; the nearest is ISOPOOL_WORKERS");
 }
 
 TEST_F(SettingsTest, NameTheNearestKeyToAnUnknownOne) {

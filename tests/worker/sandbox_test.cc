@@ -735,7 +735,8 @@ TEST(StrictSandbox, WorkerFailsIfItsTemporaryFolderCannotBeMade) {
 TEST(SandboxLevel, ThatDoesNotExistIsRefusedByTheZygoteInOneLine) {
   ZygoteProcess zygote({"ISOPOOL_SANDBOX=paranoid"});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
-  EXPECT_EQ(failed.text, "ISOPOOL_SANDBOX=paranoid: 'paranoid' is none of none, default, strict");
+  EXPECT_EQ(failed.text,
+            "ISOPOOL_SANDBOX=paranoid: 'paranoid' is not one of none, default, strict");
 }
 
 TEST(SandboxLevel, StrictIsRefusedWithAFolderThatIsNotThere) {
