@@ -5,13 +5,13 @@
 
 namespace isopool::base {
 
-/// For awaitReadable(): a wait without an end.
+/// For awaitReadable(): no time-out.
 inline constexpr std::chrono::milliseconds kForever = std::chrono::milliseconds::max();
 
-/// Waits until there is something to read at `fd`, or its other end or the process that it stands
-/// for is gone. False if that did not happen within `timeout` (kForever: it waits as long as it
-/// takes), or cannot be asked. A signal handler that runs meanwhile does not shorten the wait. Any
-/// thread.
+/// Waits until `fd` has something to read, its other end is closed, or (for a pidfd) its process is
+/// dead. False if none of this happened within `timeout` (kForever: waits without limit) or if `fd`
+/// can't be polled. A signal handler that runs meanwhile does not shorten the wait. Any thread may
+/// call it.
 bool awaitReadable(int fd, std::chrono::milliseconds timeout) noexcept;
 
 }  // namespace isopool::base

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kLast = std::numeric_limits<int>::max();
 
-// By their names: numbers go up to a limit that may be a billion.
+// Closes only the numbers that /proc lists: the limit for a loop over all may be a billion.
 void closeNamed(int first, int last) {
   constexpr const char* kFolder = "/proc/self/fd";
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(kFolder), &::closedir);

@@ -5,7 +5,7 @@
 
 namespace isopool::base {
 
-/// Owns one file descriptor and closes it once. Move-only; empty is -1.
+/// Owns one file descriptor and closes it once. Move-only; an empty one holds -1. Not thread-safe.
 class Fd {
  public:
   Fd() = default;
@@ -24,6 +24,7 @@ class Fd {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  /// Passes the ownership to the caller.
   int release() { return std::exchange(fd_, -1); }
   void close() noexcept;
 

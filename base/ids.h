@@ -7,7 +7,8 @@
 
 namespace isopool::base {
 
-/// An integer that names one kind of thing. Two kinds never mix by accident.
+/// A number of one kind of object. `Tag` makes ids of different kinds different types, so that they
+/// can't be confused.
 template <typename Tag, typename Integer>
 struct Id {
   Integer value = 0;
@@ -19,8 +20,8 @@ struct Id {
   constexpr bool operator<(const Id& other) const { return value < other.value; }
 };
 
-/// One life of one worker process. A supervisor's counter, from 1, never reused: whatever carries
-/// an old epoch belongs to a dead worker.
+/// One life of one worker process. A supervisor's counter, from 1, never reused: a message or a
+/// segment with an old epoch belongs to a dead worker.
 using Epoch = Id<struct EpochTag, uint64_t>;
 /// One InterpreterManager of a client. The client's counter, from 1.
 using PoolId = Id<struct PoolIdTag, uint32_t>;

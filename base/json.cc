@@ -9,7 +9,7 @@ namespace isopool::base {
 
 namespace {
 
-// nlohmann-json leaves these as they are. They stand only within strings.
+// Escapes U+007F to U+009F, which nlohmann-json leaves as they are. They occur only in strings.
 std::string withEscapedControls(const std::string& text) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string out;
@@ -22,7 +22,7 @@ std::string withEscapedControls(const std::string& text) {
       out += text[at];
       continue;
     }
-    // Of U+0080 to U+009F the second byte is the number.
+    // The second byte of U+0080 to U+009F is the code point.
     const unsigned code = twoBytes ? next : byte;
     out.append("\\u00").append({kDigits[code >> 4], kDigits[code & 15]});
     at += twoBytes ? 1 : 0;

@@ -12,13 +12,12 @@ namespace isopool::base {
 /// A JSON value whose objects keep the order in which their fields were added.
 using Json = nlohmann::ordered_json;
 
-/// The value on one line. It is valid UTF-8 whatever its texts hold: what is not becomes U+FFFD.
-/// All control characters are escaped, also U+007F to U+009F, because the text may reach a
-/// terminal.
+/// The value as JSON on one line, always valid UTF-8: invalid bytes in its texts become U+FFFD. All
+/// control characters are escaped, also U+007F to U+009F, because the text may reach a terminal.
 std::string jsonText(const Json& value);
 
-/// The text as a JSON string, quotes included. If it would take more than `most` bytes, only its
-/// beginning is taken, with "..." behind it; `most` is at least 5.
+/// The text as a JSON string, quotes included. If that would be longer than `most` bytes, only the
+/// text's beginning, followed by "...". `most` is at least 5.
 std::string jsonString(std::string_view text, size_t most = SIZE_MAX);
 
 }  // namespace isopool::base

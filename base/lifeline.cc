@@ -25,7 +25,7 @@ bool armLifeline(int readEnd) {
   const int flags = checkSystemCall(::fcntl(readEnd, F_GETFL), "fcntl(F_GETFL)", readEnd);
   checkSystemCall(::fcntl(readEnd, F_SETFL, flags | O_ASYNC | O_NONBLOCK), "fcntl(F_SETFL)",
                   readEnd);
-  // The writer may have gone before the kernel was told to look.
+  // The write end may have closed before O_ASYNC was set: then the kernel sends no signal.
   pollfd end{readEnd, POLLIN, 0};
   return ::poll(&end, 1, 0) == 0;
 }

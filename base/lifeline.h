@@ -5,26 +5,29 @@
 
 namespace isopool::base {
 
-/// The supervisor's end of a lifeline: a pipe of which it holds the only write end. When that end
-/// is gone, by close() or because the supervisor died however it did, the kernel kills the process
-/// group of the child that holds and has armed the read end, even if it is stopped.
+/// The supervisor's end of a lifeline: the only write end of a pipe. When it closes, by cut() or
+/// because the supervisor died in any way, the kernel kills the process group of the child that
+/// holds and has armed the read end, even if the child is stopped.
 ///
-/// One pipe per child: what the kernel does at the pipe's end belongs to the open read end, so two
-/// children can't share one.
+/// One pipe per child: the setting that makes the kernel send the signal belongs to the open read
+/// end, so two children can't share one.
 class Lifeline {
  public:
   Lifeline() = default;
-  /// The read end is for the child alone.
+  /// Makes the pipe and stores its read end, which only the child may keep. Both ends are
+  /// close-on-exec. Throws SystemCallError.
   static Lifeline make(Fd& readEnd);
 
+  /// Closes the write end: the kernel kills the child's process group.
   void cut() { writeEnd_.close(); }
 
  private:
   Fd writeEnd_;
 };
 
-/// Makes the kernel kill the calling process's group (SIGKILL) when nobody holds the write end of
-/// the pipe any more. Returns false if that is so already. The descriptor must stay open.
+/// Makes the kernel kill the calling process's group (SIGKILL) when the last write end of the pipe
+/// is closed. Returns false if it is closed already: then the signal may not come. The descriptor
+/// must stay open. Throws SystemCallError.
 [[nodiscard]] bool armLifeline(int readEnd);
 
 }  // namespace isopool::base

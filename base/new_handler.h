@@ -5,9 +5,10 @@
 
 namespace isopool::base {
 
-/// What operator new does, for the work of a library that takes its memory from malloc: as long as
-/// `work` throws std::bad_alloc the program's new-handler is called and `work` done once more, from
-/// its beginning. Ends with what the handler throws; without a handler, with the std::bad_alloc.
+/// Does for a library that takes its memory from malloc what operator new does: if `work` throws
+/// std::bad_alloc, calls the program's new-handler and runs `work` again from its beginning, until
+/// it succeeds. Throws what the handler throws, or the std::bad_alloc if the program has no
+/// handler. Any thread may call it.
 template <typename Work>
 auto askingNewHandler(Work&& work) {
   for (;;) {

@@ -21,7 +21,7 @@ std::optional<pid_t> processOf(const Fd& pidfd) {
   const ssize_t length = ::read(info.get(), text, sizeof text - 1);
   text[std::max<ssize_t>(length, 0)] = '\0';
   const char* line = std::strstr(text, "\nPid:");
-  // -1 once it is reaped.
+  // -1 if the process is reaped.
   return line != nullptr ? std::max(0, std::atoi(line + std::strlen("\nPid:"))) : 0;
 }
 

@@ -9,10 +9,11 @@
 
 namespace isopool::base {
 
-/// The number of a pidfd's process in this process's /proc. 0 if it is reaped, is in a PID
-/// namespace that this /proc does not show, or if this is no pidfd: a number that another process
-/// has told may be that of somebody else here. Nothing, and errno, if it can't be looked at: that
-/// takes a descriptor, of which this process may have too many.
+/// The process id of a pidfd's process in this process's /proc. 0 if the process is reaped, if it
+/// is in a PID namespace that this /proc does not show, or if `pidfd` is not a pidfd. A process id
+/// that another process sends is not a substitute: in this namespace it may be that of another
+/// process. std::nullopt, with errno set, if /proc/self/fdinfo can't be read: that takes a
+/// descriptor, and this process may have no free one.
 std::optional<pid_t> processOf(const Fd& pidfd);
 
 }  // namespace isopool::base

@@ -23,8 +23,8 @@ ProcessStatus statusOf(pid_t pid) {
   char text[512];
   const ssize_t length = file.valid() ? ::read(file.get(), text, sizeof text - 1) : 0;
   text[length > 0 ? length : 0] = '\0';
-  // "pid (name) state parent group session terminal foreground flags ...", and the name may hold
-  // anything.
+  // "pid (name) state parent group session terminal foreground flags ...". The name may contain any
+  // character, so the last ')' ends it.
   const char* behindName = std::strrchr(text, ')');
   ProcessStatus status;
   if (behindName == nullptr || std::sscanf(behindName, ") %c %d %*d %*d %*d %*d %u", &status.state,
@@ -36,7 +36,8 @@ ProcessStatus statusOf(pid_t pid) {
 
 namespace {
 
-// Only a process that reaps its children itself gets a whole list: none goes while it is read.
+// The list is complete only if the calling process is `parent` and reaps its children itself: then
+// none disappears while the list is read.
 std::optional<std::vector<pid_t>> listedChildrenOf(pid_t parent) {
   std::vector<pid_t> children;
   const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
@@ -55,7 +56,7 @@ std::optional<std::vector<pid_t>> listedChildrenOf(pid_t parent) {
 
 std::vector<pid_t> childrenOf(pid_t parent) {
   if (auto listed = listedChildrenOf(parent)) return std::move(*listed);
-  // A kernel without CONFIG_PROC_CHILDREN.
+  // The kernel was built without CONFIG_PROC_CHILDREN.
   std::vector<pid_t> children;
   const std::unique_ptr<DIR, int (*)(DIR*)> processes(::opendir("/proc"), ::closedir);
   if (processes == nullptr) return children;

@@ -9,21 +9,23 @@
 
 namespace isopool::base {
 
-/// The children of this process, dead ones that it has not reaped included. Looks at every process
-/// of the system, 20 us each, only where the kernel keeps no list of children.
+/// The children of `parent`, also dead ones that it has not reaped. Complete only if `parent` is
+/// the calling process. If the kernel keeps no list of children, looks at every process of the
+/// system, 20 us each.
 std::vector<pid_t> childrenOf(pid_t parent);
 
-/// Of /proc/PID/stat (proc(5)); all zero if there is no such process.
+/// Fields of /proc/PID/stat (proc(5)); all zero if no such process exists.
 struct ProcessStatus {
   char state = 0;
   pid_t parent = 0;
-  unsigned flags = 0;  ///< PF_... of the kernel, of the main thread
+  unsigned flags = 0;  ///< the kernel's PF_... flags of the main thread
 };
 ProcessStatus statusOf(pid_t pid);
 
-/// Resident memory of a process that no file and no memory object stands for; 0 if it is gone.
+/// Resident memory of a process that belongs neither to a file nor to a memory object; 0 if the
+/// process is gone.
 uint64_t residentAnonymousBytes(pid_t pid);
-/// The name of its program, as ps shows it; empty if it is gone.
+/// The name of a process's program, as ps shows it; empty if the process is gone.
 std::string programOf(pid_t pid);
 
 }  // namespace isopool::base

@@ -5,9 +5,9 @@
 
 namespace isopool::base {
 
-/// The same open file (close-on-exec) at a descriptor above the standard streams'. In a program
-/// that has closed those the kernel gives their numbers to new descriptors, and what the program
-/// then prints would go into ours. Stays where it is if there is no other number.
+/// The same open file (close-on-exec) at a descriptor number above the standard streams'. If a
+/// program has closed its standard streams, the kernel gives their numbers to new descriptors, and
+/// what the program prints would be written into ours. Keeps its number if no other one is free.
 Fd awayFromStandardStreams(Fd fd) noexcept;
 
 }  // namespace isopool::base

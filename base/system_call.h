@@ -7,7 +7,7 @@
 
 namespace isopool::base {
 
-/// A system call failed: the text names the call, what it was applied to, and the reason.
+/// A system call failed. The text names the call, its subject and the reason.
 class SystemCallError : public std::runtime_error {
  public:
   SystemCallError(std::string_view call, std::string_view subject, int errorNumber);
@@ -17,7 +17,7 @@ class SystemCallError : public std::runtime_error {
   int errorNumber_;
 };
 
-/// Returns `result`, or throws SystemCallError built from errno if it is -1.
+/// Returns `result`. If it is -1, throws SystemCallError with errno.
 int checkSystemCall(int result, const char* call, std::string_view subject = {});
 int checkSystemCall(int result, const char* call, long long subject);
 

@@ -8,7 +8,8 @@ std::optional<UnixAddress> UnixAddress::ofPath(std::string_view path) noexcept {
   UnixAddress address;
   address.address_.sun_family = AF_UNIX;
   path.copy(address.address_.sun_path, path.size());
-  // Without the zero byte, which the kernel adds: the length of an abstract name is part of it.
+  // The length does not count a terminating zero byte: the kernel adds it to a path, and in an
+  // abstract name every byte counts.
   address.bytes_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
   return address;
 }

@@ -10,15 +10,16 @@
 
 namespace isopool::base {
 
-/// The address of a Unix socket, as the system calls take it.
+/// The address of a Unix socket in the form that the system calls take.
 class UnixAddress {
  public:
   /// The longest path, in bytes.
   static constexpr size_t kMostBytes = sizeof(sockaddr_un::sun_path) - 1;
 
-  /// Nothing if no socket can have this path: it is empty, too long, or has a zero byte.
+  /// std::nullopt if no socket can have this path: it is empty, too long, or has a zero byte.
   static std::optional<UnixAddress> ofPath(std::string_view path) noexcept;
-  /// As ofPath(), but what begins with '@' is the name of a socket without a file (unix(7)).
+  /// As ofPath(), but a name that begins with '@' is that of an abstract socket (unix(7)), which
+  /// has no file.
   static std::optional<UnixAddress> ofPathOrAbstractName(std::string_view name) noexcept;
 
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address_); }

@@ -7,8 +7,8 @@ namespace {
 
 constexpr Character kInvalid{0xFFFD, 1, false};
 
-// Bytes of the character that begins with this byte, and what of the code the byte holds; 0 bytes
-// if none begins so.
+// The length of the character that begins with this byte, and the bits of its code that the byte
+// holds; kInvalid if no character begins with it.
 Character leadOf(unsigned char byte) {
   if (byte < 0x80) return {byte, 1, true};
   if (byte >= 0xC2 && byte <= 0xDF) return {byte & 0x1Fu, 2, true};

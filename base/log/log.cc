@@ -22,13 +22,13 @@ constexpr const char* kTextPattern = "isopoold[%P] %H:%M:%S.%e %l: %v";
 constexpr const char* kJsonPattern =
     R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","pid":%P,"message":%v})";
 
-// Of PIPE_BUF, what the patterns above leave for message and fields.
+// The part of PIPE_BUF that the patterns above leave for message and fields.
 constexpr size_t kMostPayload = PIPE_BUF - 160;
 constexpr size_t kMostFieldText = 512;
 constexpr size_t kLeastMessage = 256;
 
-// The error stream is the user's: perhaps a pipe that its reader has forgotten. A pipe that polls
-// as writable takes PIPE_BUF bytes at once.
+// The error stream belongs to the user: it may be a pipe whose reader does not read. A pipe that
+// polls as writable takes PIPE_BUF bytes without blocking.
 class PatientlessStderrSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
@@ -94,7 +94,7 @@ std::string spelled(const LogField& field, LogFormat format) {
   return out;
 }
 
-// The fields that fit, each as it follows the message.
+// The text of the fields that fit into a line, as they follow the message.
 std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
   std::string out;
   for (const LogField& field : fields) {
@@ -112,9 +112,10 @@ std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
   return out;
 }
 
-// Text of others reaches a terminal: no control character does, and no byte that is no UTF-8, which
-// could be one for a terminal that reads eight bits. A line that follows a line break begins with
-// spaces, as no line of ours does. Cut between characters if it would take more than `most` bytes.
+// Makes a text that may come from another process safe for a terminal. Control characters are
+// replaced, and so are bytes that are not UTF-8: a terminal that reads eight-bit characters could
+// take one for a control character. A line after a line break begins with spaces, so that it can't
+// look like a line of the log. A text longer than `most` bytes is cut between two characters.
 std::string harmless(std::string_view text, size_t most) {
   constexpr std::string_view kMore = "...";
   std::string out;

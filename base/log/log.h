@@ -11,20 +11,21 @@
 namespace isopool::base {
 
 enum class LogLevel {
-  kDebug,    ///< what only somebody wants who looks for a mistake in isopool
-  kInfo,     ///< what happens in a healthy pool: clients come and go, a worker is recycled
-  kWarning,  ///< something was lost or refused, and isopool has dealt with it
-  kError,    ///< somebody has to do something
-  kOff       ///< only as a threshold
+  kDebug,    ///< for debugging isopool itself
+  kInfo,     ///< events of a healthy pool: a client connects or leaves, a worker is recycled
+  kWarning,  ///< something was lost or refused, and isopool has handled it
+  kError,    ///< an operator has to act
+  kOff       ///< only as a threshold: no line at all
 };
 
 enum class LogFormat {
-  kAuto,  ///< text where the error stream is a terminal, otherwise JSON
+  kAuto,  ///< text if the error stream is a terminal, otherwise JSON
   kText,  ///< isopoold[PID] HH:MM:SS.mmm LEVEL: MESSAGE key=value ...
   kJson   ///< one JSON object a line: time (UTC), level, pid, message, and the fields
 };
 
-/// A fact of a line that a program may want to read: the message itself is for people.
+/// A key and a value of a log line, for programs that read the log. The message itself is for
+/// people. Refers to the caller's strings: they must live until log() returns.
 struct LogField {
   LogField(std::string_view name, std::string_view text) : key(name), value(text) {}
   LogField(std::string_view name, const char* text) : key(name), value(std::string_view(text)) {}
@@ -41,15 +42,17 @@ struct LogField {
   std::variant<std::string_view, int64_t, uint64_t, bool> value;
 };
 
-/// From now on lines of at least this level reach the error stream, in this format. Before the
-/// first call: warnings, as text.
+/// Sets the threshold and the format of all further lines. Before the first call, warnings and
+/// errors are written as text. No other thread may log meanwhile.
 void startLog(LogLevel level, LogFormat format);
 
+/// Changes the threshold.
 void setLogLevel(LogLevel level);
 
-/// Writes one line to the error stream. Never blocks: while nobody reads the stream, lines are
-/// dropped. A line has at most 4 KiB, so that those of several processes do not mix in a pipe: a
-/// longer message is cut, and what is no UTF-8, or a control character, is replaced or escaped.
+/// Writes one line to the error stream. Never blocks: while the stream's reader does not read,
+/// lines are dropped. A line has at most 4 KiB, so that lines of several processes do not mix in a
+/// pipe: a longer message is cut. Invalid UTF-8 and control characters are replaced or escaped. Any
+/// thread may call it.
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
 
 }  // namespace isopool::base

@@ -9,13 +9,14 @@
 
 namespace isopool::base {
 
-/// The one thread on which everything of the supervisor happens, and the only source of time for
-/// it. KernelEventLoop is the one that is shipped; tests/simulation has another, whose clock it
-/// moves itself. Timer, ReadinessWatch and Connection are built on it.
+/// The loop of the supervisor's main thread, on which all its handlers run, and its only source of
+/// time. KernelEventLoop is the implementation that is shipped; that of tests/simulation has a
+/// simulated clock. Timer, ReadinessWatch and Connection are built on it. All members are for the
+/// loop's thread.
 ///
-/// No handler is called from within the call that it was given to. One that is on its way when its
-/// alarm or watch is cancelled or destroyed may still be called: the caller sees to it that it then
-/// does nothing.
+/// A handler is never called from within the call that registers it. A handler that is already
+/// queued when its alarm or watch is cancelled or destroyed may still be called: the caller must
+/// make sure that it does nothing then.
 class EventLoop {
  public:
   using Handler = std::function<void()>;
@@ -23,32 +24,32 @@ class EventLoop {
   class Alarm {
    public:
     virtual ~Alarm() = default;
-    /// Calls `handler` at that time; forgets the one before.
+    /// Calls `handler` once, at `when`. Replaces the time and the handler that were set before.
     virtual void expireAt(TimePoint when, Handler handler) = 0;
     virtual void cancel() = 0;
   };
 
-  /// Of a borrowed descriptor, which must stay open for as long.
+  /// Watches a borrowed descriptor, which must stay open until the watch is destroyed.
   class Watch {
    public:
     virtual ~Watch() = default;
-    /// Calls `handler` one time, when there is something to read, or an end or error to see: never
-    /// for an event of another descriptor that had the same number or was watched before.
+    /// Calls `handler` once, when the descriptor has something to read, an end of file or an error:
+    /// never for an event of another descriptor that had the same number or was watched before.
     virtual void awaitReadable(Handler handler) = 0;
     virtual void awaitWritable(Handler handler) = 0;
   };
 
   virtual ~EventLoop() = default;
   virtual TimePoint now() const = 0;
-  /// Posted handlers are called in their order.
+  /// Queues `handler`. Posted handlers are called in the order in which they were posted.
   virtual void post(Handler handler) = 0;
-  /// `work` is done beside the loop, one after the other; what it returns is then called on the
-  /// loop, which throws what it throws.
+  /// Runs `work` on another thread, one after the other, then calls the handler that it returns on
+  /// the loop's thread. If `work` throws, run() throws the exception.
   virtual void runInBackground(std::function<Handler()> work) = 0;
   virtual std::unique_ptr<Alarm> makeAlarm() = 0;
   virtual std::unique_ptr<Watch> watch(int fd) = 0;
-  /// Calls `handler` for each of these signals that comes, from now on, and for one that has come
-  /// already and was blocked: none of them is blocked any more.
+  /// Calls `handler` for each of these signals from now on, also for one that is pending because it
+  /// was blocked. Unblocks all of them.
   virtual void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) = 0;
 
   /// Returns after stop().

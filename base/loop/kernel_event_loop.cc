@@ -49,8 +49,9 @@ class KernelWatch final : public EventLoop::Watch {
  private:
   using Descriptor = asio::posix::stream_descriptor;
 
-  // Asio uses the state of a descriptor that is released for the next one. An event of the former
-  // that was fetched before then counts as one of the latter: what is reported is what poll() says.
+  // Asio reuses the state of a released descriptor for the next one. An event of the old descriptor
+  // that Asio had already fetched then counts as one of the new descriptor. So poll() decides
+  // whether the descriptor is ready.
   static void await(const std::shared_ptr<Descriptor>& descriptor, descriptor_base::wait_type what,
                     EventLoop::Handler handler) {
     descriptor->async_wait(
@@ -85,7 +86,7 @@ void KernelEventLoop::runInBackground(std::function<Handler()> work) {
     try {
       asio::post(io_, work());
     } catch (...) {
-      // Nobody catches on this thread: it is the loop's to end over it.
+      // Rethrown on the loop's thread: an exception that leaves this thread ends the process.
       asio::post(io_, [error = std::current_exception()] { std::rethrow_exception(error); });
     }
   });
@@ -108,7 +109,7 @@ void KernelEventLoop::onSignals(const std::vector<int>& signals, std::function<v
   }
   onSignal_ = std::move(handler);
   awaitSignal();
-  // Not before they are handled: a supervisor is asked to end even before it has begun.
+  // Unblocked after the handler is set: a supervisor may get SIGTERM while it still starts.
   ::pthread_sigmask(SIG_UNBLOCK, &handled, nullptr);
 }
 

@@ -9,7 +9,7 @@
 
 namespace isopool::base {
 
-/// The kernel's time, descriptors and signals, by Asio.
+/// The event loop of isopoold: the kernel's clock, descriptors and signals, by Asio.
 class KernelEventLoop final : public EventLoop {
  public:
   KernelEventLoop();
@@ -25,7 +25,7 @@ class KernelEventLoop final : public EventLoop {
   void run() override { io_.run(); }
   void stop() override { io_.stop(); }
   bool stopped() const override { return io_.stopped(); }
-  /// Calls what is ready, without waiting. Returns how many handlers there were.
+  /// Calls the handlers that are ready, without waiting. Returns their number.
   size_t poll();
 
  private:

@@ -5,8 +5,8 @@
 
 namespace isopool::base {
 
-// Shared with the handlers on their way: one that is queued already can't be taken back, but finds
-// `stopped`.
+// Shared with pending handlers: a handler that is already queued can't be cancelled, but it finds
+// `stopped` set.
 struct ReadinessWatch::State {
   std::unique_ptr<EventLoop::Watch> watch;
   std::function<void()> readable;

@@ -8,8 +8,9 @@
 
 namespace isopool::base {
 
-/// Tells when a borrowed descriptor (socket, pipe, pidfd) is ready, until it is destroyed, which
-/// any of its callbacks may do. The descriptor must stay open for as long.
+/// Calls back when a borrowed descriptor (socket, pipe, pidfd) is ready. The descriptor must stay
+/// open until the watch is destroyed; any of the watch's callbacks may destroy it. All members are
+/// for the loop's thread.
 class ReadinessWatch {
  public:
   ReadinessWatch(EventLoop& loop, int fd);
@@ -17,12 +18,12 @@ class ReadinessWatch {
   ReadinessWatch& operator=(const ReadinessWatch&) = delete;
   ~ReadinessWatch();
 
-  /// Calls `readable` whenever there is something to read, again and again. Once.
+  /// Calls `readable` each time when the descriptor has something to read. Call this once.
   void onReadable(std::function<void()> readable);
-  /// No `readable` until resume(): what there is to read stays.
+  /// Stops the calls of `readable` until resume(). The data stays in the descriptor.
   void pause();
   void resume();
-  /// Calls `writable` one time, when there is room.
+  /// Calls `writable` once, when the descriptor can take data.
   void onceWritable(std::function<void()> writable);
 
  private:

@@ -8,8 +8,8 @@
 
 namespace isopool::base {
 
-/// One alarm that can be set again and again; setting it forgets the one before. Its callback may
-/// set or destroy it.
+/// One alarm at a time: setting the timer replaces the alarm that was set before. The callback may
+/// set or destroy the timer. All members are for the loop's thread.
 class Timer {
  public:
   explicit Timer(EventLoop& loop) : loop_(loop), alarm_(loop.makeAlarm()) {}
@@ -25,7 +25,7 @@ class Timer {
  private:
   EventLoop& loop_;
   std::unique_ptr<EventLoop::Alarm> alarm_;
-  /// Alive while the alarm is wanted.
+  /// The callback. Exists while the timer is set; a queued handler that finds it gone does nothing.
   std::shared_ptr<std::function<void()>> setting_;
 };
 

@@ -79,9 +79,8 @@ TEST(Sandbox, ThatMakesNoSenseEndsTheConstructorWithOneLine) {
     const InterpreterManager manager(1);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::exception& error) {
-    EXPECT_TRUE(
-        contains(error.what(),
-                 "ISOPOOL_SANDBOX=paranoid: 'paranoid' is not one of none, default, strict"))
+    EXPECT_TRUE(contains(
+        error.what(), "ISOPOOL_SANDBOX=paranoid: 'paranoid' is not one of none, default, strict"))
         << error.what();
   }
 }
