@@ -5,28 +5,28 @@
 
 namespace isopool::ipc {
 
-/// How a client's thread waits at the completion ring for the outcome of one call, and what it does
-/// at the worker's death: the order of these steps gives each call exactly one outcome. A template
-/// for the reason that ring.h is one.
+/// Waits on a thread of the client for the outcome of one call, and handles the worker's death: the
+/// order of these steps gives each call exactly one outcome. It is a template for the same reason
+/// as ring.h: the model checker runs it, too.
 ///
 /// Client has
-///   deliver()          hands over every completion that lies ready
-///   hasOutcome()       the call has what the thread waits for
-///   workerDied()       nothing is published any more
-/// settle() gives every call without an outcome the one that it has at its worker's death
-///   leaves()           the thread has another reason to go
-///   watch()            notes the words' values, for sleep()
-///   sleep()            until one of them is woken
-///   completionReady(), announceSleep(), withdrawSleep()   the ring reader's
+///   deliver()          hands over every completion that is in the ring
+///   hasOutcome()       true: the call has the outcome that the thread waits for
+///   workerDied()       true: the worker can't publish anything any more
+///   settle()           gives every call without an outcome the outcome of its worker's death
+///   leaves()           true: the thread has another reason to stop waiting
+///   watch()            stores the values of the words on which sleep() sleeps
+///   sleep()            sleeps until one of these words is woken
+///   completionReady(), announceSleep(), withdrawSleep()   as in RingReader
 ///
-/// True if the call has its outcome, false if the thread leaves without.
+/// Returns true if the call has its outcome, false if the thread stops waiting without one.
 template <typename Client>
 bool awaitOutcome(Client& client) {
   for (;;) {
     client.deliver();
     if (client.hasOutcome()) return true;
     if (client.workerDied()) {
-      // What lies in the ring now is all there will ever be.
+      // The dead worker publishes nothing more: this delivers the last completions.
       client.deliver();
       client.settle();
       return true;

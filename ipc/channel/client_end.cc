@@ -12,7 +12,7 @@ ClientEnd::ClientEnd(base::Epoch epoch, Mapping own, Mapping peer)
     : epoch_(epoch),
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),
-      // Not constructed: that would store zeroes over zeroes while the worker may look already.
+      // Not constructed: that would store zeroes over zeroes, and the worker may read already.
       own_(reinterpret_cast<ClientControl*>(ownMapping_.data())),
       peer_(reinterpret_cast<const WorkerControl*>(peerMapping_.data())),
       submissions_(own_->slots, own_->submissionTail, peer_->submissionHead, peer_->sleeping,

@@ -16,7 +16,7 @@
 
 namespace isopool::ipc {
 
-/// A payload on its way: in the slot, or a blob in the sender's arena.
+/// A payload to send: bytes for the slot, or a blob in the sender's arena.
 struct OutgoingPayload {
   std::span<const std::byte> inlineBytes;  ///< at most kInlineBytes; empty if there is a blob
   base::SegmentId blobSegment;
@@ -30,8 +30,8 @@ struct OutgoingCall {
   OutgoingPayload payload;
 };
 
-/// A private copy of what the worker published. Nothing in it is trusted but its own bounds: it was
-/// checked that inlineBytes <= kInlineBytes and that the epoch is right.
+/// A private copy of what the worker published. Untrusted, because the worker wrote it: only its
+/// epoch and inlineBytes <= kInlineBytes have been checked.
 struct ReceivedCompletion {
   uint64_t sequence = 0;
   uint32_t status = 0;
@@ -39,60 +39,64 @@ struct ReceivedCompletion {
   std::byte bytes[kInlineBytes];
 };
 
-/// The client's end of a channel: publishes calls, consumes completions. Owned by the client's
-/// channel object. One thread at a time may publish and one at a time consume; both may do so at
-/// once. Never blocks. When the worker dies everything stays readable: drain, then settle.
+/// The client's end of a channel: publishes calls and consumes completions. The client's
+/// WorkerMemory owns it. One thread at a time may publish, and one thread at a time, the same or
+/// another, may consume. No member blocks. When the worker dies, the memory stays mapped and
+/// readable: drain the ring, then settle the calls that have no outcome.
 class ClientEnd {
  public:
   /// `own` is a writable mapping of kClientControlBytes of zeroes, `peer` a read-only one of
   /// kWorkerControlBytes. Writes the header of `own`.
   ClientEnd(base::Epoch epoch, Mapping own, Mapping peer);
 
-  /// True once the worker serves the channel, and its segment's header is what it must be.
+  /// True once the worker serves the channel.
   bool attached() const noexcept;
+  /// True if the header of the worker's segment has this build's layout and this channel's epoch.
   bool headerValid() const noexcept;
 
-  /// True if the ring can take another call. The caller sees to it that the calls that await an
-  /// answer lie within kRingSlots sequence numbers: completions and recalls have that many places.
+  /// True if the ring can take another call. The caller must keep the calls that await an answer
+  /// within kRingSlots sequence numbers: completions and recalls have that many slots.
   bool canPublish() noexcept;
-  /// False if what the worker says that it has taken can't be: the ring would be full for ever.
+  /// False if the worker's count of taken calls is impossible: then the ring would stay full.
   bool submissionsConsistent() const noexcept;
   /// Publishes and wakes the worker if it sleeps; returns the call's sequence number. canPublish()
   /// must be true.
   uint64_t publish(const OutgoingCall& call) noexcept;
 
-  /// Wakes the worker, if it sleeps, for a call that is about to be published: a worker that is
-  /// woken for nothing spins a while.
+  /// Wakes the worker, if it sleeps, shortly before a call is published: a worker that is woken
+  /// without a call spins for a while.
   void rouse() const noexcept;
 
-  /// Asks the worker not to start `sequence`. Returns true if it certainly has not started and
-  /// never will; false if it may have: its completion (perhaps kWithdrawn) or the worker's death
-  /// decides.
+  /// Asks the worker not to start `sequence`. Returns true if the call has not started and never
+  /// will. Returns false if it may have started: then its completion (perhaps kWithdrawn) or the
+  /// worker's death decides.
   bool recall(uint64_t sequence) noexcept;
   /// True if user code of `sequence` may have run an instruction.
   bool hasStarted(uint64_t sequence) const noexcept;
 
   /// Copies the oldest completion without consuming it. Its blob stays valid until consumed().
   Received peek(ReceivedCompletion& completion) noexcept;
+  /// Consumes the completion that peek() copied: the worker may reuse its slot and its blob.
   void consumed() noexcept;
-  /// True if a completion lies ready (or the ring is nonsense: peek() tells).
+  /// True if peek() would return something else than kNothing: a completion, or a poisoned ring.
   bool completionReady() const noexcept;
 
   /// For sleepUnless(), around a sleep on completionWatch().
   void announceSleep() noexcept;
   void withdrawSleep() noexcept;
 
+  /// For futexWait(): sleeps while the worker publishes no further completion.
   FutexWatch completionWatch() const noexcept {
     return {&peer_->completionTail, completions_.consumed()};
   }
 
-  /// Lets the idle worker spin for that long, and tells it where the client spins.
+  /// Lets the idle worker spin for this long, and stores the processor on which the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
-  /// True if the worker sleeps and was last seen on the processor that this thread runs on: where
-  /// it will be woken, as far as one can know, so that whoever spins there keeps it from running.
+  /// True if the worker sleeps and last ran on the processor of the calling thread. The kernel will
+  /// probably wake it there, so a thread that spins there would keep it from running.
   bool workerSleepsHere() const noexcept;
 
-  /// As the worker counts them; for statistics.
+  /// The worker's own count of completed calls. Untrusted; for statistics.
   uint64_t completedCalls() const noexcept {
     return peer_->completedCalls.load(std::memory_order_relaxed);
   }

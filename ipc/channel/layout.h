@@ -9,33 +9,33 @@
 #include <cstdint>
 #include <type_traits>
 
-/// The two control segments of a channel as they lie in shared memory. ipc/README.md draws them and
-/// tells the protocol. Everything here is read by a process that must expect the writer to be dead,
-/// stopped or hostile at any moment: a reader copies a value once and uses the copy.
+/// The layout of a channel's two control segments in shared memory. ipc/README.md shows them and
+/// describes the protocol. The process that reads a segment must expect its writer to be dead,
+/// stopped or hostile at any moment: a reader copies a value once, checks the copy and uses it.
 namespace isopool::ipc {
 
-/// Goes up with every change of this file: both sides compare it before anything else.
+/// Increase it with every change of this layout: both sides compare it before anything else.
 inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint64_t kClientControlMagic = 0x31746e65696c6369;  // "iclient1"
 inline constexpr uint64_t kWorkerControlMagic = 0x3172656b726f7769;  // "iworker1"
 
-/// Slots of each ring, and the calls that may be in flight on one channel.
+/// Slots of each ring, and the most calls that may be in flight on one channel.
 inline constexpr uint32_t kRingSlots = 32;
-/// Bytes of a call or a result that travel in the slot itself; what is longer lies in an arena.
+/// The longest call or result that fits into a slot; longer ones lie in an arena.
 inline constexpr uint32_t kInlineBytes = 1992;
-/// Blocks that one side can have lent to the other at the same time.
+/// The most leases that one side can have given to the other at the same time.
 inline constexpr uint32_t kLeases = 4096;
 inline constexpr uint32_t kLeaseGroups = 64;
 inline constexpr uint32_t kLeasesPerGroup = kLeases / kLeaseGroups;
 
-inline constexpr size_t kCacheLinePair = 128;  // neighbours are fetched in pairs
+inline constexpr size_t kCacheLinePair = 128;  // processors fetch neighbouring lines in pairs
 
 template <typename T>
 using SharedWord = std::atomic<T>;
 static_assert(SharedWord<uint32_t>::is_always_lock_free);
 static_assert(SharedWord<uint64_t>::is_always_lock_free);
 
-/// Immutable once the segment is introduced.
+/// Constant once the peer has the segment.
 struct SegmentHeader {
   uint64_t magic;
   uint32_t layoutVersion;
@@ -43,8 +43,8 @@ struct SegmentHeader {
   uint64_t epoch;
 };
 
-/// What a call or result carries besides its bytes. `blobBytes` != 0: the payload lies in the
-/// writer's arena at (blobSegment, blobOffset) and `inlineBytes` is 0.
+/// Where the payload of a call or a result lies. If `blobBytes` is not 0, it lies in the writer's
+/// arena at (blobSegment, blobOffset), and `inlineBytes` is 0. Otherwise it is in the slot.
 struct PayloadPlace {
   uint32_t inlineBytes;
   uint32_t blobSegment;
@@ -53,7 +53,7 @@ struct PayloadPlace {
 };
 
 struct alignas(64) SubmissionSlot {
-  uint64_t sequence;  ///< index of the call on this channel, from 1
+  uint64_t sequence;  ///< number of the call on this channel, from 1
   uint64_t epoch;
   uint32_t operation;  ///< Operation in ipc/channel/operation.h
   uint32_t flags;      ///< SubmissionFlag bits
@@ -70,28 +70,30 @@ struct alignas(64) CompletionSlot {
   std::array<std::byte, kInlineBytes> bytes;
 };
 
-/// The borrower's words by which it gives blocks back: `returned[i]` becomes the generation of
-/// lease i. `groupReturns[i / kLeasesPerGroup]` goes up after it, so that the lender need not look
-/// at 4096 words; it is a hint, the truth is in `returned`.
+/// Written by the borrower, which returns lease i by storing its generation in `returned[i]`. It
+/// then increments `groupReturns[i / kLeasesPerGroup]`, so that the lender need not read all 4096
+/// words. That count is only a hint; `returned` decides.
 struct LeaseReturns {
   alignas(kCacheLinePair) std::array<SharedWord<uint32_t>, kLeaseGroups> groupReturns;
   alignas(kCacheLinePair) std::array<SharedWord<uint32_t>, kLeases> returned;
 };
 
-/// Written by the client only (its mapping is the last writable one there will ever be).
+/// Written by the client only: the segment is sealed after the client has mapped it, so no further
+/// writable mapping of it can be made.
 struct ClientControl {
   SegmentHeader header;
-  /// Calls published, a free-running count and the futex that an idle worker sleeps on.
+  /// Number of published calls, free-running. The futex on which an idle worker sleeps.
   alignas(kCacheLinePair) SharedWord<uint32_t> submissionTail;
-  /// Completions consumed: slots and blobs before it may be reused by the worker.
+  /// Number of consumed completions, free-running: the worker may reuse their slots and blobs.
   alignas(kCacheLinePair) SharedWord<uint32_t> completionHead;
   /// 1 while a thread of the client sleeps, or is about to sleep, on completionTail.
   alignas(kCacheLinePair) SharedWord<uint32_t> sleeping;
   /// The processor on which the client spins, for the worker's decision to spin.
   SharedWord<uint32_t> processor;
-  /// For how long an idle worker may spin, in microseconds; 0 when the client's cores are busy.
+  /// How long an idle worker may spin, in microseconds; 0 if the client's cores are busy.
   SharedWord<uint32_t> spinAllowance;
-  /// recalled[s] == sequence: the client takes that call back if it has not started.
+  /// recalled[sequence % kRingSlots] == sequence: the client withdraws that call, unless it has
+  /// started already.
   alignas(kCacheLinePair) std::array<SharedWord<uint64_t>, kRingSlots> recalled;
   LeaseReturns outputReturns;
   alignas(kCacheLinePair) std::array<SubmissionSlot, kRingSlots> slots;
@@ -100,27 +102,29 @@ struct ClientControl {
 /// Written by the worker only.
 struct WorkerControl {
   SegmentHeader header;
-  /// A robust process-shared mutex, locked for life by the thread that publishes completions. When
-  /// it dies the kernel stores FUTEX_OWNER_DIED here and wakes a sleeper: nothing more will be
-  /// published. See ipc/channel/liveness_word.h.
+  /// The liveness word: a robust process-shared mutex that the thread that publishes completions
+  /// locks for its whole life. When that thread dies, the kernel stores FUTEX_OWNER_DIED here and
+  /// wakes a sleeper: nothing more will be published. See ipc/channel/liveness_word.h.
   alignas(kCacheLinePair) pthread_mutex_t life;
   /// 0 until the worker holds `life` and serves the channel, then 1. A futex.
   alignas(kCacheLinePair) SharedWord<uint32_t> attached;
-  /// Completions published, a free-running count and the futex that a waiting client sleeps on.
+  /// Number of published completions, free-running. The futex on which a waiting client sleeps.
   alignas(kCacheLinePair) SharedWord<uint32_t> completionTail;
-  /// Calls taken over: their slots may be reused by the client.
+  /// Number of taken calls, free-running: the client may reuse their slots.
   alignas(kCacheLinePair) SharedWord<uint32_t> submissionHead;
-  /// The last call of which user code may have run an instruction.
+  /// The sequence number of the last call whose user code may have run an instruction.
   alignas(kCacheLinePair) SharedWord<uint64_t> startedSequence;
   /// 1 while the worker sleeps, or is about to sleep.
   alignas(kCacheLinePair) SharedWord<uint32_t> sleeping;
+  /// The processor on which the worker ran when it published its last completion.
   SharedWord<uint32_t> processor;
-  /// Calls completed in this life, preparations left out (Work). For statistics and the restart
-  /// policy, never for correctness. It changes with every call: beside `sleeping`, at which the
-  /// client looks with every call, it would have both wait for the other's cache.
+  /// Calls completed in this life, without preparations (Work). For statistics and the restart
+  /// policy, never for correctness. On a cache line of its own, because it changes with every call:
+  /// beside `sleeping`, which the client reads with every call, each side would wait for the other
+  /// side's cache.
   alignas(kCacheLinePair) SharedWord<uint64_t> completedCalls;
-  /// Objects that the client's handles refer to, and the private memory that they keep. For limits
-  /// and reports.
+  /// Number of objects that the client's handles refer to, and bytes of private memory that these
+  /// objects keep. For limits and reports.
   alignas(kCacheLinePair) SharedWord<uint64_t> handles;
   SharedWord<uint64_t> handleBytes;
   LeaseReturns inputReturns;

@@ -6,8 +6,7 @@
 namespace isopool::ipc {
 
 LeaseTable::LeaseTable(const LeaseReturns& returns) : returns_(returns) {
-  // Low numbers first, and the last one returned is the first one lent again: few groups are
-  // touched.
+  // Low numbers first, and the lease that was returned last is lent next: so few groups are used.
   free_.reserve(kLeases);
   for (uint32_t index = kLeases; index > 0; --index) free_.push_back(index - 1);
 }

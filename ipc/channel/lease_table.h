@@ -14,25 +14,25 @@
 
 namespace isopool::ipc {
 
-/// A loan of one block to the peer: the number under which the peer gives it back.
+/// One lease of a block to the peer, which returns it by this number.
 struct Lease {
   uint32_t index = 0;
   uint32_t generation = 0;  ///< never 0 for a real lease
 };
 
-/// The lender's private books of what it lent over one channel. The borrower gives back by storing
-/// the generation in its own LeaseReturns: idempotent, in any order, and a hostile borrower can at
-/// worst give back what was lent to it. Thread-safe.
+/// The lender's private record of the leases of one channel. The borrower returns a lease by
+/// storing its generation in the borrower's own LeaseReturns: idempotent and in any order. A
+/// hostile borrower can at worst return what was lent to it. Thread-safe.
 class LeaseTable {
  public:
   /// `returns` is the peer's part of the channel and must outlive the table.
   explicit LeaseTable(const LeaseReturns& returns);
 
-  /// Notes that `block` is lent; nullopt if all leases are out.
+  /// Records that `block` is lent. nullopt if no lease is free.
   std::optional<Lease> lend(const void* block);
 
-  /// Takes back what the peer has returned since the last time, calling `returned` for each block.
-  /// A few nanoseconds if nothing came back.
+  /// Ends the leases that the peer has returned since the last call, and calls `returned` for the
+  /// block of each, under the table's lock. Takes a few nanoseconds if no lease was returned.
   template <typename Returned>
   void collect(Returned&& returned) {
     std::lock_guard lock(mutex_);
@@ -43,11 +43,11 @@ class LeaseTable {
     }
   }
 
-  /// Ends one loan without the peer: for one that it never saw. False if it had ended already.
+  /// Ends a lease that the peer never saw. False if it has ended already.
   bool cancel(Lease lease);
 
-  /// Calls `returned` for every block still lent and forgets it. Only when the peer can neither
-  /// read nor write the blocks any more: its pidfd is readable, or it has detached.
+  /// Ends all leases and calls `returned` for the block of each. Call it only when the peer can
+  /// neither read nor write the blocks any more: its pidfd is readable, or it has detached.
   template <typename Returned>
   void collectAll(Returned&& returned) {
     std::lock_guard lock(mutex_);
@@ -56,8 +56,10 @@ class LeaseTable {
     }
   }
 
+  /// The number of leases that have not ended.
   uint32_t outstanding() const;
-  /// How many leases of `block` are out. Looks at all of them: about a microsecond.
+  /// The number of leases of `block` that have not ended. Reads the whole table, which takes about
+  /// a microsecond.
   uint32_t leasesOf(const void* block) const;
 
  private:
@@ -76,13 +78,13 @@ class LeaseTable {
   const LeaseReturns& returns_;
   mutable std::mutex mutex_;
   std::vector<uint32_t> free_;
-  uint32_t usedGroups_ = 0;  // all leases ever lent lie in the groups before it
+  uint32_t usedGroups_ = 0;  // groups from here on have never had a lease
   std::array<uint32_t, kLeaseGroups> seenReturns_{};
   std::array<uint32_t, kLeases> generations_{};
   std::array<const void*, kLeases> blocks_{};
 };
 
-/// The borrower's side: gives a lease back. Any thread; the store is the whole act.
+/// The borrower's side: returns a lease. Any thread may call it; it only stores to shared words.
 void returnLease(LeaseReturns& returns, Lease lease) noexcept;
 
 }  // namespace isopool::ipc

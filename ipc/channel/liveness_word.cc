@@ -17,7 +17,7 @@ namespace isopool::ipc {
 
 namespace {
 
-// glibc keeps the futex word of a mutex in its first member; livenessWordWorksHere proves it.
+// glibc keeps a mutex's futex word in its first member; livenessWordWorksHere() tests it.
 static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0);
 
 const SharedWord<uint32_t>& wordOf(const WorkerControl& control) {
@@ -42,8 +42,8 @@ bool leaveLivenessWord(WorkerControl& control) noexcept {
   static_assert(offsetof(WorkerControl, life) + sizeof(pthread_mutex_t) <= kPageBytes);
   const uint32_t holder = wordOf(control).load(std::memory_order_relaxed) & FUTEX_TID_MASK;
   if (holder != static_cast<uint32_t>(::gettid())) return false;
-  // The page is made our own first, so that the word is never seen unlocked, and the race of robust
-  // unlocking has nobody to happen with.
+  // Makes the page private first: so no other process sees the word unlocked, and the race of
+  // robust unlocking can't happen, because no other thread uses this copy of the word.
   return privatisePages(&control, kPageBytes) && ::pthread_mutex_unlock(&control.life) == 0;
 }
 

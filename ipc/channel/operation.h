@@ -3,16 +3,17 @@
 
 #include <cstdint>
 
-/// What a client can ask of a worker over a channel. Each payload is one msgpack array as listed,
-/// followed by the table of storages (ipc/tensor/value_codec.h); `value` is an encoded IValue,
-/// `argument` a value or a handle. Unless kNoReply is set each is answered by one completion.
+/// The requests of a client to a worker over a channel. Each payload is one msgpack array as
+/// listed, followed by the table of storages (ipc/tensor/value_codec.h); `value` is an encoded
+/// IValue, `argument` a value or a handle. The worker answers each request with one completion,
+/// unless kNoReply is set.
 namespace isopool::ipc {
 
 enum class Operation : uint32_t {
   kPing = 1,            ///< [] -> nil
-  kAssumeSlot,          ///< [slot] -> nil: which interpreter of its pool this worker is now
+  kAssumeSlot,          ///< [slot] -> nil: the number of the worker's interpreter in its pool
   kFindModules,         ///< [name...] -> value: list of the names that cannot be imported
-  kDefineObject,        ///< [object, package, module, file] -> nil; unpickled now
+  kDefineObject,        ///< [object, package, module, file] -> nil; unpickles it at once
   kForgetObject,        ///< [object] -> nil
   kCallObject,          ///< [object, [argument...], {name: argument}] -> value
   kObjectHasAttribute,  ///< [object, name] -> value: bool
@@ -25,55 +26,55 @@ enum class Operation : uint32_t {
   kCallHandle,          ///< [handle, newHandle, [argument...], {name: argument}] -> nil
   kToValue,             ///< [handle] -> value
   kReleaseHandles,      ///< [handle...] -> nil
-  kExtendPath,          ///< [folder...] -> nil: appended to sys.path unless already there
+  kExtendPath,          ///< [folder...] -> nil: appended to sys.path unless it has them
   /// [name, source] -> nil: a module for later imports
   kRegisterModule = 18,
   /// [handle, newHandle] -> value: (bytes of memory that the object needs to move, offset and
-  /// length of its pickle there, numbers of the packages that it refers to). The new handle is the
-  /// move.
+  /// length of its pickle in that memory, numbers of the packages that it refers to). The new
+  /// handle stands for the move.
   kPickle = 19,
   kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
   /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory
   kDefineMovable = 21,
   kNext = 22,         ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
-  kDefineModel = 23,  ///< [object, package, ModelKind, operators] -> nil; loaded now
+  kDefineModel = 23,  ///< [object, package, ModelKind, operators] -> nil; loads it at once
 };
 
-/// What kNext does. The handle's object becomes its own iterator at the first kAdvance.
+/// What kNext does. The first kAdvance replaces the handle's object by its iterator.
 enum class NextAction : uint32_t {
-  kAdvance = 1,  ///< false at the end, and the handle is gone
-  kClose,        ///< its close() is called if it has one, and the handle is gone
+  kAdvance = 1,  ///< gives the next item; at the end gives false and releases the handle
+  kClose,        ///< calls the iterator's close(), if it has one, and releases the handle
 };
 
-/// What the package of a kDefineModel is.
+/// The format of the package of a kDefineModel.
 enum class ModelKind : uint32_t {
   kTorchScript = 1,  ///< an archive of torch.jit.save
   kExported,         ///< an archive of torch.export.save
-  kCompiled,  ///< a shared library of AOTInductor; `operators` is its description of those that it
-              ///< calls through torch's dispatcher, JSON, empty if there are none
+  kCompiled,  ///< a shared library of AOTInductor; `operators` is JSON that describes the operators
+              ///< that it calls through torch's dispatcher, empty if it calls none
 };
 
 enum SubmissionFlag : uint32_t {
-  kNoReply = 1u << 0,           ///< nobody waits: no completion is published
+  kNoReply = 1u << 0,           ///< no thread waits: the worker publishes no completion
   kGradEnabled = 1u << 1,       ///< the caller's grad mode
   kInferenceMode = 1u << 2,     ///< the caller's inference mode
   kPermissive = 1u << 3,        ///< the answer's value is converted permissively
   kAutocast = 1u << 4,          ///< the caller's autocast on the CPU
-  kAutocastHalf = 1u << 5,      ///< to float16; else to bfloat16
-  kAutocastUncached = 1u << 8,  ///< without the cache of weights
+  kAutocastHalf = 1u << 5,      ///< autocast to float16; otherwise to bfloat16
+  kAutocastUncached = 1u << 8,  ///< autocast without its cache of weights
 };
 
 enum class CompletionStatus : uint32_t {
   kValue = 1,    ///< [value, [[CopyReason, bytes]...]]
   kPythonError,  ///< [type, message, traceback, formatted]
   kRefused,      ///< [RefusalKind, text]: isopool itself could not do it
-  kWithdrawn,    ///< []: it was recalled before it started and did not run
+  kWithdrawn,    ///< []: the client recalled the call before it started, so it did not run
 };
 
 enum class RefusalKind : uint32_t {
-  kBadRequest = 1,    ///< malformed, or names what does not exist
-  kUnsupportedValue,  ///< a kind of value that can't cross
-  kArenaFull,         ///< no room for the result; the text names the knob
+  kBadRequest = 1,    ///< malformed, or names an object that does not exist
+  kUnsupportedValue,  ///< a kind of value that can't cross between processes
+  kArenaFull,         ///< no room for the result; the text names the setting
   kPythonExit,        ///< user code raised SystemExit; the text has the code
   kObjectUnloaded,    ///< the object was unloaded from this worker since the client defined it
   kLimitMet,          ///< a limit of this client in a shared supervisor; the text names it

@@ -5,8 +5,8 @@
 
 namespace isopool::ipc {
 
-/// What a client asks of every worker before it uses it: none of it is a user's call. A worker that
-/// dies of its first call has done this much.
+/// True for the requests that a client sends to every worker before it uses the worker. None of
+/// them is a user's call: a worker that dies of its first call has completed them.
 constexpr bool isPreparation(Operation operation) {
   switch (operation) {
     case Operation::kPing:

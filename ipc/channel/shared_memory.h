@@ -7,7 +7,8 @@
 
 namespace isopool::ipc {
 
-/// The memory over which ring.h's steps serve calls.
+/// The `Memory` with which the templates of ring.h serve calls: atomics in shared memory, futexes
+/// and crash points.
 struct SharedMemory {
   template <typename T>
   using Word = SharedWord<T>;

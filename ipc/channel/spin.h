@@ -8,28 +8,28 @@
 
 namespace isopool::ipc {
 
-/// The longest that anybody spins before sleeping.
+/// The longest time that a thread spins before it sleeps.
 inline constexpr int64_t kLongestSpin = 50'000;  // ns
 
-/// Decides how long one waiter spins: as long as its recent waits took, if they were short enough
-/// that a spin covers them, else not at all. One object per waiter; not thread-safe.
+/// Decides how long one waiter spins: up to kLongestSpin if its recent waits were short enough that
+/// a spin covers them, otherwise not at all. One object per waiter; not thread-safe.
 class SpinBudget {
  public:
   /// Nanoseconds to spin before sleeping.
   int64_t nanoseconds() const { return expectedWait_ <= kCoverable ? kLongestSpin : 0; }
-  /// To be told how long each wait took, spun or slept.
+  /// Call it after each wait with its length, spun or slept.
   void waited(int64_t nanoseconds) {
     const int64_t bounded = nanoseconds < 4 * kCoverable ? nanoseconds : 4 * kCoverable;
     expectedWait_ += (bounded - expectedWait_) / 4;
   }
 
  private:
-  // A wait that slept includes some 40 us of being woken, which a spin would have saved.
+  // A wait that slept includes about 40 us for the wake-up, which a spin would have saved.
   static constexpr int64_t kCoverable = kLongestSpin + 40'000;
   int64_t expectedWait_ = 0;
 };
 
-/// The processor this thread runs on.
+/// The processor on which the calling thread runs; 0 if it can't be determined.
 uint32_t currentProcessor() noexcept;
 
 inline void pauseProcessor() noexcept {
@@ -40,9 +40,9 @@ inline void pauseProcessor() noexcept {
 #endif
 }
 
-/// Spins until `ready()`, for `nanoseconds` from `begin` at most, which is monotonicNow(). How long
-/// it took, by the last look at the clock on the way: a further one would come between an answer
-/// and whoever waits for it. Nothing if it did not become ready.
+/// Spins until `ready()` returns true, for at most `nanoseconds` from `begin`, a time of
+/// monotonicNow(). Returns how long it took, by the last reading of the clock: a further reading
+/// would delay the thread that waits for the answer. std::nullopt if it did not become ready.
 template <typename Ready>
 std::optional<int64_t> spinUntil(Ready&& ready, int64_t begin, int64_t nanoseconds) {
   if (ready()) return 0;

@@ -8,19 +8,19 @@
 
 namespace isopool::ipc {
 
-/// What a worker tells to all at once, one page: whose call it runs and who waits. Written by the
-/// worker only; its clients map it to choose the worker that is free, the supervisor reads it to
-/// see whose call keeps a worker busy. A hint to the first, and to the second no more than the
-/// worker's word about itself.
+/// The state that a worker publishes for all its clients and the supervisor: one page with the
+/// client whose call runs, and the number of clients that wait. Only the worker writes it. Clients
+/// map it to choose a free worker: a hint. The supervisor reads it to find the client whose call
+/// keeps a worker busy: untrusted, because the worker writes it.
 struct WorkerStatusPage {
-  /// The supervisor's number of the client whose call runs, 0 if none does.
+  /// The supervisor's number of the client whose call runs; 0 if no call runs.
   alignas(kCacheLinePair) SharedWord<uint64_t> runningClient;
-  SharedWord<int64_t> runningSince;  ///< on monotonicNow()'s clock, right to a few milliseconds
-  /// Channels that had a call waiting when the running one was taken.
+  SharedWord<int64_t> runningSince;  ///< a time of monotonicNow(), exact to a few milliseconds
+  /// Number of channels that had a call waiting when the worker took the running call.
   SharedWord<uint32_t> waitingClients;
   SharedWord<uint64_t> lentBlocks;  ///< results that clients hold
   SharedWord<uint64_t> lentBytes;
-  /// Of the arenas of clients that are gone, still referred to by what the worker keeps.
+  /// Bytes in the arenas of clients that are gone, to which objects of the worker still refer.
   SharedWord<uint64_t> zombieBytes;
 };
 

@@ -15,7 +15,7 @@ WorkerEnd::WorkerEnd(base::Epoch epoch, Mapping own, Mapping peer)
     : epoch_(epoch),
       ownMapping_(std::move(own)),
       peerMapping_(std::move(peer)),
-      // Not constructed: that would store zeroes over zeroes while the client may look already.
+      // Not constructed: that would store zeroes over zeroes, and the client may read already.
       own_(reinterpret_cast<WorkerControl*>(ownMapping_.data())),
       peer_(reinterpret_cast<const ClientControl*>(peerMapping_.data())),
       submissions_(peer_->slots, peer_->submissionTail, own_->submissionHead, own_->sleeping,
@@ -29,7 +29,8 @@ WorkerEnd::WorkerEnd(base::Epoch epoch, Mapping own, Mapping peer)
 
 WorkerEnd::~WorkerEnd() {
   detach();
-  // The holder is another thread, whose list of robust mutexes goes through this memory.
+  // detach() has failed: another thread holds the word, or there was no memory. The holder's list
+  // of robust mutexes goes through this memory, so it stays mapped.
   if (holdsLivenessWord_) ownMapping_.release();
 }
 

@@ -5,7 +5,7 @@
 
 namespace isopool::ipc {
 
-/// A private copy of a call as a client published it; checked as ReceivedCompletion is.
+/// A private copy of a call that a client published. Untrusted, as ReceivedCompletion.
 struct ReceivedCall {
   uint64_t sequence = 0;
   uint32_t operation = 0;
@@ -14,14 +14,16 @@ struct ReceivedCall {
   std::byte bytes[kInlineBytes];
 };
 
+/// Whether the worker may run a call, or the client has recalled it.
 enum class Start { kRun, kRecalled };
 
-/// What a completion answers. Preparing a worker says nothing about whether it can serve, so it is
-/// not counted where the restart policy looks.
+/// What a completion answers. Preparations are not counted in completedCalls, which the restart
+/// policy reads: a completed preparation does not show that the worker can serve calls.
 enum class Work { kCall, kPreparation };
 
-/// The worker's end of a channel, the mirror of ClientEnd. One thread uses it, the one that holds
-/// the liveness word.
+/// The worker's end of a channel, the counterpart of ClientEnd: consumes calls and publishes
+/// completions. Only the thread that holds the liveness word may use it. No member blocks. When the
+/// client dies, the memory stays mapped until this object is destroyed.
 class WorkerEnd {
  public:
   /// `own` is a writable mapping of kWorkerControlBytes of zeroes, `peer` a read-only one of
@@ -31,45 +33,49 @@ class WorkerEnd {
   WorkerEnd(const WorkerEnd&) = delete;
   WorkerEnd& operator=(const WorkerEnd&) = delete;
 
+  /// True if the header of the client's segment has this build's layout and this channel's epoch.
   bool headerValid() const noexcept;
-  /// Locks the liveness word for the calling thread's life and lets the client begin. Throws
-  /// SystemCallError.
+  /// Locks the liveness word for the calling thread's life, then sets WorkerControl::attached: the
+  /// client may begin. Throws SystemCallError.
   void attach();
-  /// Lets the liveness word go, which the client does not learn. By the thread that attached; this
-  /// may then be destroyed by any thread. Nothing is received or published any more.
+  /// Releases the liveness word without the client's noticing. Only for the thread that called
+  /// attach(). Afterwards nothing may be received or published, and any thread may destroy this
+  /// object.
   void detach() noexcept;
 
   /// Copies the oldest call without taking it. Its blob stays valid until the call is completed.
   Received peek(ReceivedCall& call) noexcept;
-  /// Takes over the call that peek() copied: the client may reuse the slot.
+  /// Consumes the call that peek() copied: the client may reuse the slot.
   void taken() noexcept;
-  /// Announces that user code of `sequence` runs now, unless the client took the call back.
+  /// Announces that user code of `sequence` runs now, unless the client has recalled the call.
   Start start(uint64_t sequence) noexcept;
   /// Publishes the answer to `sequence` and wakes the client if it sleeps.
   void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
                 Work work = Work::kCall) noexcept;
 
-  /// What the client's handles refer to now.
+  /// Publishes how many objects the client's handles refer to, and how many bytes these keep.
   void tellHandles(uint64_t handles, uint64_t bytes) noexcept {
     own_->handles.store(handles, std::memory_order_relaxed);
     own_->handleBytes.store(bytes, std::memory_order_relaxed);
   }
 
+  /// True if peek() would return something else than kNothing.
   bool callReady() const noexcept;
-  /// Completions that the client has consumed so far, free-running: blobs of earlier ones are free.
+  /// Number of completions that the client has consumed, free-running: their blobs are free.
   uint32_t completionsConsumed() const noexcept;
   uint32_t completionsPublished() const noexcept { return completions_.published(); }
 
-  /// As in ClientEnd. The watch is of submissionTail.
+  /// For sleepUnless(), around a sleep on watch().
   void announceSleep() noexcept;
   void withdrawSleep() noexcept;
-  /// For futexWait: sleeps until a call comes. To be built after announceSleep().
+  /// For futexWait(), the word (submissionTail) and its expected value: sleeps until the client
+  /// publishes a call. Call it after announceSleep().
   std::pair<const SharedWord<uint32_t>*, uint32_t> watch() const noexcept {
     return {&peer_->submissionTail, submissions_.consumed()};
   }
 
-  /// How long the client lets an idle worker spin now, in nanoseconds: 0 if it spins on our own
-  /// processor.
+  /// How long the client lets an idle worker spin now, in nanoseconds, at most kLongestSpin. 0 if
+  /// the client spins on the worker's own processor.
   int64_t spinAllowance() const noexcept;
 
   LeaseReturns& returns() noexcept { return own_->inputReturns; }

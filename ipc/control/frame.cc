@@ -28,14 +28,14 @@ constexpr size_t kReadBytes = 64 * 1024;
 // The kernel passes at most 253 descriptors with one message.
 constexpr size_t kMaxReceivedDescriptors = 253;
 
-// What one recvmsg brings besides bytes. Takes no memory: what the kernel has handed over by then
-// would stay open.
+// What one recvmsg() returns besides bytes. Allocates no memory: if an allocation failed, the
+// descriptors that the kernel has passed already would stay open.
 struct ReceivedMessage {
   std::array<base::Fd, kMaxReceivedDescriptors> descriptors;
   size_t count = 0;
   int flags = 0;
 
-  // As recvmsg(2), which it calls again after a signal.
+  // As recvmsg(2), but repeated after a signal.
   ssize_t receive(int socket, char* bytes, size_t most, int how) {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxReceivedDescriptors * sizeof(int))> control{};
     iovec part{bytes, most};
@@ -110,8 +110,8 @@ SendResult ControlSocket::trySend(OutgoingFrame& frame, const int* descriptors,
       rights->cmsg_len = CMSG_LEN(descriptorCount * sizeof(int));
       std::memcpy(CMSG_DATA(rights), descriptors, descriptorCount * sizeof(int));
     }
-    // sendmsg() only where it is needed: a strict sandbox keeps it from workers, which pass nothing
-    // on.
+    // sendmsg() only if there are descriptors: a strict sandbox forbids it to workers, which pass
+    // none.
     const ssize_t result = message.msg_controllen > 0
                                ? ::sendmsg(fd(), &message, MSG_NOSIGNAL)
                                : ::send(fd(), part.iov_base, part.iov_len, MSG_NOSIGNAL);
@@ -148,11 +148,11 @@ SendResult ControlSocket::sendFrame(MessageType type, const char* body, size_t b
 }
 
 bool ControlSocket::descriptorsFit() const {
-  // By trying: numbers above a free one may be taken.
+  // Duplicates one to test it: a free number does not mean that the numbers above it are free.
   const base::Fd oneMore(::fcntl(fd(), F_DUPFD_CLOEXEC, 0));
   ReceivedMessage next;
-  // As many bytes as receive() takes: one read goes on from messages without descriptors into the
-  // first that has some.
+  // As many bytes as receive() reads: one read continues from messages without descriptors into the
+  // first message that has some.
   std::array<char, kReadBytes> bytes;
   next.receive(fd(), bytes.data(), bytes.size(), MSG_PEEK);
   return (next.flags & MSG_CTRUNC) == 0;
@@ -184,7 +184,7 @@ void ControlSocket::parse() {
     std::memcpy(&header, bytes_.data() + begin, sizeof header);
     if (header.magic != kFrameMagic || header.bodyBytes > kMaxBodyBytes ||
         header.descriptors > kMaxFrameDescriptors) {
-      throw ProtocolError("no isopool control frame");
+      throw ProtocolError("not an isopool control frame");
     }
     const size_t whole = sizeof header + header.bodyBytes;
     if (bytes_.size() - begin < whole) break;
@@ -203,8 +203,8 @@ void ControlSocket::parse() {
     begin += whole;
   }
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(begin));
-  // Descriptors come with the first byte of their frame. Others would go to a frame that they do
-  // not belong to, or pile up until this process can open no more.
+  // Descriptors arrive with the first byte of their frame. Further ones would be taken for those of
+  // a later frame, or accumulate until this process can't open any more.
   if (descriptors_.size() > (bytes_.empty() ? 0 : kMaxFrameDescriptors)) {
     throw ProtocolError("descriptors came without their control message");
   }
@@ -232,7 +232,7 @@ msgpack::object_handle unpackBody(const Frame& frame) {
       throw ProtocolError("a control message has bytes behind its end");
     return body;
   } catch (const msgpack::unpack_error& error) {
-    throw ProtocolError(std::string("a control message is no msgpack: ") + error.what());
+    throw ProtocolError(std::string("a control message is not msgpack: ") + error.what());
   }
 }
 

@@ -40,7 +40,7 @@ SendQueue::State SendQueue::send(ControlSocket& socket, OutgoingFrame frame,
   return appended == State::kEmpty ? state_ : appended;
 }
 
-// kEmpty if it found room.
+// Returns kEmpty if the queue has taken the frame.
 SendQueue::State SendQueue::append(OutgoingFrame frame, std::initializer_list<int> descriptors,
                                    std::optional<Subject> subject) {
   if (frames_.size() >= kMostFrames || bytes_ + frame.bytes.size() > kMostBytes) {

@@ -16,37 +16,40 @@
 
 namespace isopool::ipc {
 
-/// The frames that a control socket has not taken yet, in their order, each with descriptors of its
-/// own. A peer that runs user code or stands still reads nothing for as long as it likes: what
-/// waits for it is bounded, and not how long. No call waits. Not thread-safe.
+/// The frames that a control socket has not taken yet, in order, each with its own descriptors. A
+/// peer that runs user code or is stopped may read nothing for any time: the queue limits the
+/// number and the bytes of waiting frames, not the time that they wait. No member blocks. Not
+/// thread-safe.
 class SendQueue {
  public:
-  /// What a frame is about, if it may be taken back: a client (0 where there is but one) and the
-  /// number of one of its packages.
+  /// Identifies a frame that may be revoked: the number of a client (0 if there is only one) and
+  /// that of one of its packages.
   using Subject = std::pair<uint64_t, uint32_t>;
 
   enum class State : uint8_t {
-    kEmpty,       ///< all has been sent
-    kFull,        ///< the socket is: flush() once it is writable
-    kCrowded,     ///< too many descriptors of this user are on their way: flush() in kCrowdedRetry
-    kPeerGone,    ///< what waited is lost
-    kOverflow,    ///< more waits than may: the peer gets no more frames and is to be given up
-    kOutOfFiles,  ///< no descriptor is left for copies: the frame was not taken
+    kEmpty,       ///< all frames have been sent
+    kFull,        ///< the socket is full: call flush() when it is writable
+    kCrowded,     ///< too many descriptors of this user are in transit: flush() in kCrowdedRetry
+    kPeerGone,    ///< the peer is gone: the waiting frames are lost
+    kOverflow,    ///< the queue's limit is met, the frame was dropped: close the connection
+    kOutOfFiles,  ///< no descriptor is free for a copy: the frame was not taken
   };
-  /// A socket is writable all the while that the kernel takes no more descriptors (ETOOMANYREFS).
+  /// Polled, because a socket stays writable while the kernel takes no more descriptors
+  /// (ETOOMANYREFS).
   static constexpr std::chrono::milliseconds kCrowdedRetry{5};
 
-  /// `sent` is called for each frame that has left whole.
+  /// Calls `sent` after each frame that has been sent completely.
   explicit SendQueue(std::function<void()> sent = {}) : sent_(std::move(sent)) {}
 
-  /// Sends what the socket takes at once, if nothing waits, and queues the rest with copies of the
-  /// descriptors.
+  /// Sends what the socket takes without waiting, unless earlier frames wait, and queues the rest
+  /// with copies of the descriptors.
   State send(ControlSocket& socket, OutgoingFrame frame, std::initializer_list<int> descriptors,
              std::optional<Subject> subject = std::nullopt);
-  /// Sends what the socket takes.
+  /// Sends as many waiting frames as the socket takes without waiting.
   State flush(ControlSocket& socket);
-  /// Takes a frame back. False if the peer has got it, or a part of it.
+  /// Removes a waiting frame. False if there is none, or if a part of it has been sent.
   bool revoke(const Subject& subject);
+  /// Drops all waiting frames.
   void clear();
 
   bool empty() const { return frames_.empty(); }

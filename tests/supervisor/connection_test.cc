@@ -134,7 +134,7 @@ TEST_F(ConnectionTest, GarbageEndsIt) {
   ASSERT_EQ(::write(peer_.fd(), "0123456789abcdef", 16), 16);
   loop_.run();
   ASSERT_TRUE(over_);
-  EXPECT_EQ(*over_, "no isopool control frame");
+  EXPECT_EQ(*over_, "not an isopool control frame");
 }
 
 TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
