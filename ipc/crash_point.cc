@@ -16,7 +16,7 @@ namespace isopool::ipc {
 
 namespace {
 
-/// The enumerator's name with its first letter small.
+/// The enumerator's name, its first letter in lower case.
 struct Name {
   constexpr explicit Name(std::string_view enumerator) : length(enumerator.size()) {
     for (size_t i = 0; i < length; ++i) letters[i] = enumerator[i];
@@ -57,14 +57,14 @@ constexpr std::array<Entry, static_cast<size_t>(CrashPoint::kCount)> kEntries = 
 #undef ISOPOOL_ENTRY
     }};
 
-// The file that this process has taken, and what it is called once the process has died of it.
+// The file that this process has renamed, and the name that it gets when the process kills itself.
 char takenFile[512];
 char reachedFile[512];
 
-// What a file says that nobody has taken yet; empty if there is none.
+// Takes the request file of this path and returns its content; empty if no file has this name.
 std::string takeRequest(const std::string& path) {
   const std::string own = path + "." + std::to_string(::getpid());
-  // In one step: of two who come at once only one has it.
+  // rename() is atomic: if two processes try at the same time, only one of them gets the file.
   if (::rename(path.c_str(), own.c_str()) != 0) return {};
   std::snprintf(takenFile, sizeof takenFile, "%s", own.c_str());
   std::snprintf(reachedFile, sizeof reachedFile, "%s.reached", own.c_str());

@@ -6,20 +6,20 @@
 #include <optional>
 #include <string_view>
 
-/// Every place where a process may be killed and the others must not notice more than the death:
-/// after each store to shared memory, each message, each change of state. A test arms one of them
-/// and the process kills itself there (SIGKILL, so nothing is cleaned up).
+/// All crash points: one after each store to shared memory, each message and each change of state.
+/// If a process dies at one, the other processes must notice its death and nothing else. A test
+/// arms a crash point, and the process kills itself there (SIGKILL, so nothing is cleaned up).
 ///
-/// One list for each kind of process that comes there, in the order in which it does. The
-/// enumerator of SlotWritten is CrashPoint::kSlotWritten, its name slotWritten: both are made from
-/// this list.
+/// One list for each kind of process, in the order in which the process reaches the points. The
+/// entry SlotWritten is the enumerator CrashPoint::kSlotWritten with the name slotWritten: both are
+/// made from these lists.
 namespace isopool::ipc {
 
-// NOLINTBEGIN(cppcoreguidelines-macro-usage): a list that is read more than once.
+// NOLINTBEGIN(cppcoreguidelines-macro-usage): the lists are expanded more than once.
 
 /// A client.
 #define ISOPOOL_CRASH_POINTS_OF_CLIENTS(POINT)      \
-  /* It comes to a supervisor. */                   \
+  /* It connects to a supervisor. */                \
   POINT(SupervisorStarted)                          \
   POINT(SupervisorConnected)                        \
   POINT(HelloSent)                                  \
@@ -30,7 +30,7 @@ namespace isopool::ipc {
   POINT(ClientSegmentSealed)                        \
   POINT(ChannelMappedSent)                          \
   POINT(SlotTakenOver)                              \
-  /* What it tells the supervisor of its memory. */ \
+  /* It declares its memory to the supervisor. */   \
   POINT(InputSegmentDeclared)                       \
   POINT(PackageDeclared)                            \
   POINT(PackageConfirmed)                           \
@@ -50,7 +50,7 @@ namespace isopool::ipc {
   POINT(CompletionHeadStored)                       \
   POINT(CompletionDelivered)                        \
   POINT(ResultAdopted)                              \
-  /* A worker has died, is let go, or is left. */   \
+  /* A worker has died, is released or detached. */ \
   POINT(CallsSettled)                               \
   POINT(DeathReported)                              \
   POINT(CallRerun)                                  \
@@ -63,7 +63,7 @@ namespace isopool::ipc {
 
 /// A worker.
 #define ISOPOOL_CRASH_POINTS_OF_WORKERS(POINT) \
-  /* It begins its life. */                    \
+  /* It starts. */                             \
   POINT(WorkerForked)                          \
   POINT(WorkerSetUp)                           \
   POINT(WorkerSandboxed)                       \
@@ -97,16 +97,16 @@ namespace isopool::ipc {
   POINT(CompletionWoken)                       \
   POINT(StatusPageIdleStored)                  \
   POINT(StatusPageBooksStored)                 \
-  /* It forgets a client. */                   \
+  /* It detaches a client. */                  \
   POINT(ClientObjectsDropped)                  \
   POINT(KeptMemoryPrivatised)                  \
   POINT(OutputSegmentsLeft)                    \
   POINT(ChannelDetached)                       \
   POINT(ChannelDetachedSent)
 
-/// A client and a worker, each at its end of a channel.
+/// A client or a worker, at its end of a channel.
 #define ISOPOOL_CRASH_POINTS_OF_EITHER_END(POINT) \
-  /* What was borrowed goes back. */              \
+  /* It returns a lease. */                       \
   POINT(LeaseReturned)                            \
   POINT(LeaseGroupCounted)                        \
   /* It sleeps. */                                \
@@ -114,45 +114,45 @@ namespace isopool::ipc {
   POINT(SleepWithdrawn)
 
 /// A supervisor.
-#define ISOPOOL_CRASH_POINTS_OF_SUPERVISORS(POINT)            \
-  /* It starts. */                                            \
-  POINT(SupervisorGuarded)                                    \
-  POINT(SupervisorListening)                                  \
-  POINT(ZygoteSpawned)                                        \
-  POINT(ZygoteSeenReady)                                      \
-  /* A client comes. */                                       \
-  POINT(ClientAccepted)                                       \
-  POINT(ClientWelcomed)                                       \
-  POINT(PoolJoined)                                           \
-  /* A worker is made and serves. */                          \
-  POINT(ForkRequestSent)                                      \
-  POINT(ForkSettled)                                          \
-  POINT(WorkerSeenReady)                                      \
-  POINT(ChannelMemoryMade)                                    \
-  POINT(WorkerIntroduced)                                     \
-  POINT(AttachChannelSent)                                    \
-  POINT(ClientMemoryTold)                                     \
-  POINT(AttachmentUsable)                                     \
-  POINT(SpareAssigned)                                        \
-  /* What clients load, and what workers need for results. */ \
-  POINT(PackageHeldSent)                                      \
-  POINT(PackageForgotten)                                     \
-  POINT(OutputSegmentMade)                                    \
-  POINT(OutputSegmentGranted)                                 \
-  POINT(AddOutputSegmentSent)                                 \
-  /* A worker dies or is relieved. */                         \
-  POINT(DeathSeen)                                            \
-  POINT(ReplacementAsked)                                     \
-  POINT(WorkerReaped)                                         \
-  POINT(WorkerDiedSent)                                       \
-  POINT(OrphansSwept)                                         \
-  POINT(RetireWorkerSent)                                     \
-  /* A client leaves, and the end. */                         \
-  POINT(DetachChannelSent)                                    \
-  POINT(AttachmentClosed)                                     \
-  POINT(ChannelClosedSent)                                    \
-  POINT(ClientForgotten)                                      \
-  POINT(DrainSent)                                            \
+#define ISOPOOL_CRASH_POINTS_OF_SUPERVISORS(POINT)   \
+  /* It starts. */                                   \
+  POINT(SupervisorGuarded)                           \
+  POINT(SupervisorListening)                         \
+  POINT(ZygoteSpawned)                               \
+  POINT(ZygoteSeenReady)                             \
+  /* A client connects. */                           \
+  POINT(ClientAccepted)                              \
+  POINT(ClientWelcomed)                              \
+  POINT(PoolJoined)                                  \
+  /* A worker starts and serves. */                  \
+  POINT(ForkRequestSent)                             \
+  POINT(ForkSettled)                                 \
+  POINT(WorkerSeenReady)                             \
+  POINT(ChannelMemoryMade)                           \
+  POINT(WorkerIntroduced)                            \
+  POINT(AttachChannelSent)                           \
+  POINT(ClientMemoryTold)                            \
+  POINT(AttachmentUsable)                            \
+  POINT(SpareAssigned)                               \
+  /* Packages of clients, and memory for results. */ \
+  POINT(PackageHeldSent)                             \
+  POINT(PackageForgotten)                            \
+  POINT(OutputSegmentMade)                           \
+  POINT(OutputSegmentGranted)                        \
+  POINT(AddOutputSegmentSent)                        \
+  /* A worker dies or retires. */                    \
+  POINT(DeathSeen)                                   \
+  POINT(ReplacementAsked)                            \
+  POINT(WorkerReaped)                                \
+  POINT(WorkerDiedSent)                              \
+  POINT(OrphansSwept)                                \
+  POINT(RetireWorkerSent)                            \
+  /* A client leaves, or the supervisor ends. */     \
+  POINT(DetachChannelSent)                           \
+  POINT(AttachmentClosed)                            \
+  POINT(ChannelClosedSent)                           \
+  POINT(ClientForgotten)                             \
+  POINT(DrainSent)                                   \
   POINT(Drained)
 
 /// A zygote, or the process between it and a worker.
@@ -186,28 +186,33 @@ enum class CrashPoint : uint32_t {
 
 // NOLINTEND(cppcoreguidelines-macro-usage)
 
-/// Which kind of process comes to a crash point.
+/// The kind of process that reaches a crash point.
 enum class CrashPointOwner { kClient, kWorker, kEitherEnd, kSupervisor, kZygote, kGuardian };
 CrashPointOwner crashPointOwner(CrashPoint point);
 
-/// The name of a crash point as tests and environment variables spell it (`submissionTailStored`).
+/// The name of a crash point in tests and environment variables (`submissionTailStored`).
 std::string_view crashPointName(CrashPoint point);
+/// The crash point with this name; nullopt if there is none.
 std::optional<CrashPoint> crashPointFromName(std::string_view name);
 
-/// Arms `point` in this process: the n-th time (from 1) it is reached the process kills itself.
+/// Arms `point` in this process: when it is reached for the nth time (from 1), the process kills
+/// itself. Replaces the point that was armed before.
 void armCrashPoint(CrashPoint point, uint32_t nth);
 
-/// Arms what `variable` asks for in the environment, as NAME or NAME:NTH, or as the path of a file
-/// that holds one of these: whoever comes first makes it PATH.PID and is armed, and nobody else is;
-/// it is PATH.PID.reached when that process dies of it. Returns false if the variable is set and
-/// names no crash point.
+/// Arms the crash point that the environment variable requests, as NAME or NAME:NTH or as the path
+/// (from '/') of a file with one of these. Only the first process that reads the file is armed: it
+/// renames the file to PATH.PID, and to PATH.PID.reached before it kills itself. Returns false if
+/// the request does not name a crash point, true if there is none.
 bool armCrashPointFromEnvironment(const char* variable);
 
-/// The armed point; armCrashPoint() writes it.
+/// The armed point, 0 if there is none. Only armCrashPoint() writes it.
 extern std::atomic<uint32_t> armedCrashPoint;
+/// Counts down and kills the process at the nth time. For reachCrashPoint().
 void reachArmedCrashPoint() noexcept;
 
-/// One comparison with a word that nobody writes: what is tested by killing is what is shipped.
+/// Marks a place where the process may die. Costs one comparison with a word that is not written
+/// meanwhile, so it is part of the shipped code: the code that the tests kill is what users run.
+/// Any thread may call it.
 inline void reachCrashPoint(CrashPoint point) noexcept {
   if (armedCrashPoint.load(std::memory_order_relaxed) == static_cast<uint32_t>(point))
       [[unlikely]] {

@@ -7,11 +7,11 @@
 
 namespace isopool::ipc {
 
-/// What the names of the POSIX semaphores and shared memory of a worker's Python code begin with,
-/// behind the slash. `folders` is the name of its supervisor's folders, which no other supervisor
-/// has. No other worker's names begin like this.
+/// The prefix, after the slash, of the names of POSIX semaphores and shared memory of a worker's
+/// Python code. `folders` is the path of the supervisor's folders, unique to this supervisor. The
+/// prefix is unique to the worker.
 std::string namedObjectsOf(const std::string& folders, base::Epoch worker);
-/// The same for all workers of the supervisor.
+/// The common prefix for all workers of the supervisor.
 std::string namedObjectsOf(const std::string& folders);
 
 }  // namespace isopool::ipc

@@ -28,8 +28,8 @@ bool leaveLivenessWord(WorkerControl& control) noexcept;
 /// True once the holder is dead.
 bool livenessWordOwnerDied(const WorkerControl& control) noexcept;
 
-/// For futexWait(): sleeps until the holder dies. Create the watch before the last check by
-/// livenessWordOwnerDied().
+/// For futexWait(): sleeps until the holder dies. Create the watch before the last check of the
+/// word by livenessWordOwnerDied().
 FutexWatch watchLivenessWord(const WorkerControl& control) noexcept;
 
 /// Tests the kernel: kills a forked child that holds a liveness word. True if the calling process

@@ -39,8 +39,8 @@ class WorkerEnd {
   /// client may begin. Throws SystemCallError.
   void attach();
   /// Releases the liveness word without the client's noticing. Only for the thread that called
-  /// attach(). Afterwards nothing may be received or published, and any thread may destroy this
-  /// object.
+  /// attach(). Afterwards nothing may be received or published, and the destructor may run on any
+  /// thread.
   void detach() noexcept;
 
   /// Copies the oldest call without taking it. Its blob stays valid until the call is completed.

@@ -110,8 +110,8 @@ SendResult ControlSocket::trySend(OutgoingFrame& frame, const int* descriptors,
       rights->cmsg_len = CMSG_LEN(descriptorCount * sizeof(int));
       std::memcpy(CMSG_DATA(rights), descriptors, descriptorCount * sizeof(int));
     }
-    // sendmsg() only if there are descriptors: a strict sandbox forbids it to workers, which pass
-    // none.
+    // sendmsg() only if there are descriptors: workers send none, and a strict sandbox forbids them
+    // this call.
     const ssize_t result = message.msg_controllen > 0
                                ? ::sendmsg(fd(), &message, MSG_NOSIGNAL)
                                : ::send(fd(), part.iov_base, part.iov_len, MSG_NOSIGNAL);

@@ -8,15 +8,15 @@
 
 #include "base/ids.h"
 
-/// The control plane's messages: rare events between client, supervisor, zygote and worker. Each
-/// travels as one msgpack array in one frame (ipc/control/frame.h), with the descriptors that its
-/// comment lists, in that order. A field may be added at an array's end only together with a new
-/// kProtocolVersion.
+/// The control messages, which report rare events between client, supervisor, zygote and worker.
+/// Each is one msgpack array in one frame (ipc/control/frame.h), with the descriptors that its
+/// comment lists, in that order. Fields may be added only at an array's end, and only together with
+/// a new kProtocolVersion.
 namespace isopool::ipc {
 
 inline constexpr uint32_t kProtocolVersion = 3;
-/// The oldest version that this build still speaks: both sides name their range, the supervisor
-/// takes the highest version that both know.
+/// The oldest version that this build supports. Both sides send their range; the supervisor chooses
+/// the highest version that both support.
 inline constexpr uint32_t kOldestProtocolVersion = 3;
 
 enum class MessageType : uint32_t {
@@ -79,7 +79,7 @@ enum class MessageType : uint32_t {
 /// What a connection is for.
 enum class ClientRole : uint32_t {
   kProgram = 0,   ///< opens pools and calls workers
-  kOperator = 1,  ///< asks for reports, nothing else
+  kOperator = 1,  ///< only requests reports
 };
 
 /// First message of a client. Descriptors: the client's pidfd.
@@ -90,13 +90,14 @@ struct Hello {
   int32_t processId = 0;
   uint32_t oldestProtocolVersion = kOldestProtocolVersion;
   uint32_t role = 0;    ///< ClientRole
-  std::string program;  ///< what people call it; for reports and to find its class, see docs
+  std::string program;  ///< the program's name, for reports and to find its class, see docs
   MSGPACK_DEFINE_ARRAY(protocolVersion, layoutVersion, processId, oldestProtocolVersion, role,
                        program)
 };
 
-/// Wants `workers` workers in slots 0..workers-1 of a new pool. Answered by kAssignWorker per slot.
-/// In a shared supervisor a connection has one pool, and its slots share the workers there are.
+/// Requests `workers` workers in slots 0..workers-1 of a new pool. The supervisor answers with one
+/// kAssignWorker per slot. In a shared supervisor a connection has one pool, and its slots share
+/// the existing workers.
 struct OpenPool {
   static constexpr MessageType kType = MessageType::kOpenPool;
   uint32_t pool = 0;
@@ -104,7 +105,8 @@ struct OpenPool {
   MSGPACK_DEFINE_ARRAY(pool, workers)
 };
 
-/// The pool's slots are forgotten, and its workers killed; shared ones are detached from instead.
+/// The supervisor removes the pool's slots and kills its workers. Shared workers are not killed:
+/// the client is detached from them.
 struct ClosePool {
   static constexpr MessageType kType = MessageType::kClosePool;
   uint32_t pool = 0;
@@ -120,24 +122,24 @@ struct DeclareInputSegment {
   MSGPACK_DEFINE_ARRAY(segment, bytes)
 };
 
-/// A package for every worker of this client, now and later. No answer: a call that names the
-/// package makes a worker read its socket first. Descriptors: the package. An archive is sealed
-/// kReadOnly and mapped copy-on-write; the memory of a moved object is `shared`: sealed kFixedSize,
-/// and what one worker writes to it all see. A shared supervisor answers kPackageHeld for an
-/// archive.
+/// A package for every worker of this client, now and later. The client need not wait before it
+/// uses the package: a worker that gets a call with it reads its control socket first. Only a
+/// shared supervisor answers, with kPackageHeld for an archive. Descriptors: the package. An
+/// archive is sealed kReadOnly and mapped copy-on-write. The memory of a moved object is `shared`:
+/// sealed kFixedSize, and all workers see what one of them writes to it.
 struct LoadPackage {
   static constexpr MessageType kType = MessageType::kLoadPackage;
   uint32_t package = 0;
   uint64_t bytes = 0;
-  std::string name;  ///< as the user named it, for messages
+  std::string name;  ///< the user's name of the package, for messages
   bool shared = false;
-  uint64_t digestLow = 0;  ///< XXH3-128 of an archive's bytes: a hint of which are the same
+  uint64_t digestLow = 0;  ///< XXH3-128 of an archive's bytes: a hint that two are equal
   uint64_t digestHigh = 0;
   MSGPACK_DEFINE_ARRAY(package, bytes, name, shared, digestLow, digestHigh)
 };
 
-/// The client compared its package with the one that kPackageHeld offered. If they are the `same`
-/// the offered one is mapped and the client's own is let go, by both sides.
+/// The client has compared its package with the one that kPackageHeld offered. If they are the
+/// `same`, both sides use the offered package and release the client's own.
 struct ConfirmPackage {
   static constexpr MessageType kType = MessageType::kConfirmPackage;
   uint32_t package = 0;
@@ -158,11 +160,12 @@ struct ChannelMapped {
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
-/// The client saw the liveness word of `epoch` orphaned, its ring poisoned, or is about to kill it.
-/// `reason`: why it kills it; empty if it does not.
-/// The supervisor of a private pool kills it (again) and replaces it without waiting for its pidfd.
-/// To that of a shared pool it is a hint: unless the worker proves dead or stuck, the client's
-/// channel is closed (ChannelClosed) and another one introduced.
+/// The client found that the owner of the worker's liveness word died or that the worker's ring is
+/// poisoned, or it is about to kill the worker. `reason`: why it kills the worker; empty if it does
+/// not.
+/// The supervisor of a private pool kills the worker (again) and replaces it without waiting for
+/// its pidfd. A shared supervisor treats the message as a hint: unless it finds the worker dead or
+/// stuck, it closes the client's channel (ChannelClosed) and introduces another one.
 struct ReportDeath {
   static constexpr MessageType kType = MessageType::kReportDeath;
   uint64_t epoch = 0;
@@ -170,9 +173,9 @@ struct ReportDeath {
   MSGPACK_DEFINE_ARRAY(epoch, reason)
 };
 
-/// A call of the client runs past its deadline in a shared worker, which the supervisor kills after
-/// its grace period unless the call has ended by then. `sequence`: the call's number on the
-/// channel.
+/// A call of the client runs past its deadline in a shared worker. The supervisor kills the worker
+/// after the grace period unless the call has ended by then. `sequence`: the number of the call on
+/// the channel.
 struct ReportOverdue {
   static constexpr MessageType kType = MessageType::kReportOverdue;
   uint64_t epoch = 0;
@@ -180,27 +183,28 @@ struct ReportOverdue {
   MSGPACK_DEFINE_ARRAY(epoch, sequence)
 };
 
-/// Nothing of the client uses the retiring worker any more (kRetireWorker).
+/// The client does not use the retiring worker any more (kRetireWorker).
 struct WorkerReleased {
   static constexpr MessageType kType = MessageType::kWorkerReleased;
   uint64_t epoch = 0;
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
-/// From here on the client publishes no call (kDrain); those in flight it waits for.
+/// Answers kDrain: from now on the client publishes no call. It waits for its calls in flight.
 struct AcknowledgeDrain {
   static constexpr MessageType kType = MessageType::kAcknowledgeDrain;
   uint32_t unused = 0;
   MSGPACK_DEFINE_ARRAY(unused)
 };
 
-/// Of an operator: answered by kReport.
+/// An operator requests a report. The supervisor answers with kReport and the same token.
 struct RequestReport {
   static constexpr MessageType kType = MessageType::kRequestReport;
   uint64_t token = 0;
   MSGPACK_DEFINE_ARRAY(token)
 };
 
+/// The supervisor answers with kStatistics and the same token.
 struct RequestStatistics {
   static constexpr MessageType kType = MessageType::kRequestStatistics;
   uint64_t token = 0;
@@ -217,41 +221,41 @@ struct Welcome {
   int32_t zygoteProcessId = 0;
   std::string pythonVersion;      ///< "3.11.2", of the workers
   std::string torchVersion;       ///< "2.13.0+cpu"
-  bool livenessWordWorks = true;  ///< false: deaths are seen through pidfds alone on this system
-  bool shared = false;            ///< several programs use the supervisor, and its workers
+  bool livenessWordWorks = true;  ///< false: on this system only pidfds show a worker's death
+  bool shared = false;            ///< several programs use the supervisor and its workers
   uint32_t callLimit = 0;         ///< calls that the client may have in flight; 0: no limit
-  uint64_t client = 0;  ///< the supervisor's number of the client, as workers' status pages name it
+  uint64_t client = 0;  ///< the supervisor's number of the client, as in workers' status pages
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
                        livenessWordWorks, shared, callLimit, client)
 };
 
-/// Answers kLoadPackage in a shared supervisor: the package is refused, or held. Descriptors: none,
-/// or one: another program loaded what may be the same bytes, see kConfirmPackage.
+/// A shared supervisor's answer to kLoadPackage: it refuses the package or holds it. Descriptors:
+/// none, or a package of another program that may have the same bytes, see kConfirmPackage.
 struct PackageHeld {
   static constexpr MessageType kType = MessageType::kPackageHeld;
   uint32_t package = 0;
-  std::string refusal;  ///< empty, or which limit was met
+  std::string refusal;  ///< names the limit that was met; empty: not refused
   MSGPACK_DEFINE_ARRAY(package, refusal)
 };
 
-/// Another worker serves the slots of `epoch` now, which is to be replaced. The client sends it
-/// nothing new and says kWorkerReleased when nothing of its own uses it any more; it is asked again
-/// and again until it does, or until the worker is killed.
+/// Another worker serves the slots of `epoch` now, which is being replaced. The client sends this
+/// worker no new requests, and answers kWorkerReleased when it does not use the worker any more.
+/// The supervisor repeats the message until the client answers or the worker is killed.
 struct RetireWorker {
   static constexpr MessageType kType = MessageType::kRetireWorker;
   uint64_t epoch = 0;
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
-/// The worker of `epoch` has unmapped all that it had of the client, and lives on.
+/// The worker of `epoch` has unmapped all memory of the client and continues to run.
 struct ChannelClosed {
   static constexpr MessageType kType = MessageType::kChannelClosed;
   uint64_t epoch = 0;
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
-/// The supervisor is about to end: calls in flight may, new ones are refused. Answered by
-/// kAcknowledgeDrain.
+/// The supervisor is about to end: calls in flight may complete, new ones are refused. The client
+/// answers with kAcknowledgeDrain.
 struct Drain {
   static constexpr MessageType kType = MessageType::kDrain;
   std::string text;
@@ -260,9 +264,10 @@ struct Drain {
 
 /// A new worker process, for a slot or as the spare. The client maps the channel and answers
 /// kChannelMapped; the worker then attaches (WorkerControl::attached). Descriptors: the worker's
-/// pidfd, client control, worker control, the first output segment (number 1), the crash log (a
-/// memory object that ends with what the worker last wrote to its error stream; read-only use), the
-/// worker's status page (ipc/channel/status_page.h, sealed kSingleWriter).
+/// pidfd, the client's control segment, the worker's control segment, the first output segment
+/// (number 1), the crash log (a memory object that ends with the last output of the worker's error
+/// stream; only for reading), the worker's status page (ipc/channel/status_page.h; it is sealed
+/// kSingleWriter).
 struct IntroduceWorker {
   static constexpr MessageType kType = MessageType::kIntroduceWorker;
   uint64_t epoch = 0;
@@ -281,7 +286,7 @@ struct AssignWorker {
   MSGPACK_DEFINE_ARRAY(pool, slot, epoch)
 };
 
-/// The supervisor reaped `epoch`: nobody of it can write any memory any more.
+/// The supervisor has reaped the worker of `epoch`: it can't write any memory any more.
 struct WorkerDied {
   static constexpr MessageType kType = MessageType::kWorkerDied;
   uint64_t epoch = 0;
@@ -290,20 +295,21 @@ struct WorkerDied {
   MSGPACK_DEFINE_ARRAY(epoch, signal, exitCode)
 };
 
-/// A slot's workers keep dying before they complete a call: it stays empty for a while.
+/// The workers of a slot die again and again before they complete a call: the slot stays empty for
+/// some time.
 struct SlotQuarantined {
   static constexpr MessageType kType = MessageType::kSlotQuarantined;
   uint32_t pool = 0;
   uint32_t slot = 0;
   uint32_t deaths = 0;
   uint32_t retryAfterMilliseconds = 0;
-  std::string text;  ///< one line for people
+  std::string text;  ///< one line for users
   MSGPACK_DEFINE_ARRAY(pool, slot, deaths, retryAfterMilliseconds, text)
 };
 
-/// A call of the client has run for as long as the supervisor lets a call run. Its caller is to end
-/// with `text`; the supervisor kills the worker after its grace period unless the call has ended by
-/// then.
+/// A call of the client has run for the longest time that the supervisor allows. The client must
+/// end the call with the error `text`. The supervisor kills the worker after the grace period
+/// unless the call has ended by then.
 struct CallTimeOver {
   static constexpr MessageType kType = MessageType::kCallTimeOver;
   uint64_t epoch = 0;
@@ -312,8 +318,8 @@ struct CallTimeOver {
   MSGPACK_DEFINE_ARRAY(epoch, sequence, text)
 };
 
-/// A further segment of the worker's output arena. The client is told before the worker.
-/// Descriptors: the segment.
+/// A further segment of the worker's output arena. The supervisor sends this before it sends
+/// kAddOutputSegment to the worker. Descriptors: the segment.
 struct GrantOutputSegment {
   static constexpr MessageType kType = MessageType::kGrantOutputSegment;
   uint64_t epoch = 0;
@@ -322,8 +328,8 @@ struct GrantOutputSegment {
   MSGPACK_DEFINE_ARRAY(epoch, segment, bytes)
 };
 
-/// The supervisor can't serve this client, or not any more (versions, zygote can't start). It
-/// closes after it.
+/// The supervisor can't serve this client, or can't serve it any more (for example, no common
+/// version, or the zygote can't start). Then it closes the connection.
 struct Failure {
   static constexpr MessageType kType = MessageType::kFailure;
   std::string text;
@@ -363,21 +369,21 @@ struct ReportedCount {
 struct ReportedWorker {
   uint64_t epoch = 0;
   int32_t processId = 0;
-  std::string group;  ///< "shared", or the class that it is dedicated to
-  int32_t slot = -1;  ///< -1: a spare, or one that retires
+  std::string group;  ///< "shared", or the class to which the worker is dedicated
+  int32_t slot = -1;  ///< -1: a spare, or a retiring worker
   std::string state;  ///< starting, serving, spare, retiring, dying
   uint64_t ageMilliseconds = 0;
   uint64_t completedCalls = 0;
   uint32_t clients = 0;        ///< attached
-  uint64_t runningClient = 0;  ///< whose call runs; 0: it is idle
+  uint64_t runningClient = 0;  ///< the client whose call runs; 0: the worker is idle
   uint64_t runningMilliseconds = 0;
-  uint32_t waitingClients = 0;  ///< with a call that waits
-  uint64_t privateBytes = 0;    ///< resident anonymous memory, beyond what its zygote has
+  uint32_t waitingClients = 0;  ///< clients with a call that waits
+  uint64_t privateBytes = 0;    ///< resident anonymous memory in excess of its zygote's
   uint64_t outputBytes = 0;     ///< shared memory for its results
   uint64_t lentBlocks = 0;      ///< results that clients hold
   uint64_t lentBytes = 0;
-  uint64_t zombieBytes =
-      0;  ///< of clients that are gone, still referred to by what the worker keeps
+  /// In arenas of clients that are gone, to which objects of the worker still refer.
+  uint64_t zombieBytes = 0;
   std::vector<ReportedCount> forbiddenActs;
   MSGPACK_DEFINE_ARRAY(epoch, processId, group, slot, state, ageMilliseconds, completedCalls,
                        clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
@@ -388,7 +394,7 @@ struct ReportedSlot {
   std::string group;
   uint32_t slot = 0;
   uint64_t restarts = 0;
-  std::string lastDeath;  ///< of its workers: why; empty if none died
+  std::string lastDeath;  ///< why a worker of the slot died last; empty if none died
   uint64_t lastDeathMillisecondsAgo = 0;
   MSGPACK_DEFINE_ARRAY(group, slot, restarts, lastDeath, lastDeathMillisecondsAgo)
 };
@@ -399,22 +405,22 @@ struct ReportedClient {
   uint32_t userId = 0;
   uint32_t groupId = 0;
   std::string program;
-  std::string clientClass;  ///< of the configuration; empty: none fits
+  std::string clientClass;  ///< class of the configuration; empty: none matches
   uint32_t share = 1;
   std::string state;  ///< greeting, attached, draining, leaving
   uint64_t attachedMilliseconds = 0;
   uint32_t slots = 0;
-  uint64_t queuedCalls = 0;  ///< in its rings, not yet taken by a worker
+  uint64_t queuedCalls = 0;  ///< calls in its rings that no worker has taken yet
   uint64_t runningCalls = 0;
   uint64_t completedCalls = 0;
   uint64_t inputBytes = 0;
   uint64_t packageBytes = 0;
   uint64_t outputBytes = 0;
   uint64_t models = 0;
-  uint64_t overdueCalls = 0;  ///< that ran past their deadline
-  uint64_t refusals = 0;      ///< for a limit
-  uint64_t handles = 0;       ///< objects in workers that it refers to
-  uint64_t handleBytes = 0;   ///< of the workers' private memory that those keep
+  uint64_t overdueCalls = 0;  ///< calls that ran past their deadline
+  uint64_t refusals = 0;      ///< requests that were refused because a limit was met
+  uint64_t handles = 0;       ///< objects in workers to which the client's handles refer
+  uint64_t handleBytes = 0;   ///< private memory of workers that these objects keep
   MSGPACK_DEFINE_ARRAY(number, processId, userId, groupId, program, clientClass, share, state,
                        attachedMilliseconds, slots, queuedCalls, runningCalls, completedCalls,
                        inputBytes, packageBytes, outputBytes, models, overdueCalls, refusals,
@@ -442,9 +448,9 @@ struct Report {
   std::string pythonVersion;
   std::string torchVersion;
   std::string sandbox;
-  std::vector<std::string> missingProtections;  ///< that this kernel can't give
-  uint64_t restarts = 0;                        ///< of workers that died
-  uint64_t recycled = 0;                        ///< workers replaced on purpose
+  std::vector<std::string> missingProtections;  ///< of the sandbox, not supported by this kernel
+  uint64_t restarts = 0;                        ///< replacements of workers that died
+  uint64_t recycled = 0;                        ///< healthy workers that were replaced
   uint64_t unfit = 0;  ///< of the restarts: workers that user code left unfit for other programs
   uint64_t zygoteRestarts = 0;
   uint64_t sharedBytes = 0;  ///< of all memory objects that the supervisor holds
@@ -453,7 +459,7 @@ struct Report {
   std::vector<ReportedSlot> slots;
   std::vector<ReportedClient> clients;
   std::vector<ReportedModel> models;
-  bool complete = true;  ///< false: the lists are longer than what a message takes
+  bool complete = true;  ///< false: the lists were cut, because a message can't hold all of them
   MSGPACK_DEFINE_ARRAY(token, version, processId, zygoteProcessId, address, state,
                        uptimeMilliseconds, pythonVersion, torchVersion, sandbox, missingProtections,
                        restarts, recycled, unfit, zygoteRestarts, sharedBytes, refusedConnections,
@@ -462,34 +468,37 @@ struct Report {
 
 // ---- supervisor <-> zygote ------------------------------------------------------------------
 
-/// Descriptors: the worker's end of its control socket, the read end of its lifeline, its doorbell
-/// (a memory object of one page, read-only for it), its crash log, its status page (of one page).
+/// Fork a worker. Answered by kWorkerForked or kForkFailed. Descriptors: the worker's end of its
+/// control socket, the read end of its lifeline, its doorbell (a memory object of one page,
+/// read-only for the worker), its crash log, its status page (of one page).
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;
-  uint64_t seed = 0;  ///< of torch's and numpy's generators
+  uint64_t seed = 0;  ///< for torch's and numpy's random number generators
   MSGPACK_DEFINE_ARRAY(epoch, seed)
 };
 
+/// The zygote's first message: it can fork workers.
 struct ZygoteReady {
   static constexpr MessageType kType = MessageType::kZygoteReady;
   std::string pythonVersion;
   std::string torchVersion;
   bool livenessWordWorks = true;
-  std::vector<std::string> missingProtections;  ///< of the sandbox, that this kernel can't give
-  bool needsFolders = false;  ///< the kernel lets workers have none in memory (WorkerFolders)
+  std::vector<std::string> missingProtections;  ///< of the sandbox, not supported by this kernel
+  bool needsFolders = false;  ///< workers can't have folders in memory here (WorkerFolders)
   MSGPACK_DEFINE_ARRAY(pythonVersion, torchVersion, livenessWordWorks, missingProtections,
                        needsFolders)
 };
 
-/// The zygote can't serve (import failed, more than one thread). It exits after it.
+/// The zygote can't serve: for example, an import failed, or it has more than one thread. The
+/// zygote then exits.
 struct ZygoteFailed {
   static constexpr MessageType kType = MessageType::kZygoteFailed;
   std::string text;
   MSGPACK_DEFINE_ARRAY(text)
 };
 
-/// The worker runs and is, by its parent's exit, a child of the supervisor.
+/// The worker runs. It is a child of the supervisor, because its parent has exited.
 struct WorkerForked {
   static constexpr MessageType kType = MessageType::kWorkerForked;
   uint64_t epoch = 0;
@@ -507,28 +516,28 @@ struct ForkFailed {
 // ---- supervisor <-> worker ------------------------------------------------------------------
 // After each message to a worker the supervisor rings its doorbell.
 
-/// Serve a client. Descriptors: client control (sealed kSingleWriter by then), worker control, the
-/// first output segment (number 1).
+/// Serve a client. Descriptors: the client's control segment (the client has sealed it
+/// kSingleWriter), the worker's control segment, the first output segment (number 1).
 struct AttachChannel {
   static constexpr MessageType kType = MessageType::kAttachChannel;
   uint64_t epoch = 0;
   uint64_t client = 0;  ///< the supervisor's number of the client
   uint64_t outputBytes = 0;
-  uint32_t share = 1;       ///< calls that it gets for one of a client with share 1, if both wait
-  uint32_t leaseLimit = 0;  ///< results that it may hold; what is more is refused. 0: no limit
-  /// Private memory that its handles may keep; a handle that is more is refused. 0: no limit
+  uint32_t share = 1;       ///< calls per call of a client with share 1, if both wait
+  uint32_t leaseLimit = 0;  ///< results that it may hold; further ones are refused. 0: no limit
+  /// Private memory that its handles may keep; handles beyond it are refused. 0: no limit
   uint64_t memoryLimit = 0;
   MSGPACK_DEFINE_ARRAY(epoch, client, outputBytes, share, leaseLimit, memoryLimit)
 };
 
-/// Forget the client once no call of it runs. Answered by kChannelDetached.
+/// Detach the client when no call of it runs. The worker answers with kChannelDetached.
 struct DetachChannel {
   static constexpr MessageType kType = MessageType::kDetachChannel;
   uint64_t client = 0;
   MSGPACK_DEFINE_ARRAY(client)
 };
 
-/// Descriptors: the segment.
+/// Map a segment of the client's input arena. Descriptors: the segment.
 struct MapInputSegment {
   static constexpr MessageType kType = MessageType::kMapInputSegment;
   uint64_t client = 0;
@@ -537,7 +546,7 @@ struct MapInputSegment {
   MSGPACK_DEFINE_ARRAY(client, segment, bytes)
 };
 
-/// Descriptors: the package.
+/// Map a package of the client, see LoadPackage. Descriptors: the package.
 struct MapPackage {
   static constexpr MessageType kType = MessageType::kMapPackage;
   uint64_t client = 0;
@@ -551,11 +560,11 @@ struct MapPackage {
 struct UnmapPackage {
   static constexpr MessageType kType = MessageType::kUnmapPackage;
   uint64_t client = 0;
-  std::vector<uint32_t> packages;  ///< the worker may never have been told of some of them
+  std::vector<uint32_t> packages;  ///< kMapPackage may not have been sent for some of them
   MSGPACK_DEFINE_ARRAY(client, packages)
 };
 
-/// Descriptors: the segment.
+/// Use a further segment for the results of the client. Descriptors: the segment.
 struct AddOutputSegment {
   static constexpr MessageType kType = MessageType::kAddOutputSegment;
   uint64_t client = 0;
@@ -564,16 +573,17 @@ struct AddOutputSegment {
   MSGPACK_DEFINE_ARRAY(client, segment, bytes)
 };
 
+/// Answers kRequestOutputSegment: the supervisor grants no segment.
 struct RefuseOutputSegment {
   static constexpr MessageType kType = MessageType::kRefuseOutputSegment;
   uint64_t client = 0;
-  std::string text;          ///< names the limit and the knob
-  bool clientLimit = false;  ///< it is what the client may have, not what the worker may
+  std::string text;          ///< names the limit and its setting
+  bool clientLimit = false;  ///< the limit is the client's; otherwise the worker's
   MSGPACK_DEFINE_ARRAY(client, text, clientLimit)
 };
 
-/// The client may not have this segment: calls that lie in it are refused with the text, which
-/// names the limit.
+/// The client may not have this segment of its input arena: the worker refuses calls that lie in it
+/// with `text`, which names the limit.
 struct RefuseInputSegment {
   static constexpr MessageType kType = MessageType::kRefuseInputSegment;
   uint64_t client = 0;
@@ -595,7 +605,8 @@ struct ChannelAttached {
   MSGPACK_DEFINE_ARRAY(client)
 };
 
-/// Wants room for `bytes` more in the output arena of a client's channel; the worker does not wait.
+/// Requests room for `bytes` more in the output arena of a client's channel. The worker does not
+/// wait for the answer.
 struct RequestOutputSegment {
   static constexpr MessageType kType = MessageType::kRequestOutputSegment;
   uint64_t client = 0;
@@ -603,14 +614,14 @@ struct RequestOutputSegment {
   MSGPACK_DEFINE_ARRAY(client, bytes)
 };
 
-/// Nothing of the client is mapped any more.
+/// The worker has unmapped all memory of the client.
 struct ChannelDetached {
   static constexpr MessageType kType = MessageType::kChannelDetached;
   uint64_t client = 0;
   MSGPACK_DEFINE_ARRAY(client)
 };
 
-/// User code tried what the sandbox forbids, `times` since the last such message.
+/// User code tried something that the sandbox forbids, `times` since the last such message.
 struct ForbiddenAct {
   static constexpr MessageType kType = MessageType::kForbiddenAct;
   std::string act;  ///< "system call ptrace", "file /etc/shadow"

@@ -18,8 +18,8 @@ namespace isopool::ipc {
 
 /// The frames that a control socket has not taken yet, in order, each with its own descriptors. A
 /// peer that runs user code or is stopped may read nothing for any time: the queue limits the
-/// number and the bytes of waiting frames, not the time that they wait. No member blocks. Not
-/// thread-safe.
+/// number and the bytes of waiting frames, not the time that they wait. No member blocks. The class
+/// is not thread-safe.
 class SendQueue {
  public:
   /// Identifies a frame that may be revoked: the number of a client (0 if there is only one) and
@@ -34,8 +34,8 @@ class SendQueue {
     kOverflow,    ///< the queue's limit is met, the frame was dropped: close the connection
     kOutOfFiles,  ///< no descriptor is free for a copy: the frame was not taken
   };
-  /// Polled, because a socket stays writable while the kernel takes no more descriptors
-  /// (ETOOMANYREFS).
+  /// The time until the next flush(): a socket that is kCrowded stays writable, so waiting until it
+  /// is writable would not wait.
   static constexpr std::chrono::milliseconds kCrowdedRetry{5};
 
   /// Calls `sent` after each frame that has been sent completely.

@@ -5,8 +5,9 @@
 
 namespace isopool::ipc {
 
-/// How many bytes of address space an arena should reserve: `wanted`, but at most a quarter of what
-/// the process may still map if that is limited (RLIMIT_AS, `ulimit -v`). Whole pages.
+/// How many bytes of address space an arena should reserve: `wanted`. If the address space of the
+/// process is limited (RLIMIT_AS, `ulimit -v`), at most a quarter of what the process may still
+/// map, in whole pages.
 size_t reservableBytes(size_t wanted) noexcept;
 
 }  // namespace isopool::ipc

@@ -12,7 +12,7 @@
 #include "base/standard_streams.h"
 #include "base/system_call.h"
 
-// Not in every libc header of the systems we build on; the values are the kernel's.
+// Some supported systems lack these in their libc headers. The values are the kernel's.
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -24,8 +24,9 @@ namespace isopool::ipc {
 
 namespace {
 
-// A signal that comes while the kernel reserves a range takes back what it has of it. So after one
-// the range is reserved in pieces that are shorter than the time between two signals.
+// If a signal arrives while the kernel reserves a range, the kernel releases what it has reserved
+// of this range. So after a signal the rest is reserved in pieces that take less time than passes
+// between two signals.
 void reservePages(const base::Fd& object, size_t bytes, const char* label) {
   constexpr size_t kPiece = 64 * 1024;
   size_t reserved = 0;
@@ -92,7 +93,7 @@ Mapping excludedFromForks(Mapping mapping) {
 
 base::Fd createGrowingMemoryObject(const char* label) {
   int fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-  // Kernels before 6.3 don't know MFD_NOEXEC_SEAL.
+  // Kernels before 6.3 do not support MFD_NOEXEC_SEAL.
   if (fd == -1 && errno == EINVAL) fd = ::memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   return base::awayFromStandardStreams(base::Fd(base::checkSystemCall(fd, "memfd_create", label)));
 }
@@ -114,7 +115,7 @@ bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal) {
   if (::fstat(object.get(), &status) != 0) return false;
   if (static_cast<uint64_t>(status.st_size) != bytes) return false;
   const int seals = ::fcntl(object.get(), F_GET_SEALS);
-  // F_SEAL_SEAL keeps others from adding seals; it is no guarantee that a reader needs.
+  // F_SEAL_SEAL only prevents further seals; a reader does not need that guarantee.
   const int wanted = sealBits(seal) & ~F_SEAL_SEAL;
   return seals != -1 && (seals & wanted) == wanted;
 }
@@ -145,7 +146,7 @@ Mapping reserveAddressSpace(size_t bytes) {
 }
 
 bool privatisePages(void* address, size_t bytes) noexcept {
-  // All pages at once: a fault for each would take longer than the copy.
+  // MAP_POPULATE for all pages together: a page fault for each would take longer than the copy.
   void* copy = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (copy == MAP_FAILED) return false;

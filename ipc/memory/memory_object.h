@@ -9,15 +9,15 @@
 
 namespace isopool::ipc {
 
-/// Pages of this size are the unit of everything that is shared: a block is whole pages, so that it
-/// can be remapped alone.
+/// The unit of all shared memory: a block is whole pages of this size, so that one block can be
+/// remapped alone.
 inline constexpr size_t kPageBytes = 4096;
 
 constexpr size_t roundUpToPages(size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-/// Owns one mapping and unmaps it once. Move-only; empty has no data.
+/// Owns one mapping and unmaps it once. Move-only; an empty one has no data. Not thread-safe.
 class Mapping {
  public:
   Mapping() = default;
@@ -29,7 +29,7 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   ~Mapping() { unmap(); }
 
-  /// Leaves the memory mapped for ever.
+  /// Leaves the memory mapped until the process ends.
   void release() { data_ = nullptr; }
 
   std::byte* data() const { return static_cast<std::byte*>(data_); }
@@ -46,31 +46,34 @@ class Mapping {
   size_t bytes_ = 0;
 };
 
-/// The same mapping, which processes that are forked from now on do not inherit: there its
-/// addresses are free for others, so no Mapping of it may end in one. Throws SystemCallError.
+/// Makes processes that are forked from now on not inherit the mapping. In such a process its
+/// addresses are free for other mappings, so the copy of the Mapping must not be destroyed there.
+/// Throws SystemCallError.
 Mapping excludedFromForks(Mapping mapping);
 
 enum class Access { kReadOnly, kReadWrite };
 enum class Prefault { kNo, kYes };
-/// What a memory object may still become. `kFixedSize`: it can neither shrink nor grow, so that no
-/// reader meets SIGBUS. `kSingleWriter`: besides, nobody can map it writable any more; who did so
-/// before is the only writer, by the MMU. `kReadOnly`: nobody writes it any more.
+/// What the kernel forbids for a memory object. `kFixedSize`: it can neither shrink nor grow, so
+/// that a reader can't get SIGBUS. `kSingleWriter`: additionally, no process can make a writable
+/// mapping any more; the process that made one before is the only writer, which the MMU enforces.
+/// `kReadOnly`: additionally to kFixedSize, no process can write it any more.
 enum class Seal { kFixedSize, kSingleWriter, kReadOnly };
 
-/// Makes shared memory without a name: it is gone with its last descriptor and mapping. The pages
-/// are allocated now, so that a later touch can't fail. Sealed kFixedSize. `label` shows in /proc
-/// only. Throws SystemCallError (ENOMEM, EMFILE).
+/// Makes shared memory without a name: the kernel frees it with its last descriptor and mapping.
+/// Allocates its pages, so that later accesses can't fail, and seals it kFixedSize. `label` is
+/// shown only in /proc. Throws SystemCallError (ENOMEM, EMFILE).
 base::Fd createMemoryObject(const char* label, size_t bytes);
 
-/// The same without seals and pages, for one that is filled by write() and sealed afterwards.
+/// Makes an empty memory object without seals: fill it by write(), then seal it. It throws
+/// SystemCallError if the kernel refuses.
 base::Fd createGrowingMemoryObject(const char* label);
 
-/// Adds seals. kSingleWriter and kReadOnly are final; kReadOnly needs that no writable mapping is
-/// left. Throws SystemCallError.
+/// Adds seals. No seals can be added after kSingleWriter or kReadOnly. kReadOnly fails while a
+/// writable mapping exists. Throws SystemCallError.
 void sealMemoryObject(const base::Fd& object, Seal seal);
 
 /// True if `object` is a memory object of exactly `bytes` bytes with at least the guarantees of
-/// `seal`. To be asked about every descriptor that another process sent, before mapping it.
+/// `seal`. Check every descriptor from another process by this before mapping it.
 bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal);
 
 /// Maps `bytes` from `offset`, shared. Prefault::kYes sets up the page tables now. Throws
@@ -78,8 +81,8 @@ bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal);
 Mapping mapShared(const base::Fd& object, size_t offset, size_t bytes, Access access,
                   Prefault prefault);
 
-/// The same, at an address of a reservation (the former mapping there is replaced). The result is
-/// owned by the reservation.
+/// As mapShared(), but at an address of a reservation, whose mapping there it replaces. The
+/// reservation owns the result.
 void mapSharedAt(void* address, const base::Fd& object, size_t offset, size_t bytes, Access access,
                  Prefault prefault);
 
@@ -89,11 +92,12 @@ Mapping mapPrivate(const base::Fd& object, size_t offset, size_t bytes);
 /// Reserves address space without memory. Throws SystemCallError.
 Mapping reserveAddressSpace(size_t bytes);
 
-/// Replaces the shared pages at [address, address + bytes) by private ones with the same content,
-/// in one step: pointers stay, later writes by others are not seen. Returns false (and changes
-/// nothing) if the kernel has no memory or no mapping left.
+/// Replaces the shared pages at [address, address + bytes) by private pages with the same content,
+/// in one step: pointers stay valid, and later writes of other processes are not seen. Returns
+/// false and changes nothing if the kernel has no memory or no mapping left.
 bool privatisePages(void* address, size_t bytes) noexcept;
-/// The same with `pages`, a private mapping of that length, which is gone afterwards in any case.
+/// The same, but uses the pages of `pages`, a private mapping of that length. The mapping at
+/// `pages` is gone afterwards, also after a failure.
 bool privatisePages(void* address, size_t bytes, void* pages) noexcept;
 
 }  // namespace isopool::ipc

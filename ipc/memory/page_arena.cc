@@ -38,8 +38,9 @@ bool PageArena::hasRoomForLocked(size_t bytes) const noexcept {
   return bytes <= reservation_.bytes() - static_cast<size_t>(usedPages_) * kPageBytes;
 }
 
-// Entries are memory only where segments are: writable memory counts towards limits and
-// overcommitment whether it is touched or not, and mlockall(MCL_FUTURE) touches all of it.
+// Makes the entries of the first `pages` pages writable. The rest stays address space only:
+// writable memory counts towards limits and overcommitment even if it is never touched, and
+// mlockall(MCL_FUTURE) touches all of it.
 void PageArena::openBooksFor(uint32_t pages) {
   const size_t bytes =
       std::min(roundUpToPages((pages + size_t{1}) * sizeof(PageEntry)), entriesMemory_.bytes());
@@ -60,8 +61,8 @@ bool PageArena::addSegment(base::SegmentId id, base::Fd object, size_t bytes, Pr
     firstPage = usedPages_;
     openBooksFor(firstPage + pages);
   }
-  // Only one thread adds segments, so the place stays ours while the lock is not held: mapping a
-  // large segment takes milliseconds.
+  // Without the lock, because mapping a large segment takes milliseconds. Only one thread adds
+  // segments, so no other segment can take this range meanwhile.
   mapSharedAt(reservation_.data() + static_cast<size_t>(firstPage) * kPageBytes, object, 0, bytes,
               Access::kReadWrite, prefault);
   std::lock_guard lock(mutex_);
@@ -132,7 +133,7 @@ uint32_t PageArena::pageOf(const void* address) const noexcept {
 }
 
 const PageArena::Segment* PageArena::segmentOfPage(uint32_t page) const noexcept {
-  // Segments lie in the order of their pages.
+  // The segments are sorted by their pages.
   auto after = std::upper_bound(
       segments_.begin(), segments_.end(), page,
       [](uint32_t value, const Segment& segment) { return value < segment.firstPage; });
@@ -196,7 +197,7 @@ std::optional<BlockLocation> PageArena::locateLocked(const void* address) const 
   const uint32_t page = pageOf(address);
   const Segment* segment = segmentOfPage(page);
   if (segment == nullptr) return std::nullopt;
-  // An address inside a block: walk back to its head. Storages begin at a head, so this is rare.
+  // Walks back to the block's first page. Storages begin there, so more than one step is rare.
   for (uint32_t head = page;; --head) {
     const PageEntry& entry = entries_[head];
     if (entry.state == RunState::kUsed) {
@@ -243,7 +244,7 @@ void PageArena::leaveSegments() noexcept {
       if (run.state == RunState::kUsed) {
         privatisePages(data, bytes);
       } else {
-        // If it fails the pages stay the segment's until this process ends.
+        // If this fails, the segment's pages stay mapped until this process ends.
         static_cast<void>(::mmap(data, bytes, PROT_NONE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0));
       }

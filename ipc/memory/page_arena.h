@@ -14,27 +14,27 @@
 
 namespace isopool::ipc {
 
-/// Where a block lies, as another process can find it.
+/// The location of a block, in a form that is valid in every process.
 struct BlockLocation {
   base::SegmentId segment;
   uint64_t offset = 0;  ///< from the segment's start, a multiple of kPageBytes
   uint64_t bytes = 0;   ///< whole pages
 };
 
-/// The allocator of one arena: hands out runs of whole pages of shared segments. All its books are
-/// private memory of the one process that owns the arena; nothing of them is shared, so nobody's
-/// death can damage them. Segments lie side by side in one reservation of address space, so that a
-/// pointer tells its block in constant time.
+/// The allocator of one arena: allocates blocks, which are runs of whole pages of shared segments.
+/// All its records are private memory of the process that owns the arena, so the death of another
+/// process can't damage them. The segments lie one after another in one reservation of address
+/// space, so that the block of a pointer is found in constant time.
 ///
-/// A block is freed when its last reference is dropped: the owner's storage holds one, each lease
-/// to another process one. Any thread may call anything, but for addSegment, which one thread at a
-/// time may call. Not fork-aware: a child must not use its parent's arena.
+/// A block is freed when its last reference is dropped: the owner's storage holds one, and each
+/// lease to another process holds one. Any thread may call any member, except addSegment(), which
+/// only one thread at a time may call. A forked child must not use its parent's arena.
 class PageArena {
  public:
   /// Reserves address space for segments of `capacityBytes` in all. Throws SystemCallError.
   explicit PageArena(size_t capacityBytes);
-  /// The private memory that an arena with segments of so many bytes has for its books, at most:
-  /// RLIMIT_DATA and overcommitment count it.
+  /// The most private memory that an arena whose segments have `capacityBytes` in all uses for its
+  /// records: RLIMIT_DATA and overcommitment count it.
   static size_t bookBytes(size_t capacityBytes) noexcept;
   ~PageArena();
   PageArena(const PageArena&) = delete;
@@ -42,56 +42,56 @@ class PageArena {
 
   /// True if the reservation has room for a segment of that size.
   bool hasRoomFor(size_t bytes) const noexcept;
-  /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and takes the descriptor.
-  /// Returns false if the reservation has no room left. Throws SystemCallError.
+  /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and owns the descriptor
+  /// from then on. Returns false if the reservation has no room left. Throws SystemCallError.
   bool addSegment(base::SegmentId id, base::Fd object, size_t bytes, Prefault prefault);
 
-  /// A block of at least `bytes`, page-aligned, with one reference, or nullptr if no segment has
-  /// room. Never waits, never grows the arena. The content is undefined.
+  /// A block of at least `bytes`, page-aligned, with one reference. nullptr if no segment has room:
+  /// it never waits and never adds a segment. The content is undefined.
   void* allocate(size_t bytes) noexcept;
 
   struct BlockReference {
     const void* block;  ///< its first byte
     BlockLocation location;
   };
-  /// One more reference to the live block that `address` lies in; nullopt if it lies in none.
+  /// Adds a reference to the live block that contains `address`; nullopt if there is none.
   std::optional<BlockReference> referTo(const void* address) noexcept;
-  /// `block` is the start of a block.
+  /// In these three, `block` must be the first byte of a live block.
   void addReference(const void* block) noexcept;
   void dropReference(const void* block) noexcept;
   uint32_t references(const void* block) const noexcept;
 
-  /// True if `address` lies in one of the segments.
+  /// True if `address` lies in the reservation, in which all segments lie.
   bool contains(const void* address) const noexcept {
     return static_cast<const std::byte*>(address) >= reservation_.data() &&
            static_cast<const std::byte*>(address) < reservation_.data() + reservation_.bytes();
   }
 
-  /// The block that `address` lies in, or nullopt if it lies in none.
+  /// The live block that contains `address`; nullopt if there is none.
   std::optional<BlockLocation> locate(const void* address) const noexcept;
-  /// The first byte of a live block at exactly that place, or nullptr.
+  /// The first byte of the live block that begins at exactly this location, or nullptr.
   void* find(base::SegmentId segment, uint64_t offset) const noexcept;
 
-  /// Puts the shared pages back under a block that was privatised. Throws SystemCallError.
+  /// Maps the shared pages again under a block that was privatised. Throws SystemCallError.
   void restoreSharedPages(const void* block);
 
-  /// Cuts the arena off its segments, whose other user is gone: live blocks become private memory
-  /// at the same addresses, the descriptors are closed. Nothing may be allocated or restored
-  /// afterwards.
+  /// Separates the arena from its segments when their other user is gone: live blocks become
+  /// private memory at the same addresses, and the descriptors are closed. Nothing may be allocated
+  /// or restored afterwards.
   void leaveSegments() noexcept;
 
-  /// The address space that all blocks lie in.
+  /// The reservation, which contains all blocks.
   std::span<const std::byte> addressSpace() const noexcept {
     return {reservation_.data(), reservation_.bytes()};
   }
 
-  size_t capacityBytes() const noexcept;  ///< of all segments
-  size_t bytesInUse() const noexcept;     ///< in live blocks
+  size_t capacityBytes() const noexcept;  ///< size of all segments
+  size_t bytesInUse() const noexcept;     ///< size of all live blocks
 
  private:
   enum class RunState : uint8_t { kNone, kFree, kUsed };
-  /// Books of one page; those of a run's first page count (of a free run also its last page's
-  /// `pages`, so that a neighbour can merge).
+  /// The record of one page. The record of a run's first page describes the run. Of a free run, the
+  /// last page's `state` and `pages` are valid, too, so that the next run can merge with it.
   struct PageEntry {
     uint32_t pages = 0;
     uint32_t next = 0;
@@ -121,7 +121,7 @@ class PageArena {
 
   Mapping reservation_;
   Mapping entriesMemory_;
-  size_t openBookBytes_ = 0;  // of that; the rest is address space only
+  size_t openBookBytes_ = 0;  // writable bytes of entriesMemory_; the rest is address space only
   PageEntry* entries_ = nullptr;
 
   mutable std::mutex mutex_;

@@ -39,8 +39,8 @@ bool PageHistory::written(const void* data, size_t bytes) const {
       return true;
     }
     for (size_t i = 0; i < count; ++i) {
-      // A page of the file, or none yet, is clean; an own page is a written one, swapped out or
-      // not.
+      // A page of the file, or a missing one, is clean. A private page was written, also if it is
+      // swapped out.
       const bool own = (entries[i] & kPresent) != 0 && (entries[i] & kFilePage) == 0;
       if (own || (entries[i] & kSwapped) != 0) return true;
     }

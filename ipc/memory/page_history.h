@@ -7,13 +7,13 @@
 
 namespace isopool::ipc {
 
-/// Tells whether this process has written to pages of a private file mapping, by the kernel's own
-/// books (/proc/self/pagemap). A pagemap belongs to the process that opened it: not for use over a
-/// fork.
+/// Finds out whether this process has written to pages of a private file mapping, from the kernel's
+/// page table (/proc/self/pagemap). A pagemap belongs to the process that opened it, so a forked
+/// child needs an object of its own.
 class PageHistory {
  public:
   PageHistory();
-  /// True if a page of [data, data + bytes) was written, or if it can't be told.
+  /// True if a page of [data, data + bytes) was written, or if the pagemap can't be read.
   bool written(const void* data, size_t bytes) const;
 
  private:

@@ -28,7 +28,7 @@ void* PrivatePages::take(size_t bytes) noexcept {
 
 void PrivatePages::recover(void* address, size_t bytes) noexcept {
   if (bytes > mostBytes_) return;
-  // The range stays mapped throughout, so that no other thread's memory can come to lie there.
+  // MREMAP_DONTUNMAP keeps the range mapped, so that no other thread can map memory there.
   void* const moved = ::mremap(address, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
   if (moved == MAP_FAILED) return;
   std::lock_guard lock(mutex_);

@@ -7,9 +7,9 @@
 
 namespace isopool::ipc {
 
-/// Private pages that were used before, for ranges that are privatised again and again with the
-/// same length: a new page costs a page fault, 2 us of a virtual machine, a used one is moved in a
-/// tenth of that. Holds a few runs and no more than `mostBytes`. Any thread.
+/// A cache of private pages for ranges that are privatised again and again with the same length. A
+/// new page costs a page fault, 2 us on a virtual machine; moving a used page takes a tenth of
+/// that. Keeps at most 16 runs of pages and at most `mostBytes`. Thread-safe.
 class PrivatePages {
  public:
   explicit PrivatePages(size_t mostBytes) : mostBytes_(mostBytes) {}
@@ -17,12 +17,13 @@ class PrivatePages {
   PrivatePages(const PrivatePages&) = delete;
   PrivatePages& operator=(const PrivatePages&) = delete;
 
-  /// As privatisePages().
+  /// As privatisePages(), with cached pages if there is a run of this length.
   bool privatise(void* address, size_t bytes) noexcept;
-  /// Takes the private pages of a range, whole pages that nobody needs any more, for the next one.
-  /// The range stays mapped, its content is undefined: unmap it or map something over it.
+  /// Moves the private pages of a range, whole pages whose content is not needed any more, into the
+  /// cache. The range stays mapped with undefined content: unmap it or map something over it.
   void recover(void* address, size_t bytes) noexcept;
 
+  /// Bytes in the cache.
   size_t heldBytes() const noexcept;
 
  private:
@@ -35,7 +36,7 @@ class PrivatePages {
 
   const size_t mostBytes_;
   mutable std::mutex mutex_;
-  std::array<Run, 16> runs_{};  // the first runCount_, oldest first
+  std::array<Run, 16> runs_{};  // the first runCount_ are in use, the oldest first
   size_t runCount_ = 0;
   size_t heldBytes_ = 0;
 };
