@@ -39,8 +39,7 @@ class WorkerEnd {
   /// client may begin. Throws SystemCallError.
   void attach();
   /// Releases the liveness word without the client's noticing. Only for the thread that called
-  /// attach(). Afterwards nothing may be received or published, and the destructor may run on any
-  /// thread.
+  /// attach(). Afterwards nothing may be received or published; any thread may destroy this object.
   void detach() noexcept;
 
   /// Copies the oldest call without taking it. Its blob stays valid until the call is completed.

@@ -64,8 +64,7 @@ enum class Seal { kFixedSize, kSingleWriter, kReadOnly };
 /// shown only in /proc. Throws SystemCallError (ENOMEM, EMFILE).
 base::Fd createMemoryObject(const char* label, size_t bytes);
 
-/// Makes an empty memory object without seals: fill it by write(), then seal it. It throws
-/// SystemCallError if the kernel refuses.
+/// Makes an empty memory object without seals: fill it by write(), then seal it. Errors as above.
 base::Fd createGrowingMemoryObject(const char* label);
 
 /// Adds seals. No seals can be added after kSingleWriter or kReadOnly. kReadOnly fails while a

@@ -14,8 +14,8 @@ namespace isopool::ipc {
 
 namespace {
 
-// A table has two to four slots for each entry that it was reserved for. Keys with independent
-// hashes make it double once at most: that they do it twice has a probability below 10^-11.
+// A table has two to four slots for each reserved entry. Keys with independent hashes make it
+// double at most once: the probability that it doubles twice is below 10^-11.
 constexpr size_t kMostSlotsOfEntry = 8;
 constexpr size_t kSmallTable = 64;
 
@@ -52,8 +52,9 @@ bool DictBuilder::set(at::IValue key, at::IValue value) {
   refuseNanKey(key);
   const auto [entry, isNew] =
       dict_.toGenericDict().insert_or_assign(std::move(key), std::move(value));
-  // One entry more displaces each of the others by one slot at most, which the next size of the
-  // table allows: so the table doubles by few entries, and is looked at after each.
+  // A further entry displaces each other entry by at most one slot, which the next size of the
+  // table allows. So a few entries are enough to double the table, and its size is checked after
+  // each entry.
   if (table().dict.bucket_count() > mostSlots_) {
     refuse(
         "a dict whose keys have nearly equal hashes can't cross between processes, because its "

@@ -9,17 +9,18 @@
 namespace isopool::ipc {
 
 /// Builds a dict from keys that another process or user code has chosen. c10's hash table doubles
-/// until no key is far from its slot, so 24 keys with equal hashes would make it 1.4 GB large: here
-/// its size is bounded in proportion to the number of entries.
+/// until no key is far from its slot, so 24 keys with equal hashes would make it 1.4 GB large. This
+/// class limits the table's size in proportion to the number of entries. Not thread-safe.
 class DictBuilder {
  public:
   /// `entries`: the largest number of entries that will be set. The table is reserved for them.
   DictBuilder(const c10::TypePtr& keyType, const c10::TypePtr& valueType, size_t entries);
 
-  /// Adds an entry, or replaces the value of a key that is there: false then. Throws ValueError if
-  /// the key is NaN or the hashes of the keys lie too close together.
+  /// Adds an entry and returns true, or replaces the value of an existing key and returns false.
+  /// Throws ValueError if the key is NaN or the hashes of the keys lie too close together.
   bool set(at::IValue key, at::IValue value);
 
+  /// Moves the dict out.
   c10::impl::GenericDict take() { return std::move(dict_).toGenericDict(); }
 
  private:

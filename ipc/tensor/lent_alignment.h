@@ -5,8 +5,8 @@
 
 namespace isopool::ipc {
 
-/// What an input may begin at in its segment: the strictest alignment of an element type. Results
-/// begin where blocks do.
+/// The alignment of an input's first byte in its segment: the strictest alignment of an element
+/// type. Results begin at the start of a block.
 inline constexpr size_t kLentAlignment = 16;
 
 }  // namespace isopool::ipc

@@ -9,7 +9,7 @@
 
 #include "ipc/tensor/value_codec.h"
 
-/// The numbers and structures of a payload that its writer and its reader share.
+/// The constants, structures and checks that the writer and the reader of payloads share.
 namespace isopool::ipc {
 
 enum class ValueTag : uint32_t { kTuple = 0, kList = 1, kDict = 2, kDevice = 3 };

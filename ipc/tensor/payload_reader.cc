@@ -18,15 +18,15 @@ namespace isopool::ipc {
 
 namespace {
 
-// What may be open inside each other: a payload's two arrays, then values, each an array with
-// perhaps its type.
+// The most arrays and maps that may be open inside each other: a payload's two arrays, then values,
+// each of which is an array and may contain a type.
 constexpr size_t kMostOpen = 2 * kMaxNesting + 1;
-// Most payloads need one piece of memory, of a size that malloc has at hand; msgpack's own, 8 KB,
-// is none.
+// Most payloads need one chunk of this size, which malloc serves from its cache; it does not for
+// msgpack's own chunk size, 8 KB.
 constexpr size_t kZoneBytes = 960;
 
-// Makes objects of what msgpack's parser finds, as msgpack::unpack() would, in three quarters of
-// its time. Strings and extensions stay where they are.
+// Makes the same objects from msgpack's parser as msgpack::unpack(), in three quarters of its time.
+// Strings and extensions are not copied: they stay in the payload.
 class Objects : public msgpack::null_visitor {
  public:
   Objects(msgpack::zone& zone, msgpack::object& root, size_t bytes)
@@ -44,7 +44,7 @@ class Objects : public msgpack::null_visitor {
     return put(msgpack::type::POSITIVE_INTEGER, [&](auto& via) { via.u64 = value; });
   }
   bool visit_negative_integer(int64_t value) {
-    // The formats of signed integers can also hold what is positive.
+    // The formats of signed integers can also contain positive numbers.
     if (value >= 0) return visit_positive_integer(static_cast<uint64_t>(value));
     return put(msgpack::type::NEGATIVE_INTEGER, [&](auto& via) { via.i64 = value; });
   }
@@ -71,7 +71,7 @@ class Objects : public msgpack::null_visitor {
   }
   bool end_array() { return close(); }
   bool start_map(uint32_t pairs) {
-    // Key, value, key, value, as they come.
+    // The parser gives key, value, key, value, which is their order in memory.
     static_assert(sizeof(msgpack::object_kv) == 2 * sizeof(msgpack::object));
     auto* first = open<msgpack::object_kv>(pairs);
     put(msgpack::type::MAP, [&](auto& via) { via.map = {pairs, first}; });
@@ -79,7 +79,7 @@ class Objects : public msgpack::null_visitor {
     return true;
   }
   bool end_map() { return close(); }
-  [[noreturn]] void parse_error(size_t, size_t) { refuse("a payload is no msgpack"); }
+  [[noreturn]] void parse_error(size_t, size_t) { refuse("a payload is not msgpack"); }
   [[noreturn]] void insufficient_bytes(size_t, size_t) { refuse("a payload is cut short"); }
 
  private:
@@ -90,8 +90,9 @@ class Objects : public msgpack::null_visitor {
     fill(object.via);
     return true;
   }
-  // Each element takes at least a byte, so all together can't be more than there are bytes; nested
-  // claims of as much each would cost a multiple in memory.
+  // Each element takes at least a byte, so all arrays together can't have more elements than the
+  // payload has bytes. If each nested array could claim that many, a short payload would take a
+  // multiple of its length in memory.
   template <typename Element>
   Element* open(uint32_t count) {
     const uint64_t elements = count * (sizeof(Element) / sizeof(msgpack::object));
@@ -109,10 +110,10 @@ class Objects : public msgpack::null_visitor {
   msgpack::zone& zone_;
   uint64_t unclaimed_;
   size_t open_ = 0;
-  std::array<msgpack::object*, kMostOpen + 1> next_;  // of each that is open, where its next goes
+  std::array<msgpack::object*, kMostOpen + 1> next_;  // the next element of each open array or map
 };
 
-// A payload, and nothing behind it.
+// Unpacks a payload that takes all of `bytes`.
 msgpack::object unpackAll(msgpack::zone& zone, std::span<const std::byte> bytes) {
   msgpack::object whole;
   Objects objects(zone, whole, bytes.size());
@@ -199,7 +200,7 @@ at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
   if (rank > kMaxTensorRank || extension.size != sizeof head + 2 * rank * sizeof(int64_t)) {
     refuse("a tensor has wrong dimensions");
   }
-  if (head.storage >= storages_.size()) refuse("a tensor names no storage of its payload");
+  if (head.storage >= storages_.size()) refuse("a tensor names a missing storage");
   const auto scalarType = static_cast<c10::ScalarType>(head.scalarType);
   if (head.scalarType >= static_cast<uint8_t>(c10::ScalarType::NumOptions) ||
       scalarType == c10::ScalarType::Undefined || c10::isQIntType(scalarType)) {
@@ -231,7 +232,7 @@ at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
   int64_t end = 0;
   fits = fits && !__builtin_add_overflow(last, 1, &last) &&
          !__builtin_mul_overflow(last, itemBytes, &end);
-  // The storage itself is asked, because the record of an echo has no length.
+  // Compares with the storage itself, because the record of an echo has no length.
   if (!fits || (!empty && static_cast<uint64_t>(end) > storages_[head.storage].nbytes())) {
     refuse("a tensor reaches beyond its storage");
   }

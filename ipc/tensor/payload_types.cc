@@ -52,7 +52,7 @@ TypeCode simpleTypeCode(c10::TypeKind kind) {
     case c10::TypeKind::NumberType:
       return TypeCode::kNumber;
     default:
-      // Only an empty container can have another type: no value of it crosses.
+      // Only an empty container can have another element type: values of such a type are refused.
       return TypeCode::kAny;
   }
 }
@@ -141,8 +141,8 @@ c10::TypePtr readType(const msgpack::object& object) {
   try {
     return readTypeAt(object, 0);
   } catch (const c10::Error&) {
-    // torch has rules of its own: there is no optional None, for one.
-    refuse("a payload names a type that can't be");
+    // torch forbids some combinations, for example an optional None.
+    refuse("a payload names an impossible type");
   }
 }
 
@@ -150,7 +150,7 @@ void checkKind(c10::IValue& value, const c10::Type& type) {
   bool right = true;
   switch (type.kind()) {
     case c10::TypeKind::TensorType:
-      if (value.isNone()) value = at::Tensor();  // undefined ones cross as nil
+      if (value.isNone()) value = at::Tensor();  // undefined tensors are sent as nil
       right = value.isTensor();
       break;
     case c10::TypeKind::IntType:

@@ -8,20 +8,24 @@
 
 #include "ipc/tensor/value_codec.h"
 
-/// The types of containers in a payload: an integer, or an array that begins with one.
+/// The element types of containers in a payload. A type is encoded as an integer, or as an array
+/// that begins with one.
 namespace isopool::ipc {
 
+/// Writes a type. A type that no value can have becomes Any.
 void packType(PayloadWriter::Packer& packer, const c10::TypePtr& type);
 
-/// Throws ValueError.
+/// Reads what packType() has written. Throws ValueError if it is not a type.
 c10::TypePtr readType(const msgpack::object& object);
 
-/// Throws ValueError unless a container of `type` may hold the value: typed accessors trust it.
+/// Throws ValueError if a container with elements of `type` must not contain the value: torch's
+/// typed accessors do not check. Replaces None by an undefined tensor if `type` is that of tensors.
 void checkKind(c10::IValue& value, const c10::Type& type);
 
+/// True if a dict may have keys of this type.
 bool isDictKeyType(const c10::Type& type);
 
-/// What a dict whose keys may be anything can have as a key.
+/// True if the value may be a key of a dict with keys of any type.
 bool isDictKey(const c10::IValue& value);
 
 }  // namespace isopool::ipc

@@ -62,19 +62,20 @@ void checkTensorCanCross(const at::Tensor& tensor) {
   }
 }
 
-// What to do instead of passing a value of a kind that can't cross.
+// The remedy for a value of a kind that can't cross, for the text of the error.
 std::string wayOutOf(const at::IValue& value) {
   if (value.isFuture() || value.isRRef() || value.isAwait())
     return "wait for it and pass its value";
   if (value.isStorage()) return "pass a tensor that lies in it";
-  if (value.isGenerator()) return "pass a seed, and make the generator over there";
+  if (value.isGenerator()) return "pass a seed, and make the generator at the receiver";
   if (value.isStream()) return "make the stream where it is used";
   if (value.isEnum()) return "pass its value";
   if (value.isSymInt() || value.isSymFloat() || value.isSymBool()) {
     return "pass a number: a symbolic one has its value only while a model is traced";
   }
   if (value.isUnsigned()) return "pass a number below 2^63, or a tensor of dtype uint64";
-  if (value.isObject()) return "pass its attributes, or load its TorchScript module over there";
+  if (value.isObject())
+    return "pass its attributes, or load its TorchScript module at the receiver";
   return "pass tensors, numbers, strings, None, and lists, tuples and dicts of them";
 }
 
@@ -109,7 +110,7 @@ StorageExtent PayloadWriter::extentOf(const at::Tensor& tensor) {
   const auto first = static_cast<uint64_t>(tensor.storage_offset());
   const uint64_t storageBytes = tensor.storage().nbytes();
   if (tensor.numel() == 0) {
-    // It reaches nothing, and nobody has checked where it begins.
+    // The tensor uses no byte of its storage, and torch has not checked its offset.
     const uint64_t begin =
         std::min(first, storageBytes / itemBytes) * itemBytes / kAlignment * kAlignment;
     return {begin, begin};
@@ -144,7 +145,7 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
   const StorageExtent extent = extentOf(tensor);
   const c10::Storage& storage = tensor.storage();
   uint32_t index = 0;
-  // Few storages are the rule: a walk beats a hash.
+  // Most payloads have few storages: then a linear search is faster than a hash.
   constexpr size_t kWalked = 8;
   bool found = false;
   if (storages_.size() <= kWalked) {
@@ -191,7 +192,8 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
   packer_.pack_ext_body(reinterpret_cast<const char*>(strides.data()), rank * sizeof(int64_t));
 }
 
-// msgpack's own packer writes a whole number as an integer, and it would be one on the other side.
+// msgpack's own packer writes a double with an integral value as an integer, which the reader would
+// not make a double again.
 void PayloadWriter::addDouble(double value) {
   constexpr char kFloat64 = static_cast<char>(0xcb);
   uint64_t bits = 0;
@@ -207,8 +209,8 @@ void PayloadWriter::addDouble(double value) {
 void PayloadWriter::addText(std::string_view text) {
   if (text.size() >= kMaxPayloadBytes - std::min(buffer_.size(), kMaxPayloadBytes)) {
     refuse("a string of " + std::to_string(text.size()) +
-           " bytes can't cross between processes: all of a call but its tensors has to be smaller "
-           "than 4 GiB. Pass a tensor of dtype uint8 with these bytes");
+           " bytes can't cross between processes: all values of a call except its tensors must be "
+           "smaller than 4 GiB together. Pass a tensor of dtype uint8 with these bytes");
   }
   packer_.pack_str(static_cast<uint32_t>(text.size()));
   packer_.pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
@@ -237,9 +239,11 @@ void PayloadWriter::addDict(const at::IValue& value, int depth) {
 void PayloadWriter::addValue(const at::IValue& value) { addValueAt(value, 0); }
 
 void PayloadWriter::addValueAt(const at::IValue& value, int depth) {
-  // A list of anything may hold itself.
+  // A list of Any may contain itself.
   if (depth > kMaxNesting) {
-    refuse("a value that is nested more than 64 deep, or holds itself, can't cross");
+    refuse(
+        "a value that is nested more than 64 deep or contains itself can't cross between "
+        "processes: pass its parts one by one");
   }
   if (value.isTensor()) {
     addTensor(value.toTensor());
@@ -294,7 +298,7 @@ std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> 
           refuse(
               "a tensor of " + std::to_string(record.inlineBytes.size()) +
               " bytes can't be copied into a call, and its memory can't be lent because too many "
-              "tensors are lent: let go of earlier results");
+              "tensors are lent: release earlier results");
         }
         packer_.pack_array(2).pack(kind);
         packer_.pack_bin(static_cast<uint32_t>(record.inlineBytes.size()));
@@ -318,8 +322,8 @@ std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> 
   if (buffer_.size() > kMaxPayloadBytes) {
     refuse(
         "the " + std::to_string(buffer_.size()) +
-        " bytes of a call's values, tensors not counted, can't cross between processes: they have "
-        "to be less than 4 GiB. Pass large ones as tensors");
+        " bytes of a call's values, tensors not counted, can't cross between processes: they must "
+        "be less than 4 GiB. Pass large values as tensors");
   }
   return {reinterpret_cast<const std::byte*>(buffer_.data()), buffer_.size()};
 }

@@ -11,7 +11,8 @@ namespace {
 
 thread_local BlockSource* threadSource = nullptr;
 
-// Owners live for ever, and so do their entries: a forked child adds one to those of its parents.
+// Owners and their entries are never destroyed. A forked child adds its own entry to the entries of
+// its parents.
 struct OwnerEntry {
   BlockOwner* owner;
   const OwnerEntry* older;
@@ -19,8 +20,8 @@ struct OwnerEntry {
 std::atomic<const OwnerEntry*> newestOwner{nullptr};
 std::atomic<c10::DeleterFnPtr> heapDeleter{nullptr};
 
-// The context of every block we hand out is its address, so that one deleter serves blocks and
-// heap.
+// Deletes blocks and heap memory: the context of both is the address. So tensors from before and
+// after a resize have the same deleter.
 void deleteRouted(void* data) {
   for (const OwnerEntry* entry = newestOwner.load(std::memory_order_acquire); entry != nullptr;
        entry = entry->older) {
@@ -73,7 +74,7 @@ void installRoutingAllocator(BlockOwner& owner) {
   if (newest != nullptr) return;
   c10::Allocator* heap = c10::GetAllocator(c10::DeviceType::CPU);
   heapDeleter.store(heap->raw_deleter());
-  // Storages remember their allocator, so it lives for ever.
+  // Never destroyed, because storages keep a pointer to their allocator.
   static auto* routing = new RoutingAllocator(heap);
   c10::SetAllocator(c10::DeviceType::CPU, routing, /*priority=*/255);
 }

@@ -7,15 +7,15 @@
 
 namespace isopool::ipc {
 
-/// Where memory of CPU tensors comes from on a thread while a ScopedBlockSource is in force there.
+/// Allocates the memory of CPU tensors on a thread while a ScopedBlockSource exists on that thread.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
-  /// A block of at least `bytes`, or nullptr: the heap serves then.
+  /// A block of at least `bytes`, or nullptr: then the heap is used.
   virtual void* allocateBlock(size_t bytes) noexcept = 0;
 };
 
-/// Who takes blocks back: any thread, at any time, for ever.
+/// Frees the blocks of a BlockSource. Any thread may call it at any time until the process ends.
 class BlockOwner {
  public:
   virtual ~BlockOwner() = default;
@@ -24,19 +24,20 @@ class BlockOwner {
   virtual void freeBlock(void* data) noexcept = 0;
 };
 
-/// Tensors smaller than this come from the heap in any case.
+/// Smaller tensors are always allocated on the heap.
 inline constexpr size_t kSmallestBlockBytes = 64;
 
-/// Installs, once and for the life of the process, a CPU allocator in front of c10's: it asks the
-/// thread's BlockSource first and gives back to `owner` what `owner` owns, so that a storage may be
-/// freed or resized anywhere. `owner` must live for ever. A second call with another owner adds it.
+/// Installs a CPU allocator in front of c10's until the process ends. It allocates from the
+/// thread's BlockSource first, and frees a block of `owner` by `owner`, so that any thread may free
+/// or resize a storage. `owner` must never be destroyed. A further call with another owner adds
+/// that owner. Any thread may call it.
 void installRoutingAllocator(BlockOwner& owner);
 
-/// True if the memory was allocated by c10's own allocator, because no BlockSource gave it.
+/// True if c10's own allocator allocated the memory, because no BlockSource did.
 bool isHeapMemory(const c10::DataPtr& data) noexcept;
 
-/// Routes this thread's allocations of CPU tensors to `source` while it lives. Nests; a null source
-/// routes to the heap.
+/// Routes the calling thread's allocations of CPU tensors to `source` while this object exists, or
+/// to the heap if `source` is null. May be nested. Destroy it on the same thread.
 class ScopedBlockSource {
  public:
   explicit ScopedBlockSource(BlockSource* source);

@@ -15,15 +15,16 @@
 #include <unordered_map>
 #include <vector>
 
-/// How IValues cross a channel. A payload is a msgpack array of two: the body, which is an array,
-/// and an array of storage records. Tensors in the body are extension values that name a storage by
-/// its index, so that tensors that shared a storage share one on the other side too.
+/// The encoding of IValues on a channel. A payload is a msgpack array of two elements: the body,
+/// which is an array, and an array of storage records. Tensors in the body are extension values
+/// that refer to a storage by its index, so that tensors that share a storage share one at the
+/// receiver, too.
 ///
-///   body     nil, booleans, integers, floats, strings: themselves
+///   body     nil, booleans, integers, floats, strings: as in msgpack
 ///            extension kTensorExtension: TensorHead, then sizes, then strides (all int64)
 ///            extension kComplexExtension: two doubles
-///            array [tag, ...]: tag of ValueTag. Lists and dicts carry the types of what they hold,
-///            "anything" among them; nesting ends at 64
+///            array [tag, ...]: tag of ValueTag. Lists and dicts contain their elements' types,
+///            which may be Any. The deepest nesting is 64
 ///   storage  array [kind, ...] of StorageKind
 namespace isopool::ipc {
 
@@ -31,13 +32,13 @@ inline constexpr int8_t kTensorExtension = 1;
 inline constexpr int8_t kComplexExtension = 2;
 inline constexpr int8_t kHandleExtension = 3;  ///< uint64: an object of the receiving worker
 
-/// Storages that lie outside shared memory and are at most this long travel inside the payload.
+/// Storages outside shared memory that are at most this long are copied into the payload.
 inline constexpr size_t kInlineStorageBytes = 512;
 inline constexpr size_t kMaxStorages = 65536;
-/// Where storages in a package or a moved object begin: at multiples of this.
+/// The alignment of storages in a package or a moved object.
 inline constexpr size_t kStorageAlignment = 64;
-/// The longest payload, that of storages outside of it not counted: msgpack has 32 bits for
-/// lengths.
+/// The longest payload. Storages that lie outside of it do not count. The reason is that msgpack
+/// has 32 bits for lengths.
 inline constexpr size_t kMaxPayloadBytes = size_t{1} << 32;
 inline constexpr size_t kMaxTensorRank = 64;
 
@@ -49,51 +50,53 @@ enum class StorageKind : uint8_t {
   kPackage = 4,  ///< [4, package, offset, bytes]: stored bytes of a package
 };
 
+/// One record of the storage table. The kind decides which fields are valid.
 struct StorageRecord {
   StorageKind kind = StorageKind::kInline;
-  uint32_t segment = 0;  ///< or package
-  uint64_t offset = 0;   ///< or index of an echo
+  uint32_t segment = 0;  ///< kPackage: number of the package
+  uint64_t offset = 0;   ///< kEcho: index of the storage
   uint64_t bytes = 0;
   uint32_t lease = 0;
   uint32_t generation = 0;
   std::span<const std::byte> inlineBytes;
-  /// Sender only: what was copied begins this many bytes into the tensor's storage.
+  /// Sender only: the copied bytes begin at this offset of the tensor's storage.
   uint64_t rebase = 0;
 };
 
-/// The bytes of a storage that the tensors of one payload reach.
+/// The range of a storage's bytes that the tensors of one payload use.
 struct StorageExtent {
   uint64_t begin = 0;  ///< a multiple of 64
   uint64_t end = 0;
 };
 
-/// A value of a kind that can't cross, or a payload that is not one. The text says what and what to
-/// do.
+/// A value is of a kind that can't cross between processes, or a payload is invalid. The text names
+/// the cause and, for a value, the remedy.
 class ValueError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Writes one payload. Not thread-safe; reusable after clear().
+/// Writes one payload at a time: add the elements, give each storage a record, finish(). clear()
+/// begins the next one. Not thread-safe.
 class PayloadWriter {
  public:
   using Packer = msgpack::packer<msgpack::sbuffer>;
 
   PayloadWriter() { clear(); }
   void clear();
-  /// The body is one array: begin it with pack_array, then pack its elements, values by addValue.
+  /// The body is one array: begin it by pack_array(), then pack its elements; values by addValue().
   Packer& packer() { return packer_; }
-  /// Throws ValueError, having added nothing that matters: clear() and go on.
+  /// Throws ValueError if the value can't cross. The payload is then incomplete: clear() it.
   void addValue(const at::IValue& value);
   void addHandle(uint64_t handle);
-  /// The distinct storages of the tensors so far; a record of each must be given to finish().
+  /// The distinct storages of the tensors so far. finish() needs a record of each, in this order.
   const std::vector<c10::Storage>& storages() const { return storages_; }
   /// How many tensors added refer to storage `index`.
   size_t tensorsOfStorage(size_t index) const { return storageUses_[index].tensors; }
-  /// What of storage `index` has to be there on the other side. Whoever copies copies only this,
-  /// and says in the record that it was rebased to its begin.
+  /// The part of storage `index` that the receiver needs. A caller that copies the storage copies
+  /// only this part, and sets the record's `rebase` to its begin.
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
-  /// Drops the storages, and nothing of what was written: after it only others refer to them.
+  /// Releases the writer's references to the storages. The written payload stays as it is.
   void releaseStorages() { storages_.clear(); }
   /// Writes the storage table and returns the payload, valid until the next clear(). Throws
   /// ValueError if it is too long.
@@ -127,11 +130,12 @@ class PayloadWriter {
   std::unordered_map<const c10::StorageImpl*, uint32_t> indexOfStorage_;
 };
 
-/// Reads one payload from private memory. Sizes, strides, types and nesting are checked before any
-/// tensor is made; a ValueError means that the sender is broken or hostile.
+/// Reads one payload from private memory. Checks sizes, strides, types and nesting before it makes
+/// a tensor. A ValueError means that the sender is broken or hostile. Not thread-safe.
 class PayloadReader {
  public:
-  /// Parses. `bytes` must stay valid and unchanged as long as the reader is used.
+  /// Parses the payload. `bytes` must stay valid and unchanged while the reader is used. An invalid
+  /// payload throws ValueError.
   explicit PayloadReader(std::span<const std::byte> bytes);
 
   size_t elements() const { return body_.via.array.size; }
@@ -140,13 +144,13 @@ class PayloadReader {
   std::string_view text(size_t index) const;
 
   const std::vector<StorageRecord>& storages() const { return records_; }
-  /// Gives the storages that the tensors are built on, one per record, in order. Each must be at
-  /// least as long as its record says.
+  /// Sets the storages of the tensors, one per record, in order. Each must have at least the length
+  /// in its record.
   void setStorages(std::vector<c10::Storage> storages) { storages_ = std::move(storages); }
 
-  /// Builds the value of an element, or of an object inside one.
+  /// Builds the value of an element, or of an object inside one. Throws ValueError.
   at::IValue value(const msgpack::object& object) const;
-  /// The handle that an object is, or nullopt.
+  /// The handle that an object encodes; nullopt if it is not a handle.
   static std::optional<uint64_t> handle(const msgpack::object& object);
 
  private:
@@ -154,7 +158,7 @@ class PayloadReader {
   at::IValue tagged(const msgpack::object& object, int depth) const;
   at::Tensor tensor(const msgpack::object_ext& extension) const;
 
-  msgpack::zone zone_;  // what the objects lie in
+  msgpack::zone zone_;  // the memory of the objects
   msgpack::object body_;
   std::vector<StorageRecord> records_;
   std::vector<c10::Storage> storages_;

@@ -148,7 +148,7 @@ TEST(HostileTensor, OfNoStorageIsRefused) {
   LyingHead head;
   for (const uint32_t storage : {1u, UINT32_MAX}) {
     head.storage = storage;
-    EXPECT_EQ(refusalOfTensor(head, {1}, {1}), "a tensor names no storage of its payload");
+    EXPECT_EQ(refusalOfTensor(head, {1}, {1}), "a tensor names a missing storage");
   }
 }
 
