@@ -14,7 +14,7 @@
 
 namespace isopool::tests {
 
-/// How often threads of a process were given up and taken up by a processor, `without` one of them.
+/// The number of context switches of all threads of a process, except the thread `without`.
 inline uint64_t contextSwitchesOf(pid_t process, pid_t without = 0) {
   uint64_t sum = 0;
   std::error_code gone;
@@ -30,7 +30,7 @@ inline uint64_t contextSwitchesOf(pid_t process, pid_t without = 0) {
   return sum;
 }
 
-/// True as soon as `count` has given the same number for a second.
+/// Waits until `count` has returned the same number for one second. False after `patience`.
 [[nodiscard]] inline bool restsForASecond(
     const std::function<uint64_t()>& count,
     std::chrono::milliseconds patience = std::chrono::milliseconds(20'000)) {

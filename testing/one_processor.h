@@ -20,7 +20,7 @@ inline std::vector<int> usableProcessors() {
   return found;
 }
 
-/// Lets a process's main thread (0: this thread) use one processor only.
+/// Restricts a process's main thread (0: this thread) to one processor.
 inline void confineTo(int processor, pid_t process = 0) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -28,7 +28,7 @@ inline void confineTo(int processor, pid_t process = 0) {
   EXPECT_EQ(::sched_setaffinity(process, sizeof one, &one), 0);
 }
 
-/// Keeps this thread on one processor while it lives.
+/// Keeps the calling thread on one processor while this object exists.
 class OnOneProcessor {
  public:
   explicit OnOneProcessor(int processor) {

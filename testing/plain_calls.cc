@@ -19,7 +19,7 @@ namespace {
 using namespace isopool::base;
 using namespace isopool::ipc;
 
-// Of ipc/tensor/, which brings torch along: tags and kinds as value_codec.h describes them.
+// Copies of constants of ipc/tensor/, which needs torch: the tags and kinds of value_codec.h.
 constexpr uint32_t kListTag = 1;
 constexpr uint32_t kStringType = 5;
 constexpr int8_t kTensorExtension = 1;
@@ -36,24 +36,24 @@ const msgpack::object& at(const msgpack::object& array, size_t index) {
   return array.via.array.ptr[index];
 }
 
-// The body and the storages.
+// The call's payload: its body and its storages.
 msgpack::object_handle parse(const ReceivedCall& call) {
   return msgpack::unpack(reinterpret_cast<const char*>(call.bytes), call.payload.inlineBytes);
 }
 
-// An answer in the making: its body is packed, then its storages.
+// An unfinished answer: pack its body, then its storages.
 struct PlainAnswer {
   PlainAnswer() { packer.pack_array(2); }
   msgpack::sbuffer bytes;
   msgpack::packer<msgpack::sbuffer> packer{bytes};
 };
 
-// One write, so that a death leaves a whole record or none.
+// One write(), so that a death leaves a whole record or none.
 void noteEffect(const std::string& path, uint64_t nonce) {
   const base::Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   const uint64_t effect[2] = {nonce, static_cast<uint64_t>(::getpid())};
   if (!file.valid() || ::write(file.get(), effect, sizeof effect) != sizeof effect) {
-    throw std::runtime_error("the effect could not be noted");
+    throw std::runtime_error("the effect could not be written");
   }
 }
 
@@ -72,7 +72,7 @@ void takeMemoryUntilThereIsNone(uint64_t mebibytes) {
   throw std::bad_alloc();
 }
 
-// Death, or time, or an exception: what the step does before its result.
+// Does what the call requests before its result: dies, takes time or throws.
 void act(const std::string& deed, uint64_t amount) {
   if (deed == "exit") ::_exit(static_cast<int>(amount));
   if (deed == "segv") {
@@ -116,7 +116,7 @@ void PlainCalls::run(const ReceivedCall& call) {
       case Operation::kRegisterModule:
       case Operation::kExtendPath:
       case Operation::kReleaseHandles:
-      // Handles are believed to refer to something.
+      // Not checked: the plain worker has no handles.
       case Operation::kGlobal:
       case Operation::kObjectHandle:
       case Operation::kCallHandle:
@@ -133,7 +133,7 @@ void PlainCalls::run(const ReceivedCall& call) {
       case Operation::kCallObject:
         return callObject(call, body, storages);
       default:
-        return refuse(call, RefusalKind::kBadRequest, "a plain worker does not know that");
+        return refuse(call, RefusalKind::kBadRequest, "a plain worker can't do this");
     }
   } catch (const std::exception& error) {
     giveBack(storages);
@@ -156,7 +156,7 @@ void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& bod
   const auto amount = at(arguments, 3).as<uint64_t>();
   const msgpack::object& tensor = at(arguments, 4);
   if (tensor.type != msgpack::type::EXT || tensor.via.ext.type() != kTensorExtension) {
-    throw std::runtime_error("the last argument is no tensor");
+    throw std::runtime_error("the last argument is not a tensor");
   }
   const Numbers x = numbersOf(at(storages, 0));
   if (deed != "unlogged") noteEffect(effects, nonce);
@@ -194,7 +194,7 @@ void PlainCalls::callObject(const ReceivedCall& call, const msgpack::object& bod
     if (!lease || !place) {
       output_.dropReference(result);
       giveBack(storages);
-      return refuse(call, RefusalKind::kArenaFull, "all leases of the plain worker are out");
+      return refuse(call, RefusalKind::kArenaFull, "the plain worker has no free lease");
     }
     packer.pack_array(6).pack(kLentStorage).pack(place->segment.value).pack(place->offset);
     packer.pack(bytes).pack(lease->index).pack(lease->generation);

@@ -15,20 +15,22 @@
 
 namespace isopool::tests {
 
-/// What a plain worker has of one client besides the rings: so much of isopool-worker's memory and
-/// operations that libisopool can load a package into it and call the one object that there is, the
-/// one of chaos/chaos_model/steps.py. Tensors are contiguous int64; they travel as with torch,
-/// inside the call or lent in shared memory, both ways. The package's contents are not looked at.
+/// The memory and the operations of a plain worker for one client: enough of isopool-worker that
+/// libisopool can load a package into it and call the package's only object, which behaves as that
+/// of chaos/model/chaos_model/steps.py. Tensors are contiguous int64. As with torch, they are sent
+/// inside the call or lent in shared memory, in both directions. The package itself is not read.
+/// One thread.
 class PlainCalls {
  public:
-  /// `end` must outlive it. `output` is the memory for results.
+  /// `end` must outlive this object. `output` is the memory for results.
   PlainCalls(ipc::WorkerEnd& end, base::Fd output, size_t outputBytes);
 
   void addInputSegment(uint32_t segment, ipc::Mapping memory);
-  /// True unless the call names a segment that has yet to be added: it comes over another road.
+  /// False if the call uses a segment that has not been added yet: segments arrive by the control
+  /// socket, independently of calls.
   bool resolvable(const ipc::ReceivedCall& call) const;
 
-  /// Runs a call that is not a kPing, of which user code may run now, and publishes its answer.
+  /// Runs a call that has been started and is not a kPing, and publishes its answer.
   void run(const ipc::ReceivedCall& call);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A zygote and workers as isopool-worker has them, without torch and Python: for tests that start
-// and kill by the hundred. What it shall do wrong stands as one word in the file that
-// PLAIN_WORKER_MODE names, read again by each new process. A kPing whose payload begins with '!' is
-// a command; any other is echoed. What libisopool asks for, see PlainCalls.
+// A zygote and workers like those of isopool-worker, without torch and Python: for tests that start
+// and kill hundreds of them. The file that PLAIN_WORKER_MODE names contains one word, the requested
+// failure; each new process reads it. A kPing whose payload begins with '!' is a command; any other
+// kPing is echoed. PlainCalls does the requests of libisopool.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -90,7 +90,7 @@ class PlainWorker {
   }
 
  private:
-  // A call that waits for its inputs may see some of them leave.
+  // A copy: while a call waits for its inputs, clients may be detached.
   std::vector<uint64_t> clients() const {
     std::vector<uint64_t> all;
     for (const auto& [client, end] : ends_) all.push_back(client);
@@ -149,7 +149,7 @@ class PlainWorker {
     }
   }
 
-  // A worker knows a client by its channel: what comes before it belongs to nobody.
+  // A client begins with its channel: a message about a client without one is a supervisor's error.
   void requireChannel(uint64_t client) const {
     if (ends_.count(client) == 0) ::_exit(3);
   }
@@ -190,7 +190,7 @@ class PlainWorker {
       const auto [word, expected] = end->watch();
       watches.push_back({word, expected});
     }
-    // Beyond what the kernel takes at once it looks around now and then: good enough here.
+    // With more words than the kernel takes, it wakes up every 5 ms: sufficient for tests.
     const bool all = watches.size() <= kMaxFutexWatches;
     if (!ready) {
       futexWait(watches, all ? std::nullopt : std::optional(std::chrono::milliseconds(5)));
@@ -216,7 +216,7 @@ class PlainWorker {
     }
   }
 
-  // False if the client has gone meanwhile.
+  // False if the client was detached meanwhile.
   bool awaitInputs(uint64_t client, const ReceivedCall& call) {
     const auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (calls_.count(client) != 0 && !calls_.at(client)->resolvable(call) &&
@@ -283,7 +283,7 @@ class PlainWorker {
     return child;
   }
 
-  // In a session of its own, and no child of ours.
+  // In a session of its own, and not a child of this process.
   static pid_t startDaemon() {
     int told[2];
     if (::pipe(told) != 0) return -1;
@@ -313,12 +313,12 @@ class PlainWorker {
   WorkerStatusPage* statusPage_;
   std::map<uint64_t, std::unique_ptr<WorkerEnd>> ends_;
   std::map<uint64_t, std::unique_ptr<PlainCalls>> calls_;  // of the same clients
-  uint64_t client_ = 0;                                    ///< whose call runs
+  uint64_t client_ = 0;                                    ///< the client whose call runs
   struct Inputs {
     size_t mapped = 0;
     size_t refused = 0;
   };
-  std::map<uint64_t, Inputs> inputs_;  // by clients
+  std::map<uint64_t, Inputs> inputs_;  // by client
   std::string known_;
   std::string segments_;
 };
@@ -354,7 +354,7 @@ class PlainZygote {
       return;
     }
     if (how.rfind("names-", 0) == 0) {
-      // Once: the next zygote is honest.
+      // Only once: the next zygote works correctly.
       std::ofstream(std::getenv("PLAIN_WORKER_MODE")) << "";
       control_.send(WorkerForked{request.epoch, std::atoi(how.c_str() + 6)});
       return;

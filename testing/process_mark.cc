@@ -26,7 +26,7 @@ std::string nextVariable() {
 }
 
 bool hasVariable(const std::filesystem::path& process, const std::string& variable) {
-  // Read like this, a process that dies meanwhile is no exception.
+  // Read by rdbuf(), which does not throw if the process dies meanwhile.
   std::ostringstream environment;
   environment << std::ifstream(process / "environ", std::ios::binary).rdbuf();
   return environment.str().find(variable + '\0') != std::string::npos;

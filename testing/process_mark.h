@@ -12,33 +12,33 @@ namespace isopool::tests {
 
 using Clock = std::chrono::steady_clock;
 
-/// A mark in the environment by which a test finds every process that it is the ancestor of,
-/// however far away.
+/// A mark in the environment by which a test finds all its descendant processes, however many
+/// generations are between.
 class ProcessMark {
  public:
   ProcessMark();
-  /// The mark that another test process has set.
+  /// The mark of another test process.
   explicit ProcessMark(std::string variable) : variable_(std::move(variable)) {}
 
-  /// "NAME=value", for the environment of the first of them.
+  /// "NAME=value": put it into the environment of the first process.
   const std::string& variable() const { return variable_; }
-  /// Those alive (zombies have no environment).
+  /// The living processes with the mark (zombies have no environment).
   std::vector<pid_t> processes() const;
-  /// Kills them: none that has only got a number that one of them had.
+  /// Kills the processes with the mark, but no other process that has got the id of one of them.
   void kill() const;
-  /// Waits until there is none; false after `patience`.
+  /// Waits until no process has the mark. False after `patience`.
   bool waitUntilNoneIsLeft(std::chrono::milliseconds patience) const;
 
  private:
   std::string variable_;
 };
 
-/// Waits until the process is gone (or a zombie); false after `patience`.
+/// Waits until the process is dead (perhaps a zombie). False after `patience`.
 bool waitUntilDead(pid_t pid, std::chrono::milliseconds patience);
 
-/// Descriptors that a process has open.
+/// The number of a process's open descriptors.
 size_t openDescriptors(pid_t pid);
-/// Those whose file, or memory object, has this in its name.
+/// The number of open descriptors whose file or memory object has `name` in its name.
 size_t descriptorsCalled(pid_t pid, const std::string& name);
 
 }  // namespace isopool::tests

@@ -3,8 +3,8 @@
 
 namespace isopool::tests {
 
-/// Whether programs and tests of this build have the address sanitizer in them: its malloc keeps
-/// books and holds freed memory back, and a library that has it needs a program that has it.
+/// Whether programs and tests of this build have the address sanitizer. Its malloc uses memory for
+/// its records and keeps freed memory, and a library with it needs a program with it.
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool kUnderAddressSanitizer = true;
 #else

@@ -6,7 +6,8 @@
 
 namespace isopool::tests {
 
-/// A handler that each system call of this process notices, every millisecond.
+/// Sends a signal to this process every millisecond while this object exists. Its handler
+/// interrupts system calls.
 class SignalStorm {
  public:
   SignalStorm() {

@@ -26,7 +26,7 @@ std::vector<at::IValue> copied(const std::vector<at::IValue>& inputs, bool share
   return copies;
 }
 
-/// What the threads of one case have in common.
+/// The state that the threads of one case share.
 class Run {
  public:
   Run(const WorkItem& item, const std::vector<at::IValue>& inputs, const CaseSetting& setting)
@@ -62,7 +62,7 @@ class Run {
   void call(size_t thread) {
     const at::NoGradGuard noGradients;
     try {
-      // The first call brings the model into its worker.
+      // The first call loads the model into its worker.
       item_(thread, copied(inputs_, setting_.sharedInputs));
     } catch (...) {
       fail();

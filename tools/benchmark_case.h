@@ -9,24 +9,25 @@
 
 namespace tools {
 
+/// The measurements of one case.
 struct CaseResult {
   size_t calls = 0;
   double callsPerSecond = 0;
-  std::vector<double> seconds;  ///< each call's time, sorted
+  std::vector<double> seconds;  ///< the time of each call, sorted
 
-  /// The time that `percent` of the calls stayed below.
+  /// The percentile of the calls' times, in seconds: `percent` of the calls took no longer.
   double latency(double percent) const;
 };
 
-/// How a case is run besides what it runs.
+/// The parameters of a case.
 struct CaseSetting {
   size_t threads = 1;
-  std::chrono::duration<double> least{5};  ///< goes on until each thread has completed a call
-  bool sharedInputs = false;               ///< copies of the inputs lie in shared memory
+  std::chrono::duration<double> least{5};  ///< shortest time; each thread completes a call at least
+  bool sharedInputs = false;               ///< put the copies of the inputs into shared memory
 };
 
-/// Calls `item` from all threads at once, each time with fresh copies of `inputs`, which are made
-/// outside the measured time. Gradients are off. Throws what a call throws.
+/// Calls `item` from all threads concurrently, each time with new copies of `inputs`, which are
+/// made outside the measured time. Gradients are off. Throws the first exception of a call.
 CaseResult runCase(const WorkItem& item, const std::vector<at::IValue>& inputs,
                    const CaseSetting& setting);
 

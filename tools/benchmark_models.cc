@@ -26,7 +26,7 @@ WorkItem pythonModel(isopool::Package& package) {
 WorkItem cudaModel(isopool::InterpreterManager& manager, isopool::Package& package,
                    size_t workers) {
   const auto model = package.loadPickle("model", "model.pkl");
-  // Handles live in their sessions' workers; both are kept until the last call.
+  // A handle belongs to its session's worker, so both are kept until the last call.
   struct Copy {
     isopool::InterpreterSession session;
     isopool::Obj onDevice;

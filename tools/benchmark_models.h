@@ -9,22 +9,23 @@
 
 namespace tools {
 
-/// One call of the model by one of the benchmark's threads; any number of threads at once.
+/// Calls the model once, for the benchmark's thread with this number. Thread-safe.
 using WorkItem = std::function<void(size_t thread, std::vector<at::IValue> inputs)>;
 
-/// The inputs in the package's pickle model/example.pkl: a tuple with one call's arguments. Throws
-/// isopool::RemoteError if there is none, isopool::Error if it is no value that can cross.
+/// The inputs in the package's pickle model/example.pkl: a tuple with the arguments of one call.
+/// Throws isopool::RemoteError if the pickle does not exist, and isopool::Error if its value can't
+/// be passed to this process.
 std::vector<at::IValue> exampleInputs(isopool::Package& package);
 
-/// The package's model/model.pkl in the workers' Python, on the CPU.
+/// Calls the package's model/model.pkl in the workers' Python, on the CPU.
 WorkItem pythonModel(isopool::Package& package);
-/// The same with a copy of the model in CUDA memory for each of the first `workers` workers; thread
-/// t uses worker t modulo their number.
+/// The same with a copy of the model in CUDA memory for each of the first `workers` workers. Thread
+/// t calls worker t modulo `workers`.
 WorkItem cudaModel(isopool::InterpreterManager& manager, isopool::Package& package, size_t workers);
-/// CUDA devices that a worker sees.
+/// The number of CUDA devices that a worker can use.
 size_t cudaDevices(isopool::InterpreterManager& manager);
 
-/// A TorchScript module in this very process, shared by all threads.
+/// Calls a TorchScript module in this process, which all threads share.
 WorkItem scriptModel(const std::string& file);
 
 }  // namespace tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Throughput and latency of packaged models by number of threads, beside TorchScript's.
+// Measures throughput and latency of packaged models by number of threads, and of TorchScript.
 #include <ATen/Parallel.h>
 
 #include <CLI/CLI.hpp>
@@ -40,8 +40,8 @@ constexpr const char* kDescription =
     "the inputs, made outside the measured time. Latencies are in seconds.";
 
 constexpr const char* kFooter =
-    "A package PKG has the pickles model.pkl (what is called) and example.pkl (a tuple with one "
-    "call's arguments) in its resource `model`:\n"
+    "A package PKG has the pickles model.pkl (the model) and example.pkl (a tuple with the "
+    "arguments of one call) in its resource `model`:\n"
     "  with torch.package.PackageExporter(PKG) as e:\n"
     "      e.intern('my_models.**')\n"
     "      e.save_pickle('model', 'model.pkl', model)\n"
@@ -72,8 +72,8 @@ class Benchmark {
     }
     if (options.cuda() && tools::cudaDevices(manager_) == 0) {
       throw isopool::Error(
-          "cuda was asked for, but the workers' torch sees no CUDA device: give none instead, or "
-          "install a torch with CUDA on a machine that has one");
+          "device cuda: the workers' torch finds no CUDA device: pass none instead, or install a "
+          "torch with CUDA on a machine with a CUDA device");
     }
   }
 
@@ -97,7 +97,7 @@ class Benchmark {
   bool jitWanted(const std::string& package) const {
     if (options_.jit != "jit") return false;
     if (std::filesystem::exists(jitFile(package))) return true;
-    std::cerr << "deploy_benchmark: no jit rows for " << package << ": there is no "
+    std::cerr << "deploy_benchmark: no jit rows for " << package << ": missing file "
               << jitFile(package) << std::endl;
     return false;
   }
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   CLI::App app(kDescription, "deploy_benchmark");
   app.footer(kFooter);
   Options options;
-  app.add_option("max_threads", options.maxThreads, "Workers, and the most threads")
+  app.add_option("max_threads", options.maxThreads, "Number of workers, and the most threads")
       ->required()
       ->check(CLI::Range(1, 1024));
   app.add_option("device", options.device, "cuda or none: where the workers compute")
@@ -144,12 +144,12 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_flag("--shared-memory", options.sharedMemory,
-               "Copy the inputs into memory that workers see, so that calls copy nothing");
+               "Copy the inputs into memory that the workers share, so that calls copy nothing");
   try {
     app.parse(argc, argv);
     if (options.cuda() && options.jit == "jit") {
       throw CLI::ValidationError("jit",
-                                 "TorchScript is measured on the CPU only: give none beside cuda");
+                                 "TorchScript is measured on the CPU only: pass none with cuda");
     }
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model on a device that is called with CPU tensors: what deploy_benchmark runs for cuda."""
+"""A model on a device that is called with CPU tensors. deploy_benchmark runs it for `cuda`."""
 
 import contextlib
 from typing import Any
@@ -25,7 +25,7 @@ def moved(value: Any, device: torch.device) -> Any:
 
 
 class DeviceModel:
-    """Workers are spread over the devices by their number, each with a stream of its own."""
+    """A model on the device with its worker's number, modulo the devices, with its own stream."""
 
     def __init__(self, model: Any, kind: str = "cuda") -> None:
         count = device_count() if kind == "cuda" else 1
@@ -35,5 +35,5 @@ class DeviceModel:
 
     def __call__(self, *inputs: Any) -> Any:
         with torch.cuda.stream(self.stream) if self.stream else contextlib.nullcontext():
-            # The way back to the CPU waits for the stream.
+            # Copying the result to the CPU waits for the stream.
             return moved(self.model(*moved(inputs, self.device)), torch.device("cpu"))

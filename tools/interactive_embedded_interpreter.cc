@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Runs a script, or a prompt's statements, as __main__ of a worker.
+// Runs a script, or the statements of a prompt, as __main__ in a worker.
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,12 +33,12 @@ struct Options {
 };
 
 constexpr const char* kDescription =
-    "Runs Python in an isopool worker, as its __main__: a script, a program from stdin, or, on a "
-    "terminal, a prompt.\n\n"
-    "The worker has the modules that models in a pool have, so this answers questions like: which "
-    "torch do they see, can they import this module, does this script survive there? What the "
-    "script prints appears here. A crash ends the worker and not this program; the prompt goes on "
-    "in a fresh worker, whose names are gone.";
+    "Runs Python in an isopool worker as its __main__: a script, a program from stdin, or a prompt "
+    "if stdin is a terminal.\n\n"
+    "The worker has the same modules as models in a pool. So you can find out which torch they "
+    "use, whether they can import a module, or whether a script crashes. The output of the script "
+    "appears here. A crash ends the worker, not this program; the prompt continues in a new "
+    "worker, without the names that were defined before.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -48,7 +48,7 @@ constexpr const char* kFooter =
     "Exit code: the script's (sys.exit), 1 after an uncaught exception, 128 + signal if the worker "
     "was killed, 2 for wrong arguments. Ctrl-D ends the prompt, Ctrl-C interrupts a statement.";
 
-/// Folders at the end of sys.path, relative ones being relative to where the program was started.
+/// Appends folders to sys.path. Relative ones are relative to this program's working folder.
 class FoldersEnvironment : public isopool::Environment {
  public:
   explicit FoldersEnvironment(const std::string& folders) {
@@ -62,11 +62,11 @@ class FoldersEnvironment : public isopool::Environment {
   void configureInterpreter(isopool::Interpreter* /*interp*/) override {}
 };
 
-/// Ctrl-C during a statement goes to the worker, which a terminal does not reach; at the prompt it
-/// only interrupts the wait for a line. Everywhere else it waits.
+/// Passes Ctrl-C during a statement to the worker, to which the terminal does not send it. At the
+/// prompt, Ctrl-C only interrupts the wait for a line. At all other times it stays blocked.
 class Interruption {
  public:
-  /// Before there are other threads, which would get it instead.
+  /// Call it before any other thread is started: otherwise that thread would get the signal.
   static void prepare() {
     setBlocked(true);
     struct sigaction action {};
@@ -178,18 +178,18 @@ class Prompt {
     return code;
   }
 
-  /// Says what went wrong; a dead worker is given up.
+  /// Runs `step` and prints its error. If the worker is dead, releases it.
   template <typename Step>
   std::optional<int> guarded(const Step& step) {
     try {
       return step();
     } catch (const isopool::WorkerLost& death) {
-      std::cerr << death.what() << "\nWhat it had defined is gone." << std::endl;
+      std::cerr << death.what() << "\nThe names that it had defined are lost." << std::endl;
       worker_.reset();
     } catch (const isopool::SupervisorLost&) {
       throw;
     } catch (const isopool::Error& error) {
-      // An interrupt that came too late for its statement, a line that is no UTF-8.
+      // For example, an interrupt after the end of its statement, or a line that is not UTF-8.
       std::cerr << error.what() << std::endl;
       unfinished_ = false;
     }
@@ -214,8 +214,8 @@ int main(int argc, char** argv) {
                  "The script to run; also a folder or zip file with a __main__.py")
       ->check(CLI::ExistingPath);
   app.add_option("arguments", options.arguments,
-                 "sys.argv[1:] of the script; after -- if they "
-                 "begin with a dash");
+                 "sys.argv[1:] of the script; after -- if one "
+                 "begins with a dash");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -12,7 +12,7 @@ namespace tools {
 
 namespace {
 
-/// False if a signal came instead.
+/// False if a signal interrupted the wait.
 bool waitForInput(int fd) {
   sigset_t mask;
   ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);

@@ -5,15 +5,15 @@
 
 namespace tools {
 
-/// Lines of a descriptor, one at a time: what comes after a line stays for others to read where the
-/// kernel hands out lines, as a terminal does. One thread, which keeps SIGINT blocked: it is let in
-/// only while next() waits, so that none is lost shortly before.
+/// Reads lines from a descriptor. A terminal gives one line per read, so the following lines stay
+/// there for other readers. For one thread, which keeps SIGINT blocked: next() unblocks it only
+/// while it waits, so that a SIGINT shortly before the wait is not lost.
 class LineReader {
  public:
   enum class Got {
     kLine,
-    kEnd,          ///< nothing more comes
-    kInterrupted,  ///< a signal was handled; what was typed of the line is dropped
+    kEnd,          ///< end of the input
+    kInterrupted,  ///< a signal was handled; the begun line is dropped
   };
 
   explicit LineReader(int fd) : fd_(fd) {}
@@ -26,7 +26,7 @@ class LineReader {
   std::string waiting_;
 };
 
-/// All that is left to read. Throws std::system_error.
+/// Reads to the end of the input. Throws std::system_error.
 std::string readAll(int fd);
 
 }  // namespace tools

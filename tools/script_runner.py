@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What interactive_embedded_interpreter does in its worker: scripts and statements as __main__."""
+"""Runs scripts and statements as __main__, for interactive_embedded_interpreter in its worker."""
 
 import atexit
 import code
@@ -17,7 +17,7 @@ INTERRUPTED = 130  # what a shell reports after Ctrl-C
 
 
 class _NoTerminal(io.TextIOBase):
-    """A process in the background that reads from its terminal is stopped by the kernel."""
+    """Replaces sys.stdin: the kernel stops a background process that reads from its terminal."""
 
     def readable(self) -> bool:
         return True
@@ -37,21 +37,21 @@ def set_up(folder: str, argv: list[str]) -> None:
 
 
 def run_file(path: str) -> int:
-    """Exit code of the script, module folder or zip file at `path`."""
+    """Runs the script, module folder or zip file at `path` and returns its exit code."""
     if os.path.isfile(path):
-        # As for `python path`; folders and zip files are put there by runpy.
+        # As `python path` does. For folders and zip files runpy does it.
         sys.path.insert(0, os.path.dirname(path))
     return _status_of(lambda: runpy.run_path(path, run_name="__main__"))
 
 
 def run_text(text: str) -> int:
-    """Exit code of a program that has no file."""
+    """Runs a program that has no file and returns its exit code."""
     names = _new_main()
     return _status_of(lambda: exec(compile(text, "<stdin>", "exec"), names))
 
 
 class Prompt(code.InteractiveConsole):
-    """Takes a session line by line."""
+    """Runs an interactive session line by line."""
 
     def __init__(self) -> None:
         super().__init__(_new_main(), "<stdin>")
@@ -71,7 +71,10 @@ class Prompt(code.InteractiveConsole):
 
 
 def end() -> int:
-    """What Python does at the end of a program: 0, or 1 if something of it failed."""
+    """Joins threads and runs exit functions, as Python does at the end of a program.
+
+    Returns 0.
+    """
     return _status_of(lambda: None)
 
 

@@ -10,26 +10,26 @@
 
 namespace tools {
 
-/// One life of the worker that runs the user's Python as __main__. One thread. Every member throws
-/// isopool::WorkerLost if the worker dies; a new ScriptWorker then has a fresh one.
+/// One life of the worker that runs the user's Python as __main__. Not thread-safe. Every member
+/// throws isopool::WorkerLost if the worker dies; a new ScriptWorker then uses a new worker.
 class ScriptWorker {
  public:
-  /// `arguments` becomes sys.argv. The worker gets this program's working folder.
+  /// `arguments` becomes sys.argv. The worker changes to this program's working folder.
   ScriptWorker(isopool::InterpreterManager& manager, const std::vector<std::string>& arguments);
 
-  /// Run a program to its end, uncaught exceptions included, and return its exit code.
+  /// Both run a program to its end and return its exit code, also after an uncaught exception.
   int runFile(const std::string& path);
   int runText(const std::string& text);
 
   struct Taken {
     bool unfinished = false;      ///< the statement needs more lines
-    std::optional<int> exitCode;  ///< it raised SystemExit
+    std::optional<int> exitCode;  ///< set if the statement raised SystemExit
   };
-  /// The next line of a prompt's session.
+  /// Runs the next line of a prompt's session.
   Taken take(const std::string& line);
   /// Drops the lines of an unfinished statement.
   void forget();
-  /// Joins the session's threads and runs what it left for the end.
+  /// Joins the session's threads and runs its exit functions (atexit).
   void end();
 
   int processId() const { return processId_; }

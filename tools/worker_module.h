@@ -7,14 +7,15 @@
 
 namespace tools {
 
-/// The names that a module of ours has in one worker, which need not be importable there. Lives as
-/// long as the worker; throws what Obj throws.
+/// A Python module of a tool, run in one worker, where it need not be importable. Usable while the
+/// worker lives; throws what Obj throws.
 class WorkerModule {
  public:
-  /// Runs `source` in the session's worker. `name` is what tracebacks and __name__ say.
+  /// Runs `source` in the session's worker. `name` is its __name__ and its name in tracebacks.
   WorkerModule(isopool::InterpreterSession& session, const std::string& name,
                const std::string& source);
 
+  /// The object with this name in the module.
   isopool::Obj get(const char* name) const;
 
  private:

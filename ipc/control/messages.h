@@ -266,8 +266,8 @@ struct Drain {
 /// kChannelMapped; the worker then attaches (WorkerControl::attached). Descriptors: the worker's
 /// pidfd, the client's control segment, the worker's control segment, the first output segment
 /// (number 1), the crash log (a memory object that ends with the last output of the worker's error
-/// stream; only for reading), the worker's status page (ipc/channel/status_page.h), which is sealed
-/// kSingleWriter.
+/// stream; only for reading), the worker's status page (ipc/channel/status_page.h), which is
+/// sealed kSingleWriter.
 struct IntroduceWorker {
   static constexpr MessageType kType = MessageType::kIntroduceWorker;
   uint64_t epoch = 0;

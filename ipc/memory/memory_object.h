@@ -75,8 +75,8 @@ void sealMemoryObject(const base::Fd& object, Seal seal);
 /// `seal`. Check every descriptor from another process by this before mapping it.
 bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal);
 
-/// Maps `bytes` from `offset`, shared. Prefault::kYes sets up the page tables now. Throws
-/// SystemCallError.
+/// Maps `bytes` from `offset`, shared. Prefault::kYes sets up the page tables as well, so that the
+/// first accesses do not fault. Throws SystemCallError.
 Mapping mapShared(const base::Fd& object, size_t offset, size_t bytes, Access access,
                   Prefault prefault);
 
