@@ -22,6 +22,7 @@ class Fd {
   Fd& operator=(const Fd&) = delete;
   ~Fd() { close(); }
 
+  /// The number, or -1. The object keeps the ownership.
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
   /// Passes the ownership to the caller.

@@ -11,6 +11,7 @@ namespace isopool::base {
 class SystemCallError : public std::runtime_error {
  public:
   SystemCallError(std::string_view call, std::string_view subject, int errorNumber);
+  /// The value of errno after the call.
   int errorNumber() const { return errorNumber_; }
 
  private:

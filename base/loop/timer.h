@@ -17,9 +17,12 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
+  /// Calls `alarm` once, at `when` or after `delay`, unless the timer is set again, cancelled or
+  /// destroyed before.
   void setAt(TimePoint when, std::function<void()> alarm);
   void setAfter(Milliseconds delay, std::function<void()> alarm);
   void cancel();
+  /// True until the alarm is called or cancelled.
   bool isSet() const { return setting_ != nullptr; }
 
  private:

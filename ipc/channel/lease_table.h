@@ -75,13 +75,13 @@ class LeaseTable {
     }
   }
 
-  const LeaseReturns& returns_;
+  const LeaseReturns& returns_;  // shared memory that the borrower writes
   mutable std::mutex mutex_;
-  std::vector<uint32_t> free_;
-  uint32_t usedGroups_ = 0;  // groups from here on have never had a lease
-  std::array<uint32_t, kLeaseGroups> seenReturns_{};
-  std::array<uint32_t, kLeases> generations_{};
-  std::array<const void*, kLeases> blocks_{};
+  std::vector<uint32_t> free_;  // indices of the leases that can be given; the last is next
+  uint32_t usedGroups_ = 0;     // groups from here on have never had a lease
+  std::array<uint32_t, kLeaseGroups> seenReturns_{};  // the hints at the last collect()
+  std::array<uint32_t, kLeases> generations_{};       // of each lease's last use
+  std::array<const void*, kLeases> blocks_{};         // null: the lease is free
 };
 
 /// The borrower's side: returns a lease. Any thread may call it; it only stores to shared words.

@@ -56,7 +56,7 @@ FutexWatch watchLivenessWord(const WorkerControl& control) noexcept {
 }
 
 bool livenessWordWorksHere() {
-  const base::Fd object = createMemoryObject("isopool:life-word-test", kWorkerControlBytes);
+  const base::Fd object = createMemoryObject("isopool:liveness-word-test", kWorkerControlBytes);
   const Mapping mapping =
       mapShared(object, 0, kWorkerControlBytes, Access::kReadWrite, Prefault::kNo);
   auto* control = new (mapping.data()) WorkerControl;

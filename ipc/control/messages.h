@@ -147,6 +147,7 @@ struct ConfirmPackage {
   MSGPACK_DEFINE_ARRAY(package, same)
 };
 
+/// The client does not use the package any more: its workers unmap it.
 struct UnloadPackage {
   static constexpr MessageType kType = MessageType::kUnloadPackage;
   uint32_t package = 0;
@@ -336,6 +337,7 @@ struct Failure {
   MSGPACK_DEFINE_ARRAY(text)
 };
 
+/// One worker of the client in Statistics.
 struct WorkerStatistics {
   uint64_t epoch = 0;
   int32_t processId = 0;
@@ -347,6 +349,7 @@ struct WorkerStatistics {
   MSGPACK_DEFINE_ARRAY(epoch, processId, pool, slot, spare, completedCalls, outputBytes)
 };
 
+/// Answers kRequestStatistics.
 struct Statistics {
   static constexpr MessageType kType = MessageType::kStatistics;
   uint64_t token = 0;
@@ -359,6 +362,8 @@ struct Statistics {
 };
 
 // ---- supervisor -> operator -----------------------------------------------------------------
+
+// The parts of a Report, and last the message itself.
 
 struct ReportedCount {
   std::string name;
@@ -506,6 +511,7 @@ struct WorkerForked {
   MSGPACK_DEFINE_ARRAY(epoch, processId)
 };
 
+/// The zygote could not fork the worker. `text`: why.
 struct ForkFailed {
   static constexpr MessageType kType = MessageType::kForkFailed;
   uint64_t epoch = 0;
@@ -557,6 +563,7 @@ struct MapPackage {
   MSGPACK_DEFINE_ARRAY(client, package, bytes, name, shared)
 };
 
+/// The client has unloaded these packages: unmap them.
 struct UnmapPackage {
   static constexpr MessageType kType = MessageType::kUnmapPackage;
   uint64_t client = 0;
@@ -599,6 +606,7 @@ struct WorkerReady {
   MSGPACK_DEFINE_ARRAY(epoch)
 };
 
+/// Answers kAttachChannel: the worker serves the client.
 struct ChannelAttached {
   static constexpr MessageType kType = MessageType::kChannelAttached;
   uint64_t client = 0;

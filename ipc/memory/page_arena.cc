@@ -47,7 +47,7 @@ void PageArena::openBooksFor(uint32_t pages) {
   if (bytes <= openBookBytes_) return;
   if (::mprotect(entriesMemory_.data() + openBookBytes_, bytes - openBookBytes_,
                  PROT_READ | PROT_WRITE) != 0) {
-    throw base::SystemCallError("mprotect", "arena books", errno);
+    throw base::SystemCallError("mprotect", "arena records", errno);
   }
   openBookBytes_ = bytes;
 }
