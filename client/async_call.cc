@@ -119,7 +119,7 @@ void AsyncCall::settle(Outcome outcome) {
     } catch (const std::exception& error) {
       reportThrowingCallback(error.what());
     } catch (...) {
-      reportThrowingCallback("something that is no std::exception");
+      reportThrowingCallback("an exception that is not a std::exception");
     }
   }
   // What the callback holds may be what the waiting thread ends next.

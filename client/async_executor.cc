@@ -15,7 +15,7 @@ namespace isopool::client {
 namespace {
 
 constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
-constexpr const char* kNoThread = "no thread for asynchronous calls: ";
+constexpr const char* kNoThread = "can't start a thread for asynchronous calls: ";
 
 // The error that `make` makes, or that there is no memory for it.
 template <typename Make>

@@ -65,8 +65,8 @@ class CallLimit {
   void enter() {
     if (inFlight_.fetch_add(1, std::memory_order_relaxed) < most_) return;
     inFlight_.fetch_sub(1, std::memory_order_relaxed);
-    throw LimitExceeded("the program has " + std::to_string(most_) +
-                        " calls in flight, which is all that the supervisor lets it have "
+    throw LimitExceeded("call refused: this program already has " + std::to_string(most_) +
+                        " calls in flight, the most that its supervisor allows "
                         "(limits.calls, ISOPOOL_CLIENT_CALLS)");
   }
 

@@ -16,7 +16,8 @@ namespace isopool {
 CompletionState::CompletionState()
     : event_(base::awayFromStandardStreams(base::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)))) {
   if (!event_.valid()) {
-    throw Error(std::string("no eventfd for a CompletionQueue: ") + std::strerror(errno));
+    throw Error(std::string("can't create an eventfd for a CompletionQueue: ") +
+                std::strerror(errno));
   }
 }
 

@@ -69,7 +69,8 @@ InputArena::InputArena()
 std::string InputArena::limitInWords() const {
   return limitBytes_ == settingBytes_
              ? "ISOPOOL_INPUT_ARENA_LIMIT"
-             : "the process's address space, a quarter of which it may take (RLIMIT_AS, ulimit -v)";
+             : "the limit of the process's address space (RLIMIT_AS, ulimit -v), of which this "
+               "memory takes a quarter at most";
 }
 
 void* InputArena::allocateBlock(size_t bytes) noexcept {

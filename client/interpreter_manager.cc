@@ -110,7 +110,7 @@ InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environme
 InterpreterManager::InterpreterManager(const SharedSupervisor& supervisor, size_t nInterp,
                                        std::shared_ptr<Environment> env)
     : impl_(makeManager(nInterp, std::move(env), supervisor.address)) {
-  if (supervisor.address.empty()) throw Error("a shared supervisor needs an address");
+  if (supervisor.address.empty()) throw Error("the address of the shared supervisor is empty");
 }
 
 InterpreterManager::~InterpreterManager() = default;
@@ -155,7 +155,7 @@ Package InterpreterManager::loadPackage(const std::string& uri) {
 Package InterpreterManager::loadPackage(
     std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader) {
   impl_->pool->check();
-  TORCH_CHECK(reader != nullptr, "loadPackage was given no reader");
+  TORCH_CHECK(reader != nullptr, "loadPackage: the reader is null");
   auto file = client::ArchiveFile::read(*reader);
   checkRequirements(impl_->pool, *file);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
@@ -169,7 +169,7 @@ ReplicatedObj InterpreterManager::loadModel(const std::string& path, const std::
 ReplicatedObj InterpreterManager::loadModel(
     std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader, const std::string& name) {
   impl_->pool->check();
-  TORCH_CHECK(reader != nullptr, "loadModel was given no reader");
+  TORCH_CHECK(reader != nullptr, "loadModel: the reader is null");
   return storedModel(client::ArchiveFile::read(*reader), name);
 }
 
@@ -184,7 +184,8 @@ ReplicatedObj InterpreterManager::storedModel(std::shared_ptr<client::ArchiveFil
 
 void InterpreterManager::debugLimitInterpreters(size_t N) {
   TORCH_CHECK(N > 0 && N <= impl_->interpreters.size(), "debugLimitInterpreters(", N,
-              "): the manager has 1 to ", impl_->interpreters.size(), " interpreters to use");
+              "): the limit must be between 1 and ", impl_->interpreters.size(),
+              ", the number of the manager's interpreters");
   impl_->pool->limitSlots(N);
 }
 

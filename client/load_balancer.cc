@@ -23,8 +23,8 @@ LoadBalancer::LoadBalancer(size_t n) : users_(n), limit_(n) {
 
 void LoadBalancer::setResourceLimit(size_t n) {
   if (n == 0 || n > users_.size()) {
-    throw Error("setResourceLimit(" + std::to_string(n) + "): the LoadBalancer has 1 to " +
-                std::to_string(users_.size()) + " resources to deal out");
+    throw Error("setResourceLimit(" + std::to_string(n) + "): the limit must be between 1 and " +
+                std::to_string(users_.size()) + ", the number of the LoadBalancer's resources");
   }
   std::lock_guard lock(mutex.get());
   limit_ = n;
@@ -51,7 +51,7 @@ void LoadBalancer::free(int where) {
                 std::to_string(users_.size() - 1));
   }
   size_t& users = users_[static_cast<size_t>(where)];
-  if (users == 0) throw Error("free(" + std::to_string(where) + "): that resource has no user");
+  if (users == 0) throw Error("free(" + std::to_string(where) + "): the resource has no user");
   --users;
 }
 

@@ -9,7 +9,7 @@ void ModuleSources::add(std::string name, std::string text) {
   if (name.empty() || name.front() == '.' || name.back() == '.' ||
       name.find("..") != std::string::npos || name.find('\0') != std::string::npos) {
     throw Error("registerModuleSource: \"" + name +
-                "\" is no module's name: give one as an import statement has it");
+                "\" is not a module name: give a name that an import statement accepts");
   }
   checkNotForked(generation_);
   std::lock_guard lock(mutex_);

@@ -28,7 +28,7 @@ struct MoveSummary {
 
 MoveSummary readSummary(const at::IValue& value) {
   const auto& fields = value.toTupleRef().elements();
-  TORCH_CHECK(fields.size() == 4, "a move's summary has four fields");
+  TORCH_CHECK(fields.size() == 4, "the summary of a moved object must have four fields");
   MoveSummary summary;
   summary.bytes = static_cast<uint64_t>(fields[0].toInt());
   summary.pickleOffset = static_cast<uint64_t>(fields[1].toInt());
@@ -43,7 +43,7 @@ std::shared_ptr<const void> keepPackage(const std::shared_ptr<Pool>& pool, base:
   if (auto moved = MovedObject::find(id)) return moved;
   // As a Package of its own, so that the workers keep it too.
   if (auto file = ArchiveFile::find(id)) return std::make_shared<PackageImpl>(pool, file);
-  throw Error("a moved object refers to a package that is not open any more");
+  throw Error("the object can't be moved: it refers to a package that is no longer open");
 }
 
 ObjectDefinition movedObject(const MovedObject& memory, const MoveSummary& summary) {

@@ -43,8 +43,8 @@ std::shared_ptr<MovedObject> MovedObject::make(SupervisorConnection& connection,
         {object.get()});
     return moved;
   } catch (const base::SystemCallError& error) {
-    throw Error("no shared memory for an object of " + std::to_string(bytes) +
-                " bytes that is to be moved: " + error.what());
+    throw Error("no shared memory for a moved object of " + std::to_string(bytes) +
+                " bytes: " + error.what());
   }
 }
 

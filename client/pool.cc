@@ -57,8 +57,8 @@ std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel
       lock.lock();
     }
     if (!lock.owns_lock() && isPast(deadline)) {
-      throw DeadlineExceeded("the deadline passed while another thread made " + channel.name() +
-                                 " ready for calls; this one will not run",
+      throw DeadlineExceeded("the deadline passed while another thread prepared " + channel.name() +
+                                 " for calls; this call will not run",
                              /*started=*/false);
     }
   }
@@ -493,7 +493,7 @@ bool Pool::define(WorkerLink& channel, const ObjectDefinition& definition, const
     throw DeadlineExceeded(
         "the deadline passed before " + channel.name() +
             " had loaded the object; the call will not run" +
-            (answer.outcome() == RequestOutcome::kOverdue ? ", the worker goes on loading" : ""),
+            (answer.outcome() == RequestOutcome::kOverdue ? ", the worker continues loading" : ""),
         /*started=*/false);
   }
   // A death here is found again by the call that follows.

@@ -135,8 +135,8 @@ void throwNotStartedInTime(const std::string& worker, const char* what) {
 void throwOverdue(WorkerLink& channel, const char* what) {
   const char* outcome =
       channel.shared()
-          ? "it is killed if that goes on for longer than the supervisor's grace period"
-          : "that worker was killed";
+          ? "the worker is killed unless the call ends within the supervisor's grace period"
+          : "the worker was killed";
   throw DeadlineExceeded(
       "the deadline passed while " + channel.name() + " ran the " + what + "; " + outcome,
       /*started=*/true);

@@ -45,11 +45,11 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
     return makeForThisProcess<Pool>(std::move(connection), std::move(environment),
                                     std::move(modules), kind);
   } catch (const base::SystemCallError& error) {
-    throw SupervisorLost((address.empty() ? "this program can't use a supervisor of its own: "
+    throw SupervisorLost((address.empty() ? "the private supervisor can't be used: "
                                           : "the supervisor " + address + " can't be used: ") +
                          error.what());
   } catch (const std::system_error& error) {
-    throw SupervisorLost(std::string("this program can't have a thread for its supervisor: ") +
+    throw SupervisorLost(std::string("can't start the thread that serves the supervisor: ") +
                          error.what());
   }
 }

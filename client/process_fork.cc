@@ -24,8 +24,10 @@ uint32_t forkGeneration() noexcept { return generation.load(std::memory_order_re
 
 void checkNotForked(uint32_t created, const char* what) {
   if (created != forkGeneration()) {
-    throw ForkedError(std::string("this process was forked from the one that made the ") + what +
-                      ", which works in that one only: make a new " + what + " in the child");
+    throw ForkedError(std::string("the ") + what +
+                      " works only in the process that made it, and this process was forked from "
+                      "that one: make a new " +
+                      what + " in the child");
   }
 }
 

@@ -34,7 +34,7 @@ std::optional<at::IValue> StreamImpl::next() {
     throw;
   }
   if (!answer.isTuple() || answer.toTupleRef().elements().size() != 2) {
-    throw Error(channel_->name() + " answered with what is no item");
+    throw Error(channel_->name() + " sent an invalid stream item");
   }
   const auto& elements = answer.toTupleRef().elements();
   if (elements[0].toBool()) return elements[1];

@@ -20,9 +20,9 @@ namespace {
   if (error == ENOENT || error == ECONNREFUSED) {
     text += "; start one with isopoold --listen " + address;
   } else if (error == EACCES || error == EPERM) {
-    text += "; its socket lets in its own user, root and the group that socket_group names";
+    text += "; its socket accepts its own user, root and the group that socket_group names";
   } else if (error == EAGAIN) {
-    text += "; it is not taking connections";
+    text += "; it does not accept connections now";
   }
   throw SupervisorLost(text);
 }

@@ -52,14 +52,14 @@ constexpr milliseconds kEndPatience(1000);
 constexpr milliseconds kBetweenLooks(100);
 
 constexpr const char* kUnread =
-    "the supervisor reads none of its messages, and more of them wait than may: make a new manager";
+    "the supervisor does not read its messages, and the queue of messages to it is full: make a "
+    "new manager";
 constexpr const char* kOutOfFiles =
-    "a message to the supervisor could not wait: this program has as many open files as it may "
-    "have "
-    "(ulimit -n); make a new manager";
+    "a message to the supervisor can't be queued: this program has reached its limit of open "
+    "files (ulimit -n); make a new manager";
 constexpr const char* kDescriptorsAwaited =
-    "messages of the supervisor wait, and workers that died are not replaced, until this program "
-    "closes files: it has as many open as it may have (ulimit -n)";
+    "messages of the supervisor are not read, and dead workers are not replaced, until this "
+    "program closes files: it has reached its limit of open files (ulimit -n)";
 // Between two looks whether there are descriptors again for what the supervisor sends.
 constexpr milliseconds kOutOfDescriptors(100);
 constexpr const char* kSupervisorGone =
@@ -261,10 +261,10 @@ void SupervisorConnection::greet() {
       socket_.waitReadable(kStartPatience);
     } else if (state == State::kCrowded) {
       throw SupervisorLost("the supervisor " + place_ +
-                           " can't be told who we are: too many descriptors of this user are on "
-                           "their way between processes (ETOOMANYREFS)");
+                           " can't be greeted: too many descriptors of this user are in flight "
+                           "between processes (ETOOMANYREFS)");
     } else if (left.count() <= 0 || !socket_.waitReadable(left)) {
-      throw SupervisorLost("the supervisor did not come up within " +
+      throw SupervisorLost("the supervisor did not become ready within " +
                            std::to_string(kStartPatience.count()) + " seconds");
     }
     try {
@@ -275,7 +275,7 @@ void SupervisorConnection::greet() {
         }
         welcome_ = ipc::decodeMessage<ipc::Welcome>(*frame);
         if (welcome_.protocolVersion != ipc::kProtocolVersion) {
-          throw SupervisorLost("the supervisor " + place_ + " speaks protocol version " +
+          throw SupervisorLost("the supervisor " + place_ + " uses protocol version " +
                                std::to_string(welcome_.protocolVersion) + ", this library " +
                                std::to_string(ipc::kProtocolVersion) +
                                ": they are from different builds of isopool");
@@ -286,10 +286,11 @@ void SupervisorConnection::greet() {
       }
       if (received == ipc::ReceiveResult::kPeerGone) {
         throw SupervisorLost("the supervisor " + place_ +
-                             " ended before it could serve: its error output says why");
+                             " ended before it was ready: its error output shows the reason");
       }
     } catch (const ipc::ProtocolError& error) {
-      throw SupervisorLost("the supervisor " + place_ + " is not one of ours: " + error.what());
+      throw SupervisorLost("the supervisor " + place_ +
+                           " sent an invalid greeting: " + error.what());
     }
   }
 }
@@ -341,12 +342,12 @@ void SupervisorConnection::run() {
         return lose(kSupervisorGone);
       }
     } catch (const base::SystemCallError& error) {
-      return loseOnceThereIsMemory("this program can't take a worker over: ", error.what());
-    } catch (const std::bad_alloc& error) {
-      return loseOnceThereIsMemory("this program can't follow its supervisor: ", error.what());
-    } catch (const std::exception& error) {
-      return loseOnceThereIsMemory("the supervisor sent what is no message of ours: ",
+      return loseOnceThereIsMemory("this program can't process a message of its supervisor: ",
                                    error.what());
+    } catch (const std::bad_alloc& error) {
+      return loseOnceThereIsMemory("no memory for a message of the supervisor: ", error.what());
+    } catch (const std::exception& error) {
+      return loseOnceThereIsMemory("the supervisor sent an invalid message: ", error.what());
     }
   }
 }
@@ -398,7 +399,7 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
       if (!channel || frame.descriptors.empty()) return;
       const base::Fd& object = frame.descriptors.front();
       if (!ipc::memoryObjectHas(object, message.bytes, ipc::Seal::kFixedSize)) {
-        throw ipc::ProtocolError("an output segment that can change its size");
+        throw ipc::ProtocolError("the size of an output segment is not sealed");
       }
       channel->memory().addSegment(
           base::SegmentId(message.segment),
@@ -426,12 +427,12 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
     case ipc::MessageType::kDrain:
       return drain(ipc::decodeMessage<ipc::Drain>(frame).text);
     default:
-      throw ipc::ProtocolError("a message that is not for clients");
+      throw ipc::ProtocolError("a message type that clients do not receive");
   }
 }
 
 void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame) {
-  if (frame.descriptors.size() != 6) throw ipc::ProtocolError("a worker without its descriptors");
+  if (frame.descriptors.size() != 6) throw ipc::ProtocolError("a worker without six descriptors");
   base::Fd& pidfd = frame.descriptors[0];
   const base::Fd& own = frame.descriptors[1];
   const base::Fd& peer = frame.descriptors[2];
@@ -443,7 +444,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize) ||
       !ipc::memoryObjectHas(statusPage, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
-    throw ipc::ProtocolError("a worker with memory of another size");
+    throw ipc::ProtocolError("an introduced worker's memory has an unexpected size");
   }
   auto memory = makeForThisProcess<WorkerMemory>(
       base::Epoch(message.epoch),

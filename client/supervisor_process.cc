@@ -78,7 +78,7 @@ std::string supervisorPath() {
   if (const char* chosen = std::getenv("ISOPOOL_SUPERVISOR"); chosen != nullptr && *chosen != 0) {
     if (::access(chosen, X_OK) == 0) return chosen;
     throw SupervisorLost(std::string("ISOPOOL_SUPERVISOR=") + chosen +
-                         " is no program that can be run: " + std::strerror(errno));
+                         " is not an executable program: " + std::strerror(errno));
   }
   Dl_info library{};
   std::string tried;

@@ -186,7 +186,7 @@ class TraceImpl {
 
   void write(const std::string& path) {
     client::checkNotForked(generation_);
-    if (!recorder_) throw Error("a Trace is written once");
+    if (!recorder_) throw Error("a Trace can be written only once");
     client::removeCallSink(recorder_.get());
     const auto calls = std::exchange(recorder_, nullptr)->take();
     std::ofstream file(path, std::ios::trunc);

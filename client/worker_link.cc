@@ -183,7 +183,7 @@ void WorkerLink::detached() {
 
 void WorkerLink::poison(const std::string& reason) {
   if (poisoned_.exchange(true)) return;
-  killBecause("what it published is nonsense: " + reason);
+  killBecause("it published invalid data: " + reason);
 }
 
 // Its death then says why.
@@ -191,7 +191,7 @@ void WorkerLink::killBecause(const std::string& reason) {
   {
     std::lock_guard lock(deathMutex_);
     death_.crashLog =
-        (sharedWorker_ ? "given up by this program, because " : "killed by its client, because ") +
+        (sharedWorker_ ? "reported by this program, because " : "killed by its client, because ") +
         reason;
   }
   kill(reason);
@@ -355,7 +355,7 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
     }
     // Every slot is taken. Answers that nobody waits for any more are consumed here.
     lock.unlock();
-    if (!end.submissionsConsistent()) poison("it says that it took calls that were never made");
+    if (!end.submissionsConsistent()) poison("it counts more taken calls than were made");
     deliverUnlessLed();
     killIfBlocked();
     lock.lock();
@@ -622,7 +622,7 @@ void WorkerLink::discard(PendingRequest& request) {
       }
     }
   } catch (const std::exception&) {
-    poison("an answer that is not one");
+    poison("an answer that can't be decoded");
   }
 }
 
@@ -769,11 +769,10 @@ void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
     hangs = hangsInPreparation(now);
   }
   if (stopped) {
-    killBecause("it slept on for a second though it was called");
+    killBecause("it slept for a second while calls waited");
   } else if (hangs) {
-    killBecause("it did not end loading an object within " +
-                std::to_string(kLongestPreparation.count()) +
-                " minutes after the deadline of the call that needed it");
+    killBecause("it had not loaded an object " + std::to_string(kLongestPreparation.count()) +
+                " minutes after the deadline of the call that needed the object");
   }
 }
 
@@ -815,7 +814,7 @@ void WorkerLink::killIfBlocked() {
                ": the release of an Obj, the close of a stream, an unload";
       break;
     case Blocked::kByPreparation:
-      reason = "it took more than " + time + " to make an object ahead of the calls that need it";
+      reason = "it took more than " + time + " to load an object before any call needed it";
       break;
     case Blocked::kByNothing:
       reason = "requests waited for " + time + " while it ran none and took none";

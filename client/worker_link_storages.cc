@@ -52,7 +52,7 @@ class PackageResults {
   /// Throws ValueError if there are no such bytes.
   c10::Storage storage(const ipc::StorageRecord& record) {
     if (record.offset % ipc::kStorageAlignment != 0) {
-      throw ipc::ValueError("a result in a package is not aligned");
+      throw ipc::ValueError("a result in a package is misaligned");
     }
     const auto known = ranges_.find(record.segment);
     if (known != ranges_.end()) return known->second->storage(record.offset, record.bytes);
@@ -69,7 +69,7 @@ class PackageResults {
 
  private:
   [[noreturn]] static void throwNotThere() {
-    throw ipc::ValueError("a result names stored bytes that are not there");
+    throw ipc::ValueError("a result refers to stored bytes that do not exist");
   }
 
   const std::shared_ptr<StoredBytes>& rangeOf(ArchiveFile& file) {
@@ -152,14 +152,14 @@ at::IValue Answer::take() {
         throw Error(text);
       }
       default:
-        throw ipc::ValueError("an answer of an unknown kind");
+        throw ipc::ValueError("the kind of an answer is unknown");
     }
   } catch (const ipc::ValueError& error) {
     channel_->poison(error.what());
-    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
+    throw Error(channel_->name() + " sent an invalid answer and was killed: " + error.what());
   } catch (const msgpack::type_error& error) {
     channel_->poison(error.what());
-    throw Error(channel_->name() + " answered with nonsense and was killed: " + error.what());
+    throw Error(channel_->name() + " sent an invalid answer and was killed: " + error.what());
   }
 }
 
@@ -265,7 +265,7 @@ c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
       throw ArenaFull("no room for " + std::to_string(bytes) +
                       " bytes in the memory shared with workers, which is limited to " +
                       std::to_string(InputArena::instance().limitBytes()) +
-                      " bytes: let tensors of isopool::empty go, or raise " +
+                      " bytes: release tensors of isopool::empty, or raise " +
                       InputArena::instance().limitInWords());
     }
     nap();
@@ -336,7 +336,7 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
           throw ipc::ValueError("a result lies outside the worker's memory");
         }
         if (record.offset % ipc::kPageBytes != 0) {
-          throw ipc::ValueError("a result does not begin where a block does");
+          throw ipc::ValueError("a result does not begin at the start of a block");
         }
         storages.push_back(memory_->adopt(*block, base::SegmentId(record.segment), record.offset,
                                           {record.lease, record.generation}));
@@ -345,7 +345,7 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
       }
       case ipc::StorageKind::kEcho: {
         if (record.offset >= request.exports.size() || !request.exports[record.offset].storage) {
-          throw ipc::ValueError("a result echoes no argument");
+          throw ipc::ValueError("a result refers to an argument that does not exist");
         }
         storages.push_back(request.exports[record.offset].storage);
         break;
@@ -354,7 +354,7 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
         storages.push_back(packages.storage(record));
         break;
       case ipc::StorageKind::kHome:
-        throw ipc::ValueError("a result claims to lie in the client's memory");
+        throw ipc::ValueError("a result is marked as the client's own memory");
     }
   }
   return storages;

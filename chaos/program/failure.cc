@@ -71,7 +71,8 @@ void describe(Record& record, const std::exception_ptr& failure) {
     setText(record, "std::bad_alloc");
   } catch (const isopool::Error& error) {
     // Its other causes are misuse, of which there is none here.
-    const bool noThread = std::string(error.what()).rfind("no thread for asynchronous", 0) == 0;
+    const bool noThread =
+        std::string(error.what()).rfind("can't start a thread for asynchronous calls", 0) == 0;
     record.outcome = noThread ? Outcome::kRefused : Outcome::kWrong;
     setText(record, (nameOf(typeid(error)) + ": " + error.what()).c_str());
   } catch (const c10::Error& error) {

@@ -80,7 +80,7 @@ bool sleeps(pid_t thread) {
 TEST(Answer, WithStoredBytesAtAnOddOffsetIsRefused) {
   EXPECT_EQ(outcomeOfStoredResultAt(64), "taken");
   for (const uint64_t offset : {1, 65, 4090}) {
-    EXPECT_NE(outcomeOfStoredResultAt(offset).find("answered with nonsense"), std::string::npos);
+    EXPECT_NE(outcomeOfStoredResultAt(offset).find("an invalid answer"), std::string::npos);
   }
 }
 
@@ -107,7 +107,8 @@ TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
   } catch (const WorkerLost& lost) {
     FAIL() << lost.what();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("nonsense"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("an invalid answer"), std::string::npos)
+        << error.what();
   }
 }
 

@@ -79,7 +79,7 @@ TEST(IdleWorker, ThatSleepsThroughCallsForASecondIsKilled) {
     EXPECT_EQ(worker.call(soon()).outcome(), client::RequestOutcome::kWithdrawn);
     return !worker.killed().empty();
   }));
-  EXPECT_NE(worker.killed().find("it slept on"), std::string::npos) << worker.killed();
+  EXPECT_NE(worker.killed().find("it slept for a second"), std::string::npos) << worker.killed();
 }
 
 TEST(IdleWorker, IsNotSentACallWhoseDeadlineHasPassed) {
