@@ -16,7 +16,7 @@ namespace isopool {
 
 namespace {
 
-// The caller's modes on the thread that makes its call: results are made in them.
+// Applies the caller's modes to the executor's thread: the results are created under them.
 class ScopedModes {
  public:
   explicit ScopedModes(uint32_t modes) : grad_((modes & ipc::kGradEnabled) != 0) {
@@ -77,7 +77,7 @@ void AsyncCall::run() {
   } catch (...) {
     outcome.emplace(std::current_exception());
   }
-  // Whoever took it back was told that it would not run, and it has not.
+  // cancel() has returned true, so the call has not run: its outcome is Cancelled in any case.
   if (cancellation_.end()) outcome.emplace(cancelled());
   dropRequest();
   Phase running = Phase::kRunning;
@@ -99,7 +99,7 @@ bool AsyncCall::cancel() {
   }
   if (phase_.load() == Phase::kSettling || !cancellation_.cancel()) return false;
   Phase running = Phase::kRunning;
-  // Else run() is settling it in the same way.
+  // If the phase has changed, run() settles the call, also with Cancelled.
   if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(Outcome(cancelled()));
   return true;
 }
@@ -111,7 +111,7 @@ void AsyncCall::dropRequest() {
 }
 
 void AsyncCall::settle(Outcome outcome) {
-  // Before the callback: it may make the next call.
+  // Released before the callback runs: the callback may make the next call.
   place_.reset();
   if (callback_) {
     try {
@@ -122,7 +122,7 @@ void AsyncCall::settle(Outcome outcome) {
       reportThrowingCallback("an exception that is not a std::exception");
     }
   }
-  // What the callback holds may be what the waiting thread ends next.
+  // Destroyed before waiting threads wake up: they may next end what the callback refers to.
   callback_ = nullptr;
   {
     std::lock_guard lock(mutex_);

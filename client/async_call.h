@@ -20,9 +20,10 @@ namespace client {
 class AsyncExecutor;
 }
 
-/// The body of a PendingCall: what is asked, and what became of it. Whoever brings the first
-/// outcome settles it: the executor's thread that made the call, cancel(), its deadline, the
-/// manager's end.
+/// The implementation of a PendingCall: the request and, later, its outcome. The first of these
+/// events settles the call, later ones have no effect: a thread of the executor has made the call,
+/// cancel() succeeds, the deadline passes while the call is queued, the manager ends while the call
+/// is queued. Any thread.
 class AsyncCall {
  public:
   using Callback = std::function<void(const Outcome&)>;
@@ -34,14 +35,18 @@ class AsyncCall {
   AsyncCall(const AsyncCall&) = delete;
   AsyncCall& operator=(const AsyncCall&) = delete;
 
-  /// On the executor's thread: makes the call, unless it was settled while it was queued.
+  /// Makes the call and settles it, unless it was settled while it was queued. For the threads of
+  /// the executor.
   void run();
-  /// Settles it if no thread has begun to make it.
+  /// Settles the call with `error` if no thread has begun to make it.
   void settleIfQueued(std::exception_ptr error);
+  /// True if user code of the call has not run and never will: the outcome is Cancelled. False if
+  /// the call has started or was settled before. Throws Error in a forked child.
   bool cancel();
   const client::Deadline& deadline() const { return how_.deadline; }
 
-  /// Null if there is no outcome by then. Throws Error in a forked child.
+  /// Waits for the outcome; null if there is none at `until`. The outcome lives as long as this
+  /// object. Throws Error in a forked child.
   const Outcome* outcome(const client::Deadline& until);
 
  private:
@@ -54,16 +59,16 @@ class AsyncCall {
   const uint32_t generation_;
   std::atomic<Phase> phase_{Phase::kQueued};
   client::CancellationToken cancellation_;
-  client::PoolCall how_;  // never changed
+  client::PoolCall how_;  // constant after the constructor
 
   const std::shared_ptr<client::AsyncExecutor> executor_;
   const std::shared_ptr<client::CallLimit> limit_;
 
-  // The one who moved phase_ away from kQueued has these, and lets them go.
+  // For the thread that moved phase_ away from kQueued; dropRequest() releases them.
   std::shared_ptr<ReplicatedObjImpl> object_;
   std::vector<at::IValue> args_;
   Named kwargs_;
-  // The one who moved it to kSettling has this.
+  // For the thread that moved phase_ to kSettling.
   Callback callback_;
   std::optional<client::CallLimit::Place> place_;
 

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
 constexpr const char* kNoThread = "can't start a thread for asynchronous calls: ";
 
-// The error that `make` makes, or that there is no memory for it.
+// The exception that `make` returns, or std::bad_alloc if there is no memory for it.
 template <typename Make>
 std::exception_ptr errorOf(Make&& make) {
   try {
@@ -31,7 +31,7 @@ DeadlineExceeded overdueInLine() {
   return {"the deadline passed while the call waited for a free worker", /*started=*/false};
 }
 
-// Signals are the program's, not for threads that it does not know.
+// Starts a thread that blocks all signals: they are for the program's own threads.
 template <typename Body>
 std::thread startThread(const char* name, Body body) {
   sigset_t all;
@@ -56,7 +56,7 @@ AsyncExecutor::AsyncExecutor(size_t mostThreads)
     : generation_(forkGeneration()), mostThreads_(mostThreads) {}
 
 AsyncExecutor::~AsyncExecutor() {
-  // close() has joined them: there are some left only if the pool was never closed.
+  // close() has joined the threads: some are left only if the pool was never closed.
   for (std::thread& thread : threads_) thread.detach();
 }
 
@@ -64,7 +64,7 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   std::lock_guard lock(mutex_);
   if (closed_) throw Error(kManagerGone);
   if (!refusal_.empty()) throw SupervisorLost(refusal_);
-  // What can fail comes first: whoever gets an exception gets no outcome.
+  // Steps that can throw come first: a call whose submit() throws gets no outcome.
   if (call->deadline() && !watching_) addTimer();
   if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
   queue_.push_back(call);
@@ -81,7 +81,8 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   if (idle_ > 0) work_.notify_one();
 }
 
-// Before a thread starts: one that runs and has no place would end the program.
+// Call before a thread starts: a running std::thread for which the vector finds no room would be
+// destroyed, which ends the program.
 void AsyncExecutor::makeRoomForThread() { threads_.reserve(threads_.size() + 1); }
 
 // Needs mutex_.
@@ -103,7 +104,7 @@ void AsyncExecutor::addThread() {
     threads_.push_back(startThread("isopool-call", [self = shared_from_this()] { self->serve(); }));
     ++workers_;
   } catch (const std::system_error& error) {
-    // With one thread the calls are made, only later.
+    // One thread is enough to make all calls, only later.
     if (workers_ == 0) throw Error(std::string(kNoThread) + error.what());
   }
 }
@@ -123,7 +124,7 @@ void AsyncExecutor::serve() {
     forgetDeadline(*call);
     lock.unlock();
     call->run();
-    // May be the last owner of anything, the pool included.
+    // Released without the lock: this may be the last owner of anything, the pool included.
     call.reset();
     lock.lock();
   }
@@ -137,7 +138,7 @@ bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drai
   return false;
 }
 
-// Calls drained_, unlocked, if it waits for that.
+// Calls drained_, with `lock` released, if a drain waits and all calls are settled.
 void AsyncExecutor::endDrain(std::unique_lock<std::mutex>& lock) {
   if (!drained_ || !isIdle()) return;
   const auto drained = std::exchange(drained_, nullptr);
@@ -187,7 +188,7 @@ std::shared_ptr<AsyncCall> AsyncExecutor::takeLeft() {
   return call;
 }
 
-// Takes no memory: it is part of a destructor.
+// Needs no memory: destructors call it.
 void AsyncExecutor::close() {
   std::vector<std::thread> threads;
   decltype(deadlines_) deadlines;

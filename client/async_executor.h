@@ -16,27 +16,32 @@
 
 namespace isopool::client {
 
-/// The asynchronous calls of one pool that wait for their turn, and the threads that make them: as
-/// many as calls can be in the workers' rings, started when there is work for them, each making an
-/// ordinary synchronous call at a time. One more thread watches the deadlines of calls that wait.
+/// The queue of one pool's asynchronous calls and the threads that make them. There are at most
+/// `mostThreads` of these, as many as calls fit into the workers' rings. A thread is started when
+/// there is work for it, and makes one ordinary synchronous call at a time. One more thread watches
+/// the deadlines of queued calls. Any thread.
 ///
-/// Threads and calls keep it, so that whatever a callback lets go of, nothing ends under it.
+/// Its threads and its calls share ownership of it, so that it outlives a callback that releases
+/// the manager and everything else.
 class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
  public:
   explicit AsyncExecutor(size_t mostThreads);
   ~AsyncExecutor();
 
-  /// Throws Error after close(), or if not even one thread can be had.
+  /// Queues the call. Throws Error after close(), or if there is no thread that could make the call
+  /// or watch its deadline, and SupervisorLost after drain(); then the call gets no outcome.
   void submit(std::shared_ptr<AsyncCall> call);
-  /// Calls that wait for their turn here.
+  /// The number of calls that no thread has begun to make.
   size_t queued() const { return queued_.load(std::memory_order_relaxed); }
+  /// Called by a call that is no longer queued.
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
-  /// From here on submit() throws SupervisorLost with this text. False if calls that were submitted
-  /// before are under way: `drained` is called when they are settled.
+  /// From here on submit() throws SupervisorLost with the text `refusal`. Returns false if calls
+  /// that were submitted before are queued or running: when they are settled, a thread of the
+  /// executor calls `drained`.
   bool drain(const std::string& refusal, std::function<void()> drained);
-  /// The pool is closed: settles what waits here, and waits for the threads, which find their calls
-  /// ended, unless one of them is the caller.
+  /// Call when the pool is closed. Settles the queued calls with Error and waits for the threads,
+  /// whose calls fail with the pool; does not wait for the calling thread if it is one of them.
   void close();
 
  private:
@@ -59,7 +64,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   std::condition_variable deadlineCame_;
   std::deque<std::shared_ptr<AsyncCall>> queue_;
   std::set<std::pair<Clock::time_point, std::shared_ptr<AsyncCall>>> deadlines_;  // of queue_'s
-  size_t idle_ = 0;  // threads that sleep on work_, or have just been woken
+  size_t idle_ = 0;  // threads that sleep on work_ or have just been woken
   size_t workers_ = 0;
   bool watching_ = false;
   bool closed_ = false;

@@ -20,7 +20,7 @@ std::vector<at::IValue> onEverySlot(
   std::vector<at::IValue> results(slots.size());
   std::vector<std::exception_ptr> errors(slots.size());
   const at::ThreadLocalState modes;
-  // Which that state does not have.
+  // at::ThreadLocalState does not contain these two.
   const at::ScalarType autocastType = at::autocast::get_autocast_dtype(at::kCPU);
   const bool autocastCached = at::autocast::is_autocast_cache_enabled();
   const bool restores = ReplicaTracker::thisThreadRestores();
@@ -38,7 +38,7 @@ std::vector<at::IValue> onEverySlot(
   {
     std::vector<std::jthread> threads;
     threads.reserve(slots.size());
-    // Signals are for the program's own threads.
+    // The new threads block all signals: these are for the program's own threads.
     sigset_t all;
     sigset_t previous;
     ::sigfillset(&all);

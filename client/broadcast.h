@@ -11,9 +11,11 @@
 
 namespace isopool::client {
 
-/// Does `work` for every slot of the pool at the same time, each on a thread of its own under the
-/// caller's modes, and returns when all are done: the results in slot order, or what the first
-/// slot's that failed threw. Throws what Pool::Broadcast throws before any of it is done.
+/// Runs `work` once for every slot of the pool, all at the same time, each on a thread of its own
+/// under the caller's torch modes. Returns the results in slot order when all threads have ended.
+/// If `work` failed for some slots, throws the exception of the first of them in slot order. Throws
+/// what Pool::Broadcast throws, before any work starts, and std::system_error if a thread can't be
+/// started, when the threads before it have ended.
 std::vector<at::IValue> onEverySlot(
     Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
 

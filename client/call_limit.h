@@ -11,14 +11,14 @@
 
 namespace isopool::client {
 
-/// How many calls a connection may have in flight, as the operator of a shared supervisor says:
-/// calls that run, that wait for a worker, and asynchronous calls without an outcome. Any thread.
-/// Without a limit the pointer to it is null, and nothing is counted.
+/// The limit of calls that a connection may have in flight, set by the operator of a shared
+/// supervisor. In flight are calls that run or wait for a worker, and asynchronous calls without an
+/// outcome. Any thread. If there is no limit, the pointer to it is null and nothing is counted.
 class CallLimit {
  public:
   explicit CallLimit(uint32_t most) : most_(most) {}
 
-  /// Counts as a call in flight as long as it lives. Throws LimitExceeded.
+  /// Counts as one call in flight as long as it lives. The constructor throws LimitExceeded.
   class Place {
    public:
     explicit Place(CallLimit* limit) : limit_(limit) {
@@ -34,7 +34,8 @@ class CallLimit {
     CallLimit* const limit_;
   };
 
-  /// This thread makes a call that has its Place: what it asks of workers meanwhile is part of it.
+  /// While it lives, the calling thread makes a call that already has its Place: the requests that
+  /// the thread makes meanwhile are part of that call and not counted.
   class Scope {
    public:
     explicit Scope(const CallLimit* limit) : outer_(std::exchange(current_, limit)) {}
@@ -46,8 +47,8 @@ class CallLimit {
     const CallLimit* const outer_;
   };
 
-  /// The call that this thread makes from here on, unless it is part of another one. Throws
-  /// LimitExceeded.
+  /// The call that the calling thread makes while this lives: a Place and a Scope, or nothing if
+  /// the thread is inside another call. The constructor throws LimitExceeded.
   class Call {
    public:
     explicit Call(CallLimit* limit) {

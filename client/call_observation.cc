@@ -20,10 +20,10 @@ namespace {
 
 using Sinks = std::vector<std::shared_ptr<CallSink>>;
 
-// Never destroyed: calls end until the process is gone.
+// Never destroyed: calls may end until the process exits.
 constinit InheritedSetting<Sinks> currentSinks;
 
-// Without those that `isOld` says are to go, and with `fresh` unless it is null.
+// Removes the sinks for which `isOld` is true, and adds `fresh` unless it is null.
 template <typename IsOld>
 void changeSinks(IsOld&& isOld, std::shared_ptr<CallSink> fresh) {
   currentSinks.change([&](const auto& current) {
@@ -62,7 +62,7 @@ CallKind kindOf(ipc::Operation operation) {
   }
 }
 
-// Nothing if the call belongs to no pool of this process.
+// Nothing if the call used a parent process's pool in a forked child: it is not recorded.
 std::optional<CallOutcome> outcomeOf(const std::exception_ptr& error) {
   if (!error) return CallOutcome::kReturned;
   try {
@@ -90,7 +90,7 @@ class ObserverSink final : public CallSink {
     try {
       observer_(call.record);
     } catch (...) {
-      // The call is not to blame.
+      // Exceptions of the observer are ignored: the call does not depend on it.
     }
   }
 

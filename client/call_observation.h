@@ -14,24 +14,25 @@ namespace isopool::client {
 
 class Pool;
 
-/// A call's record with what only the library itself looks at.
+/// The record of a call, with fields that only the library itself reads. Used by one thread.
 struct ObservedCall {
   CallRecord record;
   const Pool* pool = nullptr;
-  int64_t began = 0;  ///< nanoseconds of CLOCK_REALTIME, which torch's profiler also tells
+  int64_t began = 0;  ///< nanoseconds of CLOCK_REALTIME, which torch's profiler uses too
   int64_t ended = 0;
   pid_t thread = 0;
 
-  /// A worker has been found.
+  /// Notes the worker and the time. Call right before the request is sent.
   void sentTo(WorkerLink& channel);
+  /// Notes the request's sequence number.
   void answered(const Answer& answer);
 
   std::chrono::steady_clock::time_point start;  // on the clock of durations
   std::chrono::steady_clock::time_point sent;
 };
 
-/// Is given a record of every call of this process's pools; a forked process inherits it. Any
-/// thread; must not throw.
+/// Gets a record of every call of this process's pools, on the thread that made the call. A forked
+/// child inherits it. called() must be thread-safe and must not throw.
 class CallSink {
  public:
   virtual ~CallSink() = default;
@@ -43,12 +44,13 @@ void removeCallSink(const CallSink* sink);
 
 extern std::atomic<bool> callsAreObserved;
 
-/// Begins and ends a record, of which `call` is then asked for the outcome by the exception in
-/// flight.
+/// Begin and end a record. The type of `error` decides the outcome; null means that the call has
+/// returned. endObservation() passes the record to all sinks.
 void beginObservation(ObservedCall& call, const Pool& pool, ipc::Operation operation);
 void endObservation(ObservedCall& call, std::exception_ptr error) noexcept;
 
-/// Runs `body` under observation, if there is any; it is given the record or null.
+/// Runs `body` with the record of a call and passes the record to the sinks. If there are none,
+/// `body` gets null.
 template <typename Body>
 auto observed(const Pool& pool, ipc::Operation operation, Body&& body) {
   if (!callsAreObserved.load(std::memory_order_relaxed)) {

@@ -13,10 +13,10 @@ uint32_t callerModes() {
   uint32_t flags = 0;
   if (c10::GradMode::is_enabled()) flags |= ipc::kGradEnabled;
   if (c10::InferenceMode::is_enabled()) flags |= ipc::kInferenceMode;
-  // The type counts when autocast is off, too: it is what torch.autocast("cpu") then means.
+  // Sent even while autocast is off: torch.autocast("cpu") in the worker then uses this type.
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
   if (type == at::kHalf) flags |= ipc::kAutocastHalf;
-  // Autocast on the CPU knows two types; with another one torch itself turns it off.
+  // Autocast on the CPU supports two types; with another one torch itself turns it off.
   if ((type == at::kHalf || type == at::kBFloat16) && at::autocast::is_autocast_enabled(at::kCPU)) {
     flags |= ipc::kAutocast;
   }

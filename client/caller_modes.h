@@ -5,8 +5,8 @@
 
 namespace isopool::client {
 
-/// The modes of the calling thread that are in force in a worker while it runs a call: grad mode,
-/// inference mode, autocast on the CPU. As ipc::SubmissionFlags.
+/// The calling thread's torch modes as ipc::SubmissionFlags: grad mode, inference mode, autocast on
+/// the CPU. A worker runs the call under the same modes.
 uint32_t callerModes();
 
 }  // namespace isopool::client

@@ -11,28 +11,30 @@ class WorkerLink;
 enum class RequestOutcome : uint32_t;
 struct PendingRequest;
 
-/// By which any thread takes back a request that another thread makes. Lives longer than the
-/// request; serves one request, over all the workers that it may be tried on.
+/// Lets any thread take back a request that another thread makes. One token serves one request, on
+/// all the workers on which the request is tried, and must outlive it.
 class CancellationToken {
  public:
-  /// True if user code of the request has not run and never will; its thread then sees
-  /// RequestOutcome::kWithdrawn (or kNeverStarted). False if it started or ended.
+  /// True if user code of the request has not run and never will; the requesting thread then gets
+  /// RequestOutcome::kWithdrawn (or kNeverStarted). False if the request has started or ended.
   bool cancel();
-  /// The request has ended, whatever became of it: nothing can be taken back any more. True if it
-  /// was.
+  /// Call when the request has ended, whatever its outcome: from here on cancel() returns false.
+  /// True if the request was taken back before.
   bool end();
+  /// True if the request was taken back.
   bool requested() const { return requested_.load(std::memory_order_acquire); }
 
  private:
   friend class WorkerLink;
-  // Needs mutex_.
+  // Call when the request is published. Needs mutex_.
   void enter(WorkerLink& channel, PendingRequest& request, uint64_t sequence);
+  // Call when the request has left the worker. Takes mutex_.
   void leave(RequestOutcome outcome);
 
   std::mutex mutex_;
   std::atomic<bool> requested_{false};
   bool over_ = false;
-  WorkerLink* channel_ = nullptr;  // while it is published
+  WorkerLink* channel_ = nullptr;  // while the request is published
   PendingRequest* request_ = nullptr;
   uint64_t sequence_ = 0;
 };

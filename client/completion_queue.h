@@ -10,21 +10,25 @@
 
 namespace isopool {
 
-/// The body of a CompletionQueue, kept by the calls that are to end in it. The event is shared with
-/// forked processes: there each use throws Error.
+/// The implementation of a CompletionQueue. The calls that are to complete in it share ownership of
+/// it. Any thread. In a forked child, which shares the eventfd with its parent, each use throws
+/// Error.
 class CompletionState {
  public:
   CompletionState();
 
+  /// Adds a completed call and makes fd() readable.
   void push(uint64_t tag, const Outcome& outcome);
+  /// Removes and returns all completed calls, in the order of their completion. Does not block.
   std::vector<Completed> take();
+  /// The eventfd; readable while take() would return something.
   int fd() const;
 
  private:
   void checkNotForked() const { client::checkNotForked(generation_, "CompletionQueue"); }
 
   const uint32_t generation_ = client::forkGeneration();
-  base::Fd event_;  // an eventfd, not zero while completed_ is not empty
+  base::Fd event_;  // an eventfd; not zero while completed_ is not empty
   std::mutex mutex_;
   std::vector<Completed> completed_;
 };

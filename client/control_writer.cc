@@ -15,7 +15,7 @@ void ControlWriter::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int>
   if (socket_ == nullptr || failure_) return;
   const bool waited = !queue_.empty();
   const State state = queue_.send(*socket_, std::move(frame), descriptors, package);
-  // That the supervisor is gone is found by the thread that reads.
+  // kPeerGone: the thread that reads from the connection handles the supervisor's death.
   if (state == State::kEmpty || state == State::kPeerGone) return;
   if (state == State::kOverflow || state == State::kOutOfFiles) {
     failure_ = state;

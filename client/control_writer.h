@@ -13,37 +13,38 @@
 
 namespace isopool::client {
 
-/// The writing half of a connection to a supervisor, shared with what may outlive it. Any thread,
-/// and none waits: what the socket does not take, because the supervisor is stopped or slow, stands
-/// in a queue that the connection's own thread sends. Does nothing in a process that was forked
-/// from the one that made it: the connection is its parent's.
+/// The writing half of a connection to a supervisor, shared by the connection and objects that may
+/// outlive it. Any thread. No member blocks: if the socket is full because the supervisor is
+/// stopped or slow, messages wait in a queue that the connection's own thread sends. In a forked
+/// child nothing is sent, woken or revoked: the connection belongs to the parent.
 class ControlWriter {
  public:
-  /// `wake`: an eventfd that is written to when there is something for flush() to do.
+  /// `wake`: an eventfd; written to when flush() has something to do.
   ControlWriter(ipc::ControlSocket& socket, int wake) : socket_(&socket), wake_(wake) {}
 
-  /// In the order of the calls. What is sent to a supervisor that is gone is lost with it.
+  /// Messages leave in the order of the calls. A message to a dead supervisor is dropped without
+  /// an error: the thread that reads from the connection finds the death.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     if (generation_ != forkGeneration()) return;
     enqueue(ipc::encodeMessage(message, descriptors.size()), descriptors, std::nullopt);
   }
-  /// The same for a message that makes a package known; revoke() may take it back.
+  /// The same for a message that introduces a package; revoke() may take it back.
   template <typename Message>
   void sendPackage(base::PackageId package, const Message& message, int object) {
     if (generation_ != forkGeneration()) return;
     enqueue(ipc::encodeMessage(message, 1), {object},
             ipc::SendQueue::Subject(kOnlyClient, package.value));
   }
-  /// Has the connection's own thread look around. Any thread.
+  /// Wakes the connection's own thread.
   void wake();
-  /// True if the package's message has not left: it never will.
+  /// Removes the package's message from the queue. False if it was sent before.
   bool revoke(base::PackageId package);
 
-  /// Sends what the socket takes. For the connection's own thread. Past kOverflow or kOutOfFiles
-  /// messages were dropped, and the connection is of no more use.
+  /// Sends what the socket accepts. For the connection's own thread. After kOverflow or kOutOfFiles
+  /// messages were dropped, and the connection can't be used any more.
   ipc::SendQueue::State flush();
-  /// Nothing is sent from now on.
+  /// Drops the queue; nothing is sent from now on.
   void close();
 
  private:

@@ -7,7 +7,7 @@
 
 namespace isopool::client {
 
-/// Adds to what isopool::copyCounters() reports. Any thread.
+/// Adds `bytes` to the figure for `reason` in isopool::copyCounters(). Any thread.
 void countCopied(ipc::CopyReason reason, uint64_t bytes) noexcept;
 
 }  // namespace isopool::client

@@ -8,10 +8,10 @@
 namespace isopool::client {
 
 using Clock = std::chrono::steady_clock;
-/// None: no end.
+/// When a call ends at the latest; empty: without limit.
 using Deadline = std::optional<Clock::time_point>;
 
-/// So long after now. None if no clock will ever show that.
+/// Now plus `time`, not earlier than now; empty if the clock can't represent it.
 inline Deadline deadlineAfter(std::chrono::nanoseconds time) {
   const Clock::time_point now = Clock::now();
   if (time > Clock::time_point::max() - now) return std::nullopt;

@@ -7,7 +7,7 @@
 
 namespace isopool::client {
 
-/// "worker 1 (pid 4711) died by signal 9 (SIGKILL)"
+/// Worker and cause of death in one line: "worker 1 (pid 4711) died by signal 9 (SIGKILL)".
 std::string deathText(const WorkerLost::Death& death);
 
 }  // namespace isopool::client

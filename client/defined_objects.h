@@ -7,7 +7,8 @@
 
 namespace isopool::client {
 
-/// Replicated objects that a worker is known to have. Any thread; nobody waits for long.
+/// The numbers of the replicated objects that one worker is known to have. Any thread; the lock is
+/// held only for moments.
 class DefinedObjects {
  public:
   bool has(uint64_t object) const {

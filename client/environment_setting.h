@@ -5,8 +5,8 @@
 #include <cstdint>
 
 /// Settings that this program reads from its environment. `variable` is one of
-/// base/settings/setting_table.cc, which has the default. Each throws Error that names the variable
-/// if it has a value that it can't have. Thread-safe as getenv(3).
+/// base/settings/setting_table.cc, which has the defaults. Each function throws Error, which names
+/// the variable, if the variable's value is invalid. Thread-safe as getenv(3).
 namespace isopool::client {
 
 /// In bytes.

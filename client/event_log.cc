@@ -12,7 +12,7 @@ namespace {
 
 using Logger = std::function<void(LogLevel, std::string_view)>;
 
-// Never destroyed: threads log until the process is gone.
+// Never destroyed: threads may log until the process exits.
 constinit client::InheritedSetting<Logger> currentLogger;
 
 }  // namespace
@@ -27,7 +27,7 @@ void logToProgram(LogLevel level, const std::string& text) noexcept {
   try {
     (*logger)(level, text);
   } catch (...) {
-    // A log that fails is no reason to fail.
+    // Exceptions of the logger are ignored.
   }
 }
 

@@ -10,10 +10,11 @@ namespace isopool::client {
 
 extern std::atomic<bool> loggerIsSet;
 
-/// Gives an event to the program's logger. With no lock held that a logger could want.
+/// Passes an event to the program's logger; does nothing if there is none. Call it without a lock
+/// that a logger could need. Exceptions of the logger are ignored. Any thread.
 void logToProgram(LogLevel level, const std::string& text) noexcept;
 
-/// The same, and the text is only made if there is a logger.
+/// The same; calls `makeText` only if there is a logger.
 template <typename MakeText>
 void logEvent(LogLevel level, MakeText&& makeText) {
   if (loggerIsSet.load(std::memory_order_relaxed)) logToProgram(level, makeText());

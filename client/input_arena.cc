@@ -22,13 +22,13 @@ constexpr size_t kSmallestSegment = 8 * kMiB;
 constexpr size_t kLargestAutomaticSegment = 256 * kMiB;
 // PageArena counts pages with 32 bits.
 constexpr size_t kMostReserved = (size_t{1} << 44) - (size_t{1} << 30);
-// A process whose address space is limited further can't do anything.
+// A process with a lower limit on its address space could not work anyway.
 constexpr size_t kLeastReserved = 64 * kMiB;
 
 // Rounds a large request up by at most an eighth, so that a similar one fits into the same segment.
 size_t segmentBytesFor(size_t request, size_t capacity) {
   if (request * 4 <= kSmallestSegment) {
-    // Many small blocks: each new segment is half of what there is, so that there are few of them.
+    // Many small blocks: a new segment has half the present capacity, so that segments stay few.
     return std::clamp(capacity / 2 / kMiB * kMiB, kSmallestSegment, kLargestAutomaticSegment);
   }
   const size_t step = std::max(2 * kMiB, std::bit_floor(request) / 8);
@@ -85,7 +85,7 @@ void* InputArena::allocateBlock(size_t bytes) noexcept {
     if (block != nullptr) announceSegmentOf(block);
     return block;
   } catch (const std::exception&) {
-    // No memory, or no descriptor left: the heap serves.
+    // No memory or no free descriptor: the routing allocator then uses the heap.
     if (block != nullptr) arena_.dropReference(block);
     return nullptr;
   }
@@ -94,8 +94,8 @@ void* InputArena::allocateBlock(size_t bytes) noexcept {
 void InputArena::freeBlock(void* data) noexcept { dropReference(data); }
 
 void InputArena::dropReference(const void* block) noexcept {
-  // In a forked child the parent's books are a copy, and their lock may be held by a thread that is
-  // not here.
+  // A forked child has a copy of the parent's bookkeeping, whose lock may be held by a thread that
+  // does not exist in the child.
   if (generation_ == forkGeneration() && arena_.contains(block)) arena_.dropReference(block);
 }
 
@@ -112,19 +112,19 @@ bool InputArena::grow(size_t request) {
   std::lock_guard lock(growMutex_);
   const size_t capacity = arena_.capacityBytes();
   const size_t bytes = segmentBytesFor(ipc::roundUpToPages(request), capacity);
-  // The reservation has room for the limit, so nothing is made that could not be mapped.
+  // The reserved address space covers the limit, so that every segment within it can be mapped.
   if (bytes > limitBytes_ || capacity > limitBytes_ - bytes) return false;
   const base::SegmentId id(static_cast<uint32_t>(segments_.size() + 1));
   base::Fd object = ipc::createMemoryObject("isopool:input", bytes);
   segments_.push_back({id, object.duplicate(), bytes});
   const uint32_t unannounced = unannounced_.load(std::memory_order_relaxed);
-  // Before another thread can get a block of it.
+  // Set before another thread can get a block of the segment.
   if (unannounced == 0) unannounced_.store(id.value, std::memory_order_relaxed);
   bool added = false;
   try {
     added = arena_.addSegment(id, std::move(object), bytes, ipc::Prefault::kYes);
   } catch (const std::exception&) {
-    // No memory. What has been announced can't be taken back, so nothing has been.
+    // No memory. The segment is not announced yet, because an announcement can't be taken back.
   }
   if (!added) {
     unannounced_.store(unannounced, std::memory_order_relaxed);
@@ -133,8 +133,8 @@ bool InputArena::grow(size_t request) {
   return added;
 }
 
-// A worker that is given a block of a segment that its supervisor does not know can't use it. That
-// the audiences are told may fail; then the next block of the segment comes here again.
+// Notifies the audiences of the block's segment: a worker can't use a block of a segment that its
+// supervisor does not have. If a notification throws, the next block of the segment tries again.
 void InputArena::announceSegmentOf(const void* block) {
   const uint32_t first = unannounced_.load(std::memory_order_relaxed);
   if (first == 0 || arena_.locate(block)->segment.value < first) return;

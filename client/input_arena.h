@@ -23,52 +23,55 @@ namespace isopool::client {
 class SegmentAudience {
  public:
   virtual ~SegmentAudience() = default;
-  /// If it throws, it has done nothing, and is called again before a block of the segment is used.
+  /// If it throws, it must have had no effect: it is called again before a block of the segment is
+  /// used.
   virtual void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) = 0;
 };
 
-/// This process's memory for tensors that go to workers: one arena for all managers, mapped by
-/// every worker that the process may call, so that a tensor made before a worker was chosen crosses
-/// without a copy. Grows by segments of its own making, up to ISOPOOL_INPUT_ARENA_LIMIT; never
-/// shrinks.
+/// This process's memory for tensors that are passed to workers: one arena for all managers, mapped
+/// by every worker that the process may call. So a tensor that was created before its worker was
+/// chosen is passed without a copy. The process itself creates the segments by which the arena
+/// grows, up to ISOPOOL_INPUT_ARENA_LIMIT; the arena never shrinks.
 ///
-/// Lives for ever, because storages do. Any thread. A forked child has one of its own; its parent's
-/// neither allocates nor frees there.
+/// Never destroyed, because storages may refer to it until the process exits. Any thread. A forked
+/// child has an arena of its own; the parent's arena neither allocates nor frees in the child.
 class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
  public:
   static InputArena& instance();
 
-  /// A block with one reference, or nullptr if the arena is at its limit. Never waits for another
-  /// process, but makes and pre-faults memory when it grows.
+  /// A block with one reference. nullptr if the arena has reached its limit, if there is no memory
+  /// or descriptor for a new segment, and on a parent's arena in a forked child. Does not wait for
+  /// another process, but creates and pre-faults memory when the arena grows.
   void* allocateBlock(size_t bytes) noexcept override;
   bool ownsBlock(const void* data) const noexcept override { return arena_.contains(data); }
   void freeBlock(void* data) noexcept override;
 
-  /// A storage over a new block; nullopt as allocateBlock.
+  /// A storage over a new block; nullopt where allocateBlock() returns nullptr.
   std::optional<c10::Storage> makeStorage(size_t bytes);
 
   std::optional<ipc::BlockLocation> locate(const void* data) const noexcept {
     return arena_.locate(data);
   }
-  /// As PageArena's; dropReference() takes it back.
+  /// See PageArena::referTo(); dropReference() ends the reference.
   std::optional<ipc::PageArena::BlockReference> referTo(const void* data) noexcept {
     return arena_.referTo(data);
   }
   void dropReference(const void* block) noexcept;
 
-  /// Tells `audience` of all segments, those that exist now first. Until remove. If it throws, the
-  /// audience is none.
+  /// Notifies `audience` of the segments that exist now and, until removeAudience(), of each new
+  /// one. If it throws, the audience was not added.
   void addAudience(SegmentAudience& audience);
   void removeAudience(SegmentAudience& audience);
 
-  /// Loans of this arena's blocks: asked for what came back when the arena is full.
+  /// Tables of loans of this arena's blocks. When the arena is full, it collects from them what the
+  /// workers have returned.
   void addLoans(ipc::LeaseTable& loans);
   void removeLoans(ipc::LeaseTable& loans);
 
   uint64_t capacityBytes() const { return arena_.capacityBytes(); }
   uint64_t bytesInUse() const { return arena_.bytesInUse(); }
   uint64_t limitBytes() const { return limitBytes_; }
-  /// What limits it: the name of a setting or of a limit of the process.
+  /// Which limit limitBytes() is, for messages: a setting or a limit of the process.
   std::string limitInWords() const;
 
  private:
@@ -80,7 +83,7 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
 
   struct Audience {
     SegmentAudience* audience;
-    size_t told;  // of segments_, the first ones
+    size_t told;  // it was notified of so many of segments_, the first ones
   };
 
   InputArena();
@@ -93,10 +96,10 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   const uint32_t generation_;
   ipc::PageArena arena_;
   const uint64_t limitBytes_;
-  std::mutex growMutex_;  // held while segments_ or audiences_ change and audiences are told
+  std::mutex growMutex_;  // held while segments_ or audiences_ change and audiences are notified
   std::vector<KnownSegment> segments_;
   std::vector<Audience> audiences_;
-  // The first segment that not all audiences know; 0: they know all. Changed under growMutex_.
+  // The first segment of which not all audiences were notified; 0: none. Changed under growMutex_.
   std::atomic<uint32_t> unannounced_{0};
   std::mutex loansMutex_;
   std::vector<ipc::LeaseTable*> loans_;

@@ -7,7 +7,7 @@
 
 namespace isopool {
 
-/// Makes Interpreters, whose constructor users can't call.
+/// Gives the library access to private members of Interpreter: its constructor and its slot.
 class InterpreterAccess {
  public:
   static Interpreter make(std::shared_ptr<WorkerSlot> slot) { return Interpreter(std::move(slot)); }

@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kMostWorkers = 1024;
 
-// The Interpreters of managers that are gone.
+// The Interpreters of destroyed managers.
 struct KeptInterpreters {
   std::mutex mutex;
   std::deque<std::vector<Interpreter>> ofManagers;
@@ -50,7 +50,7 @@ std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environ
                                        address);
 }
 
-// What a worker would only find out when it runs the package.
+// Checks what a worker would find only when it runs the package.
 void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::ArchiveFile& file) {
   const auto connection = pool->connection();
   if (!connection) throw Error("the InterpreterManager that this belongs to is gone");
@@ -91,7 +91,8 @@ ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environm
 }
 
 ManagerImpl::~ManagerImpl() {
-  // Programs keep pointers to Interpreters: for a good while they stay Interpreters, which refuse.
+  // Programs keep pointers to Interpreters: those of the last 64 managers stay valid objects, whose
+  // use throws Error.
   constexpr size_t kMostKept = 64;
   try {
     static client::PerProcess<KeptInterpreters> perProcess;
@@ -100,7 +101,7 @@ ManagerImpl::~ManagerImpl() {
     kept.ofManagers.push_back(std::move(interpreters));
     if (kept.ofManagers.size() > kMostKept) kept.ofManagers.pop_front();
   } catch (const std::bad_alloc&) {
-    // It is a courtesy.
+    // Best effort: without memory the Interpreters are destroyed now.
   }
 }
 
@@ -132,7 +133,7 @@ std::vector<at::IValue> InterpreterManager::callOnAll(
         const Obj callee = session.global(module.c_str(), name.c_str());
         result = callee.callKwargs(args, kwargs);
       } catch (const WorkerLost& death) {
-        // It has not begun: its replacement does it.
+        // The call has not started: the worker's replacement runs it.
         if (death.started() || ++lost == client::kMostLostInPreparation) throw;
         continue;
       }
@@ -177,7 +178,7 @@ ReplicatedObj InterpreterManager::storedModel(std::shared_ptr<client::ArchiveFil
                                               const std::string& name) {
   client::StoredModel model = client::readModel(std::move(archive), name);
   const client::ObjectDefinition definition = client::storedModelObject(model);
-  // The only user of the file: another program's memory of the same bytes may take its place.
+  // The only user of the file: so another program's memory with the same bytes may replace it.
   auto file = std::make_shared<PackageImpl>(impl_->pool, std::move(model.file));
   return ReplicatedObj(replicate(impl_->pool, definition, std::move(file)));
 }

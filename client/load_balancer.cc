@@ -11,8 +11,8 @@ namespace isopool {
 
 namespace {
 
-// Of all of them. Not a member: a forked process would inherit it locked if a thread of its parent
-// was using the LoadBalancer. The counts are whole at any time.
+// One for all LoadBalancers. Not a member: a forked child would inherit it locked if a thread of the
+// parent was using the LoadBalancer. The counts are consistent at any time.
 constinit client::PerProcess<std::mutex> mutex;
 
 }  // namespace
@@ -31,7 +31,7 @@ void LoadBalancer::setResourceLimit(size_t n) {
 }
 
 int LoadBalancer::acquire() {
-  // One number for all balancers: a wrong guess costs nothing but the wish to stay.
+  // One value for all balancers: if it comes from another one, only the preference is lost.
   thread_local size_t last = 0;
   std::lock_guard lock(mutex.get());
   size_t best = last < limit_ ? last : 0;

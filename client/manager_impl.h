@@ -10,7 +10,8 @@
 
 namespace isopool {
 
-/// The body of an InterpreterManager.
+/// The implementation of an InterpreterManager: owns the pool, which ends with it, and the
+/// Interpreters to which users may keep pointers. The destructor keeps these alive for a while.
 class ManagerImpl {
  public:
   ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,

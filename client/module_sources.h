@@ -12,8 +12,8 @@
 
 namespace isopool::client {
 
-/// Python modules that the program gives its workers as text, in the order of their registration.
-/// Any thread. In a forked process every member but count() throws Error.
+/// Python modules that the program registered as text for its workers, in the order of their
+/// registration. Any thread. In a forked child every member but count() throws Error.
 class ModuleSources {
  public:
   struct Source {
@@ -21,15 +21,15 @@ class ModuleSources {
     std::string text;
   };
 
-  /// A later source of the same name replaces the earlier one where that is not imported yet.
-  /// Throws Error if this can't be a module's name.
+  /// Adds a module. Where an earlier source of the same name is not imported yet, this one replaces
+  /// it. Throws Error if `name` can't be a module's name.
   void add(std::string name, std::string text);
 
-  /// How many names have a source.
+  /// The number of different names.
   size_t names() const;
-  /// How many sources were added: a worker that was given as many needs nothing.
+  /// The number of sources that were added. A worker that got as many has all of them.
   size_t count() const { return count_.load(std::memory_order_acquire); }
-  /// All but the first `given`.
+  /// All sources but the first `given`.
   std::vector<Source> after(size_t given) const;
 
  private:
@@ -40,7 +40,7 @@ class ModuleSources {
   const uint32_t generation_ = forkGeneration();
 };
 
-/// A module that every manager registers itself, as torch::deploy's managers did.
+/// A module that every manager registers by itself, as torch::deploy's managers did.
 inline constexpr const char* kArgumentNamesModule = "GetArgumentNamesModule";
 inline constexpr const char* kArgumentNamesFunction = "getArgumentNames";
 ModuleSources::Source argumentNamesModule();

@@ -12,13 +12,13 @@ namespace isopool::client {
 
 namespace {
 
-/// What a moved object's definition refers to.
+/// The owners of what a moved object's definition refers to.
 struct MoveSource {
   std::shared_ptr<MovedObject> memory;
-  std::vector<std::shared_ptr<const void>> others;  ///< packages of its code, memory moved before
+  std::vector<std::shared_ptr<const void>> others;  ///< packages of its code, earlier moved objects
 };
 
-/// What the worker says about an object that it has pickled.
+/// The worker's report on an object that it has pickled.
 struct MoveSummary {
   uint64_t bytes = 0;
   uint64_t pickleOffset = 0;
@@ -41,7 +41,7 @@ MoveSummary readSummary(const at::IValue& value) {
 
 std::shared_ptr<const void> keepPackage(const std::shared_ptr<Pool>& pool, base::PackageId id) {
   if (auto moved = MovedObject::find(id)) return moved;
-  // As a Package of its own, so that the workers keep it too.
+  // Owned through a Package, so that the workers keep it too.
   if (auto file = ArchiveFile::find(id)) return std::make_shared<PackageImpl>(pool, file);
   throw Error("the object can't be moved: it refers to a package that is no longer open");
 }

@@ -12,13 +12,14 @@ namespace client {
 
 class Pool;
 
-/// Has the worker of `session` give an object, which must be the session's own, to all workers of
-/// its pool: its tensors' storages then lie in memory that all share. Throws Error, RemoteError (it
+/// Moves an object of `session` to all workers of its pool: the session's worker pickles it and
+/// writes its tensors' storages into memory that all workers share. Waits for that worker. Throws
+/// Error (another session made the object, the manager is gone, no memory), RemoteError (the object
 /// can't be pickled), WorkerLost.
 std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
                                               const InterpreterObj& object);
 
-/// Throws Error unless there is a session and it is one of this pool's.
+/// Throws Error if `session` is null or belongs to another pool.
 void checkSession(const SessionImpl* session, const Pool& pool);
 
 }  // namespace client

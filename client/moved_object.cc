@@ -17,7 +17,7 @@ void forgetSlice(void* context) { delete static_cast<MovedSlice*>(context); }
 
 }  // namespace
 
-// The moved objects of this process. Never destroyed: results may still ask.
+// The moved objects of this process. Never destroyed: results may use it until the process exits.
 struct MovedObject::Registry {
   std::mutex mutex;
   std::map<uint32_t, std::weak_ptr<MovedObject>> byId;
@@ -73,7 +73,7 @@ MovedObject::~MovedObject() {
   try {
     writer_->send(ipc::UnloadPackage{id_.value});
   } catch (const std::bad_alloc&) {
-    // The supervisor keeps it for as long as it has this program.
+    // The supervisor then keeps the memory until this program disconnects.
   }
 }
 

@@ -15,26 +15,27 @@
 
 namespace isopool::client {
 
-/// The memory of one moved object: its tensors' storages and its pickle, written by the worker that
-/// it was moved from and mapped by all workers of the connection, what one writes seen by all. They
-/// have it as long as this lives: as a ReplicatedObj or a tensor refers to it. Any thread.
+/// The shared memory of one moved object: its tensors' storages and its pickle. The worker that the
+/// object was moved from writes it. All workers of the connection map it, and each sees what
+/// another one writes. The workers keep it as long as this object lives, that is, as long as a
+/// ReplicatedObj or a tensor refers to it. Any thread.
 class MovedObject : public std::enable_shared_from_this<MovedObject> {
  public:
-  /// Throws Error if there is no memory.
+  /// Creates the memory and announces it to the supervisor. Throws Error if there is no memory.
   static std::shared_ptr<MovedObject> make(SupervisorConnection& connection, uint64_t bytes);
   ~MovedObject();
   MovedObject(const MovedObject&) = delete;
   MovedObject& operator=(const MovedObject&) = delete;
 
-  /// The moved object with this number, if it still lives.
+  /// The moved object with this number; null if it no longer exists.
   static std::shared_ptr<MovedObject> find(base::PackageId id);
 
   base::PackageId id() const { return id_; }
-  /// True if the workers of this connection have it.
+  /// True if the workers of the connection with this number have it.
   bool knownTo(uint64_t connection) const { return connection_ == connection; }
 
-  /// The storage at that place: the same one, and so an alias, as long as anybody has it. Null if
-  /// it reaches beyond the memory.
+  /// The storage at that place; a null storage if it reaches beyond the memory. As long as a storage
+  /// for the same place exists, that one is returned, so that tensors alias as in the worker.
   c10::Storage storageAt(uint64_t offset, uint64_t bytes);
 
  private:

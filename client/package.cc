@@ -19,7 +19,7 @@ PackageImpl::~PackageImpl() {
   try {
     if (const auto connection = pool->connection()) connection->unloadPackage(file->id());
   } catch (const std::bad_alloc&) {
-    // The supervisor keeps it for as long as it has this program.
+    // The supervisor then keeps the package until this program disconnects.
   }
 }
 

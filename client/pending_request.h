@@ -14,19 +14,20 @@
 
 namespace isopool::client {
 
-/// One request in flight, in the channel's slot of its sequence number.
+/// One request in flight. It occupies the slot of its WorkerLink that its sequence number selects;
+/// the link owns the slots and reuses them. `use` decides which thread may read and write the rest.
 struct PendingRequest {
   enum class Use : uint8_t {
     kFree,
     kWaiting,     ///< its thread waits
-    kDelivering,  ///< the leader writes into it
+    kDelivering,  ///< the leader writes the answer into it
     kDelivered,   ///< its thread reads the answer
-    kAbandoned,   ///< its thread has left; whoever finds it settled frees it
+    kAbandoned,   ///< its thread has left; the thread that settles it frees it
   };
   std::atomic<Use> use{Use::kFree};
   std::atomic<RequestOutcome> outcome{RequestOutcome::kPending};
-  ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: look again
-  std::atomic<bool> asleep{false};      // its thread sleeps, or is about to, on signal
+  ipc::SharedWord<uint32_t> signal{0};  // a futex of this process: changes when to look again
+  std::atomic<bool> asleep{false};      // its thread sleeps on `signal` or is about to
   uint64_t sequence = 0;
   ipc::Operation operation{};
   Clock::time_point publishedAt;  // if it has a deadline
@@ -40,12 +41,14 @@ struct PendingRequest {
     if (!answerBlob.empty()) return answerBlob;
     return {completion.bytes, completion.payload.inlineBytes};
   }
-  // Most answers are delivered by the very thread that waits for them: it needs no system call.
+  // Makes the waiting thread look again. A system call only if that thread sleeps: most answers are
+  // delivered by the very thread that waits for them.
   void wake() {
-    // Partner: sleep(). Either it sees the new signal or we see that it sleeps.
+    // Pairs with sleep(): either sleep() sees the new `signal`, or this thread sees `asleep`.
     signal.fetch_add(1, std::memory_order_seq_cst);
     if (asleep.load(std::memory_order_seq_cst)) ipc::futexWake(signal);
   }
+  // Sleeps until wake(), at most for `timeout`; not at all if `signal` is no longer `seen`.
   void sleep(uint32_t seen, std::chrono::nanoseconds timeout) {
     asleep.store(true, std::memory_order_seq_cst);
     const ipc::FutexWatch watch{&signal, seen};
