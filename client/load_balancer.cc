@@ -11,8 +11,8 @@ namespace isopool {
 
 namespace {
 
-// One for all LoadBalancers. Not a member: a forked child would inherit it locked if a thread of the
-// parent was using the LoadBalancer. The counts are consistent at any time.
+// One for all LoadBalancers. Not a member: a forked child would inherit it locked if a thread of
+// the parent was using the LoadBalancer. The counts are consistent at any time.
 constinit client::PerProcess<std::mutex> mutex;
 
 }  // namespace

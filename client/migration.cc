@@ -8,13 +8,13 @@ namespace isopool::client {
 
 namespace {
 
-// Behind a call of usual length a request waits for less: a worker may have two if they take less
-// than a millisecond.
+// Longer than a request waits behind a call of usual length: a worker gets a second call only if
+// calls take less than a millisecond.
 constexpr std::chrono::milliseconds kPatience(2);
-// With a worker that was idle it starts at once, unless a step came first.
+// A worker that was idle starts the request at once, unless a session's step came first.
 constexpr std::chrono::milliseconds kPatienceWithIdleWorker(10);
-// Covers a wake-up that came between its thread's look and its sleep, and work whose end no answer
-// tells.
+// Covers a wake-up that comes between the thread's look and its sleep, and the end of work that has
+// no answer.
 constexpr std::chrono::milliseconds kBetweenLooks(10);
 
 }  // namespace

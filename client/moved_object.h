@@ -34,8 +34,8 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   /// True if the workers of the connection with this number have it.
   bool knownTo(uint64_t connection) const { return connection_ == connection; }
 
-  /// The storage at that place; a null storage if it reaches beyond the memory. As long as a storage
-  /// for the same place exists, that one is returned, so that tensors alias as in the worker.
+  /// The storage at that place; a null storage if it reaches beyond the memory. As long as a
+  /// storage for the same place exists, that one is returned, so that the tensors are aliases.
   c10::Storage storageAt(uint64_t offset, uint64_t bytes);
 
  private:

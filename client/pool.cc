@@ -20,23 +20,25 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Workers of a new pool are forked one after the other, milliseconds each; Python is up already.
+// For the workers of a new pool: they are forked one after the other, in milliseconds each, from a
+// process in which Python runs already.
 constexpr std::chrono::seconds kOpenPatience(120);
 constexpr milliseconds kLongestSleep(100);
-// Waiting behind a call of up to this length costs less than the gap between two calls would.
+// In ns. Waiting behind a call of up to this length costs less than the gap between two calls.
 constexpr int64_t kShortCall = 1'000'000;
-// Within this time of the last thread that got a place from the line, a place that becomes free is
-// left to whoever comes first: mostly the thread that had it.
+// For this time after a thread in line got a place, a place that becomes free is left to the thread
+// that comes first: mostly the one that had the place.
 constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
-// A worker whose environment this thread is applying: the environment's own calls don't wait for
-// it.
+// The worker to which this thread is applying the environment: calls that the environment makes do
+// not wait until it is applied.
 thread_local const WorkerLink* configuring = nullptr;
 
-// The right to prepare the worker, or the knowledge that others have. Not locked if `migration` has
-// found another worker. Throws DeadlineExceeded.
+// Locks the worker's preparation: no other thread prepares it then, and what others have prepared
+// can be seen. Returns an unlocked lock if `migration` has found another worker. Throws
+// DeadlineExceeded.
 std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel,
                                                              const Deadline& deadline,
                                                              Migration* migration = nullptr) {
@@ -113,15 +115,15 @@ void Pool::close() {
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }
   changed_.notify_all();
-  // The supervisor kills the workers: it knows then that they die on purpose. What was lent to them
-  // comes back when it has reaped them.
+  // The supervisor kills the workers, so that it does not take their deaths for failures. What was
+  // lent to them comes back when it has reaped them.
   try {
     if (connection) connection->closePool(id_);
   } catch (const std::bad_alloc&) {
-    // They live for as long as the connection does.
+    // The workers then live as long as the connection.
   }
   for (const auto& slot : slots_) {
-    // Interpreters that outlive the manager keep the slot, but nothing of its worker.
+    // Interpreters that outlive the manager keep the slot, but not the link to its worker.
     std::shared_ptr<WorkerLink> channel;
     {
       std::lock_guard lock(mutex_);
@@ -129,7 +131,7 @@ void Pool::close() {
     }
     if (channel) channel->markDead();
   }
-  // Last, for callbacks may do anything.
+  // Last, because callbacks may do anything.
   if (executor) executor->close();
 }
 
@@ -165,7 +167,7 @@ std::shared_ptr<SupervisorConnection> Pool::connection() {
   return connection_;
 }
 
-// ---- Turns -----------------------------------------------------------------------------------
+// ---- Reservations ----------------------------------------------------------------------------
 
 Pool::WorkerReservation::WorkerReservation(std::shared_ptr<Pool> pool,
                                            std::shared_ptr<WorkerSlot> slot,
@@ -176,7 +178,7 @@ Pool::WorkerReservation::~WorkerReservation() {
   if (slot_) pool_->endReservation(*slot_);
 }
 
-// `leaving`: the slot where the call waits that wants another one.
+// `leaving`: the slot of a waiting call that looks for another one; null for a new call.
 std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
   std::optional<size_t> preferred;
@@ -189,7 +191,7 @@ std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
     load.inFlight = slot.inFlight;
     load.users = slot.users;
     if (!load.serves || load.inFlight >= most) return load;
-    // Words that each call changes: not read where the pool's own count says that it is busy.
+    // Reads words that each call changes: skipped if the pool's own count shows a busy worker.
     if (load.inFlight == 0 || leaving != nullptr) load.work = slot.channel->load();
     load.held = load.busyWith() > 0 && slot.channel->held();
     if (shared_) load.othersCalls = slot.channel->othersCalls();
@@ -199,7 +201,7 @@ std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
   return chosen ? slots_[*chosen] : nullptr;
 }
 
-// The place was counted when the slot was chosen.
+// takeLocked() counted the place when the slot was chosen.
 Pool::WorkerReservation Pool::reserveLocked(std::shared_ptr<WorkerSlot> slot) {
   lastPool = this;
   lastSlot = slot->index;
@@ -222,7 +224,8 @@ void Pool::leaveLocked(WorkerSlot& slot) {
   countLineLocked();
 }
 
-// A worker with another call has somebody who leaves it later: nobody in line is forgotten.
+// True if the place is not given to the line now. Only where the worker has another call: when that
+// call leaves, the line is looked at again, so no thread in line is forgotten.
 bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
   return slot.inFlight > 0 && Clock::now() - lastHandOver_ < kBetweenHandOvers;
 }
@@ -230,7 +233,7 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
 Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted) {
   std::unique_lock lock = lockUsable();
   if (!accepted) admitLocked();
-  // A worker may have become free without an event.
+  // A worker may have become free without an event that serves the line.
   if (!migrations_.empty()) serveWaitersLocked();
   if (std::shared_ptr<WorkerSlot> slot = pickLocked()) {
     takeLocked(*slot);
@@ -238,7 +241,7 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   }
   Waiter waiter;
   waiters_.push_back(&waiter);
-  // However this ends the waiter leaves the line, and a turn it may have been given is not lost.
+  // For every failure: the waiter leaves the line, and a place that it may have got is passed on.
   const auto leave = [&] {
     waiters_.remove(&waiter);
     countLineLocked();
@@ -272,7 +275,8 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   return reserveLocked(std::move(waiter.slot));
 }
 
-// No thread waits in the ring of a worker that every call has left.
+// Kills workers that are blocked. When every call has moved away from a worker, no thread waits for
+// an answer from it and checks that.
 void Pool::lookAtHeld(std::unique_lock<std::mutex>& lock) {
   for (const auto& slot : slots_) {
     if (!serves(*slot) || !slot->channel->held()) continue;
@@ -357,7 +361,7 @@ std::optional<Pool::WorkerReservation> Pool::takeReserved(Migration& migration) 
 }
 
 void Pool::noteServiceTime(std::chrono::nanoseconds time) {
-  // Races between callers lose an observation at worst.
+  // A race between callers loses an observation at worst.
   const int64_t known = serviceNanoseconds_.load(std::memory_order_relaxed);
   serviceNanoseconds_.store(known + (time.count() - known) / 8, std::memory_order_relaxed);
 }
@@ -451,10 +455,10 @@ void Pool::configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channe
 
 void Pool::teachNewModules(WorkerLink& channel, const Deadline& deadline) {
   const auto lock = lockPreparation(channel, deadline);
-  // An environment is applied before there are modules, in every life.
+  // In every life of a worker, the environment is applied before the modules are sent.
   if (configuring == &channel) return;
   for (const ModuleSources::Source& source : modules_->after(channel.taughtModules.load())) {
-    // Not the thread's own draft: that may hold the request that this goes ahead of.
+    // Not the thread's own draft: that may hold the request before which this one is sent.
     const auto fill = [&](RequestDraft& draft) -> RequestDraft& {
       draft.writer.packer().pack_array(2).pack(source.name).pack(source.text);
       return draft;
@@ -463,7 +467,7 @@ void Pool::teachNewModules(WorkerLink& channel, const Deadline& deadline) {
     if (!channel.notify(ipc::Operation::kRegisterModule, fill(small))) {
       RequestDraft large;
       Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline);
-      // A death is found again by the request that follows, and so is a deadline that passed.
+      // The request that follows finds a death or a passed deadline again.
       if (answer.outcome() != RequestOutcome::kAnswered) return;
       answer.take();
     }
@@ -496,10 +500,10 @@ bool Pool::define(WorkerLink& channel, const ObjectDefinition& definition, const
             (answer.outcome() == RequestOutcome::kOverdue ? ", the worker continues loading" : ""),
         /*started=*/false);
   }
-  // A death here is found again by the call that follows.
+  // The call that follows finds a death again.
   if (answer.outcome() != RequestOutcome::kAnswered) return true;
   answer.take();
-  // Before any other thread can find the object here.
+  // Before any other thread can find the object in this worker.
   if (replicas != nullptr) replicas->begun(channel);
   channel.definedObjects.add(definition.object);
   return true;
@@ -510,14 +514,15 @@ void Pool::forget(WorkerLink& channel, uint64_t object) { channel.definedObjects
 void Pool::unload(WorkerLink& channel, uint64_t object) {
   std::lock_guard lock(channel.preparation());
   channel.definedObjects.remove(object);
-  // Also where it was never called: a spare unpickles every object of the pool before it serves.
+  // Sent also if the object was never called in this worker: a spare unpickles every object of the
+  // pool before it serves.
   const auto draftIt = [&]() -> RequestDraft& {
     RequestDraft& draft = requestDraft();
     draftForgetting(draft, object);
     return draft;
   };
   if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;
-  // The ring is full: then in turn, after the calls that fill it.
+  // The ring is full: waits in turn, after the calls that fill it.
   Answer answer = channel.exchange(ipc::Operation::kForgetObject, draftIt(), std::nullopt);
   if (answer.outcome() == RequestOutcome::kAnswered) answer.take();
 }

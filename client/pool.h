@@ -26,50 +26,55 @@ class Migration;
 class Pool;
 }  // namespace client
 
-/// A slot of a pool, behind an Interpreter: the worker that serves it now, and how much it has to
-/// do. Guarded by the pool's mutex.
+/// A slot of a pool, which users see as an Interpreter: the worker that serves it now, and its
+/// load. `pool` and `index` are constant; the rest is guarded by the pool's mutex.
 class WorkerSlot {
  public:
   std::weak_ptr<client::Pool> pool;
   uint32_t index = 0;
-  std::shared_ptr<client::WorkerLink> channel;  ///< null or dead while a replacement is on its way
-  uint32_t users = 0;                           ///< sessions and calls
+  std::shared_ptr<client::WorkerLink> channel;  ///< null or dead until a replacement is assigned
+  uint32_t users = 0;                           ///< sessions, streams and calls
   uint32_t inFlight = 0;  ///< calls of the pool: at most two, one running and one waiting behind it
-  std::string quarantine;  ///< why it stays empty; cleared by the next worker
+  std::string quarantine;  ///< why the slot stays empty; cleared when it gets a worker
   uint64_t restarts = 0;
-  uint64_t completedBefore = 0;  ///< calls that earlier workers of it completed
+  uint64_t completedBefore = 0;  ///< calls that earlier workers of the slot completed
   std::optional<WorkerLost::Death> lastDeath;
 };
 
 namespace client {
 
-/// A manager's workers and who gets which. Any thread. Sessions and replicated objects keep it; it
-/// works only as long as its manager lives (close()).
+/// A manager's workers, and the choice of the worker for each call. Any thread. Sessions and
+/// replicated objects share ownership of it; it works only until its manager calls close().
 ///
-/// A call goes to the worker that served this thread last if that one is idle, else to an idle one,
-/// else, if calls are short, behind the running call of the least busy one, so that the worker
-/// finds it when it is done; else it waits in line. The line is first come, first served. While the
-/// worker has another call, a place that becomes free goes to the line once in 40 us at most: in
-/// between a thread that comes right back has it, for to wake another one takes longer than a short
-/// call. So the n-th in line waits for n times that, and no longer than n calls where these are
-/// longer. A call that was sent to a busy worker and has not started moves to the worker that is
-/// free first, see Migration.
+/// A call goes to the worker that served this thread last if that worker is idle, else to an idle
+/// one, else, if calls are short, behind the running call of the least busy worker, so that the
+/// worker finds it when that call has ended; else it waits in line. The line is first come, first
+/// served. While the worker has another call, a place that becomes free goes to the line once in
+/// 40 us at most: in between, a thread that comes right back gets it, because waking another thread
+/// takes longer than a short call. So the n-th thread in line waits n times 40 us, and no longer
+/// than n calls where calls take longer. A call that was sent to a busy worker and has not started
+/// moves to the worker that becomes free first, see Migration.
 ///
-/// Busy is a worker with anything that this process asked of it: calls, steps of sessions, and what
-/// no thread waits for (released handles, closed streams, unloads).
+/// A worker is busy with everything that this process has requested of it: calls, steps of
+/// sessions, and work that no thread waits for (released handles, closed streams, unloads).
+///
+/// When a worker dies, calls avoid its slot until the supervisor assigns a replacement. When the
+/// connection to the supervisor is lost, members that need a worker throw SupervisorLost. In a
+/// forked child they throw Error.
 class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
  public:
-  /// `owner` is what users call what this belongs to.
+  /// `owner`: what users call the owner of the pool, for messages, e.g. "InterpreterManager".
   Pool(std::shared_ptr<SupervisorConnection> connection, std::shared_ptr<Environment> environment,
        std::shared_ptr<ModuleSources> modules, const char* owner);
   ~Pool() override;
 
-  /// Asks for the workers and waits until all serve. Throws SupervisorLost, PoolUnavailable.
+  /// Asks the supervisor for the workers and waits until all of them serve. Throws SupervisorLost,
+  /// PoolUnavailable, DeadlineExceeded after two minutes, and what the environment throws.
   void open(uint32_t workers);
-  /// The manager ends: calls in flight fail, and every later use throws Error.
+  /// Call when the manager ends: calls in flight fail, and every later use throws Error.
   void close();
 
-  /// A place in a worker for one call, given back at the end of its life.
+  /// A place for one call at one worker; the destructor gives it back.
   class WorkerReservation {
    public:
     WorkerReservation(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
@@ -78,7 +83,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     ~WorkerReservation();
     WorkerLink& channel() const { return *channel_; }
     const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
-    /// True if the worker had nothing to do when it was reserved.
+    /// True if the worker had nothing to do when the place was reserved.
     bool idle() const { return idle_; }
 
    private:
@@ -88,18 +93,20 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     bool idle_;
   };
 
-  /// Waits for a worker. Throws DeadlineExceeded, PoolUnavailable, SupervisorLost, Error.
-  /// `accepted`: the call was made before, and is not refused because the supervisor is about to
-  /// end.
+  /// Waits for a place at a worker. Throws DeadlineExceeded, PoolUnavailable (every slot is in
+  /// quarantine), SupervisorLost, Error (the pool is closed, or this is a forked child).
+  /// `accepted`: the call was accepted earlier, so it is not refused because the supervisor is
+  /// about to end.
   WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false);
 
-  /// A worker ended what is no call of the pool: calls may wait for that.
+  /// Call when a worker has ended a request that is not a call of the pool: calls in line may be
+  /// waiting for that worker.
   void stepEnded() {
     if (inLine_.load(std::memory_order_relaxed) != 0) serveWaiters();
   }
 
-  /// The slot for a new session, counted as its user: the one whose worker is occupied the least,
-  /// and among these the one with the fewest users. releaseUser() ends that.
+  /// Chooses the slot for a new session: the one whose worker is the least occupied, and among
+  /// equals the one with the fewest users. The session counts as its user until releaseUser().
   std::shared_ptr<WorkerSlot> acquireUser();
   void addUser(WorkerSlot& slot);
   void releaseUser(WorkerSlot& slot);
@@ -115,9 +122,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     Pool& pool_;
     WorkerSlot& slot_;
   };
-  /// A call on every worker, from before it begins until it has ended: a supervisor that is told to
-  /// end waits for it. Throws what check() throws, and SupervisorLost if the supervisor is about to
-  /// end.
+  /// Lives from before a call on every worker begins until it has ended: a supervisor that is about
+  /// to end waits for it. The constructor throws what check() throws, and SupervisorLost if the
+  /// supervisor is about to end.
   class Broadcast {
    public:
     explicit Broadcast(Pool& pool);
@@ -128,57 +135,65 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
    private:
     Pool& pool_;
   };
-  /// The slot's living worker; waits for its replacement.
+  /// The slot's living worker; waits for a replacement of a dead one. Throws DeadlineExceeded,
+  /// PoolUnavailable, SupervisorLost, Error.
   std::shared_ptr<WorkerLink> liveChannel(WorkerSlot& slot, const Deadline& deadline);
-  /// The same without waiting; may be null.
+  /// The same without waiting; null if there is none, and in a forked child.
   std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
 
-  /// Applies the environment to a worker that it has not been applied to.
+  /// Applies the environment to the worker unless that was done before. Throws what the environment
+  /// throws.
   void configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel);
   void configure(WorkerLink& channel);
-  /// Gives the worker the registered modules that it has not been given. To be called before each
-  /// request that may import one.
+  /// Sends the worker the registered modules that it does not have yet. Call before each request
+  /// that may import one.
   void syncModules(WorkerLink& channel, const Deadline& deadline) {
     if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
       teachNewModules(channel, deadline);
     }
   }
-  /// Makes the worker unpickle the object if it has not, and says so to `lives`, if there is one.
-  /// Throws RemoteError, DeadlineExceeded. False if `migration` has found a worker that is free
-  /// first, where the call is to go on.
+  /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
+  /// unless null. False if `migration` has found a worker that is free earlier: the call is to
+  /// continue there. True also if the worker died meanwhile: the request that follows finds that.
+  /// Throws RemoteError, DeadlineExceeded.
   bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
               ReplicaTracker* replicas, Migration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
   void forget(WorkerLink& channel, uint64_t object);
-  /// Has the worker let the object go. Objs that refer to it keep it there.
+  /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
+  /// only if the worker's ring is full.
   void unload(WorkerLink& channel, uint64_t object);
 
-  /// Only the first `count` slots take calls and new sessions from now on; the others end what they
-  /// have.
+  /// From now on only the first `count` slots take calls and new sessions; the others finish what
+  /// they have.
   void limitSlots(size_t count);
 
   const std::vector<std::shared_ptr<WorkerSlot>>& slots() const { return slots_; }
-  /// Null once the manager is gone, and in a forked process.
+  /// Null after close() and in a forked child.
   std::shared_ptr<SupervisorConnection> connection();
-  /// Throws Error if the pool can't serve this process any more.
+  /// Throws Error if the pool is closed or this is a forked child, and SupervisorLost.
   void check();
-  /// The same where a worker's death was seen, which may be that of its supervisor. `started`: the
-  /// call that asks had started.
+  /// The same after a worker's death was seen: its supervisor may have died with it. `started`: the
+  /// call in question had started.
   void checkAfterDeath(bool started);
 
-  /// Where asynchronous calls wait and run; made now if there is none. Throws as check(), and
-  /// SupervisorLost if the supervisor is about to end.
+  /// The queue and the threads of asynchronous calls; created by the first use. Throws what check()
+  /// throws, and SupervisorLost if the supervisor is about to end.
   std::shared_ptr<AsyncExecutor> executor();
-  /// True if nothing is to be killed or given up for being slow, see docs/debugging.md.
+  /// True if no worker is killed and no call times out for being slow, see docs/debugging.md.
   bool noKill() const { return noKill_; }
+  /// Throws what check() throws.
   PoolStatistics statistics();
 
   void countRerun() { callsRerun_.fetch_add(1, std::memory_order_relaxed); }
+  /// Updates the average time of a call, which decides whether calls are short.
   void noteServiceTime(std::chrono::nanoseconds time);
-  /// Null if the program may have any number of calls in flight.
+  /// Null if the number of the program's calls in flight is not limited.
   const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
   uint64_t callsRerun() const { return callsRerun_.load(); }
   uint64_t workersReplaced() const { return workersReplaced_.load(); }
+
+  // PoolEvents, for the control thread.
 
   void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) override;
   void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
@@ -193,8 +208,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     std::shared_ptr<WorkerSlot> slot;
   };
 
-  /// The pool's lock, if it can serve this process: a forked one must not wait for a lock that a
-  /// thread of its parent may hold. Throws Error, and SupervisorLost with `started`.
+  /// Locks the pool if it can serve this process. In a forked child it throws before locking: a
+  /// thread of the parent may hold the lock. Throws Error, and SupervisorLost with `started`.
   std::unique_lock<std::mutex> lockUsable(bool started = false);
   void checkLocked(bool started = false);
   void admitLocked();
@@ -221,27 +236,27 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   const std::shared_ptr<ModuleSources> modules_;
   const char* const owner_;
   const bool noKill_;
-  const bool shared_;  // other programs' calls run on our workers, too
+  const bool shared_;  // the workers run calls of other programs, too
   const std::shared_ptr<CallLimit> callLimit_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;  // a slot got a worker, or nothing will change any more
+  std::condition_variable changed_;  // a slot got a worker, or will not get one
   std::shared_ptr<SupervisorConnection> connection_;
   base::PoolId id_;
   bool closed_ = false;
   std::string lost_;
-  /// The supervisor is about to end: why no further call is taken, and whether those that were
-  /// taken are still to be waited for.
+  /// If the supervisor is about to end: why new calls are refused, and whether calls that were
+  /// accepted before are still under way.
   std::string refusal_;
   bool draining_ = false;
   bool executorDrained_ = false;
   uint32_t broadcasts_ = 0;  // calls on every worker that have not ended
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
-  size_t usedSlots_ = 0;  // the balancer gives work to the first ones only
+  size_t usedSlots_ = 0;  // only so many slots, the first ones, get calls and new sessions
 
   std::list<Waiter*> waiters_;
-  std::list<Migration*> migrations_;  // that look for a place; before waiters_
-  std::atomic<size_t> inLine_{0};     // of both
+  std::list<Migration*> migrations_;  // calls that look for a place; served before waiters_
+  std::atomic<size_t> inLine_{0};     // the length of both lists together
   Clock::time_point lastHandOver_;    // when a thread in line got a place
   std::shared_ptr<AsyncExecutor> executor_;
   std::atomic<int64_t> serviceNanoseconds_{0};

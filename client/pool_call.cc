@@ -17,7 +17,7 @@ namespace {
   throwNotStartedInTime(worker, "call");
 }
 
-// One call, until a worker has answered it.
+// The attempts of one call, until a worker has answered it.
 class Attempts {
  public:
   Attempts(const ReplicatedObjImpl& object, const PoolCall& call,
@@ -29,9 +29,9 @@ class Attempts {
         record_(record),
         preparation_(object, call.deadline) {}
 
-  // Nothing if it has not run and is to be tried again.
+  // Nothing if the call is to be tried again: it has not run, or is idempotent.
   std::optional<at::IValue> tryOn(WorkerLink& channel, Migration* migration = nullptr);
-  // True if it has run on a worker that died: it is tried again because it is idempotent.
+  // True if the call may have run on a worker that died.
   bool started() const { return started_; }
 
  private:
@@ -72,7 +72,8 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, Migration* migrat
       try {
         return answer.take();
       } catch (const ObjectUnloaded&) {
-        // Between our definition and our call: it did not run, and is tried again from the start.
+        // Another thread unloaded the object after this one had defined it: the call did not run
+        // and is tried again from the start.
         pool_.forget(channel, object_.definition.object);
         return std::nullopt;
       }
@@ -89,7 +90,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, Migration* migrat
   }
 }
 
-// `onWorker` finds a worker and has it tried there.
+// Calls `onWorker`, which finds a worker and tries the call there, until it returns an answer.
 template <typename OnWorker>
 at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
                          const std::function<void(RequestDraft&)>& fill, OnWorker&& onWorker) {

@@ -15,10 +15,10 @@ namespace isopool::client {
 
 class Migration;
 
-/// When a call with these options is to be given up, if it begins now.
+/// The deadline of a call with these options that begins now; empty if Pool::noKill().
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
-/// How one call of a replicated object is to be made.
+/// The options of one call of a replicated object.
 struct PoolCall {
   PoolCall() = default;
   /// A call with these options that begins now.
@@ -31,41 +31,44 @@ struct PoolCall {
   Deadline deadline;
   bool idempotent = false;
   bool permissive = false;
-  /// Of the thread that wanted the call, if that is another one.
+  /// The modes of the thread that requested the call, if another thread makes it.
   std::optional<uint32_t> modes = std::nullopt;
   CancellationToken* cancellation = nullptr;
-  bool accepted = false;  ///< as Pool::reserveWorker() has it
+  bool accepted = false;  ///< see Pool::reserveWorker()
 };
 
-/// Writes the request of kCallObject. Throws ipc::ValueError.
+/// Writes the request of kCallObject. Throws ipc::ValueError if a value can't be passed.
 void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,
                const std::unordered_map<std::string, c10::IValue>& kwargs);
 
-/// What a call comes to that was taken back before it started.
+/// The error of a call that was cancelled before it started.
 Cancelled cancelledCall();
-/// `what` had not started: a call, a step.
+/// Throws DeadlineExceeded for a request that had not started. `what`: "call" or "step".
 [[noreturn]] void throwNotStartedInTime(const std::string& worker, const char* what);
-/// It runs in the worker of this channel, past its deadline.
+/// Throws DeadlineExceeded for a request that ran past its deadline in the worker of this channel.
 [[noreturn]] void throwOverdue(WorkerLink& channel, const char* what);
 
-/// Makes it, again elsewhere when its worker died before it started (or at all, if it is
-/// idempotent). `fill` writes the request. Throws RemoteError, WorkerLost, DeadlineExceeded,
-/// Cancelled, PoolUnavailable, SupervisorLost, ArenaFull, Error.
+/// Makes the call on a worker of the pool and waits for the answer. If the worker dies before the
+/// call has started (or at any time, if the call is idempotent), makes it again on another worker.
+/// `fill` writes the request and is called for each attempt. Throws RemoteError, WorkerLost,
+/// DeadlineExceeded, Cancelled, PoolUnavailable, SupervisorLost, LimitExceeded, ArenaFull, Error.
 at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill);
 
-/// The same on the worker of one slot, or its replacement.
+/// The same on the worker of one slot, or on its replacement.
 at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill);
 
-/// Sees to it that a worker has an object, and that the program has restored what a death took from
-/// it. One for each use, over all workers that it is tried on.
+/// Defines an object in a worker where it is missing, and lets the program restore the state that
+/// the object lost with an earlier worker. One per use of the object, for all workers on which the
+/// use is tried.
 class Preparation {
  public:
   Preparation(const ReplicatedObjImpl& object, const Deadline& deadline)
       : object_(object), deadline_(deadline) {}
-  /// False if another worker is to be tried: this one died of it, or `migration` has found one that
-  /// is free first. Throws what define() throws, and WorkerLost after several deaths.
+  /// False if another worker is to be tried: this one died during the preparation, or `migration`
+  /// has found one that is free earlier. Throws what Pool::define() and the program's callback
+  /// throw, and WorkerLost after several deaths.
   bool on(WorkerLink& channel, Migration* migration = nullptr);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool whose supervisor is about to end: what was taken goes on, and nothing more is.
+// A pool whose supervisor is about to end: accepted calls continue, new ones are refused.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 
 namespace isopool::client {
 
-// For what is new.
+// Call for each new call or session.
 void Pool::admitLocked() {
   if (!refusal_.empty()) throw SupervisorLost(refusal_);
 }
@@ -33,7 +33,7 @@ bool Pool::drain(const std::string& text) {
   return !draining_;
 }
 
-// Every call has ended that was made before the supervisor was told to end.
+// True if every call that was accepted before the supervisor's notice has ended.
 bool Pool::drainedLocked() const {
   return executorDrained_ && waiters_.empty() && broadcasts_ == 0 &&
          std::all_of(slots_.begin(), slots_.end(),
@@ -53,7 +53,7 @@ Pool::Broadcast::~Broadcast() {
   pool_.endDrain(lock);
 }
 
-// Unlocks if that has come.
+// If the last accepted call has ended, reports that to the connection, with `lock` released.
 void Pool::endDrain(std::unique_lock<std::mutex>& lock) {
   if (!draining_ || !drainedLocked()) return;
   draining_ = false;

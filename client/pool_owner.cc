@@ -16,14 +16,14 @@ namespace isopool::client {
 
 namespace {
 
-// Those of isopool itself do nothing to a worker; a user's may do anything.
+// isopool's own environments do nothing to a worker; a user's environment may do anything.
 bool isUsersOwn(const Environment& environment) {
   const std::type_info& type = typeid(environment);
   return type != typeid(NoopEnvironment) && type != typeid(PathEnvironment);
 }
 
-// Managers whose environments are made the same way share a supervisor; a user's own kind of
-// environment is only the same as itself.
+// Managers whose environments have the same identity share a supervisor: the type for isopool's own
+// environments, the very object for a user's.
 std::string identityOf(const Environment& environment) {
   const std::string type = typeid(environment).name();
   if (!isUsersOwn(environment)) return type;
@@ -34,7 +34,7 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
                                std::shared_ptr<ModuleSources> modules, const char* kind,
                                std::string address) {
   if (!environment) environment = std::make_shared<NoopEnvironment>();
-  // A spare unpickles nothing before a user's environment was applied to it.
+  // A user's environment has to be applied to a spare before the spare may unpickle objects.
   const auto spare = isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects;
   if (address.empty()) address = sharedSupervisorAddress();
   const auto folders = environment->getExtraPythonPaths();

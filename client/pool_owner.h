@@ -9,12 +9,14 @@
 
 namespace isopool::client {
 
-/// A pool from its workers' start to their end: what a manager or an Interpreter of its own has.
+/// Owns a pool: the constructor starts its workers, the destructor ends them. Part of a manager, or
+/// of an Interpreter with a worker of its own.
 class PoolOwner {
  public:
-  /// Returns when all workers serve. `kind` is what users call the owner. Throws SupervisorLost,
-  /// PoolUnavailable, and what the environment throws.
-  /// `address`: of a shared supervisor; empty: the one that ISOPOOL_SOCKET names, or a private one.
+  /// Returns when all workers serve. `kind`: what users call the owner, for messages. `address`: of
+  /// a shared supervisor; if it is empty, the one that ISOPOOL_SOCKET names, or a private one.
+  /// Throws SupervisorLost, PoolUnavailable, DeadlineExceeded if the workers take too long, and
+  /// what the environment throws.
   PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
             std::shared_ptr<ModuleSources> modules, const char* kind,
             const std::string& address = {});

@@ -11,7 +11,7 @@ namespace isopool::client {
 
 namespace {
 
-// Needs the pool's mutex, as slots do.
+// Needs the pool's mutex, which guards the slot.
 WorkerStatistics describe(const WorkerSlot& slot) {
   WorkerStatistics worker;
   worker.index = slot.index;

@@ -14,8 +14,8 @@ std::atomic<uint32_t> generation{0};
 
 void countFork() { generation.fetch_add(1, std::memory_order_relaxed); }
 
-// When the library is loaded: a static variable of a function is initialised under a lock, which a
-// forked process may inherit locked.
+// Registered when the library is loaded: a static variable of a function would be initialised under
+// a lock, which a forked child may inherit locked.
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, &countFork);
 
 }  // namespace

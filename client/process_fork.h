@@ -11,12 +11,13 @@
 
 namespace isopool::client {
 
-/// Counts the forks between the first process that used isopool and this one. What was made in
-/// another generation belongs to a parent process: its threads don't exist here, its locks may be
-/// held by nobody, and its shared words are the parent's to write.
+/// The number of forks between the first process that used isopool and this one. An object that was
+/// made in another generation belongs to a parent process: its threads do not exist here, its locks
+/// may be held by threads that do not exist here, and only the parent may write its shared words.
+/// Any thread.
 uint32_t forkGeneration() noexcept;
 
-/// A process uses what it inherited from its parent and what works only there.
+/// A forked child uses an inherited object that works only in the process that made it.
 class ForkedError : public Error {
  public:
   using Error::Error;
@@ -25,9 +26,9 @@ class ForkedError : public Error {
 /// Throws ForkedError, which names `what`, if `created` is not this process's generation.
 void checkNotForked(uint32_t created, const char* what = "InterpreterManager");
 
-/// Ends an object in the process that made it, and leaves it as it is in one that was forked from
-/// that: there a destructor waits for threads that wait on its condition variables and do not
-/// exist, locks what they hold, and unmaps addresses whose mappings were not inherited.
+/// A deleter that deletes an object only in the process that made it. In a forked child it does
+/// nothing: there a destructor would wait for threads that do not exist, lock mutexes that such
+/// threads hold, and unmap addresses whose mappings were not inherited.
 template <typename T>
 class EndInOwnProcess {
  public:
@@ -39,14 +40,14 @@ class EndInOwnProcess {
   const uint32_t generation_ = forkGeneration();
 };
 
-/// A shared object that EndInOwnProcess ends.
+/// A shared object with the deleter EndInOwnProcess.
 template <typename T, typename... Arguments>
 std::shared_ptr<T> makeForThisProcess(Arguments&&... arguments) {
   return {new T(std::forward<Arguments>(arguments)...), EndInOwnProcess<T>()};
 }
 
-/// One T for each process: a forked one starts with a new T, because a thread of its parent may
-/// have held the lock in the old one. To be made static. Any thread.
+/// One T for each process. A forked child starts with a new T, because a thread of its parent may
+/// have held a lock in the old one. For static variables; the T is never destroyed. Any thread.
 template <typename T>
 class PerProcess {
  public:
@@ -71,8 +72,8 @@ class PerProcess {
   std::atomic<Held*> held_{nullptr};
 };
 
-/// A setting of the program that any thread reads and changes. A forked process inherits it,
-/// whatever the threads of its parent were doing with it. To be made static. Any thread.
+/// A setting of the program that any thread may read and change. A forked child inherits its value,
+/// even if a thread of the parent was changing it during the fork. For static variables.
 template <typename T>
 class InheritedSetting {
  public:
@@ -84,14 +85,14 @@ class InheritedSetting {
     return current != nullptr ? *current : nullptr;
   }
 
-  /// `make` is given the present value and returns the next one. The result is the value before:
-  /// what it holds may be a user's, so that it must end without a lock.
+  /// `make` gets the present value and returns the new one. Returns the value before: it may own a
+  /// user's objects, so it is destroyed by the caller, without a lock.
   template <typename Make>
   Value change(Make&& make) {
     std::lock_guard lock(mutex_.get());
     const Value* current = current_.load(std::memory_order_acquire);
     auto fresh = std::make_unique<const Value>(make(current != nullptr ? *current : nullptr));
-    // A fork may copy this process between any two steps: current_ always points to a whole value.
+    // A fork may happen between any two steps, so current_ always points to a complete value.
     current_.store(fresh.release(), std::memory_order_release);
     const std::unique_ptr<const Value> old(current);
     return old ? *old : nullptr;

@@ -6,12 +6,13 @@
 
 namespace isopool::client {
 
-/// Whether spinning is free: this process counts its workers that are running a call and its
-/// threads that spin, and compares with the processors that it may use. Any thread.
+/// Whether a thread may spin without taking a processor from others: compares the number of this
+/// process's workers that run a call and of its threads that spin with the number of processors
+/// that it may use. Any thread.
 class ProcessorLoad {
  public:
-  /// While it lives a worker is running a call for this process. `callsOfWorker` counts all that
-  /// are under way there, however many the worker is one.
+  /// While it lives, a worker runs a call for this process. `callsOfWorker` counts the calls that
+  /// are under way there: the worker counts once, however many these are.
   class BusyWorker {
    public:
     explicit BusyWorker(std::atomic<int>& callsOfWorker) noexcept;
@@ -23,7 +24,8 @@ class ProcessorLoad {
     std::atomic<int>& callsOfWorker_;
   };
 
-  /// While it lives the calling thread may spin, if granted() is true.
+  /// While it lives, the calling thread counts as spinning, and may spin if granted() is true. That
+  /// is decided by the constructor.
   class Spinner {
    public:
     Spinner() noexcept;

@@ -25,7 +25,7 @@ void ReplicaTracker::begun(const WorkerLink& channel) {
   const uint64_t earlier = std::exchange(life.epoch, channel.epoch().value);
   if (earlier == 0 || earlier == life.epoch) return;
   rebuilt_.fetch_add(1, std::memory_order_relaxed);
-  // Also if the program was not done with the life before.
+  // Also if the program had not restored the object in the previous life.
   life.state = callback_ ? State::kRebuilt : State::kWhole;
   changedLocked();
 }
@@ -55,7 +55,7 @@ void ReplicaTracker::restoreNow(const WorkerLink& channel, const Deadline& deadl
   std::unique_lock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   for (;;) {
-    // A worker that died, and a deadline that passed, are found again by the use that follows.
+    // The use that follows finds a dead worker or a passed deadline again.
     if (life.epoch != epoch || life.state == State::kWhole || channel.dead() || isPast(deadline)) {
       return;
     }
@@ -67,7 +67,7 @@ void ReplicaTracker::restoreNow(const WorkerLink& channel, const Deadline& deadl
   life.state = State::kBeingRestored;
   const auto settle = [&](State state) {
     lock.lock();
-    // Unless the worker died meanwhile, and the next life is there already.
+    // Not if the worker died meanwhile and the slot's next worker has the object already.
     if (life.epoch == epoch) life.state = state;
     changedLocked();
   };

@@ -14,30 +14,36 @@
 
 namespace isopool::client {
 
-/// Which life of each slot's worker has a replicated object, and the program's part in a new one:
-/// state that calls left in the object died with the worker before. Any thread.
+/// For one replicated object: which life of each slot's worker has it, and whether the program has
+/// restored its state there. When a worker dies, the state that calls left in the object is lost.
+/// After the object was rebuilt in the replacement, the program's callback may restore it. Any
+/// thread.
 class ReplicaTracker {
  public:
   using Callback = std::function<void(size_t slot)>;
 
   explicit ReplicaTracker(size_t slots) : replicas_(slots) {}
 
-  /// The worker has the object from now on. Counted if an earlier life of its slot had it.
+  /// The worker has the object from now on. Counted by rebuilt() if an earlier life of the slot's
+  /// worker had it.
   void begun(const WorkerLink& channel);
-  /// The slot's worker lets the object go on purpose: what comes next is no loss.
+  /// The slot's worker unloads the object on purpose: the next begun() is not counted.
   void unloaded(uint32_t slot);
-  /// To be called before each use of the object in a worker that has it: if this is its first since
-  /// it was rebuilt, calls the program back; other threads' uses wait meanwhile. Throws what the
-  /// callback throws, which is then called again for the next use.
+  /// Call before each use of the object in a worker that has it. If this is the first use since the
+  /// object was rebuilt, calls the callback; uses by other threads wait meanwhile. Throws what the
+  /// callback throws; then the next use calls it again. Returns without the callback if the worker
+  /// is dead or the deadline has passed: the use that follows finds that.
   void restore(const WorkerLink& channel, const Deadline& deadline) {
     if (unrestored_.load(std::memory_order_acquire) != 0) restoreNow(channel, deadline);
   }
 
   uint64_t rebuilt() const { return rebuilt_.load(std::memory_order_relaxed); }
-  /// Throws Error in a forked process, where nothing of the parent's is rebuilt.
+  /// Sets the callback; empty: none. Throws Error in a forked child, where no object of the parent
+  /// is rebuilt.
   void onRebuilt(Callback callback);
 
-  /// While it lives, what this thread does is part of a callback and waits for none.
+  /// While it lives, the calling thread is inside a callback: its uses of the object wait for no
+  /// callback.
   class Restoring {
    public:
     explicit Restoring(bool yes = true);
@@ -53,7 +59,7 @@ class ReplicaTracker {
  private:
   enum class State : uint8_t { kWhole, kRebuilt, kBeingRestored };
   struct Life {
-    uint64_t epoch = 0;  ///< 0: the slot has no object that could get lost
+    uint64_t epoch = 0;  ///< 0: no worker of the slot has had the object since it was unloaded
     State state = State::kWhole;
   };
 

@@ -20,7 +20,7 @@ namespace {
 
 using client::ObjectUnloaded;
 
-// The object in a session's worker, made there if need be.
+// An Obj for the object in the session's worker, where it is defined if necessary.
 Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
   client::Pool& pool = *session.pool;
   client::WorkerLink& channel = *session.channel;
@@ -39,7 +39,7 @@ Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
   }
 }
 
-// The slot behind an Interpreter, which must be one of the object's manager.
+// The slot of an Interpreter. Throws Error if it belongs to another pool.
 std::shared_ptr<WorkerSlot> slotOf(const Interpreter& interpreter, const client::Pool& pool) {
   auto slot = InterpreterAccess::slot(interpreter);
   if (!slot) throw Error("an Interpreter that was moved from can't be used");
@@ -67,7 +67,7 @@ ReplicatedObjImpl::~ReplicatedObjImpl() {
   try {
     connection->removeDefinition(definition.object);
   } catch (const std::bad_alloc&) {
-    // The workers keep it for as long as they have the pool.
+    // The workers then keep the object as long as they serve the pool.
   }
 }
 
@@ -202,7 +202,7 @@ InterpreterSession ReplicatedObj::acquireSession(const Interpreter* onThisInterp
       session.self = objectIn(*session.impl_, object);
       return session;
     } catch (const WorkerLost&) {
-      // Nothing of the caller's has run there: the replacement serves as well.
+      // No code of the caller has run there: tries again on the replacement.
       if (!session.impl_->channel->dead() || ++lost == client::kMostLostInPreparation) throw;
     }
   }

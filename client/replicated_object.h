@@ -8,8 +8,8 @@
 
 namespace isopool {
 
-/// The body of a Package: its bytes, known to all workers of the manager until the last owner is
-/// gone.
+/// The implementation of a Package: the workers of the manager have its bytes as long as this
+/// lives. Any thread.
 class PackageImpl {
  public:
   PackageImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::ArchiveFile> file);
@@ -21,10 +21,12 @@ class PackageImpl {
   const std::shared_ptr<client::ArchiveFile> file;
 };
 
-/// The body of a ReplicatedObj: how each worker of the pool comes by it.
+/// The implementation of a ReplicatedObj: the definition by which each worker of the pool makes the
+/// object, spares ahead of time (see SpareWorker). The destructor asks all workers to release it.
+/// Any thread.
 class ReplicatedObjImpl {
  public:
-  /// `source` is what the definition refers to; it lives as long as this.
+  /// `source` owns what the definition refers to; it lives as long as this object.
   ReplicatedObjImpl(std::shared_ptr<client::Pool> pool, client::ObjectDefinition definition,
                     std::shared_ptr<const void> source);
   ~ReplicatedObjImpl();
@@ -33,14 +35,14 @@ class ReplicatedObjImpl {
 
   const std::shared_ptr<client::Pool> pool;
   const client::ObjectDefinition definition;
-  mutable client::ReplicaTracker replicas;  ///< follows what happens in the workers
+  mutable client::ReplicaTracker replicas;  ///< which workers have the object
 
  private:
   const std::shared_ptr<const void> source_;
 };
 
-/// The body of a new ReplicatedObj. The object is made in a free worker now, so that errors show
-/// here. Throws RemoteError, WorkerLost.
+/// Makes the object in a free worker, so that errors show here, and returns the implementation of a
+/// new ReplicatedObj. Throws RemoteError, WorkerLost, and what Pool::reserveWorker() throws.
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
                                              std::shared_ptr<const void> source);

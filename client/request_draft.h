@@ -9,24 +9,26 @@
 
 namespace isopool::client {
 
-/// A tensor's storage on its way to a worker. `storage` is what an echo of it gives back; `block`
-/// is lent under `lease` until the worker returns it.
+/// A tensor's storage that a request passes to a worker. If the worker returns the same tensor (an
+/// echo), the result uses `storage`. `block`, unless null, is lent under `lease` until the worker
+/// returns it.
 struct ExportedStorage {
   c10::Storage storage;
   const void* block = nullptr;
   ipc::Lease lease;
 };
 
-/// Where a thread builds a request. Reused from call to call.
+/// The buffers in which one thread builds a request. Reused from call to call.
 struct RequestDraft {
   ipc::PayloadWriter writer;
   uint32_t modes = 0;  ///< SubmissionFlags of the caller's modes
   std::vector<ipc::StorageRecord> records;
   std::vector<ExportedStorage> exports;
-  uint32_t flags = 0;  ///< ipc::SubmissionFlags beside the caller's modes
+  uint32_t flags = 0;  ///< further ipc::SubmissionFlags
 };
 
-/// This thread's draft, cleared, with this thread's modes.
+/// The calling thread's draft, cleared, with the thread's present modes. Valid until the thread
+/// calls this function again.
 RequestDraft& requestDraft();
 
 }  // namespace isopool::client

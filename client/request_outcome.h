@@ -3,26 +3,29 @@
 
 #include <cstdint>
 
-/// What becomes of a call, decided from what is known of it: no memory, no clock, no thread.
+/// Pure decisions about the outcome of a request and what follows for its call: no memory, clock or
+/// thread.
 namespace isopool::client {
 
-/// What became of a request.
+/// How a request ended.
 enum class RequestOutcome : uint32_t {
   kPending,
   kAnswered,
-  kNeverStarted,  ///< the worker is dead and user code of this call has not run an instruction
-  kLost,          ///< the worker is dead and it may have
-  kWithdrawn,     ///< taken back before it started: its deadline passed, or by a CancellationToken
-  kOverdue,  ///< its deadline passed while it ran; if it is no preparation (ipc::isPreparation)
-             ///< the worker is killed, a shared one later
+  kNeverStarted,  ///< the worker is dead and has not run an instruction of the call's user code
+  kLost,          ///< the worker is dead and may have run user code of the call
+  kWithdrawn,     ///< taken back before it started: the deadline passed, or by a CancellationToken
+                  ///< or a Migration
+  kOverdue,       ///< the deadline passed while it ran; unless it is a preparation
+                  ///< (ipc::isPreparation) the worker is killed, a shared one later
 };
 
-/// Of a request that its dead worker has not answered. `started`: ClientEnd::hasStarted().
+/// The outcome of a request that a dead worker has not answered. `started`:
+/// ClientEnd::hasStarted().
 constexpr RequestOutcome outcomeAtDeath(bool started) {
   return started ? RequestOutcome::kLost : RequestOutcome::kNeverStarted;
 }
 
-/// Of a request whose deadline has passed. `takenBack`: what ClientEnd::recall() said.
+/// The outcome of a request whose deadline has passed. `takenBack`: result of ClientEnd::recall().
 constexpr RequestOutcome outcomeAtDeadline(bool takenBack) {
   return takenBack ? RequestOutcome::kWithdrawn : RequestOutcome::kOverdue;
 }
@@ -30,7 +33,7 @@ constexpr RequestOutcome outcomeAtDeadline(bool takenBack) {
 /// What follows for the call that made the request.
 enum class RetryDecision { kAnswer, kRunElsewhere, kWorkerLost, kNotStarted, kOverdue };
 
-/// `idempotent`: it may run twice. `cancelled`: its caller took it back.
+/// `idempotent`: the call may run twice. `cancelled`: the caller took the call back.
 constexpr RetryDecision retryDecisionFor(RequestOutcome outcome, bool idempotent, bool cancelled) {
   switch (outcome) {
     case RequestOutcome::kAnswered:

@@ -38,7 +38,7 @@ std::optional<at::IValue> StreamImpl::next() {
   }
   const auto& elements = answer.toTupleRef().elements();
   if (elements[0].toBool()) return elements[1];
-  ended_ = true;  // the worker has let the iterator go
+  ended_ = true;  // the worker has released the iterator
   if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
   return std::nullopt;
 }
@@ -47,21 +47,22 @@ void StreamImpl::close() noexcept {
   if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
   if (std::exchange(ended_, true) || channel_->dead()) return;
   try {
-    // Not the thread's own draft: in a static object's destructor that is gone already.
+    // Not the thread's own draft: it is destroyed already when a static object's destructor runs.
     RequestDraft draft;
     draft.writer.packer().pack_array(2).pack(handle_.value);
     draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kClose));
     if (channel_->notify(ipc::Operation::kNext, draft)) return;
   } catch (const std::bad_alloc&) {
-    // As where the ring has no room.
+    // Handled as a ring without room.
   }
-  // Then as every handle, with the next request.
+  // The ring has no room: the next request releases the handle, like any other.
   channel_->releaseHandle(handle_);
 }
 
 namespace {
 
-// One request on the way to a stream. False: the worker died and another one is to try.
+// Evaluates the answer to one of the requests that open a stream. False if the worker died and the
+// call is to be tried on another one.
 bool opened(Pool& pool, WorkerLink& channel, Answer answer, bool idempotent, bool userCode) {
   switch (answer.outcome()) {
     case RequestOutcome::kAnswered:
@@ -141,7 +142,7 @@ ResultStream::ResultStream(const Obj& iterable) {
   if (!iterable.baseObj_) throw Error("a default-constructed Obj refers to no object");
   const InterpreterObj& body = *iterable.baseObj_;
   WorkerLink& channel = *body.channel();
-  // An iterator of its own: the Obj goes on to be what it is.
+  // The stream gets an iterator of its own: the Obj still refers to the iterable.
   const base::HandleId iter = channel.nextHandle();
   RequestDraft& find = client::requestDraft();
   find.writer.packer().pack_array(3).pack(std::string("builtins")).pack(std::string("iter"));

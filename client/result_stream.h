@@ -14,7 +14,8 @@
 
 namespace isopool {
 
-/// The body of a ResultStream: an iterator's handle in one life of one worker.
+/// The implementation of a ResultStream: the handle of an iterator in one life of one worker. When
+/// that worker dies, the stream is lost. For one thread at a time.
 class StreamImpl {
  public:
   StreamImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::WorkerLink> channel,
@@ -23,9 +24,12 @@ class StreamImpl {
   StreamImpl(const StreamImpl&) = delete;
   StreamImpl& operator=(const StreamImpl&) = delete;
 
+  /// Waits for the next item; nothing at the end. Throws what client::step() throws; a RemoteError
+  /// ends the stream.
   std::optional<at::IValue> next();
+  /// Makes the worker close the iterator; does not wait for that. No effect after the end.
   void close() noexcept;
-  /// Its slot counts it as a user until it ends.
+  /// Takes over one user of the slot (Pool::addUser()), which is released when the stream ends.
   void occupy(std::shared_ptr<WorkerSlot> slot) { slot_ = std::move(slot); }
 
  private:
@@ -37,7 +41,8 @@ class StreamImpl {
   bool ended_ = false;
 };
 
-/// Calls the object on a free worker and keeps what it returns there.
+/// Calls the object on a free worker, where its result stays. Throws what client::callOnPool()
+/// throws, and ipc::ValueError if an argument can't be passed.
 std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
                                        const std::vector<at::IValue>& args,
                                        const std::unordered_map<std::string, c10::IValue>& kwargs,

@@ -14,8 +14,8 @@ namespace isopool {
 
 namespace {
 
-// From the first guard on tensors may be made through the routing allocator; it stays for ever. A
-// forked child adds its own arena.
+// Installs the routing allocator at the first use; it is never removed. A forked child adds its own
+// arena.
 void installOnce() {
   static std::atomic<const client::InputArena*> installed{nullptr};
   client::InputArena& arena = client::InputArena::instance();
@@ -42,7 +42,7 @@ at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
               " ones");
   TORCH_CHECK(options.layout() == c10::kStrided, "isopool::empty makes strided tensors only");
   installOnce();
-  // Smaller than what the routing allocator takes from the arena, but the user asked for it.
+  // The routing allocator takes such small blocks from the heap, but the user wants shared memory.
   const auto itemBytes = static_cast<int64_t>(options.dtype().itemsize());
   const int64_t bytes = c10::multiply_integers(sizes) * itemBytes;
   if (bytes > 0 && bytes < static_cast<int64_t>(ipc::kSmallestBlockBytes)) {

@@ -37,7 +37,7 @@ std::string sharedSupervisorAddress() {
 ipc::ControlSocket connectToSupervisor(const std::string& address) {
   const auto name = base::UnixAddress::ofPath(address);
   if (!name) fail(address, ENAMETOOLONG);
-  // Not blocking: a supervisor whose queue is full is as good as none.
+  // Not blocking: a supervisor whose queue of connections is full can't serve this program.
   base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) fail(address, errno);
   if (::connect(socket.get(), name->get(), name->bytes()) != 0) fail(address, errno);

@@ -7,12 +7,12 @@
 
 namespace isopool::client {
 
-/// The address of the shared supervisor that managers without one of their own attach to:
-/// ISOPOOL_SOCKET; empty if they start private ones.
+/// ISOPOOL_SOCKET: the address of the shared supervisor to which a manager attaches if its
+/// constructor names none. Empty: the manager starts a private supervisor.
 std::string sharedSupervisorAddress();
 
-/// Connects to the supervisor that listens at `address`, the path of a Unix socket. Throws
-/// SupervisorLost with what to do.
+/// Connects to the supervisor that listens at `address`, the path of a Unix socket. Does not block.
+/// Throws SupervisorLost, whose text names the remedy.
 ipc::ControlSocket connectToSupervisor(const std::string& address);
 
 }  // namespace isopool::client
