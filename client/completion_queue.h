@@ -11,8 +11,8 @@
 namespace isopool {
 
 /// The implementation of a CompletionQueue. The calls that are to complete in it share ownership of
-/// it. Any thread. In a forked child, which shares the eventfd with its parent, each use throws
-/// Error.
+/// it. Any thread. Each use throws Error in a forked child, which shares the eventfd with its
+/// parent process.
 class CompletionState {
  public:
   CompletionState();

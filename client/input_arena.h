@@ -23,8 +23,7 @@ namespace isopool::client {
 class SegmentAudience {
  public:
   virtual ~SegmentAudience() = default;
-  /// If it throws, it must have had no effect: it is called again before a block of the segment is
-  /// used.
+  /// If it throws, it must have had no effect: it is called again before a block is used.
   virtual void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) = 0;
 };
 

@@ -36,9 +36,9 @@ thread_local uint32_t lastSlot = 0;
 // not wait until it is applied.
 thread_local const WorkerLink* configuring = nullptr;
 
-// Locks the worker's preparation: no other thread prepares it then, and what others have prepared
-// can be seen. Returns an unlocked lock if `migration` has found another worker. Throws
-// DeadlineExceeded.
+// Locks the worker's preparation: no other thread prepares it then, and this thread can see what
+// others have prepared. Returns an unlocked lock if `migration` has found another worker. Throws
+// DeadlineExceeded if the lock is not free by then.
 std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel,
                                                              const Deadline& deadline,
                                                              Migration* migration = nullptr) {

@@ -141,8 +141,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// The same without waiting; null if there is none, and in a forked child.
   std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
 
-  /// Applies the environment to the worker unless that was done before. Throws what the environment
-  /// throws.
+  /// Applies the environment to the worker unless that was done before. Throws what the
+  /// environment throws.
   void configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel);
   void configure(WorkerLink& channel);
   /// Sends the worker the registered modules that it does not have yet. Call before each request

@@ -16,8 +16,8 @@ namespace isopool::client {
 
 /// For one replicated object: which life of each slot's worker has it, and whether the program has
 /// restored its state there. When a worker dies, the state that calls left in the object is lost.
-/// After the object was rebuilt in the replacement, the program's callback may restore it. Any
-/// thread.
+/// The program's callback may restore it after the object was rebuilt in the replacement. Members
+/// can be called by any thread.
 class ReplicaTracker {
  public:
   using Callback = std::function<void(size_t slot)>;
@@ -42,8 +42,8 @@ class ReplicaTracker {
   /// is rebuilt.
   void onRebuilt(Callback callback);
 
-  /// While it lives, the calling thread is inside a callback: its uses of the object wait for no
-  /// callback.
+  /// While it lives, the calling thread is inside a callback: then its uses of the object do not
+  /// wait for callbacks.
   class Restoring {
    public:
     explicit Restoring(bool yes = true);

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-/// Pure decisions about the outcome of a request and what follows for its call: no memory, clock or
-/// thread.
+/// Pure decisions about the outcome of a request and what follows for its call: they use no memory,
+/// clock or thread.
 namespace isopool::client {
 
 /// How a request ended.
@@ -19,8 +19,8 @@ enum class RequestOutcome : uint32_t {
                   ///< (ipc::isPreparation) the worker is killed, a shared one later
 };
 
-/// The outcome of a request that a dead worker has not answered. `started`:
-/// ClientEnd::hasStarted().
+/// The outcome of a request that a dead worker has not answered. `started` is what
+/// ClientEnd::hasStarted() returned.
 constexpr RequestOutcome outcomeAtDeath(bool started) {
   return started ? RequestOutcome::kLost : RequestOutcome::kNeverStarted;
 }

@@ -14,8 +14,8 @@ namespace isopool {
 
 namespace {
 
-// Installs the routing allocator at the first use; it is never removed. A forked child adds its own
-// arena.
+// Installs the routing allocator at the first use; it is never removed. A forked child adds an
+// arena of its own.
 void installOnce() {
   static std::atomic<const client::InputArena*> installed{nullptr};
   client::InputArena& arena = client::InputArena::instance();

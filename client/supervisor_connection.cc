@@ -43,12 +43,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Python and torch come up in about a second; a cold disk or a loaded machine takes longer.
+// Python and torch start in about a second; a cold disk or a loaded machine takes longer.
 constexpr std::chrono::seconds kStartPatience(180);
-// The supervisor kills what it has and exits in milliseconds.
+// The supervisor kills its processes and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
 
-// Of work that no thread waits for.
+// Between two checks of work that no thread waits for.
 constexpr milliseconds kBetweenLooks(100);
 
 constexpr const char* kUnread =
@@ -60,7 +60,7 @@ constexpr const char* kOutOfFiles =
 constexpr const char* kDescriptorsAwaited =
     "messages of the supervisor are not read, and dead workers are not replaced, until this "
     "program closes files: it has reached its limit of open files (ulimit -n)";
-// Between two looks whether there are descriptors again for what the supervisor sends.
+// Between two checks whether the process has free descriptors for the supervisor's messages again.
 constexpr milliseconds kOutOfDescriptors(100);
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
@@ -100,7 +100,7 @@ std::string programName() {
   return chosen != nullptr && *chosen != '\0' ? chosen : program_invocation_short_name;
 }
 
-// Before anything that the program does with a supervisor.
+// Call before the program's first use of a supervisor.
 void armCrashPointOnce() {
   static const bool known = ipc::armCrashPointFromEnvironment("ISOPOOL_CLIENT_CRASH_POINT");
   if (!known) throw Error("ISOPOOL_CLIENT_CRASH_POINT names no crash point");
@@ -110,8 +110,8 @@ bool waitUntilGone(const base::Fd& pidfd, milliseconds patience) {
   return pidfd.valid() && base::awaitReadable(pidfd.get(), patience);
 }
 
-// By its flags, field 9 of its stat line, the seventh behind the name (proc(5)). False for 0: a
-// process that the own /proc does not show, as one of another PID namespace.
+// Reads the process's flags: field 9 of its stat line, the seventh after the name (proc(5)). False
+// for 0, a process that this /proc does not show, such as one of another PID namespace.
 bool isExiting(pid_t process) {
   if (process == 0) return false;
   constexpr unsigned kExiting = 0x4;
@@ -165,7 +165,7 @@ void SupervisorConnection::begin() {
   if (welcome_.callLimit != 0) callLimit_ = std::make_shared<CallLimit>(welcome_.callLimit);
   InputArena::instance().addAudience(*this);
   hearsOfInputs_ = true;
-  // The control thread takes no signals: they are the program's.
+  // The control thread blocks all signals: they are for the program's own threads.
   sigset_t all;
   sigset_t previous;
   ::sigfillset(&all);
@@ -196,7 +196,7 @@ void SupervisorConnection::End::operator()(SupervisorConnection* connection) con
   if (connection->generation_ == client::forkGeneration()) {
     delete connection;
   } else {
-    // Our copies of the descriptors close, the parent's stay.
+    // Closes this process's copies of the descriptors; the parent's stay open.
     connection->socket_.close();
     connection->lifeline_.close();
     connection->wake_.close();
@@ -205,7 +205,7 @@ void SupervisorConnection::End::operator()(SupervisorConnection* connection) con
 }
 
 SupervisorConnection::~SupervisorConnection() {
-  // Without memory there may be no arena, and none can be made here.
+  // If memory was short, there may be no arena, and none can be made here.
   if (hearsOfInputs_) InputArena::instance().removeAudience(*this);
   if (shared()) awaitLoansBack();
   const uint64_t one = 1;
@@ -215,23 +215,23 @@ SupervisorConnection::~SupervisorConnection() {
     thread_.join();
   }
   writer_->close();
-  // Closing alone would not end it while a process that the program forked has a copy.
+  // Closing alone would not end the connection while a forked child has a copy of the socket.
   ::shutdown(socket_.fd(), SHUT_RDWR);
   socket_.close();
   if (!shared()) {
     waitUntilGone(supervisor_, kEndPatience);
-    lifeline_.close();  // the end of one that is stopped
+    lifeline_.close();  // the kernel then kills a supervisor that is stopped
     reapGuardian(guardianGroup_);
   }
   try {
     lose("its manager is gone");
   } catch (const std::bad_alloc&) {
-    // Nobody is left who calls; what was lent comes back with each channel's own end.
+    // No thread makes calls any more; what was lent comes back when each channel is destroyed.
   }
 }
 
-// A shared worker lives on, and what was lent to it is ours again when it says so: between two
-// calls, so that a long one of another program would be waited for. Then the memory is given up.
+// A shared worker lives on, and returns what was lent to it between two calls, so that a long call
+// of another program delays it. After kEndPatience this thread stops waiting.
 void SupervisorConnection::awaitLoansBack() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kEndPatience, [this] {
@@ -241,7 +241,8 @@ void SupervisorConnection::awaitLoansBack() {
   });
 }
 
-// Before there is a control thread: says who we are and waits until workers can be had.
+// Runs before the control thread exists: introduces this process to the supervisor and waits until
+// the supervisor can provide workers.
 void SupervisorConnection::greet() {
   const base::Fd self(base::checkSystemCall(
       static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)), "pidfd_open", ::getpid()));
@@ -298,10 +299,10 @@ void SupervisorConnection::greet() {
 void SupervisorConnection::run() {
   std::array<pollfd, 2> watched{pollfd{socket_.fd(), POLLIN, 0}, pollfd{wake_.get(), POLLIN, 0}};
   State queue = State::kEmpty;
-  std::optional<Clock::time_point> look;  // when it looks after work that no thread waits for
+  std::optional<Clock::time_point> look;  // when to check work that no thread waits for
   bool lacksDescriptors = false;
   for (;;) {
-    // Not at once: most of this work takes microseconds.
+    // Not immediately: most of this work takes microseconds.
     if (!look && watch_->on()) look = Clock::now() + kBetweenLooks;
     int timeout = -1;
     if (queue == State::kCrowded) {
@@ -312,7 +313,7 @@ void SupervisorConnection::run() {
     } else if (lacksDescriptors) {
       timeout = static_cast<int>(kOutOfDescriptors.count());
     }
-    // While descriptors lack only its end is of interest, which is always reported.
+    // Without free descriptors only the end of the connection matters, which poll() always reports.
     watched[0].events = lacksDescriptors ? 0 : POLLIN;
     if (queue == State::kFull) watched[0].events |= POLLOUT;
     if (::poll(watched.data(), watched.size(), timeout) < 0 && errno != EINTR) return;
@@ -360,14 +361,14 @@ void SupervisorConnection::lookAtUnawaitedWork() {
       try {
         if (channel->lookAtUnawaitedWork()) left = true;
       } catch (const std::bad_alloc&) {
-        left = true;  // looks again
+        left = true;  // to be checked again
       }
     }
     return left;
   });
 }
 
-// Whoever is short of memory has it back some time, or ends this connection.
+// Calls lose() until its allocations succeed or the connection is to end.
 void SupervisorConnection::loseOnceThereIsMemory(const char* what, const char* why) {
   constexpr int kPause = 10;  // ms
   do {
@@ -453,7 +454,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
       ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
                      ipc::Prefault::kYes),
       ipc::mapShared(statusPage, 0, ipc::kPageBytes, ipc::Access::kReadOnly, ipc::Prefault::kYes));
-  // Ours is now the only writable mapping of our control segment that there will ever be.
+  // From here on no further writable mapping of this process's control segment can be made.
   ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientSegmentSealed);
   memory->addSegment(
@@ -481,11 +482,11 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
     channels_[message.epoch] = channel;
     if (refusing_) channel->refuseRequests(drainText_);
   }
-  // What lies in the ring before the worker first looks at it is done before any call.
+  // The worker handles what is in the ring when it first looks at it before any call.
   extendPath(*channel);
   {
-    // In one step: then what is unloaded later is unloaded behind this message, which has the
-    // worker told of it, and behind the spare's notification that names it.
+    // Under one lock: what is unloaded later is then unloaded after this message, on which the
+    // supervisor announces it to the worker, and after the spare's notification that refers to it.
     std::lock_guard lock(mutex_);
     if (spare_ == SpareWorker::kHasObjects) defineObjectsLocked(*channel);
     writer_->send(ipc::ChannelMapped{message.epoch});
@@ -512,7 +513,7 @@ void SupervisorConnection::assign(const ipc::AssignWorker& message) {
   const auto channel = channelOf(message.epoch);
   const auto pool = poolOf(message.pool);
   if (!channel || !pool) return;
-  // Several slots may be served by one shared worker: to itself it is the first of them.
+  // One shared worker may serve several slots: the worker itself gets the number of the first one.
   if (!channel->place()) {
     channel->assume(message.pool, message.slot);
     RequestDraft& draft = requestDraft();
@@ -537,7 +538,7 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
   changed_.notify_all();
   const auto place = channel->place();
   const auto pool = place ? poolOf(place->pool) : nullptr;
-  // Without a pool that wants it, it died because its pool was closed, or as a spare.
+  // Without a pool: the worker died because its pool was closed, or as a spare.
   if (!pool) return;
   const WorkerLost::Death death = channel->death();
   pool->workerDied(place->slot, death);
@@ -546,7 +547,7 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
   });
 }
 
-// The worker lives on, without us.
+// The worker lives on, but its channel to this process is closed.
 void SupervisorConnection::closed(uint64_t epoch) {
   const auto channel = channelOf(epoch);
   if (!channel) return;
@@ -564,7 +565,8 @@ void SupervisorConnection::retire(uint64_t epoch) {
   if (channel) {
     std::lock_guard lock(mutex_);
     retired_.insert(epoch);
-    // The table's and ours: no call, session or Obj has it, and its slots have another.
+    // Two references are channels_' and this function's; a call, session or Obj has any other one.
+    // The slots have another worker already. The supervisor asks again.
     if (channel.use_count() > 2) return;
   }
   writer_->send(ipc::WorkerReleased{epoch});
@@ -592,7 +594,7 @@ void SupervisorConnection::drained() noexcept {
     writer_->send(ipc::AcknowledgeDrain{});
     ipc::reachCrashPoint(ipc::CrashPoint::kDrainAcknowledged);
   } catch (const std::exception&) {
-    // The supervisor waits for as long as it may, and ends.
+    // The supervisor then waits until its own time limit and ends.
   }
 }
 
@@ -612,21 +614,21 @@ void SupervisorConnection::lose(const std::string& reason) {
   packages_.supervisorLost(reason);
   for (const auto& pool : pools) pool->supervisorLost(reason);
   if (!pools.empty()) logEvent(LogLevel::kError, [&] { return reason; });
-  // The kernel kills the workers together with their supervisor: wait until none can write any
-  // more.
+  // The kernel kills the workers together with their supervisor: waits below until none of them can
+  // write any more.
   for (const auto& channel : channels) {
     if (!shared()) channel->kill(reason);
     channel->markDead();
   }
   {
-    // Not before: who runs out of memory on the way here comes again, and needs them.
+    // Not earlier: if there was no memory above, this function is called again and needs them.
     std::lock_guard lock(mutex_);
     channels_.clear();
   }
   const auto giveUp = Clock::now() + kEndPatience;
   for (const auto& channel : channels) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
-    // One that can't be seen to end keeps what was lent to it for ever.
+    // A worker whose end can't be seen keeps what was lent to it until its channel is destroyed.
     if (shared() && !channel->hasLoans()) continue;
     if (channel->processGone(std::max(left, milliseconds(0)))) channel->reaped(SIGKILL, 0);
   }
@@ -680,7 +682,7 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
     for (const auto& [epoch, channel] : channels_) holders.push_back(channel);
   }
   for (const auto& channel : holders) {
-    // Not the thread's own draft: in a static object's destructor that is gone already.
+    // Not the thread's own draft: it is destroyed already when a static object's destructor runs.
     RequestDraft draft;
     draftForgetting(draft, object);
     channel->notify(ipc::Operation::kForgetObject, draft);
@@ -688,8 +690,9 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
 }
 
 void SupervisorConnection::checkSupervisorLives(bool started) const {
-  // The kernel kills the workers while the supervisor exits, before its pidfd tells. In this order:
-  // the number may be another process's only once the supervisor is reaped, which the pidfd shows.
+  // The kernel kills the workers while the supervisor exits, before its pidfd shows that. The order
+  // matters: the process number can be another process's only after the supervisor was reaped, and
+  // then the pidfd shows its end.
   const bool exiting = isExiting(base::processOf(supervisor_).value_or(0));
   if (exiting || waitUntilGone(supervisor_, milliseconds(0))) {
     throw SupervisorLost(kSupervisorGone, started);

@@ -24,88 +24,98 @@
 
 namespace isopool::client {
 
-/// What a pool of this connection is told, by the control thread. Must not block.
+/// Receives the events of one pool of a connection. The control thread calls its members, which
+/// must not block.
 class PoolEvents {
  public:
   virtual ~PoolEvents() = default;
+  /// `channel` leads to the worker that serves `slot` from now on.
   virtual void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) = 0;
-  /// Its replacement may have been assigned before.
+  /// The worker of `slot` has died. Its replacement may have been assigned before.
   virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
+  /// `slot` stays empty for a while; `text` has the reason.
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
+  /// The connection has ended, and the pool gets no further worker; `text` has the reason.
   virtual void supervisorLost(std::string text) = 0;
-  /// The supervisor is about to end: calls that are made from here on are refused with this text.
-  /// False if calls that were made before are under way: SupervisorConnection::drained() is called,
-  /// by another thread, when they have ended.
+  /// The supervisor is about to end: from here on the pool refuses new calls with this text. False
+  /// if earlier calls are under way: another thread calls SupervisorConnection::drained() when they
+  /// have ended.
   virtual bool drain(const std::string& text) = 0;
 };
 
-/// What a spare worker does before it is needed.
+/// What a spare worker does before it takes a slot.
 enum class SpareWorker : uint8_t {
-  kHasObjects,  ///< it unpickles the objects that the others have
-  kEmpty,       ///< nothing: something is to be done to it first
+  kHasObjects,  ///< it unpickles the objects that the other workers have
+  kEmpty,       ///< nothing: the environment has to be applied to it first
 };
 
-/// This process's connection to one supervisor: a private one, shared by all managers with the same
-/// environment, or a shared one, where each manager is a client with a connection of its own.
-/// A thread of its own reads what the supervisor tells and keeps the channels; writers send from
-/// any thread. Ends with its last owner: the supervisor then kills its workers and exits.
+/// This process's connection to one supervisor. All managers with the same environment share the
+/// connection to a private supervisor; with a shared supervisor each manager is a client with a
+/// connection of its own. Any thread. A control thread reads the supervisor's messages and
+/// maintains the channels to the workers.
 ///
-/// The last owner must let go on another thread than the control thread, so nothing that the
+/// When the supervisor dies or sends an invalid message, all channels end and all pools are
+/// notified; the connection does not recover. When the last owner releases the connection, a
+/// private supervisor kills its workers and exits; a shared one forgets this client.
+///
+/// The last owner must not be the control thread, which the destructor joins. So nothing that the
 /// control thread may destroy owns a connection.
 class SupervisorConnection final : public SegmentAudience {
  public:
   /// The connection for workers with these folders on sys.path, in the present environment (working
   /// folder and environment variables) and for the environment object `identity`. Starts a
-  /// supervisor if there is none yet and waits until its Python is up. Throws SupervisorLost with
-  /// the reason.
+  /// supervisor if none exists for these, and waits until its Python runs. Throws SupervisorLost
+  /// with the reason, and base::SystemCallError.
   static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
                                                       const std::string& identity,
                                                       SpareWorker spare);
-  /// A connection of its own to the shared supervisor at `address`. Throws SupervisorLost.
+  /// A new connection to the shared supervisor at `address`. Throws the same exceptions.
   static std::shared_ptr<SupervisorConnection> attach(const std::vector<std::string>& pythonPaths,
                                                       const std::string& address,
                                                       SpareWorker spare);
 
+  /// Asks the supervisor for a pool of so many workers, which are reported to `events`. Does not
+  /// wait. Throws SupervisorLost if the connection has ended.
   base::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
+  /// Asks the supervisor to end the pool's workers; the pool gets no further events.
   void closePool(base::PoolId pool);
-  /// The pool's calls have ended that were made before the supervisor was told to end: tells it,
-  /// and has the workers' channels take nothing more.
+  /// Call when the calls that were accepted before PoolEvents::drain() have ended: makes the
+  /// channels refuse further requests and reports that to the supervisor.
   void drained() noexcept;
 
-  /// As LoadedPackages says.
+  /// See LoadedPackages.
   void loadPackage(const std::shared_ptr<ArchiveFile>& package) {
     shared() ? packages_.loadShared(package) : packages_.load(package);
   }
   void unloadPackage(base::PackageId package) { packages_.unload(package); }
 
-  /// Objects that a spare worker makes ahead of time.
+  /// An object that future spare workers make ahead of time.
   void addDefinition(const ObjectDefinition& definition);
-  /// All workers forget the object, spares too.
+  /// Asks all workers, spares too, to release the object.
   void removeDefinition(uint64_t object);
 
-  /// No other connection of this process has it.
+  /// A number that no other connection of this process has.
   uint64_t number() const { return number_; }
   const std::shared_ptr<ControlWriter>& writer() const { return writer_; }
-  /// Other programs use the supervisor's workers, too.
+  /// True if other programs use the supervisor's workers, too.
   bool shared() const { return welcome_.shared; }
-  /// Of the environment that the supervisor was started in: ISOPOOL_NO_KILL.
+  /// ISOPOOL_NO_KILL in this process's environment, read when the connection was made.
   bool noKill() const { return noKill_; }
-  /// Null if the program may have any number of calls in flight.
+  /// Null if the number of the program's calls in flight is not limited.
   const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
-  /// Not empty once the supervisor is gone: why nothing works any more.
+  /// Why the connection has ended; empty while it works.
   std::string lostReason() const;
-  /// Throws SupervisorLost if the supervisor is dead or dying. For whoever has just seen a worker
-  /// die: workers die with their supervisor, and the control thread may learn of it later.
-  /// `started`: the call of which is asked had.
+  /// Throws SupervisorLost if the supervisor is dead or exiting. Call after a worker's death was
+  /// seen: workers die with their supervisor, and the control thread may see its death later.
+  /// `started`: the call in question had started.
   void checkSupervisorLives(bool started) const;
   uint32_t forkGeneration() const { return generation_; }
 
   void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) override;
 
  private:
-  /// In a process that was forked from the one that made it a connection only lets go of
-  /// descriptors.
+  /// The deleter. In a forked child it only closes the child's copies of the descriptors.
   struct End {
     void operator()(SupervisorConnection* connection) const;
   };
@@ -138,26 +148,26 @@ class SupervisorConnection final : public SegmentAudience {
   const std::chrono::milliseconds cleanupLimit_;
   const std::vector<std::string> pythonPaths_;
   const SpareWorker spare_;
-  const std::string place_;  ///< for messages: where the supervisor is, or its program
+  const std::string place_;  ///< for messages: the supervisor's address or its program's path
   base::Fd lifeline_;
   const pid_t guardianGroup_;
   ipc::ControlSocket socket_;  // read by the control thread
-  base::Fd wake_;              // an eventfd: the control thread is to end, or to send what waits
+  base::Fd wake_;              // an eventfd: the control thread is to end or to send messages
   const std::shared_ptr<ControlWriter> writer_;
   const std::shared_ptr<UnawaitedWatch> watch_;
   std::atomic<bool> stopping_{false};
   LoadedPackages packages_;
   ipc::Welcome welcome_;
   std::shared_ptr<CallLimit> callLimit_;
-  base::Fd supervisor_;         // its pidfd
-  bool hearsOfInputs_ = false;  // it is an audience of the input arena
+  base::Fd supervisor_;         // a pidfd
+  bool hearsOfInputs_ = false;  // this is an audience of the input arena
   std::thread thread_;
 
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<WorkerLink>> channels_;
   std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
   std::map<uint64_t, ObjectDefinition> definitions_;
-  std::condition_variable changed_;  // channels_ or lostReason_ have
+  std::condition_variable changed_;  // channels_ or lostReason_ changed
   std::set<uint64_t> retired_;       // workers that were replaced on purpose
   uint32_t nextPool_ = 1;
   std::string lostReason_;

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kControlFd = 3;
 constexpr int kLifelineFd = 4;
-// Descriptors to be placed at 3 and 4 must not lie there themselves.
+// Descriptors that posix_spawn() copies to 3 and 4 must not have these numbers themselves.
 constexpr int kAboveTheStandardOnes = 10;
 constexpr std::chrono::seconds kGuardianPatience(5);
 
@@ -40,7 +40,7 @@ base::Fd moveUp(base::Fd fd) {
                                         "fcntl(F_DUPFD_CLOEXEC)", fd.get()));
 }
 
-/// What posix_spawn is told, freed at the end.
+/// The file actions and attributes for posix_spawn(); the destructor frees them.
 class SpawnPlan {
  public:
   SpawnPlan(int control, int lifeline) {
@@ -123,8 +123,9 @@ SupervisorProcess startPrivateSupervisor() {
     const int error = plan.run(path, arguments, child);
     if (error != 0) throw base::SystemCallError("posix_spawn", path, error);
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
-    // It puts itself into the background at once, so that this program gets no child from us. If
-    // the program reaps all its children elsewhere, this one is gone already: just as well.
+    // The started process forks the supervisor into the background and exits at once, so that this
+    // program gets no child that it does not know. If the program reaps all its children elsewhere,
+    // waitpid() fails, which does no harm.
     int status = 0;
     while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
     }
@@ -140,7 +141,7 @@ void reapGuardian(pid_t guardianGroup) {
   const auto giveUp = Clock::now() + kGuardianPatience;
   for (;;) {
     const pid_t reaped = ::waitpid(-guardianGroup, nullptr, WNOHANG);
-    // Mostly it is no child of ours, but of init.
+    // Usually the guardian is a child of init, not of this process.
     if (reaped > 0 || (reaped == -1 && errno != EINTR) || Clock::now() > giveUp) return;
     ::poll(nullptr, 0, 1);
   }

@@ -20,12 +20,13 @@ struct SupervisorProcess {
 /// this library. Throws SupervisorLost if there is none.
 std::string supervisorPath();
 
-/// Starts a supervisor that serves this process alone and dies with it. It is not a child of this
-/// process afterwards. Safe in a program with threads. Throws SupervisorLost.
+/// Starts a supervisor that serves only this process and dies with it. Afterwards the supervisor is
+/// not a child of this process. Safe in a program with threads. Throws SupervisorLost.
 SupervisorProcess startPrivateSupervisor();
 
-/// Reaps the guardian of a supervisor that has ended, if it is a child of this process: one that is
-/// the first of its container, or a subreaper, inherits it. Waits for its end, 5 seconds at most.
+/// Reaps the guardian of a supervisor that has ended if the guardian is a child of this process: so
+/// it is if this process is the first one of its container, or a subreaper. Waits for the
+/// guardian's end, 5 seconds at most.
 void reapGuardian(pid_t guardianGroup);
 
 }  // namespace isopool::client

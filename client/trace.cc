@@ -213,7 +213,7 @@ class TraceImpl {
     return channel ? channel->epoch().value : 0;
   }
 
-  // What a worker recorded; nothing of one that is no longer there.
+  // The events that a worker recorded; none if the worker was replaced or can't answer.
   std::string stop(size_t index) {
     const auto& slot = slots_[index];
     try {

@@ -9,8 +9,8 @@
 
 namespace isopool::client {
 
-/// Whether a connection's own thread looks ten times a second for work that hangs and that no
-/// thread waits for. It does so only while there is such work: a program at rest has no wake-ups.
+/// Whether a connection's control thread checks ten times a second for work that hangs and that no
+/// thread waits for. The watch is on only while such work exists: an idle program has no wake-ups.
 class UnawaitedWatch {
  public:
   explicit UnawaitedWatch(std::shared_ptr<ControlWriter> writer) : writer_(std::move(writer)) {}
@@ -20,13 +20,13 @@ class UnawaitedWatch {
     if (!on_.load() && !on_.exchange(true)) writer_->wake();
   }
 
-  // For the connection's thread.
+  // For the control thread.
 
   bool on() const { return on_.load(std::memory_order_relaxed); }
-  /// Looks by `look`, which returns true while work is left; ends the watch when none is.
+  /// Calls `look`, which returns true while work is left, and switches the watch off if none is.
   template <typename Look>
   void run(Look&& look) {
-    // Off before the look: work that is added behind the look switches it on again.
+    // Off before the call: work that is added after `look` has looked switches the watch on again.
     on_.store(false);
     if (look()) on_.store(true);
   }

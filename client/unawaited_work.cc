@@ -22,7 +22,7 @@ void UnawaitedWork::add(uint64_t sequence) {
   if (watch_) watch_->begin();
 }
 
-// Unless more has come meanwhile.
+// Has no effect if more work was added meanwhile.
 void UnawaitedWork::done(uint64_t last) const { last_.compare_exchange_strong(last, 0); }
 
 // A worker sets its status page before it takes a request and clears it when the request is done.

@@ -15,11 +15,11 @@
 
 namespace isopool::client {
 
-/// What a channel's worker has to do for this process that no thread waits for: notifications, and
-/// requests that their threads have left. No thread reads when such work is done, so the worker's
-/// own words are read, and only if there is some.
+/// The work of a channel's worker for this process that no thread waits for: notifications, and
+/// requests that their threads have left. No thread gets an answer when such work is done. So its
+/// progress is read from words in the worker's memory, and only while there is such work.
 ///
-/// Sequence numbers are those of the channel. What a worker takes, it takes in their order.
+/// Sequence numbers are those of the channel. A worker takes requests in their order.
 class UnawaitedWork {
  public:
   explicit UnawaitedWork(WorkerMemory& memory) : memory_(memory) {}
@@ -30,10 +30,11 @@ class UnawaitedWork {
     limit_ = limit;
     watch_ = std::move(watch);
   }
-  /// The worker serves other programs, too, and calls this one `client`. Call once, as above.
+  /// The worker serves other programs, too; `client` is its number for this one. Call once, before
+  /// the pool has the channel.
   void share(uint64_t client) { client_ = client; }
 
-  /// Nobody waits for the request of this number. Any thread.
+  /// No thread waits for the request of this number. Any thread.
   void add(uint64_t sequence);
   /// The request of this number was answered, so everything before it is done. Any thread.
   void answered(uint64_t sequence) {
@@ -43,30 +44,32 @@ class UnawaitedWork {
   /// True if some of it is not done. Any thread.
   bool any() const;
 
-  // The rest needs the lock under which requests are published.
+  // The other members need the lock under which requests are published.
 
+  /// Notes whether the request is clean-up work or a preparation that no call waits for.
   void published(uint64_t sequence, ipc::Operation operation, bool notification) {
     mark(cleanups_, sequence, notification && isCleanup(operation));
     mark(preparations_, sequence, notification && ipc::isPreparation(operation));
   }
-  /// True if clean-up work runs now. `published` is the number of the last request.
+  /// True if clean-up work runs now. `published`: the number of the last published request.
   bool cleansUp(uint64_t published) const;
 
   /// Why the worker takes no requests.
   enum class Blocked {
     kByCleanup,      ///< it runs clean-up work
-    kByPreparation,  ///< it makes an object ahead of the calls that will need it
+    kByPreparation,  ///< it makes an object before any call needs it
     kByNothing       ///< it runs no request, and takes none of those that wait
   };
-  /// Why, if that goes on for longer than limitOf() says. To be asked about ten times a second;
-  /// what passes between two looks that are far apart does not count, for then this process stood
-  /// still. Tells each limit's time once.
+  /// Why the worker is blocked, if it is so for longer than limitOf(); then the time is counted
+  /// from zero again. Call about ten times a second. Between two calls that are far apart, most of
+  /// the time is not counted, because this process itself was not running.
   std::optional<Blocked> overLimit(uint64_t published);
-  /// Loading a large object takes longer than to let go of one.
+  /// Ten times the limit for a preparation: loading a large object takes longer than releasing one.
   std::chrono::nanoseconds limitOf(Blocked blocked) const {
     return blocked == Blocked::kByPreparation ? 10 * limit_ : limit_;
   }
-  /// The number of the last request that the worker has taken; `published` if it claims nonsense.
+  /// The number of the last request that the worker has taken; `published` if the worker's counter
+  /// is invalid.
   uint64_t taken(uint64_t published) const;
   std::chrono::nanoseconds cleanupLimit() const { return limit_; }
 
@@ -77,7 +80,7 @@ class UnawaitedWork {
   }
   static void mark(uint64_t& bits, uint64_t sequence, bool value) {
     const uint64_t bit = uint64_t{1} << (sequence % 64);
-    // Only if it changes: other threads read what lies beside it.
+    // Written only on a change: other threads read words on the same cache line.
     if (value != ((bits & bit) != 0)) bits ^= bit;
   }
   static bool marked(uint64_t bits, uint64_t sequence) {
@@ -89,12 +92,12 @@ class UnawaitedWork {
 
   WorkerMemory& memory_;
   std::chrono::nanoseconds limit_{0};
-  std::shared_ptr<UnawaitedWatch> watch_;  // null: nothing is ended for being slow
+  std::shared_ptr<UnawaitedWatch> watch_;  // null: the worker is not killed for being slow
   uint64_t client_ = 0;                    // 0: the worker serves this process only
-  mutable std::atomic<uint64_t> last_{0};  // the last of it; 0: all is done
+  mutable std::atomic<uint64_t> last_{0};  // the last request of such work; 0: all is done
   uint64_t cleanups_ = 0;                  // bit n % 64: request n is clean-up work
   uint64_t preparations_ = 0;              // the same of preparations that no call waits for
-  uint64_t seenTaken_ = 0;                 // at the last look
+  uint64_t seenTaken_ = 0;                 // taken() at the last look
   int64_t lastLook_ = 0;
   std::chrono::nanoseconds blockedFor_{0};
 };

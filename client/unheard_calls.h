@@ -8,21 +8,23 @@
 
 namespace isopool::client {
 
-/// Whether a worker is stopped, judged from calls that it has not taken before their deadlines: no
-/// memory, no clock, no thread.
+/// Decides whether a worker is stopped, from calls that it has not taken before their deadlines.
+/// Pure: no memory, clock or thread of its own. The caller serialises the calls.
 class UnheardCalls {
  public:
-  /// So long no healthy worker leaves a call lying while it sleeps, however loaded the machine is.
+  /// Longer than a healthy worker leaves a call in its ring while it sleeps, however loaded the
+  /// machine is.
   static constexpr std::chrono::seconds kLongestSleep{1};
 
-  /// What the worker says of itself.
+  /// The state that the worker publishes about itself.
   struct Worker {
     bool sleeps;     ///< at a moment before `taken` was read
-    uint32_t taken;  ///< requests that it has taken, free-running
+    uint32_t taken;  ///< the number of requests that it has taken, free-running
   };
 
-  /// The request of this number on its channel, made at `calledAt`, is given up at `now`. True if
-  /// the worker has slept for too long through this request and those that were given up before it.
+  /// Call when the request of this number on the channel, made at `calledAt`, is given up at `now`.
+  /// True if the worker has slept for kLongestSleep while this request, or one that was given up
+  /// before it, waited in its ring.
   bool tooMany(uint64_t request, Clock::time_point calledAt, const Worker& worker,
                Clock::time_point now) {
     const bool lies = static_cast<int32_t>(static_cast<uint32_t>(request) - worker.taken) > 0;
@@ -30,7 +32,8 @@ class UnheardCalls {
       since_.reset();
       return false;
     }
-    // Awake it takes what lies there: if it has taken nothing since, this is the same sleep.
+    // An awake worker takes what is in its ring: if it has taken nothing since, it is still the
+    // same sleep.
     if (!since_ || taken_ != worker.taken) {
       since_ = calledAt;
       taken_ = worker.taken;
@@ -39,7 +42,7 @@ class UnheardCalls {
   }
 
  private:
-  std::optional<Clock::time_point> since_;  // a call of then still lies there
+  std::optional<Clock::time_point> since_;  // a call that was made then is still in the ring
   uint32_t taken_ = 0;
 };
 

@@ -9,32 +9,33 @@
 
 namespace isopool::client {
 
-/// What a pool knows of the worker in one of its slots when it chooses one for a call.
+/// The load of the worker in one slot, as far as the pool knows it when it chooses a worker.
 struct WorkerLoad {
   bool serves = false;
   uint32_t inFlight = 0;  ///< calls of the pool on it
   /// Requests of this program that it has not ended: calls, steps of sessions, work that no thread
   /// waits for.
   uint32_t work = 0;
-  bool held = false;         ///< a request has waited in vain for the one to end that it runs now
+  bool held = false;         ///< a request has waited too long for the running one to end
   uint32_t othersCalls = 0;  ///< of other programs, if it is shared
   uint32_t users = 0;        ///< sessions and calls
 
-  /// A call can't be counted in `work` before it is published.
+  /// The larger of the two: a call is counted in `work` only after it was published.
   uint32_t busyWith() const { return std::max(inFlight, work); }
   bool idle() const { return serves && busyWith() == 0 && othersCalls == 0; }
 };
 
-/// Calls that one worker may have: one that runs, and one behind it so that it finds the next at
-/// once, if waiting there costs less than the gap between two calls.
+/// Calls that one worker may have: one that runs and, if calls are short, one behind it, so that
+/// the worker finds the next one at once. Short: waiting there costs less than the gap between two
+/// calls would.
 inline constexpr uint32_t kCallsPerWorker = 2;
 constexpr uint32_t callsPerWorker(bool callsAreShort) {
   return callsAreShort ? kCallsPerWorker : 1;
 }
 
-/// The slot, of `count`, that the next call goes to: the `preferred` one if that is idle, else the
-/// least busy one that has less than `most` calls and is not held; nothing if there is none.
-/// `loadOf(slot)` gives a WorkerLoad.
+/// The slot, of `count`, that gets the next call: the `preferred` one if it is idle, else the least
+/// busy one that has fewer than `most` calls and is not held; nothing if no slot qualifies.
+/// `loadOf(slot)` returns a WorkerLoad.
 template <typename LoadOf>
 std::optional<size_t> chooseWorker(size_t count, std::optional<size_t> preferred, uint32_t most,
                                    LoadOf&& loadOf) {
@@ -52,8 +53,8 @@ std::optional<size_t> chooseWorker(size_t count, std::optional<size_t> preferred
   return best;
 }
 
-/// True if a call that waits in the ring of a held worker may move to one with this load: that is
-/// idle, or runs calls of the pool only, which are short where a worker may have several.
+/// True if a call that waits in the ring of a held worker may move to a worker with this load: that
+/// worker is idle, or has only calls of the pool, which are short if a worker may have several.
 inline bool mayMoveTo(const WorkerLoad& load) {
   return load.idle() || (load.othersCalls == 0 && load.work <= load.inFlight);
 }

@@ -27,20 +27,20 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// The longest sleep without looking around: covers a peer that was stopped between store and wake.
+// The longest sleep without a new check: covers a peer that was stopped between store and wake.
 constexpr milliseconds kLongestSleep(100);
-// So long a worker may go on with a preparation whose caller has left, while others wait.
+// How long a worker may continue a preparation whose caller has left, while others wait.
 constexpr std::chrono::minutes kLongestPreparation(5);
-// How long the supervisor may take to tell how a worker died. It reaps within milliseconds.
+// How long the supervisor may take to report how a worker died. It reaps within milliseconds.
 constexpr milliseconds kPatienceForCause(500);
 constexpr size_t kReleaseBatch = 128;
 constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
 
-// A request that took so long keeps its worker occupied: a new session goes elsewhere.
+// A request that has run for this time keeps its worker occupied: new sessions use another worker.
 constexpr int64_t kLongRequest = 10'000'000;  // ns
-constexpr uint32_t kDegrees = 5;  // of being occupied, one for each factor of ten above that
+constexpr uint32_t kDegrees = 5;              // the most that occupied() returns
 
-// How long a thread may sleep that has these reasons to go.
+// How long a thread may sleep until it has to check its deadline or its migration.
 nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
   if (!deadline && migration == nullptr) return kLongestSleep;
   const auto now = Clock::now();
@@ -95,7 +95,7 @@ bool WorkerLink::processGone(milliseconds patience) const {
   return base::awaitReadable(pidfd_.get(), patience);
 }
 
-// What was seen once holds: a hostile worker may write the liveness word, and write it again.
+// A death that was seen once stays: a hostile worker may change the liveness word again.
 bool WorkerLink::workerDied() const {
   if (ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed)) {
     return true;
@@ -108,11 +108,11 @@ bool WorkerLink::workerDied() const {
 
 void WorkerLink::kill(const std::string& reason) {
   if (sharedWorker_) return sharedWorker_->kill(reason);
-  // First: the supervisor shall know why when it sees the worker end.
+  // Reported first, so that the supervisor has the reason when it sees the worker end.
   try {
     if (deathReport_) deathReport_(reason);
   } catch (const std::bad_alloc&) {
-    // It then takes it for a kill from outside.
+    // The supervisor then takes it for a kill from outside.
   }
   ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
 }
@@ -127,7 +127,8 @@ uint32_t WorkerLink::othersCalls() const {
   const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
   if (statusPage == nullptr) return 0;
   const uint64_t running = statusPage->runningClient.load(std::memory_order_relaxed);
-  // Our own calls the pool counts; the one that has just answered may still stand there.
+  // The pool itself counts this program's calls; one that has just been answered may still be on
+  // the status page.
   if (running == 0 || running == sharedWorker_->client) return 0;
   return 1 + statusPage->waitingClients.load(std::memory_order_relaxed);
 }
@@ -146,7 +147,8 @@ uint32_t WorkerLink::occupied() const {
   const uint64_t running =
       statusPage == nullptr ? 0 : statusPage->runningClient.load(std::memory_order_relaxed);
   if (running == 0) return left ? 1 : 0;
-  // A worker that loses its processor between its answer and this word has nothing of ours to do.
+  // A worker that loses its processor after its answer and before it clears the status page has no
+  // work for this process.
   const bool ours = !sharedWorker_ || running == sharedWorker_->client;
   if (ours && !left && awaited() == 0) return 0;
   const int64_t time =
@@ -186,7 +188,7 @@ void WorkerLink::poison(const std::string& reason) {
   killBecause("it published invalid data: " + reason);
 }
 
-// Its death then says why.
+// The worker's crash log then contains the reason.
 void WorkerLink::killBecause(const std::string& reason) {
   {
     std::lock_guard lock(deathMutex_);
@@ -206,7 +208,7 @@ void WorkerLink::markDead() {
     }
     leadMutex_.unlock();
   } else {
-    // The leader settles; it may sleep on this word.
+    // The leader settles the requests; it may be asleep on this word.
     ipc::futexWake(memory_->end().peer().completionTail);
   }
 }
@@ -232,20 +234,22 @@ bool WorkerLink::causeKnown() {
 WorkerLost::Death WorkerLink::death() {
   readDeath();
   std::unique_lock lock(deathMutex_);
-  // An exit code of 0, or one that was reaped before it was read: the supervisor is about to tell.
+  // The exit code was 0, or the process was reaped before it could be read: the supervisor is about
+  // to report the cause.
   causeTold_.wait_for(lock, kPatienceForCause, [this] { return death_.causeKnown; });
   return death_;
 }
 
-// The kernel knows the exit code before it tears the address space down, long before anybody may
-// reap the process: the last field of its stat line (proc(5)) is there at once.
+// The kernel sets the exit code before it tears down the address space, long before the process can
+// be reaped: it is the last field of the process's stat line (proc(5)).
 void WorkerLink::readDeath() {
   std::lock_guard lock(deathMutex_);
   if (deathRead_) return;
   deathRead_ = true;
   death_.worker = name_;
   death_.processId = processId_;
-  // Not processId_: the supervisor's number may be another process's here, in a PID namespace.
+  // Not processId_, the supervisor's number for the worker: in this PID namespace that may be the
+  // number of another process.
   const pid_t number = base::processOf(pidfd_).value_or(0);
   if (!death_.causeKnown && number != 0) {
     char path[64];
@@ -255,14 +259,14 @@ void WorkerLink::readDeath() {
       const size_t length = std::fread(line, 1, sizeof line - 1, file);
       std::fclose(file);
       line[length] = '\0';
-      // The number is this process's only while it is not reaped.
+      // The number belongs to the worker only until the worker is reaped.
       const bool same = base::processOf(pidfd_) == number;
       const char* lastField = std::strrchr(line, ' ');
       if (same && lastField != nullptr) {
         const int code = std::atoi(lastField + 1);
         death_.signal = code & 0x7f;
         death_.exitCode = (code >> 8) & 0xff;
-        // Zero is also what a process has that is still alive.
+        // A living process has zero, too.
         death_.causeKnown = code != 0;
       }
     }
@@ -303,7 +307,8 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
   }
   if (published.request == nullptr) {
     cancelExports(draft.exports);
-    // Nobody waits here who would find the death: until it is settled the pool would send us back.
+    // No thread may be waiting here that would find the death. Until the channel is dead, the pool
+    // would choose this worker again.
     if (published.outcome == RequestOutcome::kNeverStarted) markDead();
     return {shared_from_this(), nullptr, 0, published.outcome};
   }
@@ -353,7 +358,7 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       killIfStuck(last, Clock::now());
       return {nullptr, RequestOutcome::kWithdrawn};
     }
-    // Every slot is taken. Answers that nobody waits for any more are consumed here.
+    // Every slot is taken. Consumes answers for which no thread waits any more.
     lock.unlock();
     if (!end.submissionsConsistent()) poison("it counts more taken calls than were made");
     deliverUnlessLed();
@@ -364,7 +369,7 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
   PendingRequest& request = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
   if (deadline) {
     request.publishedAt = Clock::now();
-    // What is not published can't start in the moment before it is taken back.
+    // Not published: a published request could start in the moment before it is taken back.
     if (request.publishedAt >= *deadline) {
       dropBlob();
       return {nullptr, RequestOutcome::kWithdrawn};
@@ -429,7 +434,8 @@ void WorkerLink::releaseObj(base::HandleId handle) noexcept {
   tryFlushReleases();
 }
 
-// Who holds the mutex publishes a request, and looks for releases first or has just done so.
+// If another thread holds the mutex, it publishes a request, and sends releases before that or has
+// just done so.
 void WorkerLink::tryFlushReleases() noexcept {
   std::unique_lock lock(publishMutex_, std::try_to_lock);
   while (lock.owns_lock() && releasesWaiting_.load(std::memory_order_relaxed) > 0 &&
@@ -438,7 +444,7 @@ void WorkerLink::tryFlushReleases() noexcept {
   }
 }
 
-// Needs publishMutex_ and room in the ring. False if there is no memory for it now: they wait on.
+// Needs publishMutex_ and room in the ring. False if there is no memory: the releases keep waiting.
 bool WorkerLink::flushReleases() noexcept try {
   constexpr size_t kMost = 2 * kReleaseBatch;  // at most 9 bytes each: they fit into a slot
   static_assert(kMost * 7 < ipc::kInlineBytes);
@@ -447,7 +453,7 @@ bool WorkerLink::flushReleases() noexcept try {
   call.operation = ipc::Operation::kReleaseHandles;
   {
     std::lock_guard lock(releasesMutex_);
-    // Handles count up from 1, so five bytes each are the rule; nine never overflow half a batch.
+    // Handles count up from 1, so most need five bytes; half a batch has room for nine bytes each.
     const size_t count =
         std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
     writer.packer().pack_array(static_cast<uint32_t>(count));
@@ -476,7 +482,7 @@ void WorkerLink::publishNotification(ipc::OutgoingCall& call) {
 WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
                                     const CancellationToken* cancellation, Migration* migration,
                                     std::optional<ProcessorLoad::Spinner>& spinner) {
-  // Most answers are there after the first wait: until then nothing looks at the clock.
+  // Most answers come during the first wait: migrates(), which reads the clock, follows only then.
   for (bool waited = false;; waited = true) {
     const uint32_t signal = request.signal.load(std::memory_order_acquire);
     const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
@@ -548,7 +554,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
   spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
 }
 
-// Needs leadMutex_. False if the ring is nonsense.
+// Needs leadMutex_. False if the ring's content is invalid.
 bool WorkerLink::deliverCompletions() {
   ipc::ClientEnd& end = memory_->end();
   while (!poisoned_.load(std::memory_order_relaxed)) {
@@ -584,21 +590,22 @@ bool WorkerLink::deliver(PendingRequest& request) {
     try {
       if (whole) request.answerBlob.assign(blob->begin(), blob->end());
     } catch (const std::bad_alloc&) {
-      // Nobody but us can end what is delivered: the caller learns that the worker is lost.
+      // Only this thread can end a request that is being delivered: its caller gets an incomplete
+      // answer, and the worker is killed.
       whole = false;
     }
   }
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
   if (withdrawn) cancelExports(request.exports);
-  // Before the request can be free and take a further call: with that one answered the ring would
-  // hold more than it has slots.
+  // Before the request can be free and used for a further call: with the answer to that one the
+  // ring would hold more than it has slots.
   memory_->end().consumed();
-  // Before its thread goes on, and looks for a worker that is idle.
+  // Before the request's thread continues, and looks for an idle worker.
   pending_.fetch_sub(1, std::memory_order_relaxed);
   if (held()) held_.store(false, std::memory_order_relaxed);
   unawaited_.answered(received_.sequence);
-  // Last of all its outcome: from there on the request is its thread's, which may free it at once.
+  // The outcome comes last: then the request belongs to its thread, which may free it at once.
   if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
   request.outcome.store(withdrawn ? RequestOutcome::kWithdrawn : RequestOutcome::kAnswered,
                         std::memory_order_release);
@@ -612,7 +619,7 @@ bool WorkerLink::deliver(PendingRequest& request) {
   return whole;
 }
 
-// An answer that nobody takes: what the worker lent with it goes back.
+// Returns what the worker lent with an answer that no thread takes.
 void WorkerLink::discard(PendingRequest& request) {
   try {
     const ipc::PayloadReader reader(request.answerBytes());
@@ -626,7 +633,7 @@ void WorkerLink::discard(PendingRequest& request) {
   }
 }
 
-// Then one of those that still wait leads.
+// Delivers answers if no thread leads; then one of the waiting threads takes the lead.
 void WorkerLink::deliverUnlessLed() {
   if (!leadMutex_.try_lock()) return;
   deliverCompletions();
@@ -634,7 +641,7 @@ void WorkerLink::deliverUnlessLed() {
   passLead();
 }
 
-// The lead is free: one of the threads that still wait takes it.
+// Call when the lead is free: wakes one of the waiting threads, which takes it.
 void WorkerLink::passLead() {
   if (pending_.load(std::memory_order_relaxed) == 0) return;
   for (const auto& request : pendingRequests_) {
@@ -651,7 +658,7 @@ void WorkerLink::settleAll() {
   try {
     readDeath();
   } catch (const std::bad_alloc&) {
-    // Told without its crash log; its calls have their outcome all the same.
+    // The death is reported without its crash log; the requests get their outcomes nevertheless.
   }
   const ipc::ClientEnd& end = memory_->end();
   bool first = false;
@@ -680,25 +687,26 @@ void WorkerLink::settleAll() {
     }
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
-  // A channel may also end because we leave a worker that lives on.
+  // Reports only a death: a channel may also end because this process leaves a living worker.
   try {
     if (first && deathReport_ && deathSeen_.load(std::memory_order_relaxed)) deathReport_("");
   } catch (const std::bad_alloc&) {
-    // The supervisor will see it as well, a little later.
+    // The supervisor sees the death itself, a little later.
   }
 }
 
-// The deadline has passed, or the request was taken back. Nothing if the answer came in the same
-// moment.
+// Call when the deadline has passed or the request was taken back. Returns nothing if the answer
+// came at the same moment.
 std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack) {
   const uint64_t sequence = request.sequence;
   const Clock::time_point publishedAt = request.publishedAt;
   const bool prepares = ipc::isPreparation(request.operation);
   if (prepares) request.leftAt = Clock::now();
-  // The answer may lie there.
+  // The answer may already be in the ring.
   deliverUnlessLed();
   auto waiting = PendingRequest::Use::kWaiting;
-  // A completion that is being delivered right now wins. From here on the request is not ours.
+  // A completion that is being delivered now wins. After the compare-exchange another thread may
+  // free the request at any time.
   if (!request.use.compare_exchange_strong(waiting, PendingRequest::Use::kAbandoned,
                                            std::memory_order_acq_rel)) {
     return std::nullopt;
@@ -710,13 +718,13 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   const RequestOutcome outcome = takenBack  ? RequestOutcome::kWithdrawn
                                  : timeOver ? RequestOutcome::kOverdue
                                             : outcomeAtDeadline(memory_->end().recall(sequence));
-  // This thread may be the one that was woken to lead.
+  // Another thread may have woken this one to lead.
   deliverUnlessLed();
-  // Answered in this very moment: the worker is done with it.
+  // The request was answered meanwhile: the worker has ended it.
   if (request.use.load(std::memory_order_acquire) != PendingRequest::Use::kAbandoned)
     return outcome;
-  // What a preparation brings will be there for the next call; what runs for too long the
-  // supervisor knows.
+  // No kill: the next call can use what a preparation makes, and of a request whose run time is
+  // over the supervisor knows already.
   if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
   if (outcome == RequestOutcome::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
@@ -728,8 +736,8 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   return outcome;
 }
 
-// The request has waited for long. True if it was taken back, to be sent to the worker where a
-// place is reserved for it.
+// Looks for another worker if the request has waited for long. True if it was taken back, to be
+// sent to the worker where a place is reserved for it.
 bool WorkerLink::migrates(PendingRequest& request, Migration& migration) {
   if (!migration.due()) return false;
   ipc::ClientEnd& end = memory_->end();
@@ -747,15 +755,15 @@ bool WorkerLink::migrates(PendingRequest& request, Migration& migration) {
   return false;
 }
 
-// The one that waits may lead, and so sleep on the ring. A call that comes between its look and its
-// sleep is found within kLongestSleep.
+// The waiting thread may lead, and so sleep on the ring: wakes both words. A wake-up that comes
+// between that thread's look and its sleep has effect within kLongestSleep.
 void WorkerLink::wakeWaiter(PendingRequest& request) {
   request.wake();
   ipc::futexWake(memory_->end().peer().completionTail);
 }
 
-// A deadline has passed before this request, or one behind it, started. A worker that is stopped,
-// or hangs in its preparation, would cost every caller a deadline.
+// Call when a deadline has passed before this request, or one behind it, started. A worker that is
+// stopped or hangs in a preparation would let the deadline of every caller pass.
 void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
   const ipc::WorkerControl& peer = memory_->end().peer();
   const Clock::time_point now = Clock::now();
@@ -792,7 +800,7 @@ bool WorkerLink::lookAtUnawaitedWork() {
   return true;
 }
 
-// Work that no thread waits for may not take a worker from those that call.
+// Work that no thread waits for must not keep the worker from the calls of other threads.
 void WorkerLink::killIfBlocked() {
   if (unawaited_.cleanupLimit().count() == 0) return;
   std::optional<UnawaitedWork::Blocked> blocked;
@@ -826,7 +834,7 @@ void WorkerLink::killIfBlocked() {
   } else if (*blocked == Blocked::kByNothing) {
     kill(reason);
   } else {
-    sharedWorker_->overdue(taken);  // its supervisor sees for itself that it runs on
+    sharedWorker_->overdue(taken);  // the supervisor itself checks that the request still runs
   }
 }
 

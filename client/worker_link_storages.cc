@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What of a channel's requests and answers lies in memory: storages lent, copied, taken back.
+// The memory of a channel's requests and answers: storages that are lent, copied and taken back.
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Copied in some 40 us, which a sleeping worker takes to wake up and then spins for. Less than
-// kLeastRousing is copied before it is awake.
+// A sleeping worker is woken when so many bytes are left to copy: these take some 40 us, in which
+// the worker wakes up and then spins. Less than kLeastRousing is copied before the worker is awake.
 constexpr uint64_t kRouseBytes = uint64_t{1} << 20;
 constexpr uint64_t kLeastRousing = uint64_t{1} << 18;
 
@@ -42,9 +42,9 @@ c10::Storage heapStorage(std::span<const std::byte> bytes) {
                                                             allocator, /*resizable=*/true));
 }
 
-// What of one answer lies in packages and moved objects. The tensors of an archive are one range of
-// it, so that they share what they shared in the worker, and the number of mappings does not depend
-// on the worker.
+// The storages of one answer that lie in packages and moved objects. All that lie in the same
+// archive become one range of it: so they share what they shared in the worker, and the number of
+// mappings does not depend on the worker.
 class PackageResults {
  public:
   explicit PackageResults(const std::vector<ipc::StorageRecord>& records) : records_(records) {}
@@ -87,7 +87,7 @@ class PackageResults {
   }
 
   const std::vector<ipc::StorageRecord>& records_;
-  std::map<uint32_t, std::shared_ptr<StoredBytes>> ranges_;  // of archives, by package
+  std::map<uint32_t, std::shared_ptr<StoredBytes>> ranges_;  // of archives, by package number
 };
 
 }  // namespace
@@ -111,7 +111,8 @@ void Answer::giveUpSlot() {
 }
 
 at::IValue Answer::take() {
-  // Also if this throws: whoever handles that may wait for a thread that waits for this very slot.
+  // Also if this throws: the code that handles the exception may wait for a thread that waits for
+  // this slot.
   struct Taken {
     Answer& answer;
     ~Taken() { answer.giveUpSlot(); }
@@ -177,7 +178,7 @@ std::optional<ipc::StorageRecord> WorkerLink::lend(const c10::Storage& storage,
   const auto& [block, location] = *reference;
   const auto begin = static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
                                            static_cast<const std::byte*>(block));
-  // A view that the program made of a block, by from_blob() say, may begin anywhere.
+  // A view of a block that the program made, for example by from_blob(), may begin anywhere.
   const bool lendable = begin % ipc::kLentAlignment == 0 && begin <= location.bytes &&
                         storage.nbytes() <= location.bytes - begin;
   const auto lease = lendable ? loans_.lend(block) : std::nullopt;
@@ -327,8 +328,8 @@ std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& reque
       case ipc::StorageKind::kLent: {
         const auto block =
             memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
-        // This program ended the worker while the answer was on its way, because it lost the
-        // supervisor.
+        // The worker ended while the answer was on its way: this program lost the supervisor and
+        // killed it.
         if (!block && causeKnown() && memory_->neverCame(base::SegmentId(record.segment))) {
           throw WorkerLost(death(), /*started=*/true);
         }

@@ -10,8 +10,9 @@ namespace isopool::client {
 
 namespace {
 
-// The supervisor tells us of a segment before it tells the worker, so only our own control thread
-// can be late. In turns, so that time in which this process was stopped counts as one of them.
+// The supervisor announces a segment to this process before it does so to the worker, so only this
+// process's control thread can be late. Waits in turns: a time in which this process was stopped
+// counts as one turn.
 constexpr std::chrono::milliseconds kTurn(20);
 constexpr int kTurns = 25;
 

@@ -19,27 +19,28 @@
 namespace isopool::client {
 
 /// The memory that this process shares with one life of one worker: the channel's control segments
-/// and the worker's output arena. Results point into it and keep it, so it outlives the worker, the
-/// channel, the manager and the supervisor if a result does.
+/// and the worker's output arena. Results point into it and share ownership of it, so it outlives
+/// the worker, the channel, the manager and the supervisor if a result does. Any thread.
 class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
  public:
-  /// `status page` is the worker's, mapped read-only. `own`, which only this process may write to,
-  /// is not mapped in processes that are forked from it.
+  /// `statusPage` is the worker's, mapped read-only. `own`, which only this process may write to,
+  /// is not mapped in forked children.
   WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping peer, ipc::Mapping statusPage);
 
   /// The control thread adds segments as the supervisor grants them.
   void addSegment(base::SegmentId id, ipc::Mapping mapping);
-  /// The supervisor has nothing more to say of this worker: no find() waits any more.
+  /// Call when the supervisor grants no further segment: from here on find() does not wait.
   void expectNoMoreSegments();
 
-  /// The bytes at that place, or nothing if it lies in no segment. One that is on its way from the
-  /// supervisor is waited for, half a second.
+  /// The bytes at that place; nothing if they are not within the segment, or if there is no such
+  /// segment. Waits up to half a second for a segment, because the supervisor's message may still
+  /// be under way.
   std::optional<std::span<std::byte>> find(base::SegmentId id, uint64_t offset, uint64_t bytes);
-  /// True if no segment of that name came before the supervisor had nothing more to say: whether
-  /// the worker spoke the truth can't be known any more.
+  /// True if expectNoMoreSegments() was called before a segment with this id came: it can't be
+  /// known any more whether the worker's reference to it was valid.
   bool neverCame(base::SegmentId id);
 
-  /// A storage over a block that the worker lent; its end gives the lease back.
+  /// A storage over a block that the worker lent; its destruction returns the lease.
   c10::Storage adopt(std::span<std::byte> block, base::SegmentId segment, uint64_t offset,
                      ipc::Lease lease);
 
@@ -48,9 +49,9 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
     return reinterpret_cast<const ipc::WorkerStatusPage*>(statusPage_.data());
   }
 
-  /// Of all segments.
+  /// The size of all segments together.
   uint64_t capacityBytes();
-  /// What adopted storages hold.
+  /// The blocks that adopted storages hold.
   uint64_t lentBytes() const { return lentBytes_.load(std::memory_order_relaxed); }
   uint64_t lentBlocks() const { return lentBlocks_.load(std::memory_order_relaxed); }
   void countGivenBack(uint64_t bytes) {
@@ -74,14 +75,14 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   std::atomic<uint64_t> lentBlocks_{0};
 };
 
-/// What a storage made by WorkerMemory::adopt points to.
+/// The context of a storage that WorkerMemory::adopt made.
 struct LentBlock {
   std::shared_ptr<WorkerMemory> memory;
   base::SegmentId segment;
   uint64_t offset = 0;
   uint64_t bytes = 0;
   ipc::Lease lease;
-  uint32_t generation = 0;  ///< of forks: only the process that borrowed gives back
+  uint32_t generation = 0;  ///< of forks: only the process that borrowed the block returns it
 };
 
 /// The block behind a storage that WorkerMemory::adopt made, else nullptr.

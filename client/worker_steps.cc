@@ -11,7 +11,7 @@ SessionImpl::~SessionImpl() {
   try {
     if (whenEnded) whenEnded();
   } catch (...) {
-    // A session that ends has nobody to tell.
+    // Exceptions of the callback are ignored: a destructor has no caller to report them to.
   }
 }
 
@@ -19,7 +19,7 @@ namespace client {
 
 namespace {
 
-// Of a step whose answer holds no slot of the channel any more.
+// Notifies the pool of a step's end. Destroyed after the answer, which holds a slot of the channel.
 struct StepEnd {
   Pool& pool;
   ~StepEnd() { pool.stepEnded(); }
@@ -73,7 +73,7 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
     }
     if (channel->workerDied()) {
       channel->markDead();
-      std::this_thread::yield();  // another thread may be the one that settles it
+      std::this_thread::yield();  // another thread may be settling the channel's calls
       continue;
     }
     auto session = std::make_shared<SessionImpl>(pool, slot, channel);

@@ -17,11 +17,12 @@ namespace isopool {
 
 class SessionImpl;
 
-/// The body of an Obj: an object in one life of one worker.
+/// The implementation of an Obj: a reference to an object in one life of one worker. The destructor
+/// releases the object in the worker. When the worker dies, the object is lost. Any thread.
 class InterpreterObj {
  public:
   InterpreterObj(const SessionImpl& owner, base::HandleId handle);
-  /// One that an operation on `origin` made: it has the same owner.
+  /// For the result of an operation on `origin`: it has the same owner.
   InterpreterObj(const InterpreterObj& origin, base::HandleId handle)
       : pool_(origin.pool_), channel_(origin.channel_), owner_(origin.owner_), handle_(handle) {
     channel_->objMade();
@@ -33,7 +34,7 @@ class InterpreterObj {
   const std::shared_ptr<client::Pool>& pool() const { return pool_; }
   const std::shared_ptr<client::WorkerLink>& channel() const { return channel_; }
   base::HandleId handle() const { return handle_; }
-  /// The number of the session that made it, which may be gone.
+  /// The number of the session that made it. That session may have ended.
   uint64_t owner() const { return owner_; }
 
  private:
@@ -43,7 +44,9 @@ class InterpreterObj {
   base::HandleId handle_;
 };
 
-/// The body of an InterpreterSession: a user of a slot, bound to the worker that serves it now.
+/// The implementation of an InterpreterSession: a user of a slot, bound to the worker that served
+/// the slot when the session was opened. The session's steps throw WorkerLost when that worker
+/// has died.
 class SessionImpl {
  public:
   SessionImpl(std::shared_ptr<client::Pool> poolOfSlot, std::shared_ptr<WorkerSlot> usedSlot,
@@ -76,20 +79,22 @@ inline InterpreterObj::InterpreterObj(const SessionImpl& owner, base::HandleId h
 
 namespace client {
 
-/// One step on one worker that can't be run elsewhere. Throws RemoteError, WorkerLost,
-/// DeadlineExceeded, Error.
+/// Makes one request that only this worker can run, and waits for the answer. Throws RemoteError,
+/// WorkerLost, DeadlineExceeded, LimitExceeded, SupervisorLost, ArenaFull, Error.
 at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline = std::nullopt);
 
-/// How many workers one request may lose while they are made ready for it: what kills each would
-/// kill the next.
+/// How many workers may die while they are prepared for one request: whatever kills each of them
+/// would kill the next one.
 inline constexpr int kMostLostInPreparation = 3;
 
-/// A session on a free slot or the given one, its worker configured.
+/// A session on `slot`, or on the least occupied slot if it is null. Waits until a worker serves
+/// the slot and the environment was applied to it.
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
                                          std::shared_ptr<WorkerSlot> slot = nullptr);
 
-/// Adds positional and named arguments as operations carry them. Throws ipc::ValueError.
+/// Adds positional and named arguments to a request. Throws ipc::ValueError for a value that can't
+/// be passed.
 void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
                     const std::unordered_map<std::string, c10::IValue>& kwargs);
 
