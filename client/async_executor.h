@@ -63,7 +63,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   std::condition_variable work_;
   std::condition_variable deadlineCame_;
   std::deque<std::shared_ptr<AsyncCall>> queue_;
-  std::set<std::pair<Clock::time_point, std::shared_ptr<AsyncCall>>> deadlines_;  // of queue_'s
+  std::set<std::pair<Clock::time_point, std::shared_ptr<AsyncCall>>> deadlines_;  // of queue_
   size_t idle_ = 0;  // threads that sleep on work_ or have just been woken
   size_t workers_ = 0;
   bool watching_ = false;

@@ -27,7 +27,7 @@ struct ObservedCall {
   /// Notes the request's sequence number.
   void answered(const Answer& answer);
 
-  std::chrono::steady_clock::time_point start;  // on the clock of durations
+  std::chrono::steady_clock::time_point start;  // for durations, as `sent`
   std::chrono::steady_clock::time_point sent;
 };
 

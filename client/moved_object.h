@@ -48,7 +48,7 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   const base::PackageId id_;
   const std::shared_ptr<ControlWriter> writer_;
   const uint64_t connection_;
-  const uint32_t generation_;  // of forks
+  const uint32_t generation_;  // see forkGeneration()
   ipc::Mapping mapping_;
   std::mutex mutex_;
   std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_;  // by offset and length

@@ -13,12 +13,12 @@ namespace isopool::client {
 struct WorkerLoad {
   bool serves = false;
   uint32_t inFlight = 0;  ///< calls of the pool on it
-  /// Requests of this program that it has not ended: calls, steps of sessions, work that no thread
-  /// waits for.
+  /// Requests of this program that the worker has not ended: calls, steps of sessions, work that no
+  /// thread waits for.
   uint32_t work = 0;
   bool held = false;         ///< a request has waited too long for the running one to end
-  uint32_t othersCalls = 0;  ///< of other programs, if it is shared
-  uint32_t users = 0;        ///< sessions and calls
+  uint32_t othersCalls = 0;  ///< of other programs, if the worker is shared
+  uint32_t users = 0;        ///< sessions, streams and calls
 
   /// The larger of the two: a call is counted in `work` only after it was published.
   uint32_t busyWith() const { return std::max(inFlight, work); }

@@ -446,7 +446,7 @@ void WorkerLink::tryFlushReleases() noexcept {
 
 // Needs publishMutex_ and room in the ring. False if there is no memory: the releases keep waiting.
 bool WorkerLink::flushReleases() noexcept try {
-  constexpr size_t kMost = 2 * kReleaseBatch;  // at most 9 bytes each: they fit into a slot
+  constexpr size_t kMost = 2 * kReleaseBatch;  // fit into a slot with at most 5 bytes each
   static_assert(kMost * 7 < ipc::kInlineBytes);
   ipc::PayloadWriter writer;
   ipc::OutgoingCall call;
@@ -723,8 +723,8 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   // The request was answered meanwhile: the worker has ended it.
   if (request.use.load(std::memory_order_acquire) != PendingRequest::Use::kAbandoned)
     return outcome;
-  // No kill: the next call can use what a preparation makes, and of a request whose run time is
-  // over the supervisor knows already.
+  // No kill: the next call can use what a preparation makes, and a request whose run time is over
+  // was reported by the supervisor itself.
   if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
   if (outcome == RequestOutcome::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
