@@ -77,7 +77,7 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
   const MoveSummary summary = readSummary(step(pool, channel, ipc::Operation::kPickle, pickling));
 
   auto source = std::make_shared<MoveSource>();
-  source->memory = MovedObject::make(*connection, summary.bytes);
+  source->memory = MovedObject::make(connection->writer(), connection->number(), summary.bytes);
   for (const uint32_t package : summary.packages) {
     source->others.push_back(keepPackage(session.pool, base::PackageId(package)));
   }

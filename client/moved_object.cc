@@ -28,11 +28,12 @@ struct MovedObject::Registry {
   }
 };
 
-std::shared_ptr<MovedObject> MovedObject::make(SupervisorConnection& connection, uint64_t bytes) {
+std::shared_ptr<MovedObject> MovedObject::make(std::shared_ptr<ControlWriter> writer,
+                                               uint64_t connection, uint64_t bytes) {
   try {
     const base::Fd object = ipc::createMemoryObject("isopool:moved", bytes);
     std::shared_ptr<MovedObject> moved(
-        new MovedObject(connection, ArchiveFile::newId(), object, bytes));
+        new MovedObject(std::move(writer), connection, ArchiveFile::newId(), object, bytes));
     {
       Registry& registry = Registry::instance();
       std::lock_guard lock(registry.mutex);
@@ -55,11 +56,11 @@ std::shared_ptr<MovedObject> MovedObject::find(base::PackageId id) {
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
 
-MovedObject::MovedObject(SupervisorConnection& connection, base::PackageId id,
-                         const base::Fd& object, uint64_t bytes)
+MovedObject::MovedObject(std::shared_ptr<ControlWriter> writer, uint64_t connection,
+                         base::PackageId id, const base::Fd& object, uint64_t bytes)
     : id_(id),
-      writer_(connection.writer()),
-      connection_(connection.number()),
+      writer_(std::move(writer)),
+      connection_(connection),
       generation_(forkGeneration()),
       mapping_(ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)) {}
 

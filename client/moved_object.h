@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "base/ids.h"
-#include "client/supervisor_connection.h"
+#include "client/control_writer.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::client {
@@ -21,8 +21,10 @@ namespace isopool::client {
 /// ReplicatedObj or a tensor refers to it. Any thread.
 class MovedObject : public std::enable_shared_from_this<MovedObject> {
  public:
-  /// Creates the memory and announces it to the supervisor. Throws Error if there is no memory.
-  static std::shared_ptr<MovedObject> make(SupervisorConnection& connection, uint64_t bytes);
+  /// Creates the memory and announces it to the supervisor of the connection with this number, to
+  /// which `writer` writes. Throws Error if there is no memory.
+  static std::shared_ptr<MovedObject> make(std::shared_ptr<ControlWriter> writer,
+                                           uint64_t connection, uint64_t bytes);
   ~MovedObject();
   MovedObject(const MovedObject&) = delete;
   MovedObject& operator=(const MovedObject&) = delete;
@@ -42,8 +44,8 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   struct Registry;
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-  MovedObject(SupervisorConnection& connection, base::PackageId id, const base::Fd& object,
-              uint64_t bytes);
+  MovedObject(std::shared_ptr<ControlWriter> writer, uint64_t connection, base::PackageId id,
+              const base::Fd& object, uint64_t bytes);
 
   const base::PackageId id_;
   const std::shared_ptr<ControlWriter> writer_;
