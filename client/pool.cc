@@ -8,7 +8,7 @@
 
 #include "client/async_executor.h"
 #include "client/interpreter_access.h"
-#include "client/migration.h"
+#include "client/pool_migration.h"
 #include "client/process_fork.h"
 #include "client/worker_choice.h"
 #include "ipc/crash_point.h"
@@ -41,7 +41,7 @@ thread_local const WorkerLink* configuring = nullptr;
 // DeadlineExceeded if the lock is not free by then.
 std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel,
                                                              const Deadline& deadline,
-                                                             Migration* migration = nullptr) {
+                                                             PoolMigration* migration = nullptr) {
   std::unique_lock lock(channel.preparation(), std::try_to_lock);
   if (lock.owns_lock()) return lock;
   if (migration != nullptr) migration->begin(Clock::now());
@@ -289,7 +289,7 @@ void Pool::lookAtHeld(std::unique_lock<std::mutex>& lock) {
 
 void Pool::serveMigrationsLocked() {
   for (auto next = migrations_.begin(); next != migrations_.end();) {
-    Migration& migration = **next;
+    PoolMigration& migration = **next;
     auto slot = pickLocked(migration.from_);
     if (!slot) {
       ++next;
@@ -333,7 +333,7 @@ void Pool::endReservation(WorkerSlot& slot) {
   endDrain(lock);
 }
 
-bool Pool::reservePlace(Migration& migration) {
+bool Pool::reservePlace(PoolMigration& migration) {
   std::lock_guard lock(mutex_);
   if (!migration.to_) {
     if (std::find(migrations_.begin(), migrations_.end(), &migration) == migrations_.end()) {
@@ -344,7 +344,7 @@ bool Pool::reservePlace(Migration& migration) {
   return migration.to_ != nullptr;
 }
 
-void Pool::forgetPlace(Migration& migration) {
+void Pool::forgetPlace(PoolMigration& migration) {
   std::unique_lock lock(mutex_);
   migrations_.remove(&migration);
   migration.found_.store(false, std::memory_order_relaxed);
@@ -353,7 +353,7 @@ void Pool::forgetPlace(Migration& migration) {
   endDrain(lock);
 }
 
-std::optional<Pool::WorkerReservation> Pool::takeReserved(Migration& migration) {
+std::optional<Pool::WorkerReservation> Pool::takeReserved(PoolMigration& migration) {
   std::lock_guard lock(mutex_);
   checkLocked();
   if (!serves(*migration.to_)) return std::nullopt;
@@ -476,7 +476,7 @@ void Pool::teachNewModules(WorkerLink& channel, const Deadline& deadline) {
 }
 
 bool Pool::define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
-                  ReplicaTracker* replicas, Migration* migration) {
+                  ReplicaTracker* replicas, PoolMigration* migration) {
   if (channel.configured.load(std::memory_order_acquire) &&
       channel.definedObjects.has(definition.object)) {
     syncModules(channel, deadline);

@@ -22,7 +22,7 @@ namespace isopool {
 
 namespace client {
 class AsyncExecutor;
-class Migration;
+class PoolMigration;
 class Pool;
 }  // namespace client
 
@@ -53,7 +53,7 @@ namespace client {
 /// 40 us at most: in between, a thread that comes right back gets it, because waking another thread
 /// takes longer than a short call. So the n-th thread in line waits n times 40 us, and no longer
 /// than n calls where calls take longer. A call that was sent to a busy worker and has not started
-/// moves to the worker that becomes free first, see Migration.
+/// moves to the worker that becomes free first, see PoolMigration.
 ///
 /// A worker is busy with everything that this process has requested of it: calls, steps of
 /// sessions, and work that no thread waits for (released handles, closed streams, unloads).
@@ -157,7 +157,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// continue there. True also if the worker died meanwhile: the request that follows finds that.
   /// Throws RemoteError, DeadlineExceeded.
   bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
-              ReplicaTracker* replicas, Migration* migration = nullptr);
+              ReplicaTracker* replicas, PoolMigration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
   void forget(WorkerLink& channel, uint64_t object);
   /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
@@ -202,7 +202,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   bool drain(const std::string& text) override;
 
  private:
-  friend class Migration;
+  friend class PoolMigration;
   struct Waiter {
     std::condition_variable wake;
     std::shared_ptr<WorkerSlot> slot;
@@ -225,9 +225,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void serveWaitersLocked();
   void serveWaiters();
   void countLineLocked();
-  bool reservePlace(Migration& migration);
-  void forgetPlace(Migration& migration);
-  std::optional<WorkerReservation> takeReserved(Migration& migration);
+  bool reservePlace(PoolMigration& migration);
+  void forgetPlace(PoolMigration& migration);
+  std::optional<WorkerReservation> takeReserved(PoolMigration& migration);
   void endReservation(WorkerSlot& slot);
   void teachNewModules(WorkerLink& channel, const Deadline& deadline);
 
@@ -255,9 +255,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   size_t usedSlots_ = 0;  // only so many slots, the first ones, get calls and new sessions
 
   std::list<Waiter*> waiters_;
-  std::list<Migration*> migrations_;  // calls that look for a place; served before waiters_
-  std::atomic<size_t> inLine_{0};     // the length of both lists together
-  Clock::time_point lastHandOver_;    // when a thread in line got a place
+  std::list<PoolMigration*> migrations_;  // calls that look for a place; served before waiters_
+  std::atomic<size_t> inLine_{0};         // the length of both lists together
+  Clock::time_point lastHandOver_;        // when a thread in line got a place
   std::shared_ptr<AsyncExecutor> executor_;
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};

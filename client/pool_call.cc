@@ -2,7 +2,7 @@
 #include "client/pool_call.h"
 
 #include "client/call_observation.h"
-#include "client/migration.h"
+#include "client/pool_migration.h"
 #include "client/worker_steps.h"
 #include "ipc/crash_point.h"
 
@@ -30,7 +30,7 @@ class Attempts {
         preparation_(object, call.deadline) {}
 
   // Nothing if the call is to be tried again: it has not run, or is idempotent.
-  std::optional<at::IValue> tryOn(WorkerLink& channel, Migration* migration = nullptr);
+  std::optional<at::IValue> tryOn(WorkerLink& channel, PoolMigration* migration = nullptr);
   // True if the call may have run on a worker that died.
   bool started() const { return started_; }
 
@@ -44,7 +44,7 @@ class Attempts {
   bool started_ = false;
 };
 
-std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, Migration* migration) {
+std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* migration) {
   if (!preparation_.on(channel, migration)) {
     if (migration == nullptr || !migration->left()) pool_.countRerun();
     return std::nullopt;
@@ -143,7 +143,7 @@ void throwOverdue(WorkerLink& channel, const char* what) {
       /*started=*/true);
 }
 
-bool Preparation::on(WorkerLink& channel, Migration* migration) {
+bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
   Pool& pool = *object_.pool;
   try {
     if (!pool.define(channel, object_.definition, deadline_, &object_.replicas, migration)) {
@@ -160,7 +160,7 @@ bool Preparation::on(WorkerLink& channel, Migration* migration) {
 
 at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill) {
-  Migration migration(*object.pool, call.accepted);
+  PoolMigration migration(*object.pool, call.accepted);
   return untilAnswered(object, call, fill, [&](Attempts& attempts) {
     const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline);
     return attempts.tryOn(reservation.channel(), &migration);

@@ -13,7 +13,7 @@
 
 namespace isopool::client {
 
-class Migration;
+class PoolMigration;
 
 /// The deadline of a call with these options that begins now; empty if Pool::noKill().
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
@@ -69,7 +69,7 @@ class Preparation {
   /// False if another worker is to be tried: this one died during the preparation, or `migration`
   /// has found one that is free earlier. Throws what Pool::define() and the program's callback
   /// throw, and WorkerLost after several deaths.
-  bool on(WorkerLink& channel, Migration* migration = nullptr);
+  bool on(WorkerLink& channel, PoolMigration* migration = nullptr);
 
  private:
   const ReplicatedObjImpl& object_;

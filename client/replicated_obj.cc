@@ -7,8 +7,8 @@
 #include "client/broadcast.h"
 #include "client/completion_queue.h"
 #include "client/interpreter_access.h"
-#include "client/migration.h"
 #include "client/pool_call.h"
+#include "client/pool_migration.h"
 #include "client/process_fork.h"
 #include "client/replicated_object.h"
 #include "client/result_stream.h"
@@ -74,7 +74,7 @@ ReplicatedObjImpl::~ReplicatedObjImpl() {
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
                                              std::shared_ptr<const void> source) {
-  client::Migration migration(*pool);
+  client::PoolMigration migration(*pool);
   for (;;) {
     const client::Pool::WorkerReservation reservation = migration.nextReservation(std::nullopt);
     client::WorkerLink& channel = reservation.channel();

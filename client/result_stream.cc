@@ -4,8 +4,8 @@
 #include <new>
 #include <utility>
 
-#include "client/migration.h"
 #include "client/pool_call.h"
+#include "client/pool_migration.h"
 
 namespace isopool {
 
@@ -93,7 +93,7 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
   const client::Deadline deadline = client::deadlineOf(*pool, options);
   const client::CallLimit::Call counted(pool->callLimit().get());
   client::Preparation preparation(object, deadline);
-  client::Migration migration(*pool);
+  client::PoolMigration migration(*pool);
   for (;;) {
     const Pool::WorkerReservation reservation = migration.nextReservation(deadline);
     WorkerLink& channel = reservation.channel();
