@@ -69,12 +69,14 @@ bool InterpreterSession::attachDeconstructorCallback(std::function<void()> func)
 
 Interpreter::Interpreter(std::shared_ptr<WorkerSlot> slot) : slot_(std::move(slot)) {}
 Interpreter::Interpreter(std::shared_ptr<Environment> env) : Interpreter(nullptr, std::move(env)) {}
-Interpreter::Interpreter(InterpreterManager* manager, std::shared_ptr<Environment> env)
-    : own_(std::make_shared<client::PoolOwner>(
-          1, std::move(env),
-          manager == nullptr ? std::make_shared<client::ModuleSources>() : manager->impl_->modules,
-          "Interpreter")),
-      slot_(own_->pool()->slots().front()) {}
+Interpreter::Interpreter(InterpreterManager* manager, std::shared_ptr<Environment> env) {
+  auto owner = std::make_shared<client::PoolOwner>(
+      1, std::move(env),
+      manager == nullptr ? std::make_shared<client::ModuleSources>() : manager->impl_->modules,
+      "Interpreter");
+  slot_ = owner->pool()->slots().front();
+  pool_ = std::move(owner);
+}
 Interpreter::~Interpreter() = default;
 
 WorkerSlot& Interpreter::slot() const {

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 class AsyncCall;
@@ -49,7 +51,7 @@ class Outcome {
 ///
 /// Thread-safe: any thread may use any copy. Every member except valid() throws Error if the
 /// PendingCall is default-constructed, and in a child process that the program has forked.
-class PendingCall {
+class ISOPOOL_EXPORT PendingCall {
  public:
   /// Refers to no call: valid() is false.
   PendingCall() = default;
@@ -103,7 +105,7 @@ struct Completed {
 ///
 /// In a child process that the program has forked every member throws Error, and the queue drops
 /// outcomes of calls that the child makes. Make a new CompletionQueue in the child.
-class CompletionQueue {
+class ISOPOOL_EXPORT CompletionQueue {
  public:
   /// Creates one file descriptor. Throws Error if the process has no descriptor left.
   CompletionQueue();

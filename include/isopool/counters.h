@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 /// Bytes of tensor payload that were copied between processes, by direction and reason, since this
@@ -29,6 +31,6 @@ struct CopyCounters {
 
 /// The present values for this process, summed over all managers. Thread-safe; does not wait for a
 /// worker.
-CopyCounters copyCounters();
+ISOPOOL_EXPORT CopyCounters copyCounters();
 
 }  // namespace isopool

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 class Interpreter;
@@ -16,7 +18,7 @@ class Interpreter;
 /// The manager shares ownership: the environment lives at least as long as the manager. Managers
 /// share a private supervisor only if they have the same environment object, or two environments of
 /// isopool's own classes that are equal.
-class Environment {
+class ISOPOOL_EXPORT Environment {
  public:
   Environment() = default;
   /// `pythonAppDir` exists for programs that were written for torch::deploy. isopool does not use

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "isopool/export.h"
+
 /// The exceptions that isopool throws. Each is an Error and so a std::runtime_error, as errors of
 /// torch::deploy were. Beside them, functions that check a file or an argument as torch does throw
 /// c10::Error: loadPackage(), loadModel(), debugLimitInterpreters() and isopool::empty().
@@ -23,14 +25,14 @@ namespace isopool {
 
 /// The base class. Thrown itself for wrong use: a default-constructed object, a manager that no
 /// longer exists, use in a forked child, a value that can't cross between processes.
-class Error : public std::runtime_error {
+class ISOPOOL_EXPORT Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// An exception that Python code in the worker raised and did not catch. The worker continues to
 /// serve calls.
-class RemoteError : public Error {
+class ISOPOOL_EXPORT RemoteError : public Error {
  public:
   RemoteError(const std::string& what, std::string pythonType, std::string message,
               std::string traceback, std::string worker);
@@ -52,7 +54,7 @@ class RemoteError : public Error {
 /// ReplicatedObj that had not started are retried transparently on another worker; so are started
 /// ones with CallOptions::idempotent. The supervisor replaces the worker; other workers are not
 /// affected.
-class WorkerLost : public Error {
+class ISOPOOL_EXPORT WorkerLost : public Error {
  public:
   /// How a worker process ended.
   struct Death {
@@ -86,7 +88,7 @@ class WorkerLost : public Error {
 /// The call's deadline (CallOptions::deadline) passed. If the call had not started it will not run.
 /// If it had started its worker is killed; a shared supervisor kills it only if the call has not
 /// ended when the grace period is over.
-class DeadlineExceeded : public Error {
+class ISOPOOL_EXPORT DeadlineExceeded : public Error {
  public:
   DeadlineExceeded(const std::string& what, bool started) : Error(what), started_(started) {}
   /// True if user code of this call may have run an instruction.
@@ -98,7 +100,7 @@ class DeadlineExceeded : public Error {
 
 /// PendingCall::cancel() cancelled the asynchronous call before it started: the call has not run
 /// and will not run.
-class Cancelled : public Error {
+class ISOPOOL_EXPORT Cancelled : public Error {
  public:
   using Error::Error;
 };
@@ -106,7 +108,7 @@ class Cancelled : public Error {
 /// No worker can take the call: every slot of the pool that may serve it is quarantined, because
 /// its workers died repeatedly before they completed a call. The text names the cause and the time
 /// until the next try. A later call succeeds if that try succeeds.
-class PoolUnavailable : public Error {
+class ISOPOOL_EXPORT PoolUnavailable : public Error {
  public:
   using Error::Error;
 };
@@ -117,7 +119,7 @@ class PoolUnavailable : public Error {
 ///
 /// A shared supervisor that is about to end completes the calls that were made before, those that
 /// wait for a worker included, within its drain_timeout. Calls that are made later get this error.
-class SupervisorLost : public Error {
+class ISOPOOL_EXPORT SupervisorLost : public Error {
  public:
   explicit SupervisorLost(const std::string& what, bool started = false)
       : Error(what), started_(started) {}
@@ -132,7 +134,7 @@ class SupervisorLost : public Error {
 /// Shared memory has no room for the arguments or the result of a call. For arguments the library
 /// waits up to 5 s, or until the deadline, for memory to become free. The text names the setting
 /// that limits the memory.
-class ArenaFull : public Error {
+class ISOPOOL_EXPORT ArenaFull : public Error {
  public:
   using Error::Error;
 };
@@ -140,7 +142,7 @@ class ArenaFull : public Error {
 /// This program has reached a limit that the operator of a shared supervisor has set. The text
 /// names the limit. The request had no effect, except for a limit on the time of a call or on the
 /// memory of its result: in these two cases the call had started.
-class LimitExceeded : public Error {
+class ISOPOOL_EXPORT LimitExceeded : public Error {
  public:
   using Error::Error;
 };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "isopool/export.h"
 #include "isopool/obj.h"
 
 namespace isopool {
@@ -15,9 +16,6 @@ class InterpreterManager;
 class ReplicatedObj;
 class SessionImpl;
 class WorkerSlot;
-namespace client {
-class PoolOwner;
-}
 
 /// The right to use the Python interpreter of one worker step by step. Several sessions on one
 /// worker may exist at the same time, in one thread and in several; the worker runs one step at a
@@ -32,7 +30,7 @@ class PoolOwner;
 ///
 /// Thread-safe for steps. Move and destroy a session only while no other thread uses it. A session
 /// may outlive its manager.
-class InterpreterSession {
+class ISOPOOL_EXPORT InterpreterSession {
  public:
   /// For the library.
   explicit InterpreterSession(std::shared_ptr<SessionImpl> impl) noexcept;
@@ -88,7 +86,7 @@ class InterpreterSession {
 /// change while the manager lives.
 ///
 /// Thread-safe. In a child process that the program has forked acquireSession() throws Error.
-class Interpreter {
+class ISOPOOL_EXPORT Interpreter {
  public:
   /// Starts a worker that belongs to no manager, and waits until it serves. A null `env` means
   /// NoopEnvironment. The worker ends with this object; its sessions then throw Error. Throws
@@ -119,7 +117,7 @@ class Interpreter {
   explicit Interpreter(std::shared_ptr<WorkerSlot> slot);
   WorkerSlot& slot() const;
 
-  std::shared_ptr<client::PoolOwner> own_;  // null if it is a manager's
+  std::shared_ptr<void> pool_;  // null if the pool belongs to a manager
   std::shared_ptr<WorkerSlot> slot_;
 };
 

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "isopool/export.h"
 #include "isopool/interpreter.h"
 #include "isopool/noop_environment.h"
 #include "isopool/package.h"
@@ -53,7 +54,7 @@ struct SharedSupervisor {
 /// that the program has forked every use throws Error; make a new manager there.
 ///
 /// ISOPOOL_* variables configure the private supervisor: see docs/configuration.md.
-class InterpreterManager {
+class ISOPOOL_EXPORT InterpreterManager {
  public:
   /// Starts `nInterp` workers (1 to 1024) and waits until all can take calls. Attaches to
   /// the shared supervisor at ISOPOOL_SOCKET instead if that variable is set. A null `env`

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <vector>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 /// Distributes users over n resources, for programs that choose interpreters themselves: use the
 /// index with InterpreterManager::allInstances(). A manager balances its own calls without this
 /// class. Thread-safe; no member waits for a resource. Usable in a forked child.
-struct LoadBalancer {
+struct ISOPOOL_EXPORT LoadBalancer {
   /// Has the resources 0 to n - 1, all idle. Throws Error if n is 0.
   explicit LoadBalancer(size_t n);
   LoadBalancer(const LoadBalancer&) = delete;

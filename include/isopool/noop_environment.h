@@ -2,11 +2,12 @@
 #pragma once
 
 #include "isopool/environment.h"
+#include "isopool/export.h"
 
 namespace isopool {
 
 /// Leaves the workers' Python as it is.
-class NoopEnvironment : public Environment {
+class ISOPOOL_EXPORT NoopEnvironment : public Environment {
  public:
   void configureInterpreter(Interpreter* /*interp*/) override {}
 };

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 class InterpreterObj;
@@ -23,7 +25,7 @@ class InterpreterObj;
 /// Every member throws RemoteError for a Python exception, SupervisorLost, LimitExceeded,
 /// ArenaFull, and Error on a default-constructed Obj, after the manager's end, and for values that
 /// can't cross. An Obj may outlive its session.
-class Obj {
+class ISOPOOL_EXPORT Obj {
  public:
   /// Refers to no object.
   Obj() = default;

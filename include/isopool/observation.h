@@ -6,6 +6,8 @@
 #include <functional>
 #include <string_view>
 
+#include "isopool/export.h"
+
 /// Events of the runtime for the program's log, and a record of each call for its metrics. While no
 /// function is set, each of the two costs one relaxed load.
 ///
@@ -27,7 +29,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 /// which handles nothing else meanwhile: the logger must return soon and must not call a pool.
 /// Calls may overlap on several threads. Exceptions of the logger are ignored. After setLogger()
 /// has returned, the previous logger may still run on another thread.
-void setLogger(std::function<void(LogLevel, std::string_view)> logger);
+ISOPOOL_EXPORT void setLogger(std::function<void(LogLevel, std::string_view)> logger);
 
 /// The kind of a request to a worker.
 enum class CallKind {
@@ -66,6 +68,6 @@ struct CallRecord {
 /// library for an asynchronous call, just before the call returns or throws: a slow observer delays
 /// the caller. Calls may overlap on several threads. The library holds no lock during the call.
 /// Exceptions of the observer are ignored.
-void setCallObserver(std::function<void(const CallRecord&)> observer);
+ISOPOOL_EXPORT void setCallObserver(std::function<void(const CallRecord&)> observer);
 
 }  // namespace isopool

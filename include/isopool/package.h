@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "isopool/export.h"
 #include "isopool/replicated_obj.h"
 
 namespace isopool {
@@ -16,7 +17,7 @@ class PackageImpl;
 ///
 /// Thread-safe. Every member waits for a worker without a time limit. Throws Error after the
 /// manager's end, SupervisorLost, PoolUnavailable, and WorkerLost if the worker dies.
-class Package {
+class ISOPOOL_EXPORT Package {
  public:
   /// The object that is pickled as the resource `file` of the package's `module`:
   /// loadPickle("model", "model.pkl"). One worker unpickles it now, so that errors appear here:

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "isopool/export.h"
 #include "isopool/replicated_obj.h"
 
 namespace isopool {
@@ -16,7 +17,7 @@ namespace isopool {
 /// Calls are thread-safe; calls from several threads run on several workers. getArgumentNames()
 /// asks a worker at its first call and stores the names without a lock: make that first call before
 /// other threads use the wrapper.
-class PythonMethodWrapper : public torch::IMethod {
+class ISOPOOL_EXPORT PythonMethodWrapper : public torch::IMethod {
  public:
   /// Does not check that the method exists.
   PythonMethodWrapper(ReplicatedObj model, std::string methodName);

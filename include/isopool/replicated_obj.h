@@ -14,6 +14,7 @@
 
 #include "isopool/async.h"
 #include "isopool/call_options.h"
+#include "isopool/export.h"
 #include "isopool/interpreter.h"
 #include "isopool/result_stream.h"
 
@@ -42,7 +43,7 @@ class ReplicatedObjImpl;
 /// Every member throws Error if the object is default-constructed. Members that need a worker also
 /// throw it after the manager's end and in a forked child. A ReplicatedObj may outlive its Package
 /// and its manager.
-class ReplicatedObj {
+class ISOPOOL_EXPORT ReplicatedObj {
  public:
   /// Refers to no object.
   ReplicatedObj() = default;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "isopool/export.h"
 #include "isopool/obj.h"
 
 namespace isopool {
@@ -25,7 +26,7 @@ class StreamImpl;
 /// Movable. Not thread-safe: one thread at a time may use a stream. A default-constructed or
 /// moved-from stream has no items. A stream may outlive its session and its manager; after the
 /// manager's end next() throws Error.
-class ResultStream {
+class ISOPOOL_EXPORT ResultStream {
  public:
   /// Has no items.
   ResultStream() noexcept;

@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 /// An uninitialised, strided CPU tensor in the memory that this process shares with all its
@@ -15,19 +17,19 @@ namespace isopool {
 /// If shared memory has reached its limit (ISOPOOL_INPUT_ARENA_LIMIT), the tensor comes
 /// from the heap and is copied when it is passed. Throws c10::Error for another device or
 /// layout. Thread-safe.
-at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
+ISOPOOL_EXPORT at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 
 /// True if the tensor's storage is in memory shared with workers: input memory (isopool::empty), or
 /// the result of a call. An undefined tensor is not shared. A result is copied if it is passed to
 /// another worker than the one that returned it. Thread-safe.
-bool isShared(const at::Tensor& tensor);
+ISOPOOL_EXPORT bool isShared(const at::Tensor& tensor);
 
 /// While an object of this class exists, CPU tensors that its thread creates (torch::rand, at::cat,
 /// code that prepares inputs) are allocated in shared memory, as isopool::empty() does. Tensors
 /// below 64 bytes come from the heap. Guards nest. Tensors may outlive the guard.
 ///
 /// Acts on the thread that constructs it; destroy it on the same thread.
-class SharedMemoryGuard {
+class ISOPOOL_EXPORT SharedMemoryGuard {
  public:
   SharedMemoryGuard();
   ~SharedMemoryGuard();

@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "isopool/export.h"
+
 namespace isopool {
 
 class InterpreterManager;
@@ -17,7 +19,7 @@ class TraceImpl;
 /// A manager may have one Trace at a time. Construct, write and destroy it on any thread, one at a
 /// time. A worker that starts later is not profiled, and the records of a worker that dies are
 /// lost; the ranges of their callers are kept.
-class Trace {
+class ISOPOOL_EXPORT Trace {
  public:
   /// Waits until the profiler runs in every worker, which takes about a second the first time.
   /// Throws as a step of a session.
