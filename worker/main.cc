@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause isopool-worker: the zygote and, as its forks, the workers.
-// isopoold starts it; started by hand it only prints --help and --check-sandbox.
+// SPDX-License-Identifier: BSD-3-Clause
+// isopool-worker: the zygote and, as its forks, the workers. isopoold starts it; started by hand it
+// only prints --help and --check-sandbox.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

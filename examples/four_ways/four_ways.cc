@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause Loads one model that is stored in four ways and calls each
-// through the same type of handle. Prints whether the results agree and how long a call takes.
+// SPDX-License-Identifier: BSD-3-Clause
+// Loads one model that is stored in four ways and calls each through the same type of handle.
+// Prints whether the results agree and how long a call takes.
 #include <ATen/ATen.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause Generates the filters itself, without libseccomp, which has
-// no rule for "any target except these three", as kill() needs.
+// SPDX-License-Identifier: BSD-3-Clause
+// Generates the filters itself, without libseccomp, which has no rule for "any target except these
+// three", as kill() needs.
 #include "worker/sandbox/system_call_filter.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause The operations that move an object to other
-// workers; see worker/python/moving.py.
+// SPDX-License-Identifier: BSD-3-Clause
+// The operations that move an object to other workers; see worker/python/moving.py.
 #include "worker/python/interpreter.h"
 #include "worker/python/output_streams.h"
 #include "worker/serve/call_failures.h"
