@@ -39,6 +39,22 @@ WORKER = {
     ],
 }
 
+# The rooms of client/, each with those that it may include.
+CLIENT = {
+    "client/process": [],
+    "client/models": ["client/process"],
+    "client/transport": ["client/models", "client/process"],
+    "client/control": ["client/models", "client/process", "client/transport"],
+    "client/pool": ["client/control", "client/models", "client/process", "client/transport"],
+    "client/api": [
+        "client/control",
+        "client/models",
+        "client/pool",
+        "client/process",
+        "client/transport",
+    ],
+}
+
 # A folder may include itself and the folders named here. The longest matching folder rules a file.
 ALLOWED = {
     "include/isopool": [],
@@ -46,7 +62,11 @@ ALLOWED = {
     "base": [],
     "ipc": ["base"],
     "ipc/tensor": ["base", "ipc"],
-    "client": ["include/isopool", "base", "ipc", "ipc/tensor"],
+    "client": ["include/isopool", "base", "ipc", "ipc/tensor", *CLIENT],
+    **{
+        folder: ["include/isopool", "base", "ipc", "ipc/tensor", *others]
+        for folder, others in CLIENT.items()
+    },
     "supervisor": ["base", "ipc", *SUPERVISOR],
     **{folder: ["base", "ipc", *others] for folder, others in SUPERVISOR.items()},
     "worker": ["base", "ipc", "ipc/tensor", *WORKER],
@@ -69,7 +89,7 @@ ALLOWED = {
     # may include.
     "tests": ["include/isopool", "include/compat", "base", "ipc", "ipc/tensor", "testing"],
     # Runs or models the deciding code of supervisor/ and client/, or makes its calls fail.
-    "tests/simulation": ["base", "ipc", "supervisor", *SUPERVISOR, "client", "testing", "tests"],
+    "tests/simulation": ["base", "ipc", "supervisor", *SUPERVISOR, *CLIENT, "testing", "tests"],
     "tests/model": ["base", "ipc", "supervisor", *SUPERVISOR, "testing", "tests"],
     "tests/fault_injection": [
         "include/isopool",
@@ -77,12 +97,12 @@ ALLOWED = {
         "ipc",
         "supervisor",
         *SUPERVISOR,
-        "client",
+        *CLIENT,
         "testing",
         "tests",
     ],
     # Feeds all code that reads bytes of other processes.
-    "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", "client", "testing", "tests"],
+    "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", *CLIENT, "testing", "tests"],
 }
 
 # How our includes begin, and the folder in which they are found.

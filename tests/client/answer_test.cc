@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/archive_file.h"
+#include "client/models/archive_file.h"
 #include "isopool/errors.h"
 #include "testing/one_processor.h"
 #include "tests/client/harness.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/loaded_packages.h"
+#include "client/control/loaded_packages.h"
 
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>

@@ -9,9 +9,9 @@
 #include <span>
 #include <string>
 
-#include "client/request_draft.h"
-#include "client/worker_link.h"
-#include "client/worker_memory.h"
+#include "client/transport/request_draft.h"
+#include "client/transport/worker_link.h"
+#include "client/transport/worker_memory.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/memory/memory_object.h"

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "client/event_log.h"
+#include "client/process/event_log.h"
 #include "testing/sanitizers.h"
 #include "tests/client/harness.h"
 

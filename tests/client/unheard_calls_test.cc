@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calls that a sleeping worker has not taken before their deadlines. The test plays the worker.
-#include "client/unheard_calls.h"
+#include "client/transport/unheard_calls.h"
 
 #include <gtest/gtest.h>
 

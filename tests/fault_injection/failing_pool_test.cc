@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "client/input_arena.h"
+#include "client/transport/input_arena.h"
 #include "tests/client/harness.h"
 #include "tests/fault_injection/documented_error.h"
 #include "tests/fault_injection/failing_calls.h"

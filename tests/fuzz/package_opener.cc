@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "client/archive_file.h"
-#include "client/package_contents.h"
-#include "client/stored_model.h"
+#include "client/models/archive_file.h"
+#include "client/models/package_contents.h"
+#include "client/models/stored_model.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace isopool::fuzz {

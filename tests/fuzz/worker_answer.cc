@@ -10,10 +10,10 @@
 #include <atomic>
 #include <memory>
 
-#include "client/archive_file.h"
-#include "client/input_arena.h"
-#include "client/worker_link.h"
-#include "client/worker_memory.h"
+#include "client/models/archive_file.h"
+#include "client/transport/input_arena.h"
+#include "client/transport/worker_link.h"
+#include "client/transport/worker_memory.h"
 #include "isopool/errors.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/guarded_memory.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client/worker_choice.h"
+#include "client/pool/worker_choice.h"
 #include "ipc/channel/liveness_word.h"
 #include "ipc/memory/memory_object.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "client/request_outcome.h"
+#include "client/transport/request_outcome.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/control/frame.h"
 #include "tests/simulation/call_text.h"
@@ -19,8 +19,8 @@
 namespace isopool::simulation {
 
 /// A client program: the real control messages, the real end of real rings, and libisopool's own
-/// decisions (client/worker_choice.h, client/request_outcome.h); what libisopool does with threads
-/// and locks this does one step after the other.
+/// decisions (client/pool/worker_choice.h, client/transport/request_outcome.h); what libisopool
+/// does with threads and locks this does one step after the other.
 class SimulatedClient final : public Program {
  public:
   struct Plan {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "client/pool/replicated_object.h"
+#include "client/pool/worker_steps.h"
+#include "isopool/call_options.h"
+#include "isopool/result_stream.h"
+
+namespace isopool {
+
+/// The implementation of a ResultStream: the handle of an iterator in one life of one worker. When
+/// that worker dies, the stream is lost. For one thread at a time.
+class StreamImpl {
+ public:
+  StreamImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::WorkerLink> channel,
+             base::HandleId handle, const CallOptions& options);
+  ~StreamImpl() { close(); }
+  StreamImpl(const StreamImpl&) = delete;
+  StreamImpl& operator=(const StreamImpl&) = delete;
+
+  /// Waits for the next item; nothing at the end. Throws what client::step() throws; a RemoteError
+  /// ends the stream.
+  std::optional<at::IValue> next();
+  /// Makes the worker close the iterator; does not wait for that. No effect after the end.
+  void close() noexcept;
+  /// Takes over one user of the slot (Pool::addUser()), which is released when the stream ends.
+  void occupy(std::shared_ptr<WorkerSlot> slot) { slot_ = std::move(slot); }
+
+ private:
+  const std::shared_ptr<client::Pool> pool_;
+  const std::shared_ptr<client::WorkerLink> channel_;
+  const base::HandleId handle_;
+  const CallOptions options_;
+  std::shared_ptr<WorkerSlot> slot_;
+  bool ended_ = false;
+};
+
+/// Calls the object on a free worker, where its result stays. Throws what client::callOnPool()
+/// throws, and ipc::ValueError if an argument can't be passed.
+std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
+                                       const std::vector<at::IValue>& args,
+                                       const std::unordered_map<std::string, c10::IValue>& kwargs,
+                                       const CallOptions& options);
+
+}  // namespace isopool

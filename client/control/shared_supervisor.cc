@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/control/shared_supervisor.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/unix_address.h"
+#include "ipc/crash_point.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+[[noreturn]] void fail(const std::string& address, int error) {
+  std::string text = "the supervisor at " + address + " can't be reached: " + std::strerror(error);
+  if (error == ENOENT || error == ECONNREFUSED) {
+    text += "; start one with isopoold --listen " + address;
+  } else if (error == EACCES || error == EPERM) {
+    text += "; its socket accepts its own user, root and the group that socket_group names";
+  } else if (error == EAGAIN) {
+    text += "; it does not accept connections now";
+  }
+  throw SupervisorLost(text);
+}
+
+}  // namespace
+
+std::string sharedSupervisorAddress() {
+  const char* address = std::getenv("ISOPOOL_SOCKET");
+  return address != nullptr ? address : "";
+}
+
+ipc::ControlSocket connectToSupervisor(const std::string& address) {
+  const auto name = base::UnixAddress::ofPath(address);
+  if (!name) fail(address, ENAMETOOLONG);
+  // Not blocking: a supervisor whose queue of connections is full can't serve this program.
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) fail(address, errno);
+  if (::connect(socket.get(), name->get(), name->bytes()) != 0) fail(address, errno);
+  ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorConnected);
+  return ipc::ControlSocket(std::move(socket));
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "client/control/loaded_packages.h"
+#include "client/control/supervisor_process.h"
+#include "client/transport/call_limit.h"
+#include "client/transport/control_writer.h"
+#include "client/transport/input_arena.h"
+#include "client/transport/object_definition.h"
+#include "client/transport/unawaited_watch.h"
+#include "client/transport/worker_link.h"
+#include "ipc/control/frame.h"
+
+namespace isopool::client {
+
+/// Receives the events of one pool of a connection. The control thread calls its members, which
+/// must not block.
+class PoolEvents {
+ public:
+  virtual ~PoolEvents() = default;
+  /// `channel` leads to the worker that serves `slot` from now on.
+  virtual void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) = 0;
+  /// The worker of `slot` has died. Its replacement may have been assigned before.
+  virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
+  /// `slot` stays empty for a while; `text` has the reason.
+  virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
+  /// The connection has ended, and the pool gets no further worker; `text` has the reason.
+  virtual void supervisorLost(std::string text) = 0;
+  /// The supervisor is about to end: from here on the pool refuses new calls with this text. False
+  /// if earlier calls are under way: another thread calls SupervisorConnection::drained() when they
+  /// have ended.
+  virtual bool drain(const std::string& text) = 0;
+};
+
+/// What a spare worker does before it takes a slot.
+enum class SpareWorker : uint8_t {
+  kHasObjects,  ///< it unpickles the objects that the other workers have
+  kEmpty,       ///< nothing: the environment has to be applied to it first
+};
+
+/// This process's connection to one supervisor. All managers with the same environment share the
+/// connection to a private supervisor; with a shared supervisor each manager is a client with a
+/// connection of its own. Any thread. A control thread reads the supervisor's messages and
+/// maintains the channels to the workers.
+///
+/// When the supervisor dies or sends an invalid message, all channels end and all pools are
+/// notified; the connection does not recover. When the last owner releases the connection, a
+/// private supervisor kills its workers and exits; a shared one forgets this client.
+///
+/// The last owner must not be the control thread, which the destructor joins. So nothing that the
+/// control thread may destroy owns a connection.
+class SupervisorConnection final : public SegmentAudience {
+ public:
+  /// The connection for workers with these folders on sys.path, in the present environment (working
+  /// folder and environment variables) and for the environment object `identity`. Starts a
+  /// supervisor if none exists for these, and waits until its Python runs. Throws SupervisorLost
+  /// with the reason, and base::SystemCallError.
+  static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
+                                                      const std::string& identity,
+                                                      SpareWorker spare);
+  /// A new connection to the shared supervisor at `address`. Throws the same exceptions.
+  static std::shared_ptr<SupervisorConnection> attach(const std::vector<std::string>& pythonPaths,
+                                                      const std::string& address,
+                                                      SpareWorker spare);
+
+  /// Asks the supervisor for a pool of so many workers, which are reported to `events`. Does not
+  /// wait. Throws SupervisorLost if the connection has ended.
+  base::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
+  /// Asks the supervisor to end the pool's workers; the pool gets no further events.
+  void closePool(base::PoolId pool);
+  /// Call when the calls that were accepted before PoolEvents::drain() have ended: makes the
+  /// channels refuse further requests and reports that to the supervisor.
+  void drained() noexcept;
+
+  /// See LoadedPackages.
+  void loadPackage(const std::shared_ptr<ArchiveFile>& package) {
+    shared() ? packages_.loadShared(package) : packages_.load(package);
+  }
+  void unloadPackage(base::PackageId package) { packages_.unload(package); }
+
+  /// An object that future spare workers make ahead of time.
+  void addDefinition(const ObjectDefinition& definition);
+  /// Asks all workers, spares too, to release the object.
+  void removeDefinition(uint64_t object);
+
+  /// A number that no other connection of this process has.
+  uint64_t number() const { return number_; }
+  const std::shared_ptr<ControlWriter>& writer() const { return writer_; }
+  /// True if other programs use the supervisor's workers, too.
+  bool shared() const { return welcome_.shared; }
+  /// ISOPOOL_NO_KILL in this process's environment, read when the connection was made.
+  bool noKill() const { return noKill_; }
+  /// Null if the number of the program's calls in flight is not limited.
+  const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
+  const std::string& pythonVersion() const { return welcome_.pythonVersion; }
+  /// Why the connection has ended; empty while it works.
+  std::string lostReason() const;
+  /// Throws SupervisorLost if the supervisor is dead or exiting. Call after a worker's death was
+  /// seen: workers die with their supervisor, and the control thread may see its death later.
+  /// `started`: the call in question had started.
+  void checkSupervisorLives(bool started) const;
+  uint32_t forkGeneration() const { return generation_; }
+
+  void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) override;
+
+ private:
+  /// The deleter. In a forked child it only closes the child's copies of the descriptors.
+  struct End {
+    void operator()(SupervisorConnection* connection) const;
+  };
+
+  ~SupervisorConnection() override;
+  SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
+                       SupervisorProcess process, std::string place);
+  void begin();
+  void greet();
+  void run();
+  void loseOnceThereIsMemory(const char* what, const char* why);
+  void handle(ipc::Frame& frame);
+  void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
+  void extendPath(WorkerLink& channel);
+  void defineObjectsLocked(WorkerLink& channel);
+  void assign(const ipc::AssignWorker& message);
+  void died(const ipc::WorkerDied& message);
+  void closed(uint64_t epoch);
+  void retire(uint64_t epoch);
+  void drain(const std::string& text);
+  void lookAtUnawaitedWork();
+  void awaitLoansBack();
+  void lose(const std::string& reason);
+  std::shared_ptr<WorkerLink> channelOf(uint64_t epoch);
+  std::shared_ptr<PoolEvents> poolOf(uint32_t pool);
+
+  const uint64_t number_;
+  const uint32_t generation_;
+  const bool noKill_;
+  const std::chrono::milliseconds cleanupLimit_;
+  const std::vector<std::string> pythonPaths_;
+  const SpareWorker spare_;
+  const std::string place_;  ///< for messages: the supervisor's address or its program's path
+  base::Fd lifeline_;
+  const pid_t guardianGroup_;
+  ipc::ControlSocket socket_;  // read by the control thread
+  base::Fd wake_;              // an eventfd: the control thread is to end or to send messages
+  const std::shared_ptr<ControlWriter> writer_;
+  const std::shared_ptr<UnawaitedWatch> watch_;
+  std::atomic<bool> stopping_{false};
+  LoadedPackages packages_;
+  ipc::Welcome welcome_;
+  std::shared_ptr<CallLimit> callLimit_;
+  base::Fd supervisor_;         // a pidfd
+  bool hearsOfInputs_ = false;  // this is an audience of the input arena
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::unordered_map<uint64_t, std::shared_ptr<WorkerLink>> channels_;
+  std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
+  std::map<uint64_t, ObjectDefinition> definitions_;
+  std::condition_variable changed_;  // channels_ or lostReason_ changed
+  std::set<uint64_t> retired_;       // workers that were replaced on purpose
+  uint32_t nextPool_ = 1;
+  std::string lostReason_;
+  std::string drainText_;  // guarded by mutex_, as refusing_ is
+  bool refusing_ = false;
+};
+
+}  // namespace isopool::client

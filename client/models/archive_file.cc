@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/models/archive_file.h"
+
+#include <c10/util/Exception.h>
+#include <caffe2/serialize/in_memory_adapter.h>
+#include <caffe2/serialize/inline_container.h>
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "base/system_call.h"
+#include "client/models/archive_directory.h"
+#include "client/process/process_fork.h"
+
+namespace isopool::client {
+
+namespace {
+
+using Digest = std::pair<uint64_t, uint64_t>;
+
+constexpr size_t kChunkBytes = size_t{4} << 20;
+
+// A package that can't be held is one that can't be opened.
+template <typename Work>
+auto orCheck(const std::string& name, Work&& work) {
+  try {
+    return work();
+  } catch (const base::SystemCallError& error) {
+    TORCH_CHECK(false, name, " can't be held in shared memory: ", error.what());
+  }
+}
+
+}  // namespace
+
+// A memory object in the making: its bytes are hashed as they come, while they are warm.
+class ArchiveFile::Copy {
+ public:
+  explicit Copy(const std::string& name)
+      : name_(name),
+        object_(ipc::createGrowingMemoryObject("isopool:archive")),
+        hash_(XXH3_createState(), &XXH3_freeState) {
+    if (hash_ == nullptr) throw std::bad_alloc();
+    XXH3_128bits_reset(hash_.get());
+  }
+
+  void append(const char* data, size_t size) {
+    XXH3_128bits_update(hash_.get(), data, size);
+    for (size_t written = 0; written < size;) {
+      const ssize_t result = ::write(object_.get(), data + written, size - written);
+      if (result < 0 && errno == EINTR) continue;
+      TORCH_CHECK(result >= 0, "no memory to hold ", name_, ": ", std::strerror(errno));
+      written += static_cast<size_t>(result);
+    }
+    bytes_ += size;
+  }
+
+  /// Nothing can be written to it from here on, by anybody.
+  void seal() {
+    TORCH_CHECK(bytes_ > 0, name_, " is empty");
+    ipc::sealMemoryObject(object_, ipc::Seal::kFixedSize);
+    ipc::sealMemoryObject(object_, ipc::Seal::kReadOnly);
+  }
+
+  base::Fd takeObject() { return std::move(object_); }
+  uint64_t bytes() const { return bytes_; }
+  Digest digest() const {
+    const XXH128_hash_t digest = XXH3_128bits_digest(hash_.get());
+    return {digest.low64, digest.high64};
+  }
+
+ private:
+  const std::string name_;
+  base::Fd object_;
+  uint64_t bytes_ = 0;
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash_;
+};
+
+// The files of this process, by content and by number. Never destroyed: results may still ask.
+struct ArchiveFile::Registry {
+  std::mutex mutex;
+  std::map<Digest, std::weak_ptr<ArchiveFile>> byDigest;
+  std::map<uint32_t, std::weak_ptr<ArchiveFile>> byId;
+
+  static Registry& instance() {
+    static PerProcess<Registry> registry;
+    return registry.get();
+  }
+};
+
+base::PackageId ArchiveFile::newId() {
+  static std::atomic<uint32_t> next{1};
+  return base::PackageId(next.fetch_add(1, std::memory_order_relaxed));
+}
+
+std::shared_ptr<ArchiveFile> ArchiveFile::find(base::PackageId id) {
+  Registry& registry = Registry::instance();
+  std::lock_guard lock(registry.mutex);
+  const auto entry = registry.byId.find(id.value);
+  return entry == registry.byId.end() ? nullptr : entry->second.lock();
+}
+
+std::shared_ptr<ArchiveFile> ArchiveFile::open(const std::string& path) {
+  return orCheck(path, [&] {
+    const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    TORCH_CHECK(file.valid(), "open file failed, file path: ", path, ", errno ", errno, ": ",
+                std::strerror(errno));
+    Copy copy(path);
+    std::vector<char> chunk(kChunkBytes);
+    for (;;) {
+      const ssize_t got = ::read(file.get(), chunk.data(), chunk.size());
+      if (got < 0 && errno == EINTR) continue;
+      TORCH_CHECK(got >= 0, "reading ", path, " failed: ", std::strerror(errno));
+      if (got == 0) break;
+      copy.append(chunk.data(), static_cast<size_t>(got));
+    }
+    return keep(path, copy);
+  });
+}
+
+std::shared_ptr<ArchiveFile> ArchiveFile::read(caffe2::serialize::ReadAdapterInterface& reader) {
+  const std::string name = "the archive given by a reader";
+  return orCheck(name, [&] {
+    Copy copy(name);
+    std::vector<char> chunk(kChunkBytes);
+    const size_t size = reader.size();
+    for (size_t offset = 0; offset < size;) {
+      const size_t wanted = std::min(chunk.size(), size - offset);
+      const size_t got = reader.read(offset, chunk.data(), wanted, "reading an archive");
+      TORCH_CHECK(got > 0 && got <= wanted, "reading ", name, " ended after ", offset, " of ", size,
+                  " bytes");
+      copy.append(chunk.data(), got);
+      offset += got;
+    }
+    return keep(name, copy);
+  });
+}
+
+std::shared_ptr<ArchiveFile> ArchiveFile::copyOf(const std::string& name, const void* data,
+                                                 size_t bytes) {
+  return orCheck(name, [&] {
+    Copy copy(name);
+    copy.append(static_cast<const char*>(data), bytes);
+    return keep(name, copy);
+  });
+}
+
+std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& copy) {
+  copy.seal();
+  std::shared_ptr<ArchiveFile> file(new ArchiveFile(name, copy.takeObject(), copy.bytes()));
+  Registry& registry = Registry::instance();
+  std::lock_guard lock(registry.mutex);
+  std::weak_ptr<ArchiveFile>& entry = registry.byDigest[copy.digest()];
+  if (auto same = entry.lock()) {
+    // A digest can collide; bytes can't.
+    if (same->bytes() == file->bytes() &&
+        std::memcmp(same->mapping_.data(), file->mapping_.data(), file->bytes()) == 0) {
+      return same;
+    }
+  }
+  file->id_ = newId();
+  file->digest_ = copy.digest();
+  entry = file;
+  registry.byId[file->id_.value] = file;
+  return file;
+}
+
+ArchiveFile::ArchiveFile(std::string name, base::Fd object, uint64_t bytes)
+    : name_(std::move(name)),
+      object_(std::move(object)),
+      mapping_(ipc::mapPrivate(object_, 0, bytes)),
+      unusedRanges_(std::make_shared<UnusedRanges>(bytes)) {}
+
+bool ArchiveFile::adopt(base::Fd object) {
+  if (!ipc::memoryObjectHas(object, bytes(), ipc::Seal::kReadOnly)) return false;
+  ipc::Mapping mapping;
+  try {
+    mapping = ipc::mapPrivate(object, 0, bytes());
+  } catch (const base::SystemCallError&) {
+    return false;  // without a place to look at them, nobody knows that they are the same
+  }
+  if (std::memcmp(mapping.data(), mapping_.data(), bytes()) != 0) return false;
+  // With it nobody becomes a user meanwhile.
+  std::lock_guard lock(Registry::instance().mutex);
+  if (weak_from_this().use_count() > 1) return true;
+  mapping_ = std::move(mapping);
+  object_ = std::move(object);
+  unusedRanges_->clear();
+  return true;
+}
+
+std::unique_ptr<caffe2::serialize::PyTorchStreamReader> ArchiveFile::records() const {
+  checkArchiveDirectory({mapping_.data(), bytes()}, name_);
+  return std::make_unique<caffe2::serialize::PyTorchStreamReader>(
+      std::make_shared<caffe2::serialize::MemoryReadAdapter>(mapping_.data(),
+                                                             static_cast<off_t>(bytes())));
+}
+
+std::shared_ptr<StoredBytes> ArchiveFile::range(uint64_t begin, uint64_t end) {
+  if (begin > end || end > bytes()) return nullptr;
+  return StoredBytes::of(object_, begin, end, unusedRanges_);
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/ids.h"
+#include "client/models/stored_bytes.h"
+#include "ipc/memory/memory_object.h"
+
+namespace caffe2::serialize {
+class PyTorchStreamReader;
+class ReadAdapterInterface;
+}  // namespace caffe2::serialize
+
+namespace isopool::client {
+
+/// The bytes of a package or a stored model, copied once from its file into a sealed memory object
+/// that all workers map. Files with the same bytes are one ArchiveFile in this process. Knows
+/// nothing of what they mean. Immutable; any thread.
+class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
+ public:
+  /// Throws c10::Error if the file can't be read or is empty.
+  static std::shared_ptr<ArchiveFile> open(const std::string& path);
+  /// The same from a reader of its bytes, which is not kept.
+  static std::shared_ptr<ArchiveFile> read(caffe2::serialize::ReadAdapterInterface& reader);
+  /// The same from bytes in memory, which are copied.
+  static std::shared_ptr<ArchiveFile> copyOf(const std::string& name, const void* data,
+                                             size_t bytes);
+
+  /// A number that no other file or moved object of this process has.
+  static base::PackageId newId();
+  /// The file with this number, if it is still open somewhere.
+  static std::shared_ptr<ArchiveFile> find(base::PackageId id);
+
+  base::PackageId id() const { return id_; }
+  const std::string& name() const { return name_; }  ///< the path as it was given first
+  uint64_t bytes() const { return mapping_.bytes(); }
+  const base::Fd& object() const { return object_; }
+  /// XXH3-128 of the bytes: low and high half.
+  const std::pair<uint64_t, uint64_t>& digest() const { return digest_; }
+  /// True if `object`, which another program made, holds the same bytes. They are then held there
+  /// from now on and the file's own memory is let go, unless it has another user than the caller.
+  /// False too if there is no address space to compare them.
+  /// Before it is given to any worker of this connection.
+  bool adopt(base::Fd object);
+
+  /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
+  std::unique_ptr<caffe2::serialize::PyTorchStreamReader> records() const;
+
+  /// The bytes from `begin` to `end` for the tensors of one answer. Null if they are not in it.
+  std::shared_ptr<StoredBytes> range(uint64_t begin, uint64_t end);
+
+ private:
+  struct Registry;
+  class Copy;
+  static std::shared_ptr<ArchiveFile> keep(const std::string& name, Copy& copy);
+
+  ArchiveFile(std::string name, base::Fd object, uint64_t bytes);
+
+  base::PackageId id_;
+  std::string name_;
+  base::Fd object_;
+  ipc::Mapping mapping_;
+  const std::shared_ptr<UnusedRanges> unusedRanges_;
+  std::pair<uint64_t, uint64_t> digest_;
+};
+
+}  // namespace isopool::client

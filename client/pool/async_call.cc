@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool/async_call.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cstdio>
+
+#include "client/pool/async_executor.h"
+#include "client/pool/worker_steps.h"
+#include "client/process/caller_modes.h"
+#include "client/process/event_log.h"
+#include "client/process/process_fork.h"
+
+namespace isopool {
+
+namespace {
+
+// Applies the caller's modes to the executor's thread: the results are created under them.
+class ScopedModes {
+ public:
+  explicit ScopedModes(uint32_t modes) : grad_((modes & ipc::kGradEnabled) != 0) {
+    if ((modes & ipc::kInferenceMode) != 0) inference_.emplace(true);
+  }
+
+ private:
+  at::AutoGradMode grad_;
+  std::optional<c10::InferenceMode> inference_;
+};
+
+std::exception_ptr cancelled() { return std::make_exception_ptr(client::cancelledCall()); }
+
+void reportThrowingCallback(const char* what) {
+  const std::string text = std::string("a callback of an asynchronous call threw: ") + what;
+  if (client::loggerIsSet.load(std::memory_order_relaxed)) {
+    client::logToProgram(LogLevel::kError, text);
+  } else {
+    std::fprintf(stderr, "isopool: %s\n", text.c_str());
+  }
+}
+
+}  // namespace
+
+AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args,
+                     Named kwargs, const CallOptions& options, Callback callback,
+                     std::shared_ptr<client::AsyncExecutor> executor)
+    : generation_(client::forkGeneration()),
+      how_(*object->pool, options),
+      executor_(std::move(executor)),
+      limit_(object->pool->callLimit()),
+      object_(std::move(object)),
+      args_(std::move(args)),
+      kwargs_(std::move(kwargs)),
+      callback_(std::move(callback)),
+      place_(std::in_place, limit_.get()) {
+  how_.modes = client::callerModes();
+  how_.cancellation = &cancellation_;
+  how_.accepted = true;
+}
+
+bool AsyncCall::leaveQueue(Phase next) {
+  Phase queued = Phase::kQueued;
+  if (!phase_.compare_exchange_strong(queued, next)) return false;
+  executor_->leftQueue();
+  return true;
+}
+
+void AsyncCall::run() {
+  if (!leaveQueue(Phase::kRunning)) return;
+  std::optional<Outcome> outcome;
+  try {
+    const ScopedModes modes(*how_.modes);
+    const client::CallLimit::Scope counted(limit_.get());
+    outcome.emplace(client::callOnPool(*object_, how_, [&](client::RequestDraft& draft) {
+      client::draftCall(draft, *object_, args_, kwargs_);
+    }));
+  } catch (...) {
+    outcome.emplace(std::current_exception());
+  }
+  // cancel() has returned true, so the call has not run: its outcome is Cancelled in any case.
+  if (cancellation_.end()) outcome.emplace(cancelled());
+  dropRequest();
+  Phase running = Phase::kRunning;
+  if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(std::move(*outcome));
+}
+
+void AsyncCall::settleIfQueued(std::exception_ptr error) {
+  if (!leaveQueue(Phase::kSettling)) return;
+  dropRequest();
+  settle(Outcome(std::move(error)));
+}
+
+bool AsyncCall::cancel() {
+  client::checkNotForked(generation_);
+  if (leaveQueue(Phase::kSettling)) {
+    dropRequest();
+    settle(Outcome(cancelled()));
+    return true;
+  }
+  if (phase_.load() == Phase::kSettling || !cancellation_.cancel()) return false;
+  Phase running = Phase::kRunning;
+  // If the phase has changed, run() settles the call, also with Cancelled.
+  if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(Outcome(cancelled()));
+  return true;
+}
+
+void AsyncCall::dropRequest() {
+  args_.clear();
+  kwargs_.clear();
+  object_.reset();
+}
+
+void AsyncCall::settle(Outcome outcome) {
+  // Released before the callback runs: the callback may make the next call.
+  place_.reset();
+  if (callback_) {
+    try {
+      callback_(outcome);
+    } catch (const std::exception& error) {
+      reportThrowingCallback(error.what());
+    } catch (...) {
+      reportThrowingCallback("an exception that is not a std::exception");
+    }
+  }
+  // Destroyed before waiting threads wake up: they may next end what the callback refers to.
+  callback_ = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    outcome_.emplace(std::move(outcome));
+  }
+  settled_.notify_all();
+}
+
+const Outcome* AsyncCall::outcome(const client::Deadline& until) {
+  client::checkNotForked(generation_);
+  std::unique_lock lock(mutex_);
+  const auto isThere = [this] { return outcome_.has_value(); };
+  if (until) {
+    settled_.wait_until(lock, *until, isThere);
+  } else {
+    settled_.wait(lock, isThere);
+  }
+  return outcome_ ? &*outcome_ : nullptr;
+}
+
+// ---- PendingCall -----------------------------------------------------------------------------
+
+namespace {
+
+AsyncCall& bodyOf(const std::shared_ptr<AsyncCall>& call) {
+  if (!call) throw Error("a default-constructed PendingCall refers to no call");
+  return *call;
+}
+
+}  // namespace
+
+at::IValue PendingCall::get() const { return bodyOf(call_).outcome(std::nullopt)->value(); }
+
+void PendingCall::wait() const { bodyOf(call_).outcome(std::nullopt); }
+
+bool PendingCall::waitFor(std::chrono::nanoseconds time) const {
+  return bodyOf(call_).outcome(client::deadlineAfter(time)) != nullptr;
+}
+
+bool PendingCall::cancel() const { return bodyOf(call_).cancel(); }
+
+}  // namespace isopool

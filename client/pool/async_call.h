@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "client/pool/pool_call.h"
+#include "isopool/async.h"
+
+namespace isopool {
+
+namespace client {
+class AsyncExecutor;
+}
+
+/// The implementation of a PendingCall: the request and, later, its outcome. The first of these
+/// events settles the call, later ones have no effect: a thread of the executor has made the call,
+/// cancel() succeeds, the deadline passes while the call is queued, the manager ends while the call
+/// is queued. Any thread.
+class AsyncCall {
+ public:
+  using Callback = std::function<void(const Outcome&)>;
+  using Named = std::unordered_map<std::string, c10::IValue>;
+
+  AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args, Named kwargs,
+            const CallOptions& options, Callback callback,
+            std::shared_ptr<client::AsyncExecutor> executor);
+  AsyncCall(const AsyncCall&) = delete;
+  AsyncCall& operator=(const AsyncCall&) = delete;
+
+  /// Makes the call and settles it, unless it was settled while it was queued. For the threads of
+  /// the executor.
+  void run();
+  /// Settles the call with `error` if no thread has begun to make it.
+  void settleIfQueued(std::exception_ptr error);
+  /// True if user code of the call has not run and never will: the outcome is Cancelled. False if
+  /// the call has started or was settled before. Throws Error in a forked child.
+  bool cancel();
+  const client::Deadline& deadline() const { return how_.deadline; }
+
+  /// Waits for the outcome; null if there is none at `until`. The outcome lives as long as this
+  /// object. Throws Error in a forked child.
+  const Outcome* outcome(const client::Deadline& until);
+
+ private:
+  enum class Phase { kQueued, kRunning, kSettling };
+
+  bool leaveQueue(Phase next);
+  void dropRequest();
+  void settle(Outcome outcome);
+
+  const uint32_t generation_;
+  std::atomic<Phase> phase_{Phase::kQueued};
+  client::CancellationToken cancellation_;
+  client::PoolCall how_;  // constant after the constructor
+
+  const std::shared_ptr<client::AsyncExecutor> executor_;
+  const std::shared_ptr<client::CallLimit> limit_;
+
+  // For the thread that moved phase_ away from kQueued; dropRequest() releases them.
+  std::shared_ptr<ReplicatedObjImpl> object_;
+  std::vector<at::IValue> args_;
+  Named kwargs_;
+  // For the thread that moved phase_ to kSettling.
+  Callback callback_;
+  std::optional<client::CallLimit::Place> place_;
+
+  std::mutex mutex_;
+  std::condition_variable settled_;
+  std::optional<Outcome> outcome_;
+};
+
+}  // namespace isopool

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool/async_executor.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "client/process/process_fork.h"
+
+namespace isopool::client {
+
+namespace {
+
+constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
+constexpr const char* kNoThread = "can't start a thread for asynchronous calls: ";
+
+// The exception that `make` returns, or std::bad_alloc if there is no memory for it.
+template <typename Make>
+std::exception_ptr errorOf(Make&& make) {
+  try {
+    return std::make_exception_ptr(make());
+  } catch (const std::bad_alloc&) {
+    return std::current_exception();
+  }
+}
+
+DeadlineExceeded overdueInLine() {
+  return {"the deadline passed while the call waited for a free worker", /*started=*/false};
+}
+
+// Starts a thread that blocks all signals: they are for the program's own threads.
+template <typename Body>
+std::thread startThread(const char* name, Body body) {
+  sigset_t all;
+  sigset_t previous;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  std::thread thread;
+  try {
+    thread = std::thread(std::move(body));
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  ::pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace
+
+AsyncExecutor::AsyncExecutor(size_t mostThreads)
+    : generation_(forkGeneration()), mostThreads_(mostThreads) {}
+
+AsyncExecutor::~AsyncExecutor() {
+  // close() has joined the threads: some are left only if the pool was never closed.
+  for (std::thread& thread : threads_) thread.detach();
+}
+
+void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
+  std::lock_guard lock(mutex_);
+  if (closed_) throw Error(kManagerGone);
+  if (!refusal_.empty()) throw SupervisorLost(refusal_);
+  // Steps that can throw come first: a call whose submit() throws gets no outcome.
+  if (call->deadline() && !watching_) addTimer();
+  if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
+  queue_.push_back(call);
+  if (call->deadline()) {
+    try {
+      const auto place = deadlines_.emplace(*call->deadline(), call).first;
+      if (place == deadlines_.begin()) deadlineCame_.notify_one();
+    } catch (...) {
+      queue_.pop_back();
+      throw;
+    }
+  }
+  queued_.fetch_add(1, std::memory_order_relaxed);
+  if (idle_ > 0) work_.notify_one();
+}
+
+// Call before a thread starts: a running std::thread for which the vector finds no room would be
+// destroyed, which ends the program.
+void AsyncExecutor::makeRoomForThread() { threads_.reserve(threads_.size() + 1); }
+
+// Needs mutex_.
+void AsyncExecutor::addTimer() {
+  makeRoomForThread();
+  try {
+    threads_.push_back(
+        startThread("isopool-timer", [self = shared_from_this()] { self->watchDeadlines(); }));
+    watching_ = true;
+  } catch (const std::system_error& error) {
+    throw Error(std::string(kNoThread) + error.what());
+  }
+}
+
+// Needs mutex_.
+void AsyncExecutor::addThread() {
+  makeRoomForThread();
+  try {
+    threads_.push_back(startThread("isopool-call", [self = shared_from_this()] { self->serve(); }));
+    ++workers_;
+  } catch (const std::system_error& error) {
+    // One thread is enough to make all calls, only later.
+    if (workers_ == 0) throw Error(std::string(kNoThread) + error.what());
+  }
+}
+
+void AsyncExecutor::serve() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    if (queue_.empty()) {
+      ++idle_;
+      endDrain(lock);
+      if (queue_.empty() && !closed_) work_.wait(lock);
+      --idle_;
+      continue;
+    }
+    std::shared_ptr<AsyncCall> call = std::move(queue_.front());
+    queue_.pop_front();
+    forgetDeadline(*call);
+    lock.unlock();
+    call->run();
+    // Released without the lock: this may be the last owner of anything, the pool included.
+    call.reset();
+    lock.lock();
+  }
+}
+
+bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {
+  std::lock_guard lock(mutex_);
+  refusal_ = refusal;
+  if (isIdle()) return true;
+  drained_ = std::move(drained);
+  return false;
+}
+
+// Calls drained_, with `lock` released, if a drain waits and all calls are settled.
+void AsyncExecutor::endDrain(std::unique_lock<std::mutex>& lock) {
+  if (!drained_ || !isIdle()) return;
+  const auto drained = std::exchange(drained_, nullptr);
+  lock.unlock();
+  drained();
+  lock.lock();
+}
+
+void AsyncExecutor::forgetDeadline(AsyncCall& call) {
+  if (!call.deadline()) return;
+  for (auto entry = deadlines_.lower_bound({*call.deadline(), nullptr});
+       entry != deadlines_.end() && entry->first == *call.deadline(); ++entry) {
+    if (entry->second.get() == &call) {
+      deadlines_.erase(entry);
+      return;
+    }
+  }
+}
+
+void AsyncExecutor::watchDeadlines() {
+  std::unique_lock lock(mutex_);
+  while (!closed_) {
+    if (deadlines_.empty()) {
+      deadlineCame_.wait(lock);
+      continue;
+    }
+    const auto first = deadlines_.begin();
+    if (first->first > Clock::now()) {
+      const auto until = first->first;
+      deadlineCame_.wait_until(lock, until);
+      continue;
+    }
+    std::shared_ptr<AsyncCall> call = first->second;
+    deadlines_.erase(first);
+    lock.unlock();
+    call->settleIfQueued(errorOf(overdueInLine));
+    call.reset();
+    lock.lock();
+  }
+}
+
+std::shared_ptr<AsyncCall> AsyncExecutor::takeLeft() {
+  std::lock_guard lock(mutex_);
+  if (queue_.empty()) return nullptr;
+  std::shared_ptr<AsyncCall> call = std::move(queue_.front());
+  queue_.pop_front();
+  return call;
+}
+
+// Needs no memory: destructors call it.
+void AsyncExecutor::close() {
+  std::vector<std::thread> threads;
+  decltype(deadlines_) deadlines;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    threads.swap(threads_);
+    deadlines.swap(deadlines_);
+  }
+  work_.notify_all();
+  deadlineCame_.notify_all();
+  deadlines.clear();
+  while (const std::shared_ptr<AsyncCall> call = takeLeft()) {
+    call->settleIfQueued(errorOf([] { return Error(kManagerGone); }));
+  }
+  for (std::thread& thread : threads) {
+    if (thread.get_id() == std::this_thread::get_id()) {
+      thread.detach();
+    } else {
+      thread.join();
+    }
+  }
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/pool/async_call.h"
+
+namespace isopool::client {
+
+/// The queue of one pool's asynchronous calls and the threads that make them. There are at most
+/// `mostThreads` of these, as many as calls fit into the workers' rings. A thread is started when
+/// there is work for it, and makes one ordinary synchronous call at a time. One more thread watches
+/// the deadlines of queued calls. Any thread.
+///
+/// Its threads and its calls share ownership of it, so that it outlives a callback that releases
+/// the manager and everything else.
+class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
+ public:
+  explicit AsyncExecutor(size_t mostThreads);
+  ~AsyncExecutor();
+
+  /// Queues the call. Throws Error after close(), or if there is no thread that could make the call
+  /// or watch its deadline, and SupervisorLost after drain(); then the call gets no outcome.
+  void submit(std::shared_ptr<AsyncCall> call);
+  /// The number of calls that no thread has begun to make.
+  size_t queued() const { return queued_.load(std::memory_order_relaxed); }
+  /// Called by a call that is no longer queued.
+  void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
+
+  /// From here on submit() throws SupervisorLost with the text `refusal`. Returns false if calls
+  /// that were submitted before are queued or running: when they are settled, a thread of the
+  /// executor calls `drained`.
+  bool drain(const std::string& refusal, std::function<void()> drained);
+  /// Call when the pool is closed. Settles the queued calls with Error and waits for the threads,
+  /// whose calls fail with the pool; does not wait for the calling thread if it is one of them.
+  void close();
+
+ private:
+  void addThread();
+  std::shared_ptr<AsyncCall> takeLeft();
+  void makeRoomForThread();
+  void addTimer();
+  void serve();
+  void watchDeadlines();
+  bool isIdle() const { return queue_.empty() && idle_ == workers_; }  // needs mutex_
+  void endDrain(std::unique_lock<std::mutex>& lock);
+  void forgetDeadline(AsyncCall& call);
+
+  const uint32_t generation_;
+  const size_t mostThreads_;
+  std::atomic<size_t> queued_{0};
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::condition_variable deadlineCame_;
+  std::deque<std::shared_ptr<AsyncCall>> queue_;
+  std::set<std::pair<Clock::time_point, std::shared_ptr<AsyncCall>>> deadlines_;  // of queue_
+  size_t idle_ = 0;  // threads that sleep on work_ or have just been woken
+  size_t workers_ = 0;
+  bool watching_ = false;
+  bool closed_ = false;
+  std::string refusal_;
+  std::function<void()> drained_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace isopool::client

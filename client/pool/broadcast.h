@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "client/pool/pool.h"
+
+namespace isopool::client {
+
+/// Runs `work` once for every slot of the pool, all at the same time, each on a thread of its own
+/// under the caller's torch modes. Returns the results in slot order when all threads have ended.
+/// If `work` failed for some slots, throws the exception of the first of them in slot order. Throws
+/// what Pool::Broadcast throws, before any work starts, and std::system_error if a thread can't be
+/// started, when the threads before it have ended.
+std::vector<at::IValue> onEverySlot(
+    Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
+
+}  // namespace isopool::client

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "client/transport/worker_link.h"
+#include "isopool/observation.h"
+
+namespace isopool::client {
+
+class Pool;
+
+/// The record of a call, with fields that only the library itself reads. Used by one thread.
+struct ObservedCall {
+  CallRecord record;
+  const Pool* pool = nullptr;
+  int64_t began = 0;  ///< nanoseconds of CLOCK_REALTIME, which torch's profiler uses too
+  int64_t ended = 0;
+  pid_t thread = 0;
+
+  /// Notes the worker and the time. Call right before the request is sent.
+  void sentTo(WorkerLink& channel);
+  /// Notes the request's sequence number.
+  void answered(const Answer& answer);
+
+  std::chrono::steady_clock::time_point start;  // for durations, as `sent`
+  std::chrono::steady_clock::time_point sent;
+};
+
+/// Gets a record of every call of this process's pools, on the thread that made the call. A forked
+/// child inherits it. called() must be thread-safe and must not throw.
+class CallSink {
+ public:
+  virtual ~CallSink() = default;
+  virtual void called(const ObservedCall& call) = 0;
+};
+
+void addCallSink(std::shared_ptr<CallSink> sink);
+void removeCallSink(const CallSink* sink);
+
+extern std::atomic<bool> callsAreObserved;
+
+/// Begin and end a record. The type of `error` decides the outcome; null means that the call has
+/// returned. endObservation() passes the record to all sinks.
+void beginObservation(ObservedCall& call, const Pool& pool, ipc::Operation operation);
+void endObservation(ObservedCall& call, std::exception_ptr error) noexcept;
+
+/// Runs `body` with the record of a call and passes the record to the sinks. If there are none,
+/// `body` gets null.
+template <typename Body>
+auto observed(const Pool& pool, ipc::Operation operation, Body&& body) {
+  if (!callsAreObserved.load(std::memory_order_relaxed)) {
+    return body(static_cast<ObservedCall*>(nullptr));
+  }
+  ObservedCall call;
+  beginObservation(call, pool, operation);
+  try {
+    auto result = body(&call);
+    endObservation(call, nullptr);
+    return result;
+  } catch (...) {
+    endObservation(call, std::current_exception());
+    throw;
+  }
+}
+
+}  // namespace isopool::client

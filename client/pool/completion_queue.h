@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "base/fd.h"
+#include "client/process/process_fork.h"
+#include "isopool/async.h"
+
+namespace isopool {
+
+/// The implementation of a CompletionQueue. The calls that are to complete in it share ownership of
+/// it. Any thread. Each use throws Error in a forked child, which shares the eventfd with its
+/// parent process.
+class CompletionState {
+ public:
+  CompletionState();
+
+  /// Adds a completed call and makes fd() readable.
+  void push(uint64_t tag, const Outcome& outcome);
+  /// Removes and returns all completed calls, in the order of their completion. Does not block.
+  std::vector<Completed> take();
+  /// The eventfd; readable while take() would return something.
+  int fd() const;
+
+ private:
+  void checkNotForked() const { client::checkNotForked(generation_, "CompletionQueue"); }
+
+  const uint32_t generation_ = client::forkGeneration();
+  base::Fd event_;  // an eventfd; not zero while completed_ is not empty
+  std::mutex mutex_;
+  std::vector<Completed> completed_;
+};
+
+}  // namespace isopool

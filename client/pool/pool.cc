@@ -1,0 +1,583 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool/pool.h"
+
+#include <algorithm>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "client/pool/async_executor.h"
+#include "client/pool/interpreter_access.h"
+#include "client/pool/pool_migration.h"
+#include "client/pool/worker_choice.h"
+#include "client/process/process_fork.h"
+#include "ipc/crash_point.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// For the workers of a new pool: they are forked one after the other, in milliseconds each, from a
+// process in which Python runs already.
+constexpr std::chrono::seconds kOpenPatience(120);
+constexpr milliseconds kLongestSleep(100);
+// In ns. Waiting behind a call of up to this length costs less than the gap between two calls.
+constexpr int64_t kShortCall = 1'000'000;
+// For this time after a thread in line got a place, a place that becomes free is left to the thread
+// that comes first: mostly the one that had the place.
+constexpr std::chrono::microseconds kBetweenHandOvers(40);
+
+thread_local const Pool* lastPool = nullptr;
+thread_local uint32_t lastSlot = 0;
+// The worker to which this thread is applying the environment: calls that the environment makes do
+// not wait until it is applied.
+thread_local const WorkerLink* configuring = nullptr;
+
+// Locks the worker's preparation: no other thread prepares it then, and this thread can see what
+// others have prepared. Returns an unlocked lock if `migration` has found another worker. Throws
+// DeadlineExceeded if the lock is not free by then.
+std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel,
+                                                             const Deadline& deadline,
+                                                             PoolMigration* migration = nullptr) {
+  std::unique_lock lock(channel.preparation(), std::try_to_lock);
+  if (lock.owns_lock()) return lock;
+  if (migration != nullptr) migration->begin(Clock::now());
+  while (!lock.owns_lock()) {
+    if (migration != nullptr && migration->possible()) {
+      if (migration->due() && migration->findPlace()) {
+        migration->leave();
+        return lock;
+      }
+      const auto look = migration->nextLook();
+      (void)lock.try_lock_until(deadline ? std::min(*deadline, look) : look);
+    } else if (deadline) {
+      (void)lock.try_lock_until(*deadline);
+    } else {
+      lock.lock();
+    }
+    if (!lock.owns_lock() && isPast(deadline)) {
+      throw DeadlineExceeded("the deadline passed while another thread prepared " + channel.name() +
+                                 " for calls; this call will not run",
+                             /*started=*/false);
+    }
+  }
+  if (migration != nullptr) migration->stay();
+  return lock;
+}
+
+bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
+
+}  // namespace
+
+Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
+           std::shared_ptr<Environment> environment, std::shared_ptr<ModuleSources> modules,
+           const char* owner)
+    : generation_(forkGeneration()),
+      environment_(std::move(environment)),
+      modules_(std::move(modules)),
+      owner_(owner),
+      noKill_(connection->noKill()),
+      shared_(connection->shared()),
+      callLimit_(connection->callLimit()),
+      connection_(std::move(connection)) {}
+
+Pool::~Pool() = default;
+
+void Pool::open(uint32_t workers) {
+  for (uint32_t i = 0; i < workers; ++i) {
+    auto slot = std::make_shared<WorkerSlot>();
+    slot->pool = weak_from_this();
+    slot->index = i;
+    slots_.push_back(std::move(slot));
+  }
+  usedSlots_ = slots_.size();
+  id_ = connection_->openPool(workers, weak_from_this());
+  Deadline deadline;
+  if (!noKill_) deadline = Clock::now() + kOpenPatience;
+  for (const auto& slot : slots_) {
+    const auto channel = liveChannel(*slot, deadline);
+    configure(*slot, channel);
+  }
+}
+
+void Pool::close() {
+  if (generation_ != forkGeneration()) return;
+  std::shared_ptr<SupervisorConnection> connection;
+  std::shared_ptr<AsyncExecutor> executor;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    connection = std::move(connection_);
+    executor = std::move(executor_);
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+  // The supervisor kills the workers, so that it does not take their deaths for failures. What was
+  // lent to them comes back when it has reaped them.
+  try {
+    if (connection) connection->closePool(id_);
+  } catch (const std::bad_alloc&) {
+    // The workers then live as long as the connection.
+  }
+  for (const auto& slot : slots_) {
+    // Interpreters that outlive the manager keep the slot, but not the link to its worker.
+    std::shared_ptr<WorkerLink> channel;
+    {
+      std::lock_guard lock(mutex_);
+      channel = std::move(slot->channel);
+    }
+    if (channel) channel->markDead();
+  }
+  // Last, because callbacks may do anything.
+  if (executor) executor->close();
+}
+
+void Pool::check() { lockUsable(); }
+
+std::unique_lock<std::mutex> Pool::lockUsable(bool started) {
+  checkNotForked(generation_);
+  std::unique_lock lock(mutex_);
+  checkLocked(started);
+  return lock;
+}
+
+void Pool::checkAfterDeath(bool started) {
+  lockUsable(started);
+  if (const auto supervisor = connection()) supervisor->checkSupervisorLives(started);
+}
+
+void Pool::checkLocked(bool started) {
+  if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
+  if (!lost_.empty()) throw SupervisorLost(lost_, started);
+}
+
+std::shared_ptr<AsyncExecutor> Pool::executor() {
+  const auto lock = lockUsable();
+  admitLocked();
+  if (!executor_) executor_ = makeForThisProcess<AsyncExecutor>(slots_.size() * kCallsPerWorker);
+  return executor_;
+}
+
+std::shared_ptr<SupervisorConnection> Pool::connection() {
+  if (generation_ != forkGeneration()) return nullptr;
+  std::lock_guard lock(mutex_);
+  return connection_;
+}
+
+// ---- Reservations ----------------------------------------------------------------------------
+
+Pool::WorkerReservation::WorkerReservation(std::shared_ptr<Pool> pool,
+                                           std::shared_ptr<WorkerSlot> slot,
+                                           std::shared_ptr<WorkerLink> channel, bool idle)
+    : pool_(std::move(pool)), slot_(std::move(slot)), channel_(std::move(channel)), idle_(idle) {}
+
+Pool::WorkerReservation::~WorkerReservation() {
+  if (slot_) pool_->endReservation(*slot_);
+}
+
+// `leaving`: the slot of a waiting call that looks for another one; null for a new call.
+std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
+  const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
+  std::optional<size_t> preferred;
+  if (lastPool == this) preferred = lastSlot;
+  const uint32_t most = callsPerWorker(callsAreShort);
+  const auto chosen = chooseWorker(usedSlots_, preferred, most, [&](size_t index) {
+    const WorkerSlot& slot = *slots_[index];
+    WorkerLoad load;
+    load.serves = serves(slot);
+    load.inFlight = slot.inFlight;
+    load.users = slot.users;
+    if (!load.serves || load.inFlight >= most) return load;
+    // Reads words that each call changes: skipped if the pool's own count shows a busy worker.
+    if (load.inFlight == 0 || leaving != nullptr) load.work = slot.channel->load();
+    load.held = load.busyWith() > 0 && slot.channel->held();
+    if (shared_) load.othersCalls = slot.channel->othersCalls();
+    if (leaving != nullptr) load.serves = &slot != leaving && mayMoveTo(load);
+    return load;
+  });
+  return chosen ? slots_[*chosen] : nullptr;
+}
+
+// takeLocked() counted the place when the slot was chosen.
+Pool::WorkerReservation Pool::reserveLocked(std::shared_ptr<WorkerSlot> slot) {
+  lastPool = this;
+  lastSlot = slot->index;
+  ipc::reachCrashPoint(ipc::CrashPoint::kTurnTaken);
+  auto channel = slot->channel;
+  const bool idle = slot->inFlight == 1 && channel->load() == 0;
+  return {shared_from_this(), std::move(slot), std::move(channel), idle};
+}
+
+void Pool::takeLocked(WorkerSlot& slot) {
+  ++slot.inFlight;
+  ++slot.users;
+}
+
+void Pool::leaveLocked(WorkerSlot& slot) {
+  --slot.inFlight;
+  --slot.users;
+  if (waiters_.empty() || !leavesPlaceFree(slot)) return serveWaitersLocked();
+  serveMigrationsLocked();
+  countLineLocked();
+}
+
+// True if the place is not given to the line now. Only where the worker has another call: when that
+// call leaves, the line is looked at again, so no thread in line is forgotten.
+bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
+  return slot.inFlight > 0 && Clock::now() - lastHandOver_ < kBetweenHandOvers;
+}
+
+Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted) {
+  std::unique_lock lock = lockUsable();
+  if (!accepted) admitLocked();
+  // A worker may have become free without an event that serves the line.
+  if (!migrations_.empty()) serveWaitersLocked();
+  if (std::shared_ptr<WorkerSlot> slot = pickLocked()) {
+    takeLocked(*slot);
+    return reserveLocked(std::move(slot));
+  }
+  Waiter waiter;
+  waiters_.push_back(&waiter);
+  // For every failure: the waiter leaves the line, and a place that it may have got is passed on.
+  const auto leave = [&] {
+    waiters_.remove(&waiter);
+    countLineLocked();
+    if (waiter.slot) leaveLocked(*waiter.slot);
+    endDrain(lock);
+  };
+  serveWaitersLocked();
+  while (!waiter.slot) {
+    if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
+                    [](const auto& each) { return !each->quarantine.empty(); })) {
+      const std::string quarantine = slots_.front()->quarantine;
+      leave();
+      throw PoolUnavailable(quarantine);
+    }
+    if (deadline && Clock::now() >= *deadline) {
+      leave();
+      throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
+                             /*started=*/false);
+    }
+    waiter.wake.wait_until(lock, deadline ? std::min(*deadline, Clock::now() + kLongestSleep)
+                                          : Clock::now() + kLongestSleep);
+    try {
+      checkLocked();
+    } catch (...) {
+      leave();
+      throw;
+    }
+    if (!waiter.slot) serveWaitersLocked();
+    if (!waiter.slot) lookAtHeld(lock);
+  }
+  return reserveLocked(std::move(waiter.slot));
+}
+
+// Kills workers that are blocked. When every call has moved away from a worker, no thread waits for
+// an answer from it and checks that.
+void Pool::lookAtHeld(std::unique_lock<std::mutex>& lock) {
+  for (const auto& slot : slots_) {
+    if (!serves(*slot) || !slot->channel->held()) continue;
+    const auto channel = slot->channel;
+    lock.unlock();
+    channel->killIfBlocked();
+    lock.lock();
+  }
+}
+
+void Pool::serveMigrationsLocked() {
+  for (auto next = migrations_.begin(); next != migrations_.end();) {
+    PoolMigration& migration = **next;
+    auto slot = pickLocked(migration.from_);
+    if (!slot) {
+      ++next;
+      continue;
+    }
+    next = migrations_.erase(next);
+    takeLocked(*slot);
+    migration.give(std::move(slot));
+  }
+}
+
+void Pool::serveWaitersLocked() {
+  serveMigrationsLocked();
+  while (!waiters_.empty()) {
+    auto slot = pickLocked();
+    if (!slot) break;
+    Waiter* waiter = waiters_.front();
+    waiters_.pop_front();
+    takeLocked(*slot);
+    lastHandOver_ = Clock::now();
+    waiter->slot = std::move(slot);
+    waiter->wake.notify_one();
+  }
+  countLineLocked();
+}
+
+void Pool::serveWaiters() {
+  if (generation_ != forkGeneration()) return;
+  std::lock_guard lock(mutex_);
+  serveWaitersLocked();
+}
+
+void Pool::countLineLocked() {
+  inLine_.store(waiters_.size() + migrations_.size(), std::memory_order_relaxed);
+}
+
+void Pool::endReservation(WorkerSlot& slot) {
+  if (generation_ != forkGeneration()) return;
+  std::unique_lock lock(mutex_);
+  leaveLocked(slot);
+  endDrain(lock);
+}
+
+bool Pool::reservePlace(PoolMigration& migration) {
+  std::lock_guard lock(mutex_);
+  if (!migration.to_) {
+    if (std::find(migrations_.begin(), migrations_.end(), &migration) == migrations_.end()) {
+      migrations_.push_back(&migration);
+    }
+    serveWaitersLocked();
+  }
+  return migration.to_ != nullptr;
+}
+
+void Pool::forgetPlace(PoolMigration& migration) {
+  std::unique_lock lock(mutex_);
+  migrations_.remove(&migration);
+  migration.found_.store(false, std::memory_order_relaxed);
+  if (const auto slot = std::exchange(migration.to_, nullptr)) leaveLocked(*slot);
+  countLineLocked();
+  endDrain(lock);
+}
+
+std::optional<Pool::WorkerReservation> Pool::takeReserved(PoolMigration& migration) {
+  std::lock_guard lock(mutex_);
+  checkLocked();
+  if (!serves(*migration.to_)) return std::nullopt;
+  return reserveLocked(std::exchange(migration.to_, nullptr));
+}
+
+void Pool::noteServiceTime(std::chrono::nanoseconds time) {
+  // A race between callers loses an observation at worst.
+  const int64_t known = serviceNanoseconds_.load(std::memory_order_relaxed);
+  serviceNanoseconds_.store(known + (time.count() - known) / 8, std::memory_order_relaxed);
+}
+
+// ---- Slots -----------------------------------------------------------------------------------
+
+std::shared_ptr<WorkerSlot> Pool::acquireUser() {
+  const auto lock = lockUsable();
+  admitLocked();
+  if (slots_.empty()) throw Error("the manager has no workers");
+  std::shared_ptr<WorkerSlot> best;
+  std::tuple<bool, uint32_t, uint32_t> bestRank;
+  const auto consider = [&](const std::shared_ptr<WorkerSlot>& slot) {
+    const bool serving = serves(*slot);
+    const std::tuple rank(!serving, serving ? slot->channel->occupied() : 0, slot->users);
+    if (best && rank >= bestRank) return;
+    best = slot;
+    bestRank = rank;
+  };
+  if (lastPool == this && lastSlot < usedSlots_) consider(slots_[lastSlot]);
+  for (size_t i = 0; i < usedSlots_; ++i) consider(slots_[i]);
+  ++best->users;
+  lastPool = this;
+  lastSlot = best->index;
+  return best;
+}
+
+void Pool::addUser(WorkerSlot& slot) {
+  std::lock_guard lock(mutex_);
+  ++slot.users;
+}
+
+void Pool::releaseUser(WorkerSlot& slot) {
+  if (generation_ != forkGeneration()) return;
+  std::lock_guard lock(mutex_);
+  --slot.users;
+  if (inLine_.load(std::memory_order_relaxed) != 0) serveWaitersLocked();
+}
+
+std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
+  std::unique_lock lock = lockUsable();
+  for (;;) {
+    checkLocked();
+    if (serves(slot)) return slot.channel;
+    if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
+    if (deadline && Clock::now() >= *deadline) {
+      throw DeadlineExceeded(
+          "the deadline passed while worker " + std::to_string(slot.index) + " was being started",
+          /*started=*/false);
+    }
+    changed_.wait_for(lock, kLongestSleep);
+  }
+}
+
+std::shared_ptr<WorkerLink> Pool::currentLink(const WorkerSlot& slot) {
+  if (generation_ != forkGeneration()) return nullptr;
+  std::lock_guard lock(mutex_);
+  return serves(slot) ? slot.channel : nullptr;
+}
+
+void Pool::configure(WorkerLink& channel) {
+  WorkerSlot* slot = nullptr;
+  std::shared_ptr<WorkerLink> held;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& each : slots_) {
+      if (each->channel.get() == &channel) {
+        slot = each.get();
+        held = each->channel;
+      }
+    }
+  }
+  if (slot != nullptr) configure(*slot, held);
+}
+
+void Pool::configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel) {
+  if (configuring == channel.get()) return;
+  std::lock_guard lock(channel->preparation());
+  if (channel->configured) return;
+  const WorkerLink* outer = std::exchange(configuring, channel.get());
+  try {
+    Interpreter interpreter = InterpreterAccess::make(slots_[slot.index]);
+    environment_->configureInterpreter(&interpreter);
+  } catch (...) {
+    configuring = outer;
+    throw;
+  }
+  configuring = outer;
+  channel->configured = true;
+}
+
+void Pool::teachNewModules(WorkerLink& channel, const Deadline& deadline) {
+  const auto lock = lockPreparation(channel, deadline);
+  // In every life of a worker, the environment is applied before the modules are sent.
+  if (configuring == &channel) return;
+  for (const ModuleSources::Source& source : modules_->after(channel.taughtModules.load())) {
+    // Not the thread's own draft: that may hold the request before which this one is sent.
+    const auto fill = [&](RequestDraft& draft) -> RequestDraft& {
+      draft.writer.packer().pack_array(2).pack(source.name).pack(source.text);
+      return draft;
+    };
+    RequestDraft small;
+    if (!channel.notify(ipc::Operation::kRegisterModule, fill(small))) {
+      RequestDraft large;
+      Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline);
+      // The request that follows finds a death or a passed deadline again.
+      if (answer.outcome() != RequestOutcome::kAnswered) return;
+      answer.take();
+    }
+    channel.taughtModules.fetch_add(1, std::memory_order_release);
+  }
+}
+
+bool Pool::define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
+                  ReplicaTracker* replicas, PoolMigration* migration) {
+  if (channel.configured.load(std::memory_order_acquire) &&
+      channel.definedObjects.has(definition.object)) {
+    syncModules(channel, deadline);
+    return true;
+  }
+  const auto lock = lockPreparation(channel, deadline, migration);
+  if (!lock.owns_lock()) return false;
+  if (!channel.configured) configure(channel);
+  syncModules(channel, deadline);
+  if (channel.definedObjects.has(definition.object)) return true;
+  RequestDraft& draft = requestDraft();
+  draftDefinition(draft, definition);
+  if (migration != nullptr) migration->begin(Clock::now());
+  Answer answer = channel.exchange(definition.operation, draft, deadline, nullptr, migration);
+  if (migration != nullptr && migration->left()) return false;
+  if (answer.outcome() == RequestOutcome::kWithdrawn ||
+      answer.outcome() == RequestOutcome::kOverdue) {
+    throw DeadlineExceeded(
+        "the deadline passed before " + channel.name() +
+            " had loaded the object; the call will not run" +
+            (answer.outcome() == RequestOutcome::kOverdue ? ", the worker continues loading" : ""),
+        /*started=*/false);
+  }
+  // The call that follows finds a death again.
+  if (answer.outcome() != RequestOutcome::kAnswered) return true;
+  answer.take();
+  // Before any other thread can find the object in this worker.
+  if (replicas != nullptr) replicas->begun(channel);
+  channel.definedObjects.add(definition.object);
+  return true;
+}
+
+void Pool::forget(WorkerLink& channel, uint64_t object) { channel.definedObjects.remove(object); }
+
+void Pool::unload(WorkerLink& channel, uint64_t object) {
+  std::lock_guard lock(channel.preparation());
+  channel.definedObjects.remove(object);
+  // Sent also if the object was never called in this worker: a spare unpickles every object of the
+  // pool before it serves.
+  const auto draftIt = [&]() -> RequestDraft& {
+    RequestDraft& draft = requestDraft();
+    draftForgetting(draft, object);
+    return draft;
+  };
+  if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;
+  // The ring is full: waits in turn, after the calls that fill it.
+  Answer answer = channel.exchange(ipc::Operation::kForgetObject, draftIt(), std::nullopt);
+  if (answer.outcome() == RequestOutcome::kAnswered) answer.take();
+}
+
+void Pool::limitSlots(size_t count) {
+  {
+    const auto lock = lockUsable();
+    usedSlots_ = count;
+    serveWaitersLocked();
+  }
+  changed_.notify_all();
+}
+
+// ---- Events ----------------------------------------------------------------------------------
+
+void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
+  {
+    std::lock_guard lock(mutex_);
+    // The event may have been on its way when the pool was closed.
+    if (closed_ || index >= slots_.size()) return;
+    WorkerSlot& slot = *slots_[index];
+    if (slot.channel) {
+      workersReplaced_.fetch_add(1);
+      ++slot.restarts;
+      slot.completedBefore += slot.channel->memory().end().completedCalls();
+    }
+    slot.channel = std::move(channel);
+    slot.quarantine.clear();
+    serveWaitersLocked();
+  }
+  changed_.notify_all();
+}
+
+void Pool::workerDied(uint32_t index, const WorkerLost::Death& death) {
+  std::lock_guard lock(mutex_);
+  if (index < slots_.size()) slots_[index]->lastDeath = death;
+}
+
+void Pool::slotQuarantined(uint32_t index, std::string text) {
+  {
+    std::lock_guard lock(mutex_);
+    if (index >= slots_.size()) return;
+    slots_[index]->quarantine = std::move(text);
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+}
+
+void Pool::supervisorLost(std::string text) {
+  {
+    std::lock_guard lock(mutex_);
+    lost_ = std::move(text);
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/control/supervisor_connection.h"
+#include "client/pool/module_sources.h"
+#include "client/pool/replica_tracker.h"
+#include "client/transport/worker_link.h"
+#include "isopool/call_options.h"
+#include "isopool/environment.h"
+#include "isopool/interpreter.h"
+#include "isopool/statistics.h"
+
+namespace isopool {
+
+namespace client {
+class AsyncExecutor;
+class PoolMigration;
+class Pool;
+}  // namespace client
+
+/// A slot of a pool, which users see as an Interpreter: the worker that serves it now, and its
+/// load. `pool` and `index` are constant; the rest is guarded by the pool's mutex.
+class WorkerSlot {
+ public:
+  std::weak_ptr<client::Pool> pool;
+  uint32_t index = 0;
+  std::shared_ptr<client::WorkerLink> channel;  ///< null or dead until a replacement is assigned
+  uint32_t users = 0;                           ///< sessions, streams and calls
+  uint32_t inFlight = 0;  ///< calls of the pool: at most two, one running and one waiting behind it
+  std::string quarantine;  ///< why the slot stays empty; cleared when it gets a worker
+  uint64_t restarts = 0;
+  uint64_t completedBefore = 0;  ///< calls that earlier workers of the slot completed
+  std::optional<WorkerLost::Death> lastDeath;
+};
+
+namespace client {
+
+/// A manager's workers, and the choice of the worker for each call. Any thread. Sessions and
+/// replicated objects share ownership of it; it works only until its manager calls close().
+///
+/// A call goes to the worker that served this thread last if that worker is idle, else to an idle
+/// one, else, if calls are short, behind the running call of the least busy worker, so that the
+/// worker finds it when that call has ended; else it waits in line. The line is first come, first
+/// served. While the worker has another call, a place that becomes free goes to the line once in
+/// 40 us at most: in between, a thread that comes right back gets it, because waking another thread
+/// takes longer than a short call. So the n-th thread in line waits n times 40 us, and no longer
+/// than n calls where calls take longer. A call that was sent to a busy worker and has not started
+/// moves to the worker that becomes free first, see PoolMigration.
+///
+/// A worker is busy with everything that this process has requested of it: calls, steps of
+/// sessions, and work that no thread waits for (released handles, closed streams, unloads).
+///
+/// When a worker dies, calls avoid its slot until the supervisor assigns a replacement. When the
+/// connection to the supervisor is lost, members that need a worker throw SupervisorLost. In a
+/// forked child they throw Error.
+class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
+ public:
+  /// `owner`: what users call the owner of the pool, for messages, e.g. "InterpreterManager".
+  Pool(std::shared_ptr<SupervisorConnection> connection, std::shared_ptr<Environment> environment,
+       std::shared_ptr<ModuleSources> modules, const char* owner);
+  ~Pool() override;
+
+  /// Asks the supervisor for the workers and waits until all of them serve. Throws SupervisorLost,
+  /// PoolUnavailable, DeadlineExceeded after two minutes, and what the environment throws.
+  void open(uint32_t workers);
+  /// Call when the manager ends: calls in flight fail, and every later use throws Error.
+  void close();
+
+  /// A place for one call at one worker; the destructor gives it back.
+  class WorkerReservation {
+   public:
+    WorkerReservation(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
+                      std::shared_ptr<WorkerLink> channel, bool idle);
+    WorkerReservation(WorkerReservation&& other) noexcept = default;
+    ~WorkerReservation();
+    WorkerLink& channel() const { return *channel_; }
+    const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
+    /// True if the worker had nothing to do when the place was reserved.
+    bool idle() const { return idle_; }
+
+   private:
+    std::shared_ptr<Pool> pool_;
+    std::shared_ptr<WorkerSlot> slot_;
+    std::shared_ptr<WorkerLink> channel_;
+    bool idle_;
+  };
+
+  /// Waits for a place at a worker. Throws DeadlineExceeded, PoolUnavailable (every slot is in
+  /// quarantine), SupervisorLost, Error (the pool is closed, or this is a forked child).
+  /// `accepted`: the call was accepted earlier, so it is not refused because the supervisor is
+  /// about to end.
+  WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false);
+
+  /// Call when a worker has ended a request that is not a call of the pool: calls in line may be
+  /// waiting for that worker.
+  void stepEnded() {
+    if (inLine_.load(std::memory_order_relaxed) != 0) serveWaiters();
+  }
+
+  /// Chooses the slot for a new session: the one whose worker is the least occupied, and among
+  /// equals the one with the fewest users. The session counts as its user until releaseUser().
+  std::shared_ptr<WorkerSlot> acquireUser();
+  void addUser(WorkerSlot& slot);
+  void releaseUser(WorkerSlot& slot);
+  /// Counts as a user of a slot as long as it lives.
+  class User {
+   public:
+    User(Pool& pool, WorkerSlot& slot) : pool_(pool), slot_(slot) { pool_.addUser(slot_); }
+    ~User() { pool_.releaseUser(slot_); }
+    User(const User&) = delete;
+    User& operator=(const User&) = delete;
+
+   private:
+    Pool& pool_;
+    WorkerSlot& slot_;
+  };
+  /// Lives from before a call on every worker begins until it has ended: a supervisor that is about
+  /// to end waits for it. The constructor throws what check() throws, and SupervisorLost if the
+  /// supervisor is about to end.
+  class Broadcast {
+   public:
+    explicit Broadcast(Pool& pool);
+    ~Broadcast();
+    Broadcast(const Broadcast&) = delete;
+    Broadcast& operator=(const Broadcast&) = delete;
+
+   private:
+    Pool& pool_;
+  };
+  /// The slot's living worker; waits for a replacement of a dead one. Throws DeadlineExceeded,
+  /// PoolUnavailable, SupervisorLost, Error.
+  std::shared_ptr<WorkerLink> liveChannel(WorkerSlot& slot, const Deadline& deadline);
+  /// The same without waiting; null if there is none, and in a forked child.
+  std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
+
+  /// Applies the environment to the worker unless that was done before. Throws what the
+  /// environment throws.
+  void configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel);
+  void configure(WorkerLink& channel);
+  /// Sends the worker the registered modules that it does not have yet. Call before each request
+  /// that may import one.
+  void syncModules(WorkerLink& channel, const Deadline& deadline) {
+    if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
+      teachNewModules(channel, deadline);
+    }
+  }
+  /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
+  /// unless null. False if `migration` has found a worker that is free earlier: the call is to
+  /// continue there. True also if the worker died meanwhile: the request that follows finds that.
+  /// Throws RemoteError, DeadlineExceeded.
+  bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
+              ReplicaTracker* replicas, PoolMigration* migration = nullptr);
+  /// Notes that the worker has unloaded the object, so that define() defines it again.
+  void forget(WorkerLink& channel, uint64_t object);
+  /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
+  /// only if the worker's ring is full.
+  void unload(WorkerLink& channel, uint64_t object);
+
+  /// From now on only the first `count` slots take calls and new sessions; the others finish what
+  /// they have.
+  void limitSlots(size_t count);
+
+  const std::vector<std::shared_ptr<WorkerSlot>>& slots() const { return slots_; }
+  /// Null after close() and in a forked child.
+  std::shared_ptr<SupervisorConnection> connection();
+  /// Throws Error if the pool is closed or this is a forked child, and SupervisorLost.
+  void check();
+  /// The same after a worker's death was seen: its supervisor may have died with it. `started`: the
+  /// call in question had started.
+  void checkAfterDeath(bool started);
+
+  /// The queue and the threads of asynchronous calls; created by the first use. Throws what check()
+  /// throws, and SupervisorLost if the supervisor is about to end.
+  std::shared_ptr<AsyncExecutor> executor();
+  /// True if no worker is killed and no call times out for being slow, see docs/debugging.md.
+  bool noKill() const { return noKill_; }
+  /// Throws what check() throws.
+  PoolStatistics statistics();
+
+  void countRerun() { callsRerun_.fetch_add(1, std::memory_order_relaxed); }
+  /// Updates the average time of a call, which decides whether calls are short.
+  void noteServiceTime(std::chrono::nanoseconds time);
+  /// Null if the number of the program's calls in flight is not limited.
+  const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
+  uint64_t callsRerun() const { return callsRerun_.load(); }
+  uint64_t workersReplaced() const { return workersReplaced_.load(); }
+
+  // PoolEvents, for the control thread.
+
+  void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) override;
+  void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
+  void slotQuarantined(uint32_t slot, std::string text) override;
+  void supervisorLost(std::string text) override;
+  bool drain(const std::string& text) override;
+
+ private:
+  friend class PoolMigration;
+  struct Waiter {
+    std::condition_variable wake;
+    std::shared_ptr<WorkerSlot> slot;
+  };
+
+  /// Locks the pool if it can serve this process. In a forked child it throws before locking: a
+  /// thread of the parent may hold the lock. Throws Error, and SupervisorLost with `started`.
+  std::unique_lock<std::mutex> lockUsable(bool started = false);
+  void checkLocked(bool started = false);
+  void admitLocked();
+  bool drainedLocked() const;
+  void endDrain(std::unique_lock<std::mutex>& lock);
+  std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr);
+  WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot);
+  static void takeLocked(WorkerSlot& slot);
+  void leaveLocked(WorkerSlot& slot);
+  bool leavesPlaceFree(const WorkerSlot& slot) const;
+  void lookAtHeld(std::unique_lock<std::mutex>& lock);
+  void serveMigrationsLocked();
+  void serveWaitersLocked();
+  void serveWaiters();
+  void countLineLocked();
+  bool reservePlace(PoolMigration& migration);
+  void forgetPlace(PoolMigration& migration);
+  std::optional<WorkerReservation> takeReserved(PoolMigration& migration);
+  void endReservation(WorkerSlot& slot);
+  void teachNewModules(WorkerLink& channel, const Deadline& deadline);
+
+  const uint32_t generation_;
+  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<ModuleSources> modules_;
+  const char* const owner_;
+  const bool noKill_;
+  const bool shared_;  // the workers run calls of other programs, too
+  const std::shared_ptr<CallLimit> callLimit_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;  // a slot got a worker, or will not get one
+  std::shared_ptr<SupervisorConnection> connection_;
+  base::PoolId id_;
+  bool closed_ = false;
+  std::string lost_;
+  /// If the supervisor is about to end: why new calls are refused, and whether calls that were
+  /// accepted before are still under way.
+  std::string refusal_;
+  bool draining_ = false;
+  bool executorDrained_ = false;
+  uint32_t broadcasts_ = 0;  // calls on every worker that have not ended
+  std::vector<std::shared_ptr<WorkerSlot>> slots_;
+  size_t usedSlots_ = 0;  // only so many slots, the first ones, get calls and new sessions
+
+  std::list<Waiter*> waiters_;
+  std::list<PoolMigration*> migrations_;  // calls that look for a place; served before waiters_
+  std::atomic<size_t> inLine_{0};         // the length of both lists together
+  Clock::time_point lastHandOver_;        // when a thread in line got a place
+  std::shared_ptr<AsyncExecutor> executor_;
+  std::atomic<int64_t> serviceNanoseconds_{0};
+  std::atomic<uint64_t> callsRerun_{0};
+  std::atomic<uint64_t> workersReplaced_{0};
+};
+
+}  // namespace client
+}  // namespace isopool

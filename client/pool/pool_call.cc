@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool/pool_call.h"
+
+#include "client/pool/call_observation.h"
+#include "client/pool/pool_migration.h"
+#include "client/pool/worker_steps.h"
+#include "ipc/crash_point.h"
+
+namespace isopool::client {
+
+namespace {
+
+[[noreturn]] void throwWithdrawn(const PoolCall& call, const std::string& worker) {
+  if (call.cancellation != nullptr && call.cancellation->requested()) {
+    throw cancelledCall();
+  }
+  throwNotStartedInTime(worker, "call");
+}
+
+// The attempts of one call, until a worker has answered it.
+class Attempts {
+ public:
+  Attempts(const ReplicatedObjImpl& object, const PoolCall& call,
+           const std::function<void(RequestDraft&)>& fill, ObservedCall* record)
+      : object_(object),
+        pool_(*object.pool),
+        call_(call),
+        fill_(fill),
+        record_(record),
+        preparation_(object, call.deadline) {}
+
+  // Nothing if the call is to be tried again: it has not run, or is idempotent.
+  std::optional<at::IValue> tryOn(WorkerLink& channel, PoolMigration* migration = nullptr);
+  // True if the call may have run on a worker that died.
+  bool started() const { return started_; }
+
+ private:
+  const ReplicatedObjImpl& object_;
+  Pool& pool_;
+  const PoolCall& call_;
+  const std::function<void(RequestDraft&)>& fill_;
+  ObservedCall* const record_;
+  Preparation preparation_;
+  bool started_ = false;
+};
+
+std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* migration) {
+  if (!preparation_.on(channel, migration)) {
+    if (migration == nullptr || !migration->left()) pool_.countRerun();
+    return std::nullopt;
+  }
+  RequestDraft& draft = requestDraft();
+  if (call_.modes) draft.modes = *call_.modes;
+  fill_(draft);
+  if (call_.permissive) draft.flags |= ipc::kPermissive;
+  if (record_ != nullptr) record_->sentTo(channel);
+  const auto began = Clock::now();
+  if (migration != nullptr) migration->begin(began);
+  Answer answer =
+      channel.exchange(call_.operation, draft, call_.deadline, call_.cancellation, migration);
+  if (record_ != nullptr) record_->answered(answer);
+  if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
+  if (answer.outcome() == RequestOutcome::kLost) {
+    started_ = true;
+    pool_.checkAfterDeath(started_);
+  }
+  const bool cancelled = call_.cancellation != nullptr && call_.cancellation->requested();
+  if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
+  switch (retryDecisionFor(answer.outcome(), call_.idempotent, cancelled)) {
+    case RetryDecision::kAnswer:
+      pool_.noteServiceTime(Clock::now() - began);
+      try {
+        return answer.take();
+      } catch (const ObjectUnloaded&) {
+        // Another thread unloaded the object after this one had defined it: the call did not run
+        // and is tried again from the start.
+        pool_.forget(channel, object_.definition.object);
+        return std::nullopt;
+      }
+    case RetryDecision::kRunElsewhere:
+      ipc::reachCrashPoint(ipc::CrashPoint::kCallRerun);
+      pool_.countRerun();
+      return std::nullopt;
+    case RetryDecision::kWorkerLost:
+      throw WorkerLost(channel.death(), /*started=*/true);
+    case RetryDecision::kNotStarted:
+      throwWithdrawn(call_, channel.name());
+    default:
+      throwOverdue(channel, "call");
+  }
+}
+
+// Calls `onWorker`, which finds a worker and tries the call there, until it returns an answer.
+template <typename OnWorker>
+at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
+                         const std::function<void(RequestDraft&)>& fill, OnWorker&& onWorker) {
+  return observed(*object.pool, call.operation, [&](ObservedCall* record) {
+    const CallLimit::Call counted(object.pool->callLimit().get());
+    Attempts attempts(object, call, fill, record);
+    try {
+      for (;;) {
+        if (auto answer = onWorker(attempts)) return *std::move(answer);
+      }
+    } catch (const SupervisorLost& error) {
+      if (error.started() || !attempts.started()) throw;
+      throw SupervisorLost(error.what(), /*started=*/true);
+    } catch (const ipc::ValueError& error) {
+      throw Error(error.what());
+    }
+  });
+}
+
+}  // namespace
+
+Deadline deadlineOf(const Pool& pool, const CallOptions& options) {
+  if (!options.deadline || pool.noKill()) return std::nullopt;
+  return deadlineAfter(*options.deadline);
+}
+
+void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,
+               const std::unordered_map<std::string, c10::IValue>& kwargs) {
+  draft.writer.packer().pack_array(3).pack(object.definition.object);
+  draftArguments(draft, args, kwargs);
+}
+
+Cancelled cancelledCall() {
+  return Cancelled("the call was cancelled before it started; it will not run");
+}
+
+void throwNotStartedInTime(const std::string& worker, const char* what) {
+  throw DeadlineExceeded(
+      "the deadline passed before " + worker + " started the " + what + "; it will not run",
+      /*started=*/false);
+}
+
+void throwOverdue(WorkerLink& channel, const char* what) {
+  const char* outcome =
+      channel.shared()
+          ? "the worker is killed unless the call ends within the supervisor's grace period"
+          : "the worker was killed";
+  throw DeadlineExceeded(
+      "the deadline passed while " + channel.name() + " ran the " + what + "; " + outcome,
+      /*started=*/true);
+}
+
+bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
+  Pool& pool = *object_.pool;
+  try {
+    if (!pool.define(channel, object_.definition, deadline_, &object_.replicas, migration)) {
+      return false;
+    }
+    object_.replicas.restore(channel, deadline_);
+    return true;
+  } catch (const WorkerLost&) {
+    if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;
+    pool.checkAfterDeath(/*started=*/false);
+    return false;
+  }
+}
+
+at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
+                      const std::function<void(RequestDraft&)>& fill) {
+  PoolMigration migration(*object.pool, call.accepted);
+  return untilAnswered(object, call, fill, [&](Attempts& attempts) {
+    const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline);
+    return attempts.tryOn(reservation.channel(), &migration);
+  });
+}
+
+at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
+                      const std::function<void(RequestDraft&)>& fill) {
+  return untilAnswered(object, call, fill, [&](Attempts& attempts) {
+    const auto channel = object.pool->liveChannel(slot, call.deadline);
+    return attempts.tryOn(*channel);
+  });
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "client/pool/pool.h"
+
+namespace isopool::client {
+
+/// Owns a pool: the constructor starts its workers, the destructor ends them. Part of a manager, or
+/// of an Interpreter with a worker of its own.
+class PoolOwner {
+ public:
+  /// Returns when all workers serve. `kind`: what users call the owner, for messages. `address`: of
+  /// a shared supervisor; if it is empty, the one that ISOPOOL_SOCKET names, or a private one.
+  /// Throws SupervisorLost, PoolUnavailable, DeadlineExceeded if the workers take too long, and
+  /// what the environment throws.
+  PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
+            std::shared_ptr<ModuleSources> modules, const char* kind,
+            const std::string& address = {});
+  ~PoolOwner();
+  PoolOwner(const PoolOwner&) = delete;
+  PoolOwner& operator=(const PoolOwner&) = delete;
+
+  const std::shared_ptr<Pool>& pool() const { return pool_; }
+
+ private:
+  const std::shared_ptr<Pool> pool_;
+};
+
+}  // namespace isopool::client

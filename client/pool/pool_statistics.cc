@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
+
+#include "client/pool/async_executor.h"
+#include "client/pool/pool.h"
+#include "client/process/process_fork.h"
+#include "client/transport/death_text.h"
+#include "client/transport/input_arena.h"
+
+namespace isopool::client {
+
+namespace {
+
+// Needs the pool's mutex, which guards the slot.
+WorkerStatistics describe(const WorkerSlot& slot) {
+  WorkerStatistics worker;
+  worker.index = slot.index;
+  worker.callsInFlight = slot.inFlight;
+  worker.sessions = slot.users - std::min(slot.users, slot.inFlight);
+  worker.restarts = slot.restarts;
+  worker.completedCalls = slot.completedBefore;
+  worker.quarantine = slot.quarantine;
+  if (slot.lastDeath) {
+    worker.lastSignal = slot.lastDeath->signal;
+    worker.lastExitCode = slot.lastDeath->exitCode;
+    worker.lastDeath = deathText(*slot.lastDeath);
+  }
+  if (slot.channel) {
+    WorkerMemory& memory = slot.channel->memory();
+    worker.completedCalls += memory.end().completedCalls();
+    if (!slot.channel->dead()) {
+      worker.state = slot.channel->cleansUp() ? WorkerStatistics::State::kCleaningUp
+                                              : WorkerStatistics::State::kServing;
+      const uint32_t awaited = slot.channel->awaited();
+      worker.stepsInFlight = awaited - std::min(awaited, slot.inFlight);
+      worker.processId = slot.channel->processId();
+      worker.epoch = slot.channel->epoch().value;
+      worker.outputBytes = memory.capacityBytes();
+      worker.outputBytesLent = memory.lentBytes();
+      worker.outputBlocksLent = memory.lentBlocks();
+      return worker;
+    }
+  }
+  if (!slot.quarantine.empty()) worker.state = WorkerStatistics::State::kQuarantined;
+  return worker;
+}
+
+}  // namespace
+
+PoolStatistics Pool::statistics() {
+  checkNotForked(generation_);
+  PoolStatistics statistics;
+  {
+    std::lock_guard lock(mutex_);
+    checkLocked();
+    for (const auto& slot : slots_) statistics.workers.push_back(describe(*slot));
+    statistics.callersWaiting = waiters_.size();
+    if (executor_) statistics.asyncCallsQueued = executor_->queued();
+  }
+  statistics.callsRerun = callsRerun();
+  statistics.workersReplaced = workersReplaced();
+  statistics.inputBytes = InputArena::instance().capacityBytes();
+  statistics.inputBytesInUse = InputArena::instance().bytesInUse();
+  statistics.copied = copyCounters();
+  return statistics;
+}
+
+}  // namespace isopool::client

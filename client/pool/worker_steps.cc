@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/pool/worker_steps.h"
+
+#include "client/pool/call_observation.h"
+#include "client/pool/pool_call.h"
+
+namespace isopool {
+
+SessionImpl::~SessionImpl() {
+  pool->releaseUser(*slot);
+  try {
+    if (whenEnded) whenEnded();
+  } catch (...) {
+    // Exceptions of the callback are ignored: a destructor has no caller to report them to.
+  }
+}
+
+namespace client {
+
+namespace {
+
+// Notifies the pool of a step's end. Destroyed after the answer, which holds a slot of the channel.
+struct StepEnd {
+  Pool& pool;
+  ~StepEnd() { pool.stepEnded(); }
+};
+
+}  // namespace
+
+at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
+                const Deadline& deadline) {
+  pool.check();
+  pool.syncModules(channel, deadline);
+  return observed(pool, operation, [&](ObservedCall* record) {
+    const CallLimit::Call counted(pool.callLimit().get());
+    try {
+      if (record != nullptr) record->sentTo(channel);
+      const StepEnd end{pool};
+      Answer answer = channel.exchange(operation, draft, deadline);
+      if (record != nullptr) record->answered(answer);
+      switch (answer.outcome()) {
+        case RequestOutcome::kAnswered:
+          return answer.take();
+        case RequestOutcome::kWithdrawn:
+          throwNotStartedInTime(channel.name(), "step");
+        case RequestOutcome::kOverdue:
+          throwOverdue(channel, "step");
+        default:
+          pool.checkAfterDeath(answer.outcome() == RequestOutcome::kLost);
+          throw WorkerLost(channel.death(), answer.outcome() == RequestOutcome::kLost);
+      }
+    } catch (const ipc::ValueError& error) {
+      throw Error(error.what());
+    }
+  });
+}
+
+std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
+                                         std::shared_ptr<WorkerSlot> slot) {
+  if (slot) {
+    pool->check();
+    pool->addUser(*slot);
+  } else {
+    slot = pool->acquireUser();
+  }
+  for (int lost = 0;;) {
+    std::shared_ptr<WorkerLink> channel;
+    try {
+      channel = pool->liveChannel(*slot, std::nullopt);
+    } catch (...) {
+      pool->releaseUser(*slot);
+      throw;
+    }
+    if (channel->workerDied()) {
+      channel->markDead();
+      std::this_thread::yield();  // another thread may be settling the channel's calls
+      continue;
+    }
+    auto session = std::make_shared<SessionImpl>(pool, slot, channel);
+    try {
+      pool->configure(*slot, channel);
+      return session;
+    } catch (const WorkerLost&) {
+      if (!channel->dead() || ++lost == kMostLostInPreparation) throw;
+      pool->addUser(*slot);
+    }
+  }
+}
+
+void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
+                    const std::unordered_map<std::string, c10::IValue>& kwargs) {
+  auto& packer = draft.writer.packer();
+  packer.pack_array(static_cast<uint32_t>(args.size()));
+  for (const at::IValue& value : args) draft.writer.addValue(value);
+  packer.pack_map(static_cast<uint32_t>(kwargs.size()));
+  for (const auto& [name, value] : kwargs) {
+    packer.pack(name);
+    draft.writer.addValue(value);
+  }
+}
+
+}  // namespace client
+}  // namespace isopool

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/process/event_log.h"
+
+#include <memory>
+#include <utility>
+
+#include "client/process/process_fork.h"
+
+namespace isopool {
+
+namespace {
+
+using Logger = std::function<void(LogLevel, std::string_view)>;
+
+// Never destroyed: threads may log until the process exits.
+constinit client::InheritedSetting<Logger> currentLogger;
+
+}  // namespace
+
+namespace client {
+
+std::atomic<bool> loggerIsSet{false};
+
+void logToProgram(LogLevel level, const std::string& text) noexcept {
+  const auto logger = currentLogger.get();
+  if (!logger) return;
+  try {
+    (*logger)(level, text);
+  } catch (...) {
+    // Exceptions of the logger are ignored.
+  }
+}
+
+}  // namespace client
+
+void setLogger(std::function<void(LogLevel, std::string_view)> logger) {
+  currentLogger.change([&](const auto&) {
+    client::loggerIsSet.store(logger != nullptr, std::memory_order_relaxed);
+    return logger ? std::make_shared<const Logger>(std::move(logger)) : nullptr;
+  });
+}
+
+}  // namespace isopool

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/transport/cancellation_token.h"
+
+#include "client/transport/worker_link.h"
+
+namespace isopool::client {
+
+bool CancellationToken::cancel() {
+  std::lock_guard lock(mutex_);
+  if (over_) return false;
+  if (requested()) return true;
+  if (channel_ != nullptr && !channel_->memory().end().recall(sequence_)) return false;
+  requested_.store(true, std::memory_order_release);
+  if (channel_ != nullptr) channel_->wakeWaiter(*request_);
+  return true;
+}
+
+bool CancellationToken::end() {
+  std::lock_guard lock(mutex_);
+  over_ = true;
+  return requested();
+}
+
+void CancellationToken::enter(WorkerLink& channel, PendingRequest& request, uint64_t sequence) {
+  channel_ = &channel;
+  request_ = &request;
+  sequence_ = sequence;
+}
+
+void CancellationToken::leave(RequestOutcome outcome) {
+  std::lock_guard lock(mutex_);
+  channel_ = nullptr;
+  over_ = outcome != RequestOutcome::kWithdrawn && outcome != RequestOutcome::kNeverStarted;
+}
+
+}  // namespace isopool::client

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <utility>
+
+#include "client/process/deadline.h"
+
+namespace isopool::client {
+
+class WorkerLink;
+struct PendingRequest;
+
+/// The search for another worker while a worker does not start a request, as the code that waits
+/// for the worker sees it: WorkerLink, and Pool while a worker is prepared. PoolMigration knows the
+/// pool. Only the thread that makes the call uses it, except for wake().
+class Migration {
+ public:
+  virtual ~Migration() = default;
+  Migration(const Migration&) = delete;
+  Migration& operator=(const Migration&) = delete;
+
+  /// When to call findPlace() next; in the past if a place is reserved.
+  Clock::time_point nextLook() const {
+    return found_.load(std::memory_order_acquire) ? Clock::time_point() : nextLook_;
+  }
+  bool due() const { return nextLook_ != kNever && Clock::now() >= nextLook(); }
+  /// Asks for a place at another worker. True if one is reserved; else one is reserved later, and
+  /// the thread that waits for `request` is woken then.
+  virtual bool findPlace(WorkerLink& channel, PendingRequest& request) = 0;
+  /// The call leaves its worker and gets the reserved place.
+  void leave() { left_ = true; }
+  /// True if the call has left its worker for a place that is reserved elsewhere.
+  bool left() const { return left_; }
+  /// The call stays with its worker: ends the search, and a reserved place is free again.
+  void stay() {
+    nextLook_ = kNever;
+    if (std::exchange(asked_, false)) endSearch();
+  }
+  /// The request has ended, or was taken back.
+  void requestEnded() {
+    if (!left_) stay();
+  }
+
+ protected:
+  static constexpr Clock::time_point kNever = Clock::time_point::max();
+
+  Migration() = default;
+
+  /// Called if the search has begun.
+  virtual void endSearch() = 0;
+  /// Wakes the thread that waits for the request. Any thread.
+  static void wake(WorkerLink& channel, PendingRequest& request);
+
+  Clock::time_point nextLook_ = kNever;
+  bool asked_ = false;  // the search has begun
+  bool left_ = false;
+  std::atomic<bool> found_{false};  // a place is reserved
+};
+
+}  // namespace isopool::client

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Storage.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/ids.h"
+#include "client/transport/control_writer.h"
+#include "ipc/memory/memory_object.h"
+
+namespace isopool::client {
+
+/// The shared memory of one moved object: its tensors' storages and its pickle. The worker that the
+/// object was moved from writes it. All workers of the connection map it, and each sees what
+/// another one writes. The workers keep it as long as this object lives, that is, as long as a
+/// ReplicatedObj or a tensor refers to it. Any thread.
+class MovedObject : public std::enable_shared_from_this<MovedObject> {
+ public:
+  /// Creates the memory and announces it to the supervisor of the connection with this number, to
+  /// which `writer` writes. Throws Error if there is no memory.
+  static std::shared_ptr<MovedObject> make(std::shared_ptr<ControlWriter> writer,
+                                           uint64_t connection, uint64_t bytes);
+  ~MovedObject();
+  MovedObject(const MovedObject&) = delete;
+  MovedObject& operator=(const MovedObject&) = delete;
+
+  /// The moved object with this number; null if it no longer exists.
+  static std::shared_ptr<MovedObject> find(base::PackageId id);
+
+  base::PackageId id() const { return id_; }
+  /// True if the workers of the connection with this number have it.
+  bool knownTo(uint64_t connection) const { return connection_ == connection; }
+
+  /// The storage at that place; a null storage if it reaches beyond the memory. As long as a
+  /// storage for the same place exists, that one is returned, so that the tensors are aliases.
+  c10::Storage storageAt(uint64_t offset, uint64_t bytes);
+
+ private:
+  struct Registry;
+  using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
+
+  MovedObject(std::shared_ptr<ControlWriter> writer, uint64_t connection, base::PackageId id,
+              const base::Fd& object, uint64_t bytes);
+
+  const base::PackageId id_;
+  const std::shared_ptr<ControlWriter> writer_;
+  const uint64_t connection_;
+  const uint32_t generation_;  // see forkGeneration()
+  ipc::Mapping mapping_;
+  std::mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_;  // by offset and length
+};
+
+/// Where in a moved object's memory a storage lies.
+struct MovedSlice {
+  std::shared_ptr<MovedObject> object;
+  uint64_t offset = 0;
+};
+
+/// The place of a storage that MovedObject::storageAt made, else nullptr.
+const MovedSlice* movedSliceOf(const c10::Storage& storage) noexcept;
+
+}  // namespace isopool::client

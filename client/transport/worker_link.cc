@@ -1,0 +1,852 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/transport/worker_link.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "base/await_readable.h"
+#include "base/pidfd.h"
+#include "client/transport/input_arena.h"
+#include "client/transport/migration.h"
+#include "client/transport/pending_request.h"
+#include "ipc/channel/await_outcome.h"
+#include "ipc/channel/liveness_word.h"
+#include "ipc/channel/preparation.h"
+#include "ipc/crash_point.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// The longest sleep without a new check: covers a peer that was stopped between store and wake.
+constexpr milliseconds kLongestSleep(100);
+// How long a worker may continue a preparation whose caller has left, while others wait.
+constexpr std::chrono::minutes kLongestPreparation(5);
+// How long the supervisor may take to report how a worker died. It reaps within milliseconds.
+constexpr milliseconds kPatienceForCause(500);
+constexpr size_t kReleaseBatch = 128;
+constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
+
+// A request that has run for this time keeps its worker occupied: new sessions use another worker.
+constexpr int64_t kLongRequest = 10'000'000;  // ns
+constexpr uint32_t kDegrees = 5;              // the most that occupied() returns
+
+// How long a thread may sleep until it has to check its deadline or its migration.
+nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
+  if (!deadline && migration == nullptr) return kLongestSleep;
+  const auto now = Clock::now();
+  nanoseconds time = kLongestSleep;
+  if (deadline) time = std::min<nanoseconds>(time, *deadline - now);
+  if (migration != nullptr) time = std::min<nanoseconds>(time, migration->nextLook() - now);
+  return std::max(time, nanoseconds(0));
+}
+
+}  // namespace
+
+// ---- Life ------------------------------------------------------------------------------------
+
+WorkerLink::WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd,
+                       base::Fd crashLog, bool livenessWordWorks, uint64_t connection)
+    : memory_(std::move(memory)),
+      processId_(processId),
+      pidfd_(std::move(pidfd)),
+      crashLog_(std::move(crashLog)),
+      livenessWordWorks_(livenessWordWorks),
+      connection_(connection),
+      loans_(memory_->end().peer().inputReturns),
+      unawaited_(*memory_),
+      name_("worker (pid " + std::to_string(processId) + ")") {
+  for (auto& request : pendingRequests_) request = std::make_unique<PendingRequest>();
+  InputArena::instance().addLoans(loans_);
+}
+
+WorkerLink::~WorkerLink() {
+  InputArena::instance().removeLoans(loans_);
+  loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+void WorkerLink::assume(uint32_t pool, uint32_t slot) {
+  std::lock_guard lock(deathMutex_);
+  place_ = Place{pool, slot};
+  slot_ = slot;
+  name_ = "worker " + std::to_string(slot) + " (pid " + std::to_string(processId_) + ")";
+}
+
+std::optional<WorkerLink::Place> WorkerLink::place() {
+  std::lock_guard lock(deathMutex_);
+  return place_;
+}
+
+std::string WorkerLink::name() {
+  std::lock_guard lock(deathMutex_);
+  return name_;
+}
+
+bool WorkerLink::processGone(milliseconds patience) const {
+  return base::awaitReadable(pidfd_.get(), patience);
+}
+
+// A death that was seen once stays: a hostile worker may change the liveness word again.
+bool WorkerLink::workerDied() const {
+  if (ended_.load(std::memory_order_acquire) || deathSeen_.load(std::memory_order_relaxed)) {
+    return true;
+  }
+  const bool died =
+      ipc::livenessWordOwnerDied(memory_->end().peer()) || (!livenessWordWorks_ && processGone());
+  if (died) deathSeen_.store(true, std::memory_order_relaxed);
+  return died;
+}
+
+void WorkerLink::kill(const std::string& reason) {
+  if (sharedWorker_) return sharedWorker_->kill(reason);
+  // Reported first, so that the supervisor has the reason when it sees the worker end.
+  try {
+    if (deathReport_) deathReport_(reason);
+  } catch (const std::bad_alloc&) {
+    // The supervisor then takes it for a kill from outside.
+  }
+  ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
+}
+
+void WorkerLink::share(SharedWorker worker) {
+  sharedWorker_ = std::move(worker);
+  unawaited_.share(sharedWorker_->client);
+}
+
+uint32_t WorkerLink::othersCalls() const {
+  if (!sharedWorker_) return 0;
+  const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
+  if (statusPage == nullptr) return 0;
+  const uint64_t running = statusPage->runningClient.load(std::memory_order_relaxed);
+  // The pool itself counts this program's calls; one that has just been answered may still be on
+  // the status page.
+  if (running == 0 || running == sharedWorker_->client) return 0;
+  return 1 + statusPage->waitingClients.load(std::memory_order_relaxed);
+}
+
+uint32_t WorkerLink::awaited() const {
+  const auto awaited = static_cast<int32_t>(pending_.load(std::memory_order_relaxed)) -
+                       abandoned_.load(std::memory_order_relaxed);
+  return static_cast<uint32_t>(std::max(awaited, 0));
+}
+
+uint32_t WorkerLink::load() const { return awaited() + (unawaited_.any() ? 1 : 0); }
+
+uint32_t WorkerLink::occupied() const {
+  const bool left = unawaited_.any();
+  const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
+  const uint64_t running =
+      statusPage == nullptr ? 0 : statusPage->runningClient.load(std::memory_order_relaxed);
+  if (running == 0) return left ? 1 : 0;
+  // A worker that loses its processor after its answer and before it clears the status page has no
+  // work for this process.
+  const bool ours = !sharedWorker_ || running == sharedWorker_->client;
+  if (ours && !left && awaited() == 0) return 0;
+  const int64_t time =
+      ipc::monotonicNow() - statusPage->runningSince.load(std::memory_order_relaxed);
+  uint32_t degree = left ? 1 : 0;
+  for (int64_t bound = kLongRequest; time > bound && degree < kDegrees; bound *= 10) ++degree;
+  return degree;
+}
+
+bool WorkerLink::cleansUp() {
+  std::lock_guard lock(publishMutex_);
+  return unawaited_.cleansUp(nextSequence_ - 1);
+}
+
+void WorkerLink::callTimeOver(uint64_t sequence, const std::string& text) {
+  {
+    std::lock_guard lock(deathMutex_);
+    timeOverText_ = text;
+  }
+  timeOver_.store(sequence, std::memory_order_release);
+  wakeWaiter(*pendingRequests_[sequence % ipc::kRingSlots]);
+}
+
+void WorkerLink::refuseRequests(const std::string& text) {
+  std::lock_guard lock(publishMutex_);
+  refusal_ = text;
+}
+
+void WorkerLink::detached() {
+  memory_->expectNoMoreSegments();
+  markDead();
+  loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+void WorkerLink::poison(const std::string& reason) {
+  if (poisoned_.exchange(true)) return;
+  killBecause("it published invalid data: " + reason);
+}
+
+// The worker's crash log then contains the reason.
+void WorkerLink::killBecause(const std::string& reason) {
+  {
+    std::lock_guard lock(deathMutex_);
+    death_.crashLog =
+        (sharedWorker_ ? "reported by this program, because " : "killed by its client, because ") +
+        reason;
+  }
+  kill(reason);
+}
+
+void WorkerLink::markDead() {
+  ended_.store(true, std::memory_order_release);
+  if (leadMutex_.try_lock()) {
+    if (!dead()) {
+      deliverCompletions();
+      settleAll();
+    }
+    leadMutex_.unlock();
+  } else {
+    // The leader settles the requests; it may be asleep on this word.
+    ipc::futexWake(memory_->end().peer().completionTail);
+  }
+}
+
+void WorkerLink::reaped(int signal, int exitCode) {
+  {
+    std::lock_guard lock(deathMutex_);
+    death_.signal = signal;
+    death_.exitCode = exitCode;
+    death_.causeKnown = true;
+  }
+  causeTold_.notify_all();
+  memory_->expectNoMoreSegments();
+  markDead();
+  loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+bool WorkerLink::causeKnown() {
+  std::lock_guard lock(deathMutex_);
+  return death_.causeKnown;
+}
+
+WorkerLost::Death WorkerLink::death() {
+  readDeath();
+  std::unique_lock lock(deathMutex_);
+  // The exit code was 0, or the process was reaped before it could be read: the supervisor is about
+  // to report the cause.
+  causeTold_.wait_for(lock, kPatienceForCause, [this] { return death_.causeKnown; });
+  return death_;
+}
+
+// The kernel sets the exit code before it tears down the address space, long before the process can
+// be reaped: it is the last field of the process's stat line (proc(5)).
+void WorkerLink::readDeath() {
+  std::lock_guard lock(deathMutex_);
+  if (deathRead_) return;
+  deathRead_ = true;
+  death_.worker = name_;
+  death_.processId = processId_;
+  // Not processId_, the supervisor's number for the worker: in this PID namespace that may be the
+  // number of another process.
+  const pid_t number = base::processOf(pidfd_).value_or(0);
+  if (!death_.causeKnown && number != 0) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%d/stat", number);
+    if (FILE* file = std::fopen(path, "re")) {
+      char line[2048];
+      const size_t length = std::fread(line, 1, sizeof line - 1, file);
+      std::fclose(file);
+      line[length] = '\0';
+      // The number belongs to the worker only until the worker is reaped.
+      const bool same = base::processOf(pidfd_) == number;
+      const char* lastField = std::strrchr(line, ' ');
+      if (same && lastField != nullptr) {
+        const int code = std::atoi(lastField + 1);
+        death_.signal = code & 0x7f;
+        death_.exitCode = (code >> 8) & 0xff;
+        // A living process has zero, too.
+        death_.causeKnown = code != 0;
+      }
+    }
+  }
+  if (death_.crashLog.empty() && crashLog_.valid()) {
+    constexpr off_t kLongest = 4096;
+    const off_t end = ::lseek(crashLog_.get(), 0, SEEK_END);
+    const off_t begin = std::max<off_t>(0, end - kLongest);
+    std::string text(static_cast<size_t>(std::max<off_t>(0, end - begin)), '\0');
+    const ssize_t got = ::pread(crashLog_.get(), text.data(), text.size(), begin);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (begin > 0) text.erase(0, text.find('\n') + 1);
+    death_.crashLog = std::move(text);
+  }
+}
+
+// ---- Publishing ------------------------------------------------------------------------------
+
+Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                            CancellationToken* cancellation, Migration* migration) {
+  checkNotForked(generation_);
+  if (dead()) {
+    draft.writer.releaseStorages();
+    return {shared_from_this(), nullptr, 0, RequestOutcome::kNeverStarted};
+  }
+  collectReturnedLeases();
+  const ProcessorLoad::BusyWorker busy(callsUnderWay_);
+  std::optional<ProcessorLoad::Spinner> spinner(std::in_place);
+  Published published{};
+  try {
+    exportStorages(draft, deadline);
+    published = publish(operation, draft, deadline, spinner->granted(), cancellation);
+    draft.writer.releaseStorages();
+  } catch (...) {
+    cancelExports(draft.exports);
+    draft.writer.releaseStorages();
+    throw;
+  }
+  if (published.request == nullptr) {
+    cancelExports(draft.exports);
+    // No thread may be waiting here that would find the death. Until the channel is dead, the pool
+    // would choose this worker again.
+    if (published.outcome == RequestOutcome::kNeverStarted) markDead();
+    return {shared_from_this(), nullptr, 0, published.outcome};
+  }
+  const uint64_t sequence = published.request->sequence;
+  const Waited waited = wait(*published.request, deadline, cancellation, migration, spinner);
+  if (cancellation != nullptr) cancellation->leave(waited.outcome);
+  if (migration != nullptr) migration->requestEnded();
+  if (waited.outcome == RequestOutcome::kOverdue && timeIsOver(sequence)) {
+    std::lock_guard lock(deathMutex_);
+    throw LimitExceeded(name_ + ": " + timeOverText_);
+  }
+  return {shared_from_this(), waited.abandoned ? nullptr : published.request, sequence,
+          waited.outcome};
+}
+
+WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft& draft,
+                                          const Deadline& deadline, bool workerMaySpin,
+                                          CancellationToken* cancellation) {
+  ipc::OutgoingCall call;
+  call.operation = operation;
+  call.flags = draft.modes | draft.flags;
+  void* blob = nullptr;
+  placePayload(draft.writer.finish(draft.records), call.payload, blob, deadline);
+  const auto dropBlob = [&] {
+    if (blob != nullptr) InputArena::instance().dropReference(blob);
+  };
+
+  std::unique_lock lock(publishMutex_);
+  ipc::ClientEnd& end = memory_->end();
+  for (;;) {
+    if (workerDied()) {
+      dropBlob();
+      return {nullptr, RequestOutcome::kNeverStarted};
+    }
+    if (!refusal_.empty()) {
+      dropBlob();
+      throw SupervisorLost(refusal_);
+    }
+    if (releasesWaiting_.load(std::memory_order_relaxed) > 0 && end.canPublish()) flushReleases();
+    const PendingRequest& next = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
+    if (next.use.load(std::memory_order_acquire) == PendingRequest::Use::kFree && end.canPublish())
+      break;
+    if (isPast(deadline)) {
+      dropBlob();
+      const uint64_t last = nextSequence_ - 1;
+      lock.unlock();
+      killIfStuck(last, Clock::now());
+      return {nullptr, RequestOutcome::kWithdrawn};
+    }
+    // Every slot is taken. Consumes answers for which no thread waits any more.
+    lock.unlock();
+    if (!end.submissionsConsistent()) poison("it counts more taken calls than were made");
+    deliverUnlessLed();
+    killIfBlocked();
+    lock.lock();
+    slotFreed_.wait_for(lock, milliseconds(1));
+  }
+  PendingRequest& request = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
+  if (deadline) {
+    request.publishedAt = Clock::now();
+    // Not published: a published request could start in the moment before it is taken back.
+    if (request.publishedAt >= *deadline) {
+      dropBlob();
+      return {nullptr, RequestOutcome::kWithdrawn};
+    }
+  }
+  std::unique_lock<std::mutex> cancellationLock;
+  if (cancellation != nullptr) {
+    cancellationLock = std::unique_lock(cancellation->mutex_);
+    if (cancellation->requested()) {
+      dropBlob();
+      return {nullptr, RequestOutcome::kWithdrawn};
+    }
+    cancellation->enter(*this, request, nextSequence_);
+  }
+  request.sequence = nextSequence_++;
+  request.operation = operation;
+  unawaited_.published(request.sequence, operation, /*notification=*/false);
+  request.exports.swap(draft.exports);
+  request.requestBlob = blob;
+  request.answerBlob.clear();
+  request.outcome.store(RequestOutcome::kPending, std::memory_order_relaxed);
+  request.use.store(PendingRequest::Use::kWaiting, std::memory_order_release);
+  pending_.fetch_add(1, std::memory_order_relaxed);
+  ipc::reachCrashPoint(ipc::CrashPoint::kExchangeEntered);
+  end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
+  end.publish(call);
+  return {&request, RequestOutcome::kPending};
+}
+
+bool WorkerLink::notify(ipc::Operation operation, RequestDraft& draft) {
+  if (generation_ != forkGeneration()) return false;
+  const std::span<const std::byte> payload = draft.writer.finish({});
+  if (payload.size() > ipc::kInlineBytes) return false;
+  std::lock_guard lock(publishMutex_);
+  if (workerDied() || !refusal_.empty() || !memory_->end().canPublish()) return false;
+  ipc::OutgoingCall call;
+  call.operation = operation;
+  call.payload.inlineBytes = payload;
+  publishNotification(call);
+  return true;
+}
+
+void WorkerLink::releaseHandle(base::HandleId handle) noexcept {
+  if (generation_ != forkGeneration() || dead()) return;
+  {
+    std::lock_guard lock(releasesMutex_);
+    try {
+      releases_.push_back(handle.value);
+    } catch (const std::bad_alloc&) {
+      return;
+    }
+    releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
+    if (releases_.size() < kReleaseBatch) return;
+  }
+  tryFlushReleases();
+}
+
+void WorkerLink::releaseObj(base::HandleId handle) noexcept {
+  releaseHandle(handle);
+  if (objs_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (generation_ != forkGeneration() || dead()) return;
+  tryFlushReleases();
+}
+
+// If another thread holds the mutex, it publishes a request, and sends releases before that or has
+// just done so.
+void WorkerLink::tryFlushReleases() noexcept {
+  std::unique_lock lock(publishMutex_, std::try_to_lock);
+  while (lock.owns_lock() && releasesWaiting_.load(std::memory_order_relaxed) > 0 &&
+         !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
+    if (!flushReleases()) return;
+  }
+}
+
+// Needs publishMutex_ and room in the ring. False if there is no memory: the releases keep waiting.
+bool WorkerLink::flushReleases() noexcept try {
+  constexpr size_t kMost = 2 * kReleaseBatch;  // fit into a slot with at most 5 bytes each
+  static_assert(kMost * 7 < ipc::kInlineBytes);
+  ipc::PayloadWriter writer;
+  ipc::OutgoingCall call;
+  call.operation = ipc::Operation::kReleaseHandles;
+  {
+    std::lock_guard lock(releasesMutex_);
+    // Handles count up from 1, so most need five bytes; half a batch has room for nine bytes each.
+    const size_t count =
+        std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
+    writer.packer().pack_array(static_cast<uint32_t>(count));
+    for (size_t i = 0; i < count; ++i) writer.packer().pack(releases_[releases_.size() - 1 - i]);
+    call.payload.inlineBytes = writer.finish({});
+    releases_.resize(releases_.size() - count);
+    releasesWaiting_.store(static_cast<uint32_t>(releases_.size()), std::memory_order_relaxed);
+  }
+  publishNotification(call);
+  return true;
+} catch (const std::bad_alloc&) {
+  return false;
+}
+
+// Needs publishMutex_ and room in the ring.
+void WorkerLink::publishNotification(ipc::OutgoingCall& call) {
+  call.flags = ipc::kNoReply;
+  const uint64_t sequence = nextSequence_++;
+  unawaited_.published(sequence, call.operation, /*notification=*/true);
+  unawaited_.add(sequence);
+  memory_->end().publish(call);
+}
+
+// ---- Waiting ---------------------------------------------------------------------------------
+
+WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
+                                    const CancellationToken* cancellation, Migration* migration,
+                                    std::optional<ProcessorLoad::Spinner>& spinner) {
+  // Most answers come during the first wait: migrates(), which reads the clock, follows only then.
+  for (bool waited = false;; waited = true) {
+    const uint32_t signal = request.signal.load(std::memory_order_acquire);
+    const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
+    if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
+    const bool past = isPast(deadline) || timeIsOver(request.sequence);
+    const bool takenBack =
+        (cancellation != nullptr && cancellation->requested()) ||
+        (waited && migration != nullptr && !past && migrates(request, *migration));
+    if (takenBack || past) {
+      if (const auto given = giveUp(request, takenBack)) return {*given, /*abandoned=*/true};
+      continue;
+    }
+    if (leadMutex_.try_lock()) {
+      lead(request, deadline, cancellation, migration, spinner);
+      leadMutex_.unlock();
+      passLead();
+      continue;
+    }
+    spinner.reset();
+    request.sleep(signal, untilItLooks(deadline, migration));
+  }
+}
+
+void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
+                      const CancellationToken* cancellation, const Migration* migration,
+                      std::optional<ProcessorLoad::Spinner>& spinner) {
+  ipc::ClientEnd& end = memory_->end();
+  const int64_t began = ipc::monotonicNow();
+  const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
+  const auto spun = ipc::spinUntil([&] { return end.completionReady(); }, began,
+                                   maySpin ? spin_.nanoseconds() : 0);
+  struct Leader {
+    WorkerLink& channel;
+    ipc::ClientEnd& end;
+    PendingRequest& request;
+    const Deadline& deadline;
+    const CancellationToken* cancellation;
+    const Migration* migration;
+    std::optional<ProcessorLoad::Spinner>& spinner;
+    std::array<ipc::FutexWatch, 2> watches{};
+    bool slept = false;
+
+    void deliver() {
+      if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
+    }
+    bool hasOutcome() const {
+      return request.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
+    }
+    bool workerDied() const { return channel.workerDied(); }
+    void settle() { channel.settleAll(); }
+    bool leaves() const {
+      return isPast(deadline) || (cancellation != nullptr && cancellation->requested()) ||
+             (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
+    }
+    void watch() {
+      spinner.reset();
+      watches = {end.completionWatch(), ipc::watchLivenessWord(end.peer())};
+    }
+    void sleep() {
+      slept = true;
+      ipc::futexWait(watches, untilItLooks(deadline, migration));
+      if (!completionReady()) channel.killIfBlocked();
+    }
+    bool completionReady() const { return end.completionReady(); }
+    void announceSleep() { end.announceSleep(); }
+    void withdrawSleep() { end.withdrawSleep(); }
+  } leader{*this, end, request, deadline, cancellation, migration, spinner};
+  if (!ipc::awaitOutcome(leader)) return;
+  spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
+}
+
+// Needs leadMutex_. False if the ring's content is invalid.
+bool WorkerLink::deliverCompletions() {
+  ipc::ClientEnd& end = memory_->end();
+  while (!poisoned_.load(std::memory_order_relaxed)) {
+    const ipc::Received received = end.peek(received_);
+    if (received == ipc::Received::kNothing) return true;
+    if (received == ipc::Received::kPoisoned) return false;
+    PendingRequest& request = *pendingRequests_[received_.sequence % ipc::kRingSlots];
+    const bool known = request.sequence == received_.sequence &&
+                       request.use.load(std::memory_order_acquire) != PendingRequest::Use::kFree &&
+                       request.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
+    if (!known) return false;
+    const bool delivered = deliver(request);
+    ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
+    if (!delivered) return false;
+  }
+  return true;
+}
+
+bool WorkerLink::deliver(PendingRequest& request) {
+  auto waiting = PendingRequest::Use::kWaiting;
+  const bool wanted = request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering,
+                                                          std::memory_order_acq_rel);
+  ipc::ReceivedCompletion& completion = request.completion;
+  completion.sequence = received_.sequence;
+  completion.status = received_.status;
+  completion.payload = received_.payload;
+  std::memcpy(completion.bytes, received_.bytes, received_.payload.inlineBytes);
+  bool whole = true;
+  if (completion.payload.blobBytes != 0) {
+    const auto blob = memory_->find(base::SegmentId(completion.payload.blobSegment),
+                                    completion.payload.blobOffset, completion.payload.blobBytes);
+    whole = blob.has_value();
+    try {
+      if (whole) request.answerBlob.assign(blob->begin(), blob->end());
+    } catch (const std::bad_alloc&) {
+      // Only this thread can end a request that is being delivered: its caller gets an incomplete
+      // answer, and the worker is killed.
+      whole = false;
+    }
+  }
+  const bool withdrawn =
+      completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
+  if (withdrawn) cancelExports(request.exports);
+  // Before the request can be free and used for a further call: with the answer to that one the
+  // ring would hold more than it has slots.
+  memory_->end().consumed();
+  // Before the request's thread continues, and looks for an idle worker.
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  if (held()) held_.store(false, std::memory_order_relaxed);
+  unawaited_.answered(received_.sequence);
+  // The outcome comes last: then the request belongs to its thread, which may free it at once.
+  if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
+  request.outcome.store(withdrawn ? RequestOutcome::kWithdrawn : RequestOutcome::kAnswered,
+                        std::memory_order_release);
+  if (wanted) {
+    request.wake();
+  } else {
+    abandoned_.fetch_sub(1, std::memory_order_relaxed);
+    if (whole && !withdrawn) discard(request);
+    release(request);
+  }
+  return whole;
+}
+
+// Returns what the worker lent with an answer that no thread takes.
+void WorkerLink::discard(PendingRequest& request) {
+  try {
+    const ipc::PayloadReader reader(request.answerBytes());
+    for (const ipc::StorageRecord& record : reader.storages()) {
+      if (record.kind == ipc::StorageKind::kLent) {
+        ipc::returnLease(memory_->end().returns(), {record.lease, record.generation});
+      }
+    }
+  } catch (const std::exception&) {
+    poison("an answer that can't be decoded");
+  }
+}
+
+// Delivers answers if no thread leads; then one of the waiting threads takes the lead.
+void WorkerLink::deliverUnlessLed() {
+  if (!leadMutex_.try_lock()) return;
+  deliverCompletions();
+  leadMutex_.unlock();
+  passLead();
+}
+
+// Call when the lead is free: wakes one of the waiting threads, which takes it.
+void WorkerLink::passLead() {
+  if (pending_.load(std::memory_order_relaxed) == 0) return;
+  for (const auto& request : pendingRequests_) {
+    if (request->use.load(std::memory_order_acquire) == PendingRequest::Use::kWaiting &&
+        request->outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
+      request->wake();
+      return;
+    }
+  }
+}
+
+// Needs leadMutex_.
+void WorkerLink::settleAll() {
+  try {
+    readDeath();
+  } catch (const std::bad_alloc&) {
+    // The death is reported without its crash log; the requests get their outcomes nevertheless.
+  }
+  const ipc::ClientEnd& end = memory_->end();
+  bool first = false;
+  {
+    std::lock_guard lock(publishMutex_);
+    first = !dead_.exchange(true, std::memory_order_acq_rel);
+    ended_.store(true, std::memory_order_release);
+    for (const auto& entry : pendingRequests_) {
+      PendingRequest& request = *entry;
+      const auto use = request.use.load(std::memory_order_acquire);
+      if (use == PendingRequest::Use::kFree || request.outcome.load() != RequestOutcome::kPending)
+        continue;
+      const RequestOutcome outcome = outcomeAtDeath(end.hasStarted(request.sequence));
+      auto waiting = PendingRequest::Use::kWaiting;
+      const bool wanted =
+          request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering);
+      if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
+      request.outcome.store(outcome, std::memory_order_release);
+      pending_.fetch_sub(1, std::memory_order_relaxed);
+      if (wanted) {
+        request.wake();
+      } else {
+        abandoned_.fetch_sub(1, std::memory_order_relaxed);
+        release(request);
+      }
+    }
+  }
+  ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
+  // Reports only a death: a channel may also end because this process leaves a living worker.
+  try {
+    if (first && deathReport_ && deathSeen_.load(std::memory_order_relaxed)) deathReport_("");
+  } catch (const std::bad_alloc&) {
+    // The supervisor sees the death itself, a little later.
+  }
+}
+
+// Call when the deadline has passed or the request was taken back. Returns nothing if the answer
+// came at the same moment.
+std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack) {
+  const uint64_t sequence = request.sequence;
+  const Clock::time_point publishedAt = request.publishedAt;
+  const bool prepares = ipc::isPreparation(request.operation);
+  if (prepares) request.leftAt = Clock::now();
+  // The answer may already be in the ring.
+  deliverUnlessLed();
+  auto waiting = PendingRequest::Use::kWaiting;
+  // A completion that is being delivered now wins. After the compare-exchange another thread may
+  // free the request at any time.
+  if (!request.use.compare_exchange_strong(waiting, PendingRequest::Use::kAbandoned,
+                                           std::memory_order_acq_rel)) {
+    return std::nullopt;
+  }
+  abandoned_.fetch_add(1, std::memory_order_relaxed);
+  unawaited_.add(sequence);
+  ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
+  const bool timeOver = timeIsOver(sequence);
+  const RequestOutcome outcome = takenBack  ? RequestOutcome::kWithdrawn
+                                 : timeOver ? RequestOutcome::kOverdue
+                                            : outcomeAtDeadline(memory_->end().recall(sequence));
+  // Another thread may have woken this one to lead.
+  deliverUnlessLed();
+  // The request was answered meanwhile: the worker has ended it.
+  if (request.use.load(std::memory_order_acquire) != PendingRequest::Use::kAbandoned)
+    return outcome;
+  // No kill: the next call can use what a preparation makes, and a request whose run time is over
+  // was reported by the supervisor itself.
+  if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
+  if (outcome == RequestOutcome::kWithdrawn) {
+    killIfStuck(sequence, publishedAt);
+  } else if (sharedWorker_) {
+    sharedWorker_->overdue(sequence);
+  } else {
+    kill("a call was past its deadline");
+  }
+  return outcome;
+}
+
+// Looks for another worker if the request has waited for long. True if it was taken back, to be
+// sent to the worker where a place is reserved for it.
+bool WorkerLink::migrates(PendingRequest& request, Migration& migration) {
+  if (!migration.due()) return false;
+  ipc::ClientEnd& end = memory_->end();
+  if (end.hasStarted(request.sequence)) {
+    migration.stay();
+    return false;
+  }
+  held_.store(true, std::memory_order_relaxed);
+  if (!migration.findPlace(*this, request)) return false;
+  if (end.recall(request.sequence)) {
+    migration.leave();
+    return true;
+  }
+  migration.stay();
+  return false;
+}
+
+// The waiting thread may lead, and so sleep on the ring: wakes both words. A wake-up that comes
+// between that thread's look and its sleep has effect within kLongestSleep.
+void WorkerLink::wakeWaiter(PendingRequest& request) {
+  request.wake();
+  ipc::futexWake(memory_->end().peer().completionTail);
+}
+
+// Call when a deadline has passed before this request, or one behind it, started. A worker that is
+// stopped or hangs in a preparation would let the deadline of every caller pass.
+void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
+  const ipc::WorkerControl& peer = memory_->end().peer();
+  const Clock::time_point now = Clock::now();
+  bool stopped = false;
+  bool hangs = false;
+  {
+    std::lock_guard lock(publishMutex_);
+    const bool sleeps = peer.sleeping.load(std::memory_order_seq_cst) != 0;
+    const uint32_t taken = peer.submissionHead.load(std::memory_order_acquire);
+    stopped = unheard_.tooMany(sequence, calledAt, {sleeps, taken}, now);
+    hangs = hangsInPreparation(now);
+  }
+  if (stopped) {
+    killBecause("it slept for a second while calls waited");
+  } else if (hangs) {
+    killBecause("it had not loaded an object " + std::to_string(kLongestPreparation.count()) +
+                " minutes after the deadline of the call that needed the object");
+  }
+}
+
+// Needs publishMutex_.
+bool WorkerLink::hangsInPreparation(Clock::time_point now) const {
+  const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
+  return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
+    return request->use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
+           request->sequence == started && ipc::isPreparation(request->operation) &&
+           now - request->leftAt >= kLongestPreparation;
+  });
+}
+
+bool WorkerLink::lookAtUnawaitedWork() {
+  if (dead() || !unawaited_.any()) return false;
+  killIfBlocked();
+  return true;
+}
+
+// Work that no thread waits for must not keep the worker from the calls of other threads.
+void WorkerLink::killIfBlocked() {
+  if (unawaited_.cleanupLimit().count() == 0) return;
+  std::optional<UnawaitedWork::Blocked> blocked;
+  uint64_t taken = 0;
+  {
+    std::lock_guard lock(publishMutex_);
+    const uint64_t published = nextSequence_ - 1;
+    blocked = unawaited_.overLimit(published);
+    taken = unawaited_.taken(published);
+  }
+  if (!blocked) return;
+  using Blocked = UnawaitedWork::Blocked;
+  const auto limit = std::chrono::duration_cast<milliseconds>(unawaited_.limitOf(*blocked)).count();
+  const std::string time = std::to_string(limit) + " ms";
+  std::string reason;
+  switch (*blocked) {
+    case Blocked::kByCleanup:
+      reason = "it ran clean-up code for " + time +
+               ": the release of an Obj, the close of a stream, an unload";
+      break;
+    case Blocked::kByPreparation:
+      reason = "it took more than " + time + " to load an object before any call needed it";
+      break;
+    case Blocked::kByNothing:
+      reason = "requests waited for " + time + " while it ran none and took none";
+      break;
+  }
+  reason += " (ISOPOOL_CLEANUP_TIMEOUT)";
+  if (!sharedWorker_) {
+    killBecause(reason);
+  } else if (*blocked == Blocked::kByNothing) {
+    kill(reason);
+  } else {
+    sharedWorker_->overdue(taken);  // the supervisor itself checks that the request still runs
+  }
+}
+
+void WorkerLink::release(PendingRequest& request) {
+  request.exports.clear();
+  request.answerBlob.clear();
+  if (request.answerBlob.capacity() > (size_t{1} << 20)) request.answerBlob.shrink_to_fit();
+  if (request.requestBlob != nullptr) {
+    InputArena::instance().dropReference(std::exchange(request.requestBlob, nullptr));
+  }
+  request.use.store(PendingRequest::Use::kFree, std::memory_order_release);
+  slotFreed_.notify_one();
+}
+
+}  // namespace isopool::client

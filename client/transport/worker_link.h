@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "client/models/archive_file.h"
+#include "client/process/deadline.h"
+#include "client/process/process_fork.h"
+#include "client/process/processor_load.h"
+#include "client/transport/cancellation_token.h"
+#include "client/transport/defined_objects.h"
+#include "client/transport/request_draft.h"
+#include "client/transport/request_outcome.h"
+#include "client/transport/unawaited_work.h"
+#include "client/transport/unheard_calls.h"
+#include "client/transport/worker_memory.h"
+#include "ipc/channel/copy_reason.h"
+#include "ipc/channel/lease_table.h"
+#include "ipc/channel/operation.h"
+#include "ipc/channel/spin.h"
+#include "ipc/tensor/value_codec.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+/// How long a payload may wait for room in the input arena.
+inline constexpr std::chrono::milliseconds kPayloadPatience(5000);
+
+/// A value is of a kind that can't be passed between processes. Caught inside the library where
+/// that does not matter.
+class UnsupportedValue : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The worker no longer has an object that this process expected there: another thread unloaded it.
+/// Caught inside the library, which defines the object again.
+class ObjectUnloaded : public Error {
+ public:
+  using Error::Error;
+};
+
+class WorkerLink;
+class Migration;
+struct PendingRequest;
+
+/// The answer to a request. Until take() or the destructor it holds a slot of the channel, for
+/// which other threads may wait: its thread must not wait for a lock meanwhile.
+class Answer {
+ public:
+  Answer(Answer&& other) noexcept;
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  Answer& operator=(Answer&&) = delete;
+  ~Answer();
+
+  RequestOutcome outcome() const { return outcome_; }
+  /// The request's number on its channel; 0 if it was not sent.
+  uint64_t sequence() const { return sequence_; }
+  /// The answer's value (None for most operations). Throws RemoteError for a Python exception,
+  /// ObjectUnloaded, WorkerLost if the worker died before the result's memory could be mapped, and
+  /// Error for any other refusal. Call it once, and only if outcome() is kAnswered.
+  at::IValue take();
+
+ private:
+  friend class WorkerLink;
+  Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
+         RequestOutcome outcome);
+  void giveUpSlot();
+  std::shared_ptr<WorkerLink> channel_;
+  PendingRequest* request_;  // null if nothing was sent, the request was given up, or after take()
+  uint64_t sequence_;
+  RequestOutcome outcome_;
+};
+
+/// This process's channel to one life of one worker: any number of threads send requests and wait
+/// for answers. One of the waiting threads leads: it reads the ring for all of them and sleeps on
+/// it. When its own answer has come, it passes the lead to another waiting thread. Any thread.
+///
+/// In a forked child nothing is published: exchange() throws, notify() and the members that release
+/// objects do nothing. The memory to which requests are written is not mapped there.
+///
+/// When the worker dies, every waiting thread is woken within a fraction of a millisecond, after
+/// the answers that the worker had finished were delivered. A dead channel stays dead: the
+/// worker's replacement has another channel, with another epoch.
+class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
+ public:
+  WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd crashLog,
+             bool livenessWordWorks, uint64_t connection);
+  ~WorkerLink();
+  WorkerLink(const WorkerLink&) = delete;
+  WorkerLink& operator=(const WorkerLink&) = delete;
+
+  /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the
+  /// deadline, another thread's `cancellation`, or until `migration` has found another worker for a
+  /// request that has not started. Throws Error in a forked child, ArenaFull, LimitExceeded (the
+  /// call ran for too long), SupervisorLost after refuseRequests().
+  Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                  CancellationToken* cancellation = nullptr, Migration* migration = nullptr);
+  /// Sends a request that has no answer; does not wait. Only for bodies without tensors that fit
+  /// into a slot. False if the body does not fit or the channel has no room now, is dead or
+  /// refuses requests.
+  bool notify(ipc::Operation operation, RequestDraft& draft);
+
+  /// Makes the worker release an object: handles are sent with the next request, or by themselves
+  /// when many have gathered. If there is no memory to note a handle, the worker keeps the object
+  /// as long as it lives.
+  void releaseHandle(base::HandleId handle) noexcept;
+  /// Call when an Obj was made; releaseObj() releases its handle. When the last Obj is released,
+  /// all noted handles are sent at once: if the program made no further request, the worker would
+  /// keep the objects.
+  void objMade() noexcept { objs_.fetch_add(1, std::memory_order_relaxed); }
+  void releaseObj(base::HandleId handle) noexcept;
+  /// A handle that was never used on this channel.
+  base::HandleId nextHandle() { return base::HandleId(nextHandle_.fetch_add(1)); }
+
+  /// True when the channel has ended and every request has its outcome.
+  bool dead() const { return dead_.load(std::memory_order_acquire); }
+  /// True as soon as the worker is dead, even before its requests are settled.
+  bool workerDied() const;
+  /// The worker of a dead channel and the cause of its death. Waits up to half a second for the
+  /// supervisor if the cause can't be read here.
+  WorkerLost::Death death();
+  /// Kills the worker; a shared worker is killed by its supervisor. The requests are settled by the
+  /// death that follows.
+  void kill(const std::string& reason);
+
+  /// The ways to have a shared worker ended by its supervisor.
+  struct SharedWorker {
+    std::function<void(const std::string& reason)> kill;
+    /// A call runs past its deadline.
+    std::function<void(uint64_t sequence)> overdue;
+    uint64_t client = 0;  ///< the supervisor's number for this client
+  };
+  /// The worker serves other programs, too. Call once, before the pool has the channel.
+  void share(SharedWorker worker);
+  /// True if the worker serves other programs, too.
+  bool shared() const { return sharedWorker_.has_value(); }
+  /// While the worker runs a call of another program, 1 plus the number of programs whose calls
+  /// wait there; else, and in a private pool, 0.
+  uint32_t othersCalls() const;
+  /// How long the worker may run clean-up work, which no thread waits for, before it is killed.
+  /// `watch` begins when there is such work. Call once, before the pool has the channel.
+  void limitCleanup(std::chrono::nanoseconds limit, std::shared_ptr<UnawaitedWatch> watch) {
+    unawaited_.limitCleanup(limit, std::move(watch));
+  }
+  /// The number of requests of this process that the worker has not ended. All work that no thread
+  /// waits for counts as one. Reads the worker's memory only if there is such work.
+  uint32_t load() const;
+  /// The number of requests that threads wait for.
+  uint32_t awaited() const;
+  /// True if a request has waited too long behind the running one, and none was answered since.
+  bool held() const { return held_.load(std::memory_order_relaxed); }
+  /// Kills the worker if it has run clean-up work, or kept requests waiting while it ran none, for
+  /// longer than limitCleanup() allows. Threads that wait for the worker call this about ten times
+  /// a second.
+  void killIfBlocked();
+  /// The same for the control thread, while there is work that no thread waits for. False if there
+  /// is none.
+  bool lookAtUnawaitedWork();
+  /// How long the worker is likely to stay busy, as a degree: the longer its present request has
+  /// run, of whichever program, the longer it will probably still run. One degree for each factor
+  /// of ten above 10 ms, because smaller differences mean nothing, and one if there is work that no
+  /// thread waits for; 0 otherwise. Reads the worker's memory.
+  uint32_t occupied() const;
+  /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
+  bool cleansUp();
+  /// The supervisor does not let the request of this number run any longer: if its thread still
+  /// waits, its exchange() throws LimitExceeded with this text.
+  void callTimeOver(uint64_t sequence, const std::string& text);
+  /// From here on new requests throw SupervisorLost with this text; those in flight continue.
+  void refuseRequests(const std::string& text);
+  /// Call when the worker, which lives on, has unmapped all memory of this process: ends the
+  /// channel and frees what was lent to the worker.
+  void detached();
+  /// True while blocks of this process are lent to the worker.
+  bool hasLoans() const { return loans_.outstanding() > 0; }
+  /// Ends the channel and settles all requests, although this process may not have seen the
+  /// worker's death: the supervisor has reaped the worker or is gone, or the manager ends.
+  void markDead();
+  /// Call when no process of the worker can access memory any more: ends the channel and frees what
+  /// was lent to the worker.
+  void reaped(int signal, int exitCode);
+  /// True if the worker's process has ended; waits for that up to `patience`.
+  bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
+  /// Sets a callback. It is called with an empty reason when a waiting thread first sees the death,
+  /// and with the reason before kill() kills a worker that no other program uses. Call once, before
+  /// the pool has the channel.
+  void onDeath(std::function<void(const std::string& reason)> callback) {
+    deathReport_ = std::move(callback);
+  }
+
+  base::Epoch epoch() const { return memory_->end().epoch(); }
+  int processId() const { return processId_; }
+  WorkerMemory& memory() { return *memory_; }
+  /// From now on the worker serves that slot. Call once, before the pool has the channel.
+  void assume(uint32_t pool, uint32_t slot);
+  /// The pool and slot that the worker serves; nothing while it is a spare.
+  struct Place {
+    uint32_t pool;
+    uint32_t slot;
+  };
+  std::optional<Place> place();
+  /// The slot that the worker serves. Only for threads that got the channel from its pool: these
+  /// need no lock.
+  uint32_t slot() const { return slot_; }
+  /// The worker in messages: "worker 1 (pid 4711)", or "worker (pid 4711)" for a spare.
+  std::string name();
+
+  /// Locked by the thread that prepares the worker, as long as the preparation takes. A thread that
+  /// has a deadline waits for the lock only until then.
+  std::recursive_timed_mutex& preparation() { return preparation_; }
+  /// Objects that this worker has unpickled. Added under preparation().
+  DefinedObjects definedObjects;
+  std::atomic<bool> configured{false};  ///< the environment was applied. Set under preparation().
+  /// How many registered modules were sent to the worker. Changed under preparation().
+  std::atomic<size_t> taughtModules{0};
+
+ private:
+  friend class Answer;
+  friend class Migration;
+  friend class CancellationToken;
+
+  void exportStorages(RequestDraft& draft, const Deadline& deadline);
+  ipc::StorageRecord exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
+                                   ExportedStorage& exported, const Deadline& deadline);
+  ipc::StorageRecord exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
+                                ipc::CopyReason reason, ExportedStorage& exported,
+                                const Deadline& deadline);
+  std::optional<ipc::StorageRecord> lend(const c10::Storage& storage, ExportedStorage& exported);
+  c10::Storage copyToArena(const std::byte* data, uint64_t bytes, const Deadline& deadline);
+  void cancelExports(std::vector<ExportedStorage>& exports);
+  void collectReturnedLeases();
+
+  struct Published {
+    PendingRequest* request;  ///< null: it was not published, for the reason in `outcome`
+    RequestOutcome outcome;
+  };
+  Published publish(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
+                    bool workerMaySpin, CancellationToken* cancellation);
+  void placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
+                    const Deadline& deadline);
+  void tryFlushReleases() noexcept;
+  bool flushReleases() noexcept;
+  void publishNotification(ipc::OutgoingCall& call);
+  /// How a wait ended. `abandoned`: the thread must not use the request any more.
+  struct Waited {
+    RequestOutcome outcome;
+    bool abandoned;
+  };
+  Waited wait(PendingRequest& request, const Deadline& deadline,
+              const CancellationToken* cancellation, Migration* migration,
+              std::optional<ProcessorLoad::Spinner>& spinner);
+  void lead(PendingRequest& request, const Deadline& deadline,
+            const CancellationToken* cancellation, const Migration* migration,
+            std::optional<ProcessorLoad::Spinner>& spinner);
+  bool migrates(PendingRequest& request, Migration& migration);
+  bool deliverCompletions();
+  bool deliver(PendingRequest& request);
+  void discard(PendingRequest& request);
+  void deliverUnlessLed();
+  void passLead();
+  void settleAll();
+  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack);
+  void wakeWaiter(PendingRequest& request);
+  void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
+  bool hangsInPreparation(Clock::time_point now) const;
+  void killBecause(const std::string& reason);
+  bool timeIsOver(uint64_t sequence) const {
+    return timeOver_.load(std::memory_order_acquire) == sequence;
+  }
+  void release(PendingRequest& request);
+  void poison(const std::string& reason);
+  void readDeath();
+  bool causeKnown();
+  std::vector<c10::Storage> importStorages(const PendingRequest& request,
+                                           const ipc::PayloadReader& reader);
+
+  const uint32_t generation_ = forkGeneration();
+  const std::shared_ptr<WorkerMemory> memory_;
+  const int processId_;
+  const base::Fd pidfd_;
+  const base::Fd crashLog_;
+  const bool livenessWordWorks_;
+  const uint64_t connection_;  // the number of the connection that introduced the worker
+  std::optional<SharedWorker> sharedWorker_;
+  ipc::LeaseTable loans_;
+  std::function<void(const std::string&)> deathReport_;
+
+  std::mutex publishMutex_;
+  std::condition_variable slotFreed_;
+  std::array<std::unique_ptr<PendingRequest>, ipc::kRingSlots> pendingRequests_;
+  uint64_t nextSequence_ = 1;  // counts as ClientEnd does
+  std::string refusal_;        // guarded by publishMutex_
+  UnheardCalls unheard_;       // guarded by publishMutex_
+  std::vector<uint64_t> releases_;
+  std::mutex releasesMutex_;
+  std::atomic<uint32_t> releasesWaiting_{0};
+  std::atomic<uint32_t> objs_{0};  // Objs that are alive
+
+  std::mutex leadMutex_;
+  ipc::SpinBudget spin_;              // guarded by leadMutex_
+  ipc::ReceivedCompletion received_;  // guarded by leadMutex_
+  std::atomic<uint32_t> pending_{0};
+  std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left
+  std::atomic<int> callsUnderWay_{0};  // from before publishing until their threads continue
+  std::atomic<bool> poisoned_{false};
+  std::atomic<uint64_t> timeOver_{0};  // the last request that reached the limit of its run time
+  std::string timeOverText_;           // guarded by deathMutex_
+
+  std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all requests
+  mutable std::atomic<bool> deathSeen_{false};  // by this process, perhaps before the supervisor
+  std::atomic<bool> dead_{false};               // all requests are settled
+  // The pool reads the next three for each call: kept apart from words that each call changes.
+  std::atomic<bool> held_{false};
+  UnawaitedWork unawaited_;  // in part guarded by publishMutex_
+  std::atomic<uint64_t> nextHandle_{1};
+  std::mutex deathMutex_;
+  std::condition_variable causeTold_;
+  WorkerLost::Death death_;
+  bool deathRead_ = false;
+  std::string name_;
+  std::optional<Place> place_;
+  uint32_t slot_ = 0;  // set before the pool has the channel
+
+  std::recursive_timed_mutex preparation_;
+};
+
+}  // namespace isopool::client

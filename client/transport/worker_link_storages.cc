@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory of a channel's requests and answers: storages that are lent, copied and taken back.
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "client/models/archive_file.h"
+#include "client/process/copy_counter.h"
+#include "client/transport/input_arena.h"
+#include "client/transport/moved_object.h"
+#include "client/transport/pending_request.h"
+#include "client/transport/worker_link.h"
+#include "ipc/crash_point.h"
+#include "ipc/tensor/lent_alignment.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+// A sleeping worker is woken when so many bytes are left to copy: these take some 40 us, in which
+// the worker wakes up and then spins. Less than kLeastRousing is copied before the worker is awake.
+constexpr uint64_t kRouseBytes = uint64_t{1} << 20;
+constexpr uint64_t kLeastRousing = uint64_t{1} << 18;
+
+void nap() {
+  static const ipc::SharedWord<uint32_t> never{0};
+  const ipc::FutexWatch watch{&never, 0};
+  ipc::futexWait({&watch, 1}, milliseconds(1));
+}
+
+c10::Storage heapStorage(std::span<const std::byte> bytes) {
+  c10::Allocator* allocator = c10::GetDefaultCPUAllocator();
+  c10::DataPtr data = allocator->allocate(bytes.size());
+  if (!bytes.empty()) std::memcpy(data.get(), bytes.data(), bytes.size());
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                            bytes.size(), std::move(data),
+                                                            allocator, /*resizable=*/true));
+}
+
+// The storages of one answer that lie in packages and moved objects. All that lie in the same
+// archive become one range of it: so they share what they shared in the worker, and the number of
+// mappings does not depend on the worker.
+class PackageResults {
+ public:
+  explicit PackageResults(const std::vector<ipc::StorageRecord>& records) : records_(records) {}
+
+  /// Throws ValueError if there are no such bytes.
+  c10::Storage storage(const ipc::StorageRecord& record) {
+    if (record.offset % ipc::kStorageAlignment != 0) {
+      throw ipc::ValueError("a result in a package is misaligned");
+    }
+    const auto known = ranges_.find(record.segment);
+    if (known != ranges_.end()) return known->second->storage(record.offset, record.bytes);
+    const base::PackageId id(record.segment);
+    c10::Storage storage;
+    if (const auto file = ArchiveFile::find(id)) {
+      storage = rangeOf(*file)->storage(record.offset, record.bytes);
+    } else if (const auto moved = MovedObject::find(id)) {
+      storage = moved->storageAt(record.offset, record.bytes);
+    }
+    if (!storage) throwNotThere();
+    return storage;
+  }
+
+ private:
+  [[noreturn]] static void throwNotThere() {
+    throw ipc::ValueError("a result refers to stored bytes that do not exist");
+  }
+
+  const std::shared_ptr<StoredBytes>& rangeOf(ArchiveFile& file) {
+    uint64_t begin = std::numeric_limits<uint64_t>::max();
+    uint64_t end = 0;
+    for (const ipc::StorageRecord& record : records_) {
+      if (record.kind != ipc::StorageKind::kPackage || record.segment != file.id().value) continue;
+      if (record.offset > file.bytes() || record.bytes > file.bytes() - record.offset) {
+        throwNotThere();
+      }
+      begin = std::min(begin, record.offset);
+      end = std::max(end, record.offset + record.bytes);
+    }
+    return ranges_.emplace(file.id().value, file.range(begin, end)).first->second;
+  }
+
+  const std::vector<ipc::StorageRecord>& records_;
+  std::map<uint32_t, std::shared_ptr<StoredBytes>> ranges_;  // of archives, by package number
+};
+
+}  // namespace
+
+// ---- Answer ----------------------------------------------------------------------------------
+
+Answer::Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
+               RequestOutcome outcome)
+    : channel_(std::move(channel)), request_(request), sequence_(sequence), outcome_(outcome) {}
+
+Answer::Answer(Answer&& other) noexcept
+    : channel_(std::move(other.channel_)),
+      request_(std::exchange(other.request_, nullptr)),
+      sequence_(other.sequence_),
+      outcome_(other.outcome_) {}
+
+Answer::~Answer() { giveUpSlot(); }
+
+void Answer::giveUpSlot() {
+  if (PendingRequest* request = std::exchange(request_, nullptr)) channel_->release(*request);
+}
+
+at::IValue Answer::take() {
+  // Also if this throws: the code that handles the exception may wait for a thread that waits for
+  // this slot.
+  struct Taken {
+    Answer& answer;
+    ~Taken() { answer.giveUpSlot(); }
+  } const taken{*this};
+  const std::span<const std::byte> bytes = request_->answerBytes();
+  try {
+    ipc::PayloadReader reader(bytes);
+    switch (static_cast<ipc::CompletionStatus>(request_->completion.status)) {
+      case ipc::CompletionStatus::kValue: {
+        reader.setStorages(channel_->importStorages(*request_, reader));
+        const msgpack::object& copies = reader.element(1);
+        if (copies.type == msgpack::type::ARRAY) {
+          for (uint32_t i = 0; i < copies.via.array.size; ++i) {
+            const auto [reason, count] =
+                copies.via.array.ptr[i].as<std::pair<uint32_t, uint64_t>>();
+            countCopied(static_cast<ipc::CopyReason>(reason), count);
+          }
+        }
+        return reader.value(reader.element(0));
+      }
+      case ipc::CompletionStatus::kPythonError: {
+        const std::string worker = channel_->name();
+        throw RemoteError(worker + ": Exception Caught inside torch::deploy embedded library: \n" +
+                              std::string(reader.text(3)),
+                          std::string(reader.text(0)), std::string(reader.text(1)),
+                          std::string(reader.text(2)), worker);
+      }
+      case ipc::CompletionStatus::kRefused: {
+        const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));
+        const std::string text = channel_->name() + ": " + std::string(reader.text(1));
+        if (kind == ipc::RefusalKind::kArenaFull) throw ArenaFull(text);
+        if (kind == ipc::RefusalKind::kLimitMet) throw LimitExceeded(text);
+        if (kind == ipc::RefusalKind::kObjectUnloaded) throw ObjectUnloaded(text);
+        if (kind == ipc::RefusalKind::kUnsupportedValue) throw UnsupportedValue(text);
+        if (kind == ipc::RefusalKind::kPythonExit) {
+          throw RemoteError(text, "SystemExit", std::string(reader.text(1)), "", channel_->name());
+        }
+        throw Error(text);
+      }
+      default:
+        throw ipc::ValueError("the kind of an answer is unknown");
+    }
+  } catch (const ipc::ValueError& error) {
+    channel_->poison(error.what());
+    throw Error(channel_->name() + " sent an invalid answer and was killed: " + error.what());
+  } catch (const msgpack::type_error& error) {
+    channel_->poison(error.what());
+    throw Error(channel_->name() + " sent an invalid answer and was killed: " + error.what());
+  }
+}
+
+// ---- Towards the worker -------------------------------------------------------------
+
+void WorkerLink::collectReturnedLeases() {
+  loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+std::optional<ipc::StorageRecord> WorkerLink::lend(const c10::Storage& storage,
+                                                   ExportedStorage& exported) {
+  InputArena& arena = InputArena::instance();
+  const auto reference = arena.referTo(storage.data());
+  if (!reference) return std::nullopt;
+  const auto& [block, location] = *reference;
+  const auto begin = static_cast<uint64_t>(static_cast<const std::byte*>(storage.data()) -
+                                           static_cast<const std::byte*>(block));
+  // A view of a block that the program made, for example by from_blob(), may begin anywhere.
+  const bool lendable = begin % ipc::kLentAlignment == 0 && begin <= location.bytes &&
+                        storage.nbytes() <= location.bytes - begin;
+  const auto lease = lendable ? loans_.lend(block) : std::nullopt;
+  if (!lease) {
+    arena.dropReference(block);
+    return std::nullopt;
+  }
+  exported = {storage, block, *lease};
+  ipc::reachCrashPoint(ipc::CrashPoint::kInputLent);
+  ipc::StorageRecord record;
+  record.kind = ipc::StorageKind::kLent;
+  record.segment = location.segment.value;
+  record.offset = location.offset + begin;
+  record.bytes = storage.nbytes();
+  record.lease = lease->index;
+  record.generation = lease->generation;
+  return record;
+}
+
+ipc::StorageRecord WorkerLink::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
+                                             ExportedStorage& exported, const Deadline& deadline) {
+  if (InputArena::instance().ownsBlock(storage.data())) {
+    if (auto record = lend(storage, exported)) return *record;
+  }
+  if (const MovedSlice* slice = movedSliceOf(storage);
+      slice != nullptr && slice->object->knownTo(connection_)) {
+    exported.storage = storage;
+    ipc::StorageRecord record;
+    record.kind = ipc::StorageKind::kPackage;
+    record.segment = slice->object->id().value;
+    record.offset = slice->offset;
+    record.bytes = storage.nbytes();
+    return record;
+  }
+  auto reason = ipc::CopyReason::kInputOutsideSharedMemory;
+  if (const LentBlock* block = lentBlockOf(storage)) {
+    if (block->memory == memory_) {
+      exported.storage = storage;
+      ipc::StorageRecord record;
+      record.kind = ipc::StorageKind::kHome;
+      record.segment = block->segment.value;
+      record.offset = block->offset;
+      record.bytes = storage.nbytes();
+      return record;
+    }
+    reason = ipc::CopyReason::kInputOfOtherWorker;
+  }
+  return exportCopy(storage, extent, reason, exported, deadline);
+}
+
+ipc::StorageRecord WorkerLink::exportCopy(const c10::Storage& storage, ipc::StorageExtent extent,
+                                          ipc::CopyReason reason, ExportedStorage& exported,
+                                          const Deadline& deadline) {
+  const auto* bytes = static_cast<const std::byte*>(storage.data()) + extent.begin;
+  const uint64_t count = extent.end - extent.begin;
+  if (count > ipc::kInlineStorageBytes) {
+    const c10::Storage copy = copyToArena(bytes, count, deadline);
+    if (auto record = lend(copy, exported)) {
+      countCopied(reason, count);
+      record->rebase = extent.begin;
+      return *record;
+    }
+  }
+  ipc::StorageRecord record;
+  record.rebase = extent.begin;
+  record.inlineBytes = {bytes, count};
+  countCopied(ipc::CopyReason::kInputInline, count);
+  return record;
+}
+
+c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
+                                     const Deadline& deadline) {
+  const auto giveUpAt = Clock::now() + kPayloadPatience;
+  for (;;) {
+    if (auto storage = InputArena::instance().makeStorage(bytes)) {
+      auto* copy = static_cast<std::byte*>(storage->mutable_data());
+      // The worker wakes up while the rest is copied.
+      const uint64_t first = bytes > kRouseBytes ? bytes - kRouseBytes : 0;
+      std::memcpy(copy, data, first);
+      if (bytes >= kLeastRousing) memory_->end().rouse();
+      std::memcpy(copy + first, data + first, bytes - first);
+      return *storage;
+    }
+    if (Clock::now() >= giveUpAt || isPast(deadline)) {
+      throw ArenaFull("no room for " + std::to_string(bytes) +
+                      " bytes in the memory shared with workers, which is limited to " +
+                      std::to_string(InputArena::instance().limitBytes()) +
+                      " bytes: release tensors of isopool::empty, or raise " +
+                      InputArena::instance().limitInWords());
+    }
+    nap();
+  }
+}
+
+void WorkerLink::exportStorages(RequestDraft& draft, const Deadline& deadline) {
+  const auto& storages = draft.writer.storages();
+  draft.exports.resize(storages.size());
+  draft.records.resize(storages.size());
+  for (size_t i = 0; i < storages.size(); ++i) {
+    draft.records[i] =
+        exportStorage(storages[i], draft.writer.extentOfStorage(i), draft.exports[i], deadline);
+  }
+}
+
+void WorkerLink::cancelExports(std::vector<ExportedStorage>& exports) {
+  for (ExportedStorage& exported : exports) {
+    if (exported.block == nullptr) continue;
+    if (loans_.cancel(exported.lease)) InputArena::instance().dropReference(exported.block);
+    exported.block = nullptr;
+  }
+}
+
+void WorkerLink::placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place,
+                              void*& blob, const Deadline& deadline) {
+  if (payload.size() <= ipc::kInlineBytes) {
+    place.inlineBytes = payload;
+    return;
+  }
+  const auto giveUpAt = Clock::now() + kPayloadPatience;
+  InputArena& arena = InputArena::instance();
+  while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
+    if (Clock::now() >= giveUpAt || isPast(deadline)) {
+      throw ArenaFull("no room for the arguments of a call (" + std::to_string(payload.size()) +
+                      " bytes) in the memory shared with workers: raise " + arena.limitInWords());
+    }
+    nap();
+  }
+  std::memcpy(blob, payload.data(), payload.size());
+  const auto location = arena.locate(blob);
+  place.blobSegment = location->segment;
+  place.blobOffset = location->offset;
+  place.blobBytes = payload.size();
+}
+
+// ---- From the worker ----------------------------------------------------------------
+
+std::vector<c10::Storage> WorkerLink::importStorages(const PendingRequest& request,
+                                                     const ipc::PayloadReader& reader) {
+  std::vector<c10::Storage> storages;
+  storages.reserve(reader.storages().size());
+  PackageResults packages(reader.storages());
+  for (const ipc::StorageRecord& record : reader.storages()) {
+    switch (record.kind) {
+      case ipc::StorageKind::kInline:
+        storages.push_back(heapStorage(record.inlineBytes));
+        break;
+      case ipc::StorageKind::kLent: {
+        const auto block =
+            memory_->find(base::SegmentId(record.segment), record.offset, record.bytes);
+        // The worker ended while the answer was on its way: this program lost the supervisor and
+        // killed it.
+        if (!block && causeKnown() && memory_->neverCame(base::SegmentId(record.segment))) {
+          throw WorkerLost(death(), /*started=*/true);
+        }
+        if (!block || record.lease >= ipc::kLeases || record.generation == 0) {
+          throw ipc::ValueError("a result lies outside the worker's memory");
+        }
+        if (record.offset % ipc::kPageBytes != 0) {
+          throw ipc::ValueError("a result does not begin at the start of a block");
+        }
+        storages.push_back(memory_->adopt(*block, base::SegmentId(record.segment), record.offset,
+                                          {record.lease, record.generation}));
+        ipc::reachCrashPoint(ipc::CrashPoint::kResultAdopted);
+        break;
+      }
+      case ipc::StorageKind::kEcho: {
+        if (record.offset >= request.exports.size() || !request.exports[record.offset].storage) {
+          throw ipc::ValueError("a result refers to an argument that does not exist");
+        }
+        storages.push_back(request.exports[record.offset].storage);
+        break;
+      }
+      case ipc::StorageKind::kPackage:
+        storages.push_back(packages.storage(record));
+        break;
+      case ipc::StorageKind::kHome:
+        throw ipc::ValueError("a result is marked as the client's own memory");
+    }
+  }
+  return storages;
+}
+
+}  // namespace isopool::client
