@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What becomes of an answer, and of the slot of the channel that it holds. The test plays the
-// worker.
+// What happens to an answer and to the ring slot that it occupies. The test plays the worker.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -24,8 +23,8 @@ namespace isopool::tests {
 
 namespace {
 
-/// The worker has answered the first call with a tensor in a segment of which this program has not
-/// heard.
+/// The worker has answered the first call with a tensor in a segment that this program does not
+/// know.
 class AnswerInUnknownSegment : public ::testing::Test {
  protected:
   AnswerInUnknownSegment() {
@@ -44,7 +43,7 @@ class AnswerInUnknownSegment : public ::testing::Test {
   PlayedWorker worker_;
 };
 
-/// How a worker's answer is taken that names stored bytes of a package at `offset`.
+/// The outcome of an answer that refers to stored bytes of a package at `offset`.
 std::string outcomeOfStoredResultAt(uint64_t offset) {
   const std::vector<char> bytes(4096);
   const auto file = client::ArchiveFile::copyOf("stored", bytes.data(), bytes.size());
@@ -100,7 +99,7 @@ TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
 TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
   client::Answer answer = worker_.call();
   ASSERT_EQ(answer.outcome(), client::RequestOutcome::kAnswered);
-  worker_.memory().expectNoMoreSegments();  // or it would be waited for
+  worker_.memory().expectNoMoreSegments();  // otherwise take() waits for the segment
   try {
     answer.take();
     FAIL() << "it can't be had";
@@ -112,8 +111,8 @@ TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
   }
 }
 
-// Or a thread that handles what was thrown, and waits for a lock, holds up the lock's owner, who
-// waits for the slot.
+// Otherwise there is a deadlock: a thread that handles the exception may wait for a lock whose
+// owner waits for the slot.
 TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
   PlayedWorker worker;
   worker.refuse(1, ipc::RefusalKind::kObjectUnloaded);
@@ -122,7 +121,7 @@ TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
   worker.answerNothing(2);
   client::Answer answer = worker.call();
   EXPECT_TRUE(answer.take().isNone());
-  // The last of them lies where those two did.
+  // The last two of these calls use the ring slots of the first two.
   for (uint64_t sequence = 3; sequence <= 2 + ipc::kRingSlots; ++sequence) {
     worker.answerNothing(sequence);
     client::RequestDraft& draft = client::requestDraft();
@@ -134,12 +133,13 @@ TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
   }
 }
 
-// Or as many calls as there are slots, all answered, and one that takes the first one's place,
-// would be more answers than the ring has slots: the worker would be taken for a liar.
+// Otherwise the ring could hold more answers than it has slots: those of a full ring, and that of a
+// call that reuses the first one's slot. The client would then take the worker for a broken one.
 TEST(Answer, IsConsumedBeforeItsThreadGoesOn) {
   PlayedWorker worker;
   const OnOneProcessor here(usableProcessors().front());
-  // It waits for all others, on the same processor, and yields it to whomever it wakes.
+  // The leader waits on behalf of all threads. It runs on the same processor with the lowest
+  // priority, so a thread that it wakes runs before it.
   std::thread leader([&] {
     const sched_param none{};
     EXPECT_EQ(::sched_setscheduler(0, SCHED_IDLE, &none), 0);

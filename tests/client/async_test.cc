@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Asynchronous calls: outcomes, order, cancelling, deadlines, and whatever ends first.
+// Asynchronous calls: outcomes, order, cancelling, deadlines, and every order of destruction.
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <poll.h>
@@ -57,11 +57,12 @@ class Async : public ::testing::Test {
   Async() { sharedManager(); }
 };
 
-/// One worker, so that what it does decides what is queued.
+/// A pool of one worker, so that a call is queued exactly when this worker is busy.
 class AsyncQueue : public Async {
  protected:
   WorkerStatistics worker() const { return manager_.statistics().workers.at(0); }
-  /// Has the pool learn that calls are short, so that it puts a second one behind a running one.
+  /// Makes short calls. The pool measures their time, so it then publishes a second call to a
+  /// worker that still runs one.
   void makeCallsShort() {
     for (int i = 0; i < 50; ++i) subject_.number("pid");
   }
@@ -207,7 +208,7 @@ TEST_F(AsyncQueue, CallsThatWaitedInLineAllRunOnce) {
   const std::string log = testFolder() / "async-line";
   std::vector<PendingCall> calls;
   for (int i = 0; i < 40; ++i) calls.push_back(begin(subject_, {"log", log, std::to_string(i)}));
-  EXPECT_GE(manager_.statistics().asyncCallsQueued, 39u) << "one thread each but one is not there";
+  EXPECT_GE(manager_.statistics().asyncCallsQueued, 39u) << "there is not one thread for each call";
   gate.open();
   for (const PendingCall& call : calls) call.get();
   std::ifstream file(log);
@@ -249,7 +250,7 @@ TEST_F(AsyncQueue, ACallThatWasPublishedCanBeCancelledBeforeItStarts) {
   EXPECT_TRUE(waitUntil([&] { return worker().callsInFlight == 2; })) << "it is in the ring";
   EXPECT_TRUE(next.cancel());
   EXPECT_TRUE(endedWith<Cancelled>(next));
-  EXPECT_TRUE(waitUntil([&] { return worker().callsInFlight == 1; })) << "nobody waits for it";
+  EXPECT_TRUE(waitUntil([&] { return worker().callsInFlight == 1; })) << "no thread waits for it";
   gate.open();
   running.get();
   subject_.number("pid");
@@ -266,7 +267,7 @@ TEST_F(AsyncQueue, ACallThatRunsOrHasRunCannotBeCancelled) {
   gate.open();
   EXPECT_EQ(running.get().toInt(), worker);
   EXPECT_FALSE(running.cancel());
-  EXPECT_EQ(subject_.number("pid"), worker) << "nobody was killed";
+  EXPECT_EQ(subject_.number("pid"), worker) << "no worker was killed";
 }
 
 TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
@@ -297,7 +298,7 @@ TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
   EXPECT_EQ(outcomes, 2000);
 }
 
-// The worker may be quicker to say that it withdrew a call than its thread is to notice the cancel.
+// The worker may report a call as withdrawn before the call's thread notices the cancellation.
 TEST_F(AsyncQueue, CancelledCallsLeaveTheirPlacesInTheRingToOthers) {
   makeCallsShort();
   int answered = 0;
@@ -456,7 +457,7 @@ TEST_F(Async, ACompletionQueueIsReadableExactlyWhileItHasOutcomes) {
   std::map<uint64_t, int> seen;
   while (seen.size() < kCalls && readable(kPatience)) {
     const std::vector<Completed> completed = queue.take();
-    EXPECT_FALSE(completed.empty()) << "it said that there was something";
+    EXPECT_FALSE(completed.empty()) << "its descriptor was readable";
     for (const Completed& each : completed) {
       ++seen[each.tag];
       EXPECT_EQ(each.outcome.ok(), each.tag % 10 != 0);

@@ -13,10 +13,10 @@
 
 namespace isopool::tests {
 
-using Supervisor = SharedSupervisor;  // of the tests; the library's is isopool::SharedSupervisor
+using Supervisor = SharedSupervisor;  // the tests' class; the library's: isopool::SharedSupervisor
 using Address = isopool::SharedSupervisor;
 
-/// A shared supervisor of the test's own, and managers and programs that attach to it.
+/// A shared supervisor that only this test uses, and managers and programs that attach to it.
 class AttachedManagers : public ::testing::Test {
  protected:
   void serve(std::vector<std::string> flags, const std::string& settings = "") {

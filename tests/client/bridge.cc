@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A user's library with a pool in it, for a Python process to load.
+// A user's library that contains a pool. A Python process loads it.
 #include <ATen/ATen.h>
 
 #include <memory>

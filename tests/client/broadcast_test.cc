@@ -17,7 +17,7 @@ namespace {
 
 using NoArguments = at::ArrayRef<Obj>;
 
-/// A manager of its own on the supervisor that all tests share.
+/// Each test has its own manager. All tests share one supervisor.
 class Broadcast : public ::testing::Test {
  protected:
   Broadcast() { sharedManager(); }

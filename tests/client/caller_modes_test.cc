@@ -9,7 +9,7 @@
 namespace isopool::tests {
 namespace {
 
-/// Autocast on the CPU of this thread as long as it lives.
+/// Enables autocast on the CPU for this thread, for the lifetime of this object.
 class Autocast {
  public:
   explicit Autocast(at::ScalarType type, bool cache = true)

@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// Deadlines of calls whose worker has not loaded the object yet: they hold, and cost nobody
-// anything.
+// SPDX-License-Identifier: BSD-3-Clause Deadlines of calls whose worker has not loaded the object
+// yet: they hold, and neither a worker nor another call is lost.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -18,7 +17,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kDeadline(200);
-// What a deadline may be overrun by on a busy machine.
+// By how much a deadline may be exceeded on a busy machine.
 constexpr milliseconds kSlack(2000);
 
 CallOptions withinDeadline() {
@@ -27,8 +26,8 @@ CallOptions withinDeadline() {
   return options;
 }
 
-/// A pool of one worker, and an object that this worker will have to load, which lasts until the
-/// gate opens.
+/// A pool of one worker, and an object that this worker has not loaded yet. Loading it takes until
+/// the gate opens.
 class ColdReplica : public ::testing::Test {
  protected:
   ColdReplica() {
@@ -46,13 +45,13 @@ class ColdReplica : public ::testing::Test {
 
   pid_t process() { return manager_.allInstances()[0].processId().value_or(-1); }
 
-  /// How often this pool's worker has begun to load it, since the test began.
+  /// How often this pool's worker has begun to load the object since the test began.
   std::ptrdiff_t loads() {
     std::ifstream log(log_);
     return std::count(std::istream_iterator<pid_t>(log), {}, process()) - loadsBefore_;
   }
 
-  /// The text of the DeadlineExceeded that it must throw in time, without having started.
+  /// The text of the DeadlineExceeded that `use` throws. Expects it in time, with started() false.
   static std::string overdue(const std::function<void()>& use) {
     const auto began = Clock::now();
     try {
@@ -74,7 +73,7 @@ class ColdReplica : public ::testing::Test {
   static inline int number_ = 0;
 };
 
-/// Ways to use it with a deadline.
+/// A way to use the object with a deadline.
 struct Use {
   const char* name;
   std::function<void(const ReplicatedObj&)> with;
@@ -89,7 +88,7 @@ TEST_P(EachUseOfAColdReplica, ThatEndsAtItsDeadlineLeavesTheWorkerLoadingForTheN
   const std::string text = overdue([&] { GetParam().with(*object_); });
   EXPECT_NE(text.find(std::to_string(worker)), std::string::npos) << text;
   EXPECT_EQ(gate_.arrival(), worker);
-  // Its own deadline, behind a load that nobody waits for any more.
+  // This use has its own deadline. It waits behind a load for which no thread waits any more.
   overdue([&] { GetParam().with(*object_); });
   gate_.open();
   EXPECT_EQ((*object_)({}).toInt(), worker);

@@ -8,7 +8,7 @@
 namespace isopool::tests {
 namespace {
 
-// What a deadline may be overrun by on a busy machine.
+// By how much a deadline may be exceeded on a busy machine.
 constexpr milliseconds kSlack(300);
 
 CallOptions within(std::chrono::nanoseconds time) {
@@ -42,7 +42,7 @@ class Deadline : public ::testing::Test {
   Deadline() { sharedManager(); }
 
   pid_t process() { return manager_.allInstances()[0].processId().value_or(-1); }
-  /// Occupies the worker by a step, of which the pool knows nothing, until the gate opens.
+  /// Occupies the worker with a step until the gate opens. The pool does not count steps as calls.
   std::future<void> occupy(const Gate& gate) {
     return std::async(std::launch::async, [this, arguments = gate.arguments()] {
       InterpreterSession session = subject_.object().acquireSession();
@@ -58,7 +58,7 @@ TEST_F(Deadline, ThatIsFarAwayChangesNothing) {
   EXPECT_EQ(subject_.ask("pid", {}, within(milliseconds(10'000))).toInt(), process());
 }
 
-// Added to the time of a clock it would be in the past.
+// A clock's time plus such a duration overflows: the deadline would be in the past.
 TEST_F(Deadline, ThatNoClockReachesIsNone) {
   const CallOptions unlimited = within(std::chrono::nanoseconds::max());
   EXPECT_EQ(subject_.ask("pid", {}, unlimited).toInt(), process());

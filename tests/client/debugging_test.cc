@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a person with a debugger needs: nobody is killed for being slow, breakpoints, traces.
+// What a user with a debugger needs: slow processes are not killed, breakpoints, traces.
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ CallOptions within(milliseconds time) {
   return options;
 }
 
-/// As `nc -U` has it.
+/// Connects to a Unix socket as `nc -U` does.
 class SocketClient {
  public:
   explicit SocketClient(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
@@ -44,7 +44,7 @@ class SocketClient {
     const std::string text = line + "\n";
     EXPECT_EQ(::write(fd_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
-  /// What came up to the prompt, or up to the end.
+  /// The text received up to the next prompt, or up to the end of the connection.
   std::string read() {
     std::string text;
     char byte = 0;
@@ -62,7 +62,7 @@ class SocketClient {
 
 class NoKill : public ::testing::Test {
  protected:
-  // Where workers' error streams go: their breakpoints say there how to reach them.
+  // Redirects the workers' error streams to a file: a breakpoint prints there how to connect.
   NoKill() : savedErrors_(::dup(STDERR_FILENO)) {
     errors_ = testFolder() / "no-kill-errors";
     std::ofstream(errors_, std::ios::trunc).put('\n');
@@ -97,7 +97,7 @@ TEST_F(NoKill, ACallWhoseWorkerIsStoppedPastItsDeadlineSurvives) {
   gate.arrival();
   ASSERT_EQ(::kill(worker, SIGSTOP), 0);
   gate.open();
-  // Longer than the deadline, and than an idle worker may be deaf.
+  // Longer than the deadline, and longer than an idle worker may leave a call in its ring.
   EXPECT_EQ(call.wait_for(milliseconds(1500)), std::future_status::timeout);
   ASSERT_EQ(::kill(worker, SIGCONT), 0);
   EXPECT_EQ(call.get(), worker);
@@ -109,12 +109,12 @@ TEST_F(NoKill, AStoppedZygoteIsNotReplaced) {
   ASSERT_EQ(::kill(zygote, SIGSTOP), 0);
   ::kill(pool_->processOf(0), SIGKILL);  // another worker or spare is to be forked
   EXPECT_FALSE(waitUntil([&] { return pool_->tree().zygote() != zygote; }, milliseconds(1500)))
-      << "it was given up after ISOPOOL_FORK_TIMEOUT";
+      << "it was replaced after ISOPOOL_FORK_TIMEOUT";
   ASSERT_EQ(::kill(zygote, SIGCONT), 0);
   EXPECT_GT(pool_->subject().number("pid"), 0);
 }
 
-// A process of the same user that is no ancestor of the worker, as a debugger is.
+// A process of the same user that is not an ancestor of the worker, like a debugger.
 TEST_F(NoKill, AWorkerCanBeTracedByAnotherProcessOfTheUser) {
   const pid_t worker = pool_->processOf(0);
   const pid_t tracer = ::fork();
@@ -145,13 +145,13 @@ TEST_F(NoKill, ABreakpointIsReachedOverASocketAndTheCallGoesOn) {
   EXPECT_EQ(debugger.read(), "6\n(Pdb) ");
   debugger.say("where");
   EXPECT_NE(debugger.read().find("forward"), std::string::npos);
-  // Last: until Python 3.13 another command may undo it.
+  // The assignment is the last command: before Python 3.13 a later command may undo it.
   debugger.say("x = 100");
   debugger.read();
-  EXPECT_FALSE(std::filesystem::exists(path)) << "nobody else is to connect";
+  EXPECT_FALSE(std::filesystem::exists(path)) << "no second debugger may connect";
   debugger.say("continue");
   EXPECT_EQ(call.get(), 200);
-  EXPECT_EQ(debugger.read(), "") << "it has hung up";
+  EXPECT_EQ(debugger.read(), "") << "the worker has closed the connection";
   EXPECT_EQ(pool_->subject().number("pid"), worker);
 }
 
@@ -161,7 +161,7 @@ TEST_F(NoKill, ADebuggerThatHangsUpLetsTheCallGoOn) {
   {
     SocketClient debugger(breakpointSocket());
     debugger.read();
-    debugger.say("b 1");  // so that it has a reason to stop again
+    debugger.say("b 1");  // so that the code could stop again
     debugger.read();
   }
   EXPECT_EQ(call.get(), 10);
@@ -185,7 +185,7 @@ TEST_F(NoKill, QuittingTheDebuggerEndsTheCallWithAnError) {
 
 // ---- traces ----------------------------------------------------------------------------------
 
-/// Runs tests/client/read_trace.py, which prints what the trace claims.
+/// Runs tests/client/read_trace.py, which prints the properties of the trace.
 std::string readTrace(const std::string& path) {
   Program python({PYTHON, TEST_SOURCE_DIR "/read_trace.py", path});
   std::string all;

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using NoArguments = at::ArrayRef<Obj>;
 
-/// A folder with one module in it, whose answer() is `answer`.
+/// Makes a folder with one module, whose answer() returns `answer`.
 std::string folderWithModule(const std::string& folder, const std::string& module, int answer) {
   const fs::path path = testFolder() / folder;
   fs::create_directories(path);

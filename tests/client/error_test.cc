@@ -56,7 +56,7 @@ TEST(Error, OfAnInputHoldsNothingOfIt) {
   const void* place = x.data_ptr();
   errorOf("fail", {x});
   x.reset();
-  // The worker has given it back with its answer, which the next call finds.
+  // The worker has returned the input's lease with its answer; the next call processes the return.
   sharedSubject().ask("nothing");
   EXPECT_EQ(empty({1000}).data_ptr(), place);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What one program's code leaves in a worker that several programs use, and what the others feel.
+// What one program's code leaves behind in a worker that several programs use, and how this affects
+// the other programs.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,7 +56,7 @@ def memory():
             leaked.append(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         except OSError:
             size //= 2
-    # What the answer of this very call takes.
+    # Frees what this call's own answer needs.
     leaked.pop().close()
 
 
@@ -115,8 +116,8 @@ def nothing():
 
 class SharedFitness : public AttachedManagers {
  protected:
-  /// Runs that function of the module in the one worker, whose session the program then still has.
-  /// Another program is attached before, and has called it.
+  /// Runs this function of the module in the only worker; the program keeps its session there.
+  /// Another program has attached before and has called the worker.
   void poisonBy(const std::string& function) {
     other_ = attach(1);
     subject_.emplace(*other_);
@@ -127,13 +128,14 @@ class SharedFitness : public AttachedManagers {
     session_->global("poison", function.c_str())(at::ArrayRef<Obj>());
   }
 
-  /// Another program's calls all succeed, soon in another worker, and the first one is told why.
+  /// All calls of the other program succeed, soon in another worker. The first program's session
+  /// ends with an error that contains `reason`.
   void expectReplaced(const std::string& reason) {
     int64_t now = worker_;
     EXPECT_TRUE(waitUntil([&] {
       now = subject_->number("pid");
       return now != worker_;
-    })) << "it serves on";
+    })) << "the worker is not replaced";
     EXPECT_EQ(subject_->number("pid"), now);
     EXPECT_TRUE(supervisor().waitForReport(
         [](const ipc::Report& report) { return report.unfit == 1 && report.restarts == 1; }));
@@ -175,7 +177,8 @@ TEST_F(SharedFitness, AWorkerWithoutDescriptorsIsReplacedWhenAnotherProgramAttac
   expectReplaced("more descriptors (Too many open files)");
 }
 
-// Which takes a limit of processes, and that is of a user's processes wherever they are.
+// A worker can start no thread if the limit of processes is reached. The kernel counts all
+// processes of the user on the machine for it.
 size_t tasksOfThisUser() {
   size_t tasks = 0;
   for (const auto& process : std::filesystem::directory_iterator("/proc")) {
@@ -231,7 +234,7 @@ TEST_F(SharedFitness, AWorkerWithAFilterOfSystemCallsIsReplacedBeforeAnotherProg
   expectReplaced("user code installed a system call filter");
 }
 
-// Which keeps the sandbox from closing: every program's first call would fail.
+// Such a filter keeps the worker from closing the sandbox: every program's first call would fail.
 TEST_F(SharedFitness, AWorkerWithAThreadsFilterIsReplacedBeforeAnotherProgramsFirstCall) {
   const ScopedVariable sandbox("ISOPOOL_SANDBOX=strict");
   serve({"--workers", "1"});

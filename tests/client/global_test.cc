@@ -40,7 +40,8 @@ TEST(Global, ImportsADottedModuleAndTakesOneAttribute) {
                 .toIValue()
                 .toStringRef(),
             "a");
-  EXPECT_THROW(session.global("os", "path.join"), RemoteError) << "a dot is no attribute's name";
+  EXPECT_THROW(session.global("os", "path.join"), RemoteError)
+      << "a name with a dot is not one attribute";
 }
 
 TEST(Global, ChainsOfAttributesReachFar) {

@@ -34,7 +34,8 @@ std::string nameOf(pid_t pid) {
   return name.substr(0, name.find('\n'));
 }
 
-/// Field 22 of proc(5)'s stat, behind the name, which may hold anything.
+/// Field 22 of /proc/PID/stat, see proc(5). Counted from the end of the name: a name may
+/// contain any character.
 uint64_t startTimeOf(pid_t pid) {
   const std::string stat = contentsOf("/proc/" + std::to_string(pid) + "/stat");
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
@@ -49,7 +50,7 @@ struct SharedPool {
 };
 SharedPool sharedPool;
 
-/// What one run of these tests has in common, ended before anything static is.
+/// What all tests of one run share. It ends before static objects are destroyed.
 class Run : public ::testing::Environment {
  public:
   void TearDown() override {
@@ -145,7 +146,8 @@ Gate::Gate() {
 }
 
 pid_t Gate::arrival() const {
-  EXPECT_TRUE(waitUntil([&] { return std::filesystem::exists(arrived_); })) << "nobody came";
+  EXPECT_TRUE(waitUntil([&] { return std::filesystem::exists(arrived_); }))
+      << "no call has arrived";
   const std::string text = contentsOf(arrived_);
   return text.empty() ? -1 : std::stoi(text);
 }
@@ -201,7 +203,7 @@ uint64_t memoryOf(pid_t process, const std::string& name) {
     uint64_t kibibytes = 0;
     if (word == name + ":" && rollup >> kibibytes) return kibibytes << 10;
   }
-  ADD_FAILURE() << "the kernel tells no " << name << " of process " << process;
+  ADD_FAILURE() << "the kernel reports no " << name << " for process " << process;
   return 0;
 }
 

@@ -25,16 +25,17 @@ using Named = std::unordered_map<std::string, c10::IValue>;
 
 inline constexpr milliseconds kPatience(10'000);
 
-/// Looks again and again, every millisecond; false if the condition does not come true in time.
+/// Checks the condition every millisecond. False if it does not become true in time.
 [[nodiscard]] bool waitUntil(const std::function<bool()>& condition,
                              milliseconds patience = kPatience);
 
 /// A folder for this run's files, removed at its end.
 const std::filesystem::path& testFolder();
-/// A package or something that is none, by its name in make_packages.py.
+/// The path of a file that make_packages.py makes under this name: a package, or a file that is not
+/// a valid package.
 std::string packagePath(const std::string& name = "subject.pt");
 
-/// A Subject that is asked by the name of a method. Copies share it.
+/// Calls methods of a Subject object (subject.py) by name. Copies share the object.
 class Subject {
  public:
   explicit Subject(InterpreterManager& manager);
@@ -62,13 +63,14 @@ class Subject {
 InterpreterManager& sharedManager();
 const Subject& sharedSubject();
 
-/// Where a call waits until it is let go, and says that it has come.
+/// A place at which a call in a worker waits until the test opens it. The test can also wait until
+/// the call arrives.
 class Gate {
  public:
   Gate();
   /// Arguments of Subject.wait_at.
   std::vector<at::IValue> arguments() const { return {arrived_, open_}; }
-  /// The process that waits there, once there is one.
+  /// Waits until a process has arrived at the gate, and returns its id.
   pid_t arrival() const;
   void open() const;
 
@@ -77,7 +79,7 @@ class Gate {
   std::string open_;
 };
 
-/// Sets a variable of this process's environment as long as it lives.
+/// Sets a variable of this process's environment for the lifetime of the object.
 class ScopedVariable {
  public:
   explicit ScopedVariable(const std::string& assignment);
@@ -98,7 +100,7 @@ class ProcessTree {
   std::vector<pid_t> supervisors() const { return named("isopoold"); }
   /// The supervisor's parent, see supervisor/README.md.
   pid_t guardian() const;
-  /// The first process with Python; the others are its forks.
+  /// The first process with Python. The other ones are forks of it.
   pid_t zygote() const;
   bool goneWithin(milliseconds patience) const { return mark_.waitUntilNoneIsLeft(patience); }
   std::vector<pid_t> all() const { return mark_.processes(); }
@@ -109,12 +111,13 @@ class ProcessTree {
   const ProcessMark& mark_;
 };
 
-/// Bytes of a process's memory that /proc/PID/smaps_rollup puts under this name, "AnonHugePages"
-/// say.
+/// The bytes of a process's memory that /proc/PID/smaps_rollup reports under this name, for example
+/// "AnonHugePages".
 uint64_t memoryOf(pid_t process, const std::string& name);
 
-/// A manager whose supervisor nobody else uses, because its environment has a mark of its own, and
-/// other variables if need be. At its end nothing of it must be left.
+/// A manager with a supervisor of its own: its environment contains a unique mark, so no other
+/// manager shares the supervisor. It may contain more variables. The destructor expects that none
+/// of its processes is left.
 class OwnPool {
  public:
   explicit OwnPool(size_t workers = 2, const std::vector<std::string>& variables = {});
@@ -145,10 +148,10 @@ class Program {
 
   /// The next line of its standard output; nothing if there is none in time.
   std::optional<std::string> readLine(milliseconds patience = milliseconds(60'000));
-  /// What it asks for on its standard input ends.
+  /// Closes the pipe to the program's standard input, so that the program reads its end.
   void closeInput() { input_.close(); }
   void kill(int signal) const;
-  /// Its exit status as waitpid has it.
+  /// The program's exit status as waitpid() returns it.
   std::optional<int> waitForEnd(milliseconds patience = kPatience);
   ProcessTree tree() const { return ProcessTree(mark_); }
   pid_t pid() const { return pid_; }

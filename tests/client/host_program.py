@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""host_program.py LIBRARY PACKAGE: a Python process with torch, and a library in it that has a pool."""
+"""host_program.py LIBRARY PACKAGE: a Python process with torch that loads a library with a pool."""
 
 import ctypes
 import os

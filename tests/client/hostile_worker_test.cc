@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// A worker whose native code writes lies into the memory that it shares with its client, at full
-// speed. What is promised: the client never crashes, never hangs and never reads beyond what is
-// shared; it says within a second that the worker is lost; the worker is replaced; other workers'
-// calls are right. What is not: that a hostile worker's values mean anything.
+// SPDX-License-Identifier: BSD-3-Clause A worker whose native code writes invalid data, at full
+// speed, into the memory that it shares with its client. Guaranteed: the client never crashes,
+// never hangs and never reads outside of the shared memory; it reports the worker as lost within a
+// second; the worker is replaced; calls to other workers are right. Not guaranteed: that the values
+// of a hostile worker are meaningful.
 #include <signal.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// As scribbler.cc counts them.
+/// The same values as in scribbler.cc.
 enum class Lie { kWords, kSlots, kResults, kAll, kLife };
 
 constexpr int kRounds = 10;
@@ -35,7 +35,7 @@ class HostileWorker : public testing::TestWithParam<Lie> {
     return pool_.subject().object().acquireSession(&pool_.manager().allInstances()[slot]);
   }
 
-  /// How many segments the worker found to write to.
+  /// Starts the scribbling thread. Returns the number of segments that it writes to.
   int64_t beginScribbling(InterpreterSession& session, int64_t seed) {
     return session.global("ctypes", "CDLL")({std::string(SCRIBBLER)})
         .attr("begin_scribbling")({static_cast<int64_t>(GetParam()), seed})
@@ -43,27 +43,27 @@ class HostileWorker : public testing::TestWithParam<Lie> {
         .toInt();
   }
 
-  /// Calls until the worker is reported lost: how.
+  /// Calls until the worker is reported as lost. Returns the text of the report.
   std::string useUntilLost(InterpreterSession& session, int64_t seed) {
     const at::Tensor large = at::arange(2000);
     for (int64_t call = 0;; ++call) {
       try {
-        // The answer to this one may be the first lie.
+        // The answer to this call may already be invalid.
         if (call == 0) static_cast<void>(beginScribbling(session, seed));
-        // Small results and such that lie in the arena come and go.
+        // Results of both kinds: inline ones and those in the arena.
         const at::IValue answer =
             session.self.attr("clone")({call % 2 == 0 ? large : large.slice(0, 0, 8)}).toIValue();
         if (answer.isTensor() && answer.toTensor().defined()) readAll(answer.toTensor());
       } catch (const WorkerLost& lost) {
         return lost.what();
       } catch (const std::exception&) {
-        // A lie that looked like an error, or a value that is not what was asked for.
+        // Invalid data that looks like an error, or a value of another type than expected.
       }
     }
   }
 
   static void readAll(const at::Tensor& tensor) {
-    constexpr int64_t kMost = 1 << 20;  // a lie may be a large view of few bytes
+    constexpr int64_t kMost = 1 << 20;  // invalid data may describe a large view of few bytes
     if (tensor.numel() < kMost) static_cast<void>(tensor.contiguous().clone());
   }
 
@@ -84,7 +84,7 @@ TEST_P(HostileWorker, IsReportedWithinASecondAndReplacedAndNobodyElseNotices) {
     return calls;
   });
 
-  // However this ends, the neighbour must, before its future is waited for.
+  // Stops the neighbour on every path, before the destructor of its future waits for it.
   struct AtEnd {
     std::atomic<bool>& over;
     ~AtEnd() { over = true; }
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(Lies, HostileWorker,
                                                              : "Life";
                          });
 
-/// Random words in results are values like any other, but where an answer itself lies in the arena.
+/// Random words in the output arena are valid values, except where an answer itself lies in it.
 using HostileResults = HostileWorker;
 
 TEST_P(HostileResults, AreReadWithoutHarm) {
@@ -140,7 +140,7 @@ TEST_P(HostileResults, AreReadWithoutHarm) {
     const at::IValue answer = session.self.attr("clone")({content}).toIValue();
     ASSERT_TRUE(answer.isTensor());
     EXPECT_EQ(answer.toTensor().sizes(), content.sizes())
-        << "what says how to read it is not there";
+        << "the answer's own description is not in the arena";
     readAll(answer.toTensor());
   }
   EXPECT_GT(calls, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Interpreters without a manager, ends of sessions, methods as objects, and a balancer for one's
-// own use.
+// Interpreters without a manager, ends of sessions, methods as objects, and a load balancer that a
+// program uses by itself.
 #include <signal.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ int64_t processIn(InterpreterSession session) {
   return session.global("os", "getpid")(NoArguments()).toIValue().toInt();
 }
 
-/// What `use` is refused with.
+/// The text of the Error with which `use` is refused.
 std::string refusalOf(const std::function<void()>& use) {
   try {
     use();
@@ -92,7 +92,8 @@ TEST(Interpreter, EndsItsWorkerAndItsSessionsWithItself) {
   EXPECT_TRUE(contains(refusalOf([&] { interpreter->acquireSession(); }), "moved from"));
   EXPECT_TRUE(contains(refusalOf([&] { interpreter->processId(); }), "moved from"));
   interpreter.reset();
-  EXPECT_EQ(processIn(moved.acquireSession()), process) << "what was moved ends nothing";
+  EXPECT_EQ(processIn(moved.acquireSession()), process)
+      << "the end of a moved-from object has no effect";
 
   std::optional<Interpreter> last(std::make_shared<NoopEnvironment>());
   InterpreterSession session = last->acquireSession();
@@ -126,7 +127,7 @@ TEST(Interpreter, ThatCannotStartThrows) {
 
 // ---- a session's end -------------------------------------------------------------------------
 
-/// As a program's own kind of session.
+/// A session class of a program's own.
 class WatchedSession : public InterpreterSession {
  public:
   explicit WatchedSession(InterpreterSession&& session) : InterpreterSession(std::move(session)) {}
@@ -290,7 +291,7 @@ TEST(LoadBalancer, CountsRightWithManyThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  // Six users on three resources: none ever has more than its share.
+  // Six users of three resources: no resource ever has more than two users.
   EXPECT_LE(most, 2);
   for (int i = 0; i < 3; ++i) EXPECT_THROW(balancer.free(i), Error) << "everything is free again";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One of the threads that wait for answers of a worker looks for all of them. The test plays the
-// worker.
+// Of the threads that wait for answers of a worker, one (the leader) watches the ring for all. The
+// test plays the worker.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,16 +18,17 @@ namespace {
 using client::Clock;
 using std::chrono::microseconds;
 
-// A thread that nobody wakes looks after a tenth of a second by itself.
+// A thread that is not woken looks at the ring by itself after 100 ms.
 constexpr milliseconds kWoken(50);
 
-/// Threads lead one after the other until their deadlines, which pass in the moment in which they
-/// are woken for it. How long after its answer the last one has it, which has no deadline.
+/// Threads lead one after the other, each until its deadline. A deadline passes about when the
+/// thread is woken in order to lead. The last thread has no deadline; returns how long after the
+/// worker's answer this thread receives it.
 Clock::duration lastOnesAnswer() {
   constexpr int kLeaving = 8;
   PlayedWorker worker;
   std::vector<std::thread> threads;
-  std::atomic<uint32_t> unsent{0};  // whose deadline passed before, on a machine that is loaded
+  std::atomic<uint32_t> unsent{0};  // calls whose deadline passed before, on a loaded machine
   const auto published = [&] {
     EXPECT_TRUE(waitUntil([&] { return worker.callsPublished() + unsent == threads.size(); }));
   };
@@ -57,8 +58,8 @@ TEST(Lead, OfAThreadWhoseDeadlinePassesIsTakenByTheNext) {
   constexpr int kRounds = 40;
   int late = 0;
   for (int round = 0; round < kRounds; ++round) late += lastOnesAnswer() > kWoken ? 1 : 0;
-  // A loaded machine may be late as well, though not as a rule.
-  EXPECT_LE(late, kRounds / 10) << "of " << kRounds << " answers that nobody looked for";
+  // On a loaded machine an answer may also be late for other reasons, but rarely.
+  EXPECT_LE(late, kRounds / 10) << "of " << kRounds << " answers that no thread watched for";
 }
 
 }  // namespace

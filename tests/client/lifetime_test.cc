@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is used when something it needs is gone, was never there, or is being replaced.
+// Uses of objects that need something which is gone, never existed, or is being replaced.
 #include <signal.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace {
 
 using NoArguments = at::ArrayRef<Obj>;
 
-/// What `use` is refused with.
+/// The text of the Error with which `use` is refused.
 std::string refusalOf(const std::function<void()>& use) {
   try {
     use();

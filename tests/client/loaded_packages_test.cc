@@ -11,10 +11,10 @@
 namespace isopool::tests {
 namespace {
 
-/// What a process has loaded from a shared supervisor that the test plays.
+/// The packages that a process has loaded. The test plays the shared supervisor.
 class LoadedPackage : public ::testing::Test {
  protected:
-  /// The next message of the client, as the supervisor gets it.
+  /// The next message of the client as the supervisor receives it.
   template <typename Message>
   std::optional<Message> next() {
     for (;;) {
@@ -24,7 +24,7 @@ class LoadedPackage : public ::testing::Test {
     }
   }
 
-  /// The supervisor holds the same bytes already.
+  /// Answers as a supervisor that already holds the same bytes.
   void answerWithSameBytes() {
     ipc::Frame frame;
     frame.descriptors.push_back(file_->object().duplicate());
@@ -42,8 +42,8 @@ class LoadedPackage : public ::testing::Test {
 };
 
 TEST_F(LoadedPackage, IsConfirmedByAnyUseThatSeesTheAnswer) {
-  // The first use gives up. Another one is there meanwhile: one that does not wait stands for one
-  // that waits for longer.
+  // The first use ends with an error because it waits in vain. Meanwhile there is a second use. It
+  // does not wait and takes the part of a use that waits for longer.
   auto first = std::async(std::launch::async, [&] { packages_.loadShared(file_); });
   ASSERT_TRUE(next<ipc::LoadPackage>());
   packages_.load(file_);
@@ -54,7 +54,7 @@ TEST_F(LoadedPackage, IsConfirmedByAnyUseThatSeesTheAnswer) {
   ASSERT_TRUE(confirmed) << "no use confirms the package, and no worker maps it";
   EXPECT_EQ(confirmed->package, file_->id().value);
   EXPECT_TRUE(confirmed->same);
-  // Once: the supervisor takes a second one for a breach of the protocol.
+  // Only one confirmation is sent: for the supervisor a second one violates the protocol.
   packages_.loadShared(file_);
   for (int i = 0; i < 3; ++i) packages_.unload(file_->id());
   EXPECT_TRUE(next<ipc::UnloadPackage>());

@@ -11,12 +11,12 @@ from torch.package import PackageExporter
 
 folder = Path(sys.argv[1])
 torch.manual_seed(0)
-# What AOTInductor compiles has the number of threads of this process in it.
+# A model that AOTInductor compiles contains this process's number of threads.
 torch.set_num_threads(1)
 
 
 def rewritten(source: str, name: str, change) -> None:  # type: ignore[no-untyped-def]
-    """A copy of an archive whose records are what `change` makes of them; without those it drops."""
+    """Copies an archive. `change` replaces the content of each record, or drops it."""
     with zipfile.ZipFile(folder / source) as old, zipfile.ZipFile(folder / name, "w") as new:
         for entry in old.infolist():
             data = change(entry.filename, old.read(entry))

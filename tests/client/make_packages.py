@@ -43,7 +43,7 @@ def user_code_package(exporter: PackageExporter) -> None:
 
 
 def answering(answer: int):  # type: ignore[no-untyped-def]
-    """A module of the same name in every package, with another content in each."""
+    """A module with the same name but different content in every package."""
 
     def fill(exporter: PackageExporter) -> None:
         source = f"def answer():\n    return {answer}\n"
@@ -55,7 +55,7 @@ def answering(answer: int):  # type: ignore[no-untyped-def]
 
 
 def with_extern(exporter: PackageExporter) -> None:
-    """Needs a module that is here now, and nowhere else."""
+    """Needs a module that exists only here, while the package is made."""
     (folder / "isopool_no_such_module.py").touch()
     sys.path.append(str(folder))
     exporter.extern("isopool_no_such_module")
@@ -102,7 +102,7 @@ def later():
 
 
 def of_many_modules(exporter: PackageExporter) -> None:
-    """As much Python as a library of models has."""
+    """As much Python code as a library of models has."""
     classes = "".join(CLASS.format(number=number) for number in range(40))
     names = [f"module{number}" for number in range(100)]
     for name in names:
@@ -114,7 +114,7 @@ def of_many_modules(exporter: PackageExporter) -> None:
 
 
 def with_large_weights(exporter: PackageExporter) -> None:
-    """64 MiB, in an object that refers to itself, and a module that is imported by a call."""
+    """64 MiB in an object that refers to itself, and a module that a call imports."""
     (folder / "isopool_large.py").write_text(LARGE)
     sys.path.append(str(folder))
     import isopool_large
@@ -125,7 +125,7 @@ def with_large_weights(exporter: PackageExporter) -> None:
 
 
 def rewritten(source: Path, name: str, record: str, text: str) -> None:
-    """A copy of a package, one of whose records says something else."""
+    """A copy of a package in which one record has another text."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(folder / name, "w") as new:
         for entry in old.infolist():
             data = old.read(entry)

@@ -11,7 +11,7 @@
 namespace isopool::tests {
 namespace {
 
-/// What was copied since it was made.
+/// Counts what was copied since the object was made.
 class Copied {
  public:
   CopyCounters since() const { return copyCounters() - before_; }
@@ -23,8 +23,8 @@ class Copied {
 
 bool isAll(const at::Tensor& x, double value) { return x.eq(value).all().item<bool>(); }
 
-/// Makes sure that what follows finds its blocks: memory that is short is asked for in the
-/// background, and meanwhile results are copied.
+/// Makes sure that the following calls find free blocks: if memory is short, more is requested in
+/// the background, and results are copied until it arrives.
 void warmUp(const Subject& subject, int64_t elements) {
   const at::Tensor x = empty({elements});
   const auto quiet = [&] {
@@ -37,8 +37,8 @@ void warmUp(const Subject& subject, int64_t elements) {
 
 // ---- towards the worker and back -------------------------------------------------------------
 
-// A call that its worker does not start within milliseconds moves to another one, with a copy of
-// its own.
+// If a worker does not start a call within milliseconds, the call moves to another worker and its
+// input is copied once more.
 bool isOneCopyForEachWorker(uint64_t counted, uint64_t bytes) {
   return counted == bytes || counted == 2 * bytes;
 }
@@ -116,7 +116,8 @@ TEST(Copies, NoneForASmallTensorOfEmpty) {
   EXPECT_EQ(copied.total(), 0u);
 }
 
-/// A storage of its own over `elements` of a tensor in shared memory, from byte `offset` on.
+/// A tensor whose own storage covers `elements` of a tensor in shared memory, from
+/// byte `offset` on.
 at::Tensor viewAt(const at::Tensor& shared, int64_t offset, int64_t elements) {
   return at::from_blob(
       static_cast<std::byte*>(shared.data_ptr()) + offset, {elements}, [shared](void*) {},
@@ -150,7 +151,7 @@ TEST(Copies, OneOfAViewAtAnOddOffsetOfASharedBuffer) {
 }
 
 TEST(Copies, OneOfAViewThatReachesBeyondItsBlock) {
-  // The next page of the segment is the neighbour's.
+  // The next page of the segment belongs to `neighbour`.
   const at::Tensor shared = empty({2048}).fill_(3);
   const at::Tensor neighbour = empty({2048}).fill_(3);
   const at::Tensor view = viewAt(shared, 64, 2048);
@@ -167,13 +168,13 @@ TEST(Copies, OneOfAViewInsideASharedBufferThatTheModelKeeps) {
   shared.fill_(5);
   EXPECT_EQ(pool.subject().ask("kept_sum").toDoubleVector().at(0), 6000)
       << "what the model keeps is its own";
-  // Pages of it come again, whole and in part, while the model has its own ones.
+  // The same pages are passed again, whole and in part, while the model has private ones.
   EXPECT_EQ(pool.subject().ask("sums", {shared}).toDouble(), 500'000);
   EXPECT_EQ(pool.subject().ask("sums", {view}).toDouble(), 10'000);
   EXPECT_EQ(pool.subject().ask("kept_sum").toDoubleVector().at(0), 6000);
 }
 
-/// What the model of a pool of one worker has kept, and what the caller sees, are two tensors each.
+/// A tensor that the model of a pool of one worker keeps and the caller's tensor are independent.
 class KeptOfOneWorker : public ::testing::Test {
  protected:
   void expectKept(std::vector<double> sums) {
@@ -196,11 +197,11 @@ TEST_F(KeptOfOneWorker, ViewsThatShareAPageAreTheModelsAlone) {
   expectKept({3 * 4096, 3 * 4096});
   subject_.ask("write_kept", {4});
   EXPECT_TRUE(isAll(shared, 5));
-  // The same pages once more, kept too, while the model has those of the first call.
+  // The same pages are passed and kept again while the model still has those of the first call.
   subject_.ask("keep_both", {two, one});
   shared.fill_(6);
   expectKept({4 * 4096, 4 * 4096, 5 * 4096, 5 * 4096});
-  // And they are shared ones again when the model lets go.
+  // When the model has dropped the tensors, the pages are shared again.
   subject_.ask("forget");
   subject_.ask("fill", {one, 7});
   EXPECT_EQ(subject_.ask("sums", {shared}).toDouble(), 6 * 100'000 + 4096);
@@ -224,7 +225,7 @@ TEST_F(KeptOfOneWorker, AViewBesideAnObjsIsTheModelsAlone) {
     expectKept({3 * 4096});
     subject_.ask("write_kept", {4});
     EXPECT_TRUE(isAll(shared, 5));
-    // What an Obj has is the caller's memory as long as it is held.
+    // A tensor behind an Obj is the caller's memory while the Obj is held.
     EXPECT_EQ(held.attr("sum")(at::ArrayRef<Obj>()).toIValue().toTensor().item<float>(), 5 * 4096);
     subject_.ask("forget");
     shared.fill_(3);
@@ -277,7 +278,7 @@ TEST(Copies, NoneUnderASharedMemoryGuard) {
     EXPECT_TRUE(isShared(at::rand({1000})));
     bool elsewhere = true;
     std::thread([&] { elsewhere = isShared(at::rand({1000})); }).join();
-    EXPECT_FALSE(elsewhere) << "a guard is for its thread";
+    EXPECT_FALSE(elsewhere) << "a guard affects only its thread";
   }
   EXPECT_FALSE(isShared(at::rand({1000})));
   ASSERT_TRUE(isShared(x));
@@ -336,7 +337,7 @@ class Result : public ::testing::Test {
     arguments.insert(arguments.begin(), method);
     return session_.self(at::ArrayRef<at::IValue>(arguments)).toIValue();
   }
-  /// A call of the pool that runs in the session's worker, because this thread's last one did.
+  /// A call of the pool. It runs in the session's worker because this thread's last call ran there.
   at::IValue call(const char* method, std::vector<at::IValue> arguments = {}) {
     EXPECT_EQ(sharedSubject().number("pid"), ask("pid").toInt());
     return sharedSubject().ask(method, std::move(arguments));
@@ -433,7 +434,7 @@ TEST_F(Result, OutlivesSessionManagerAndWorkers) {
   EXPECT_TRUE(isAll(inlined, 2));
   EXPECT_TRUE(weight.equal(at::arange(65536, at::kFloat)));
   EXPECT_TRUE(isAll(echoed, 4));
-  // It may even go to another pool.
+  // The result is also a valid argument of another pool.
   EXPECT_TRUE(isAll(sharedSubject().tensor("add_one", {made}), 7));
   EXPECT_TRUE(sharedSubject().tensor("clone", {weight}).equal(weight));
 }
@@ -520,7 +521,7 @@ TEST(Weight, WrittenInOneWorkerIsUnchangedInTheOthers) {
   one.self({"write_weight"});
   EXPECT_EQ(one.self({"weight_sum"}).toIValue().toDouble(), 0);
   EXPECT_EQ(two.self({"weight_sum"}).toIValue().toDouble(), sum);
-  EXPECT_EQ(before.sum().item<double>(), sum) << "what a caller has got does not change";
+  EXPECT_EQ(before.sum().item<double>(), sum) << "the caller's result does not change";
   const Copied copied;
   const at::Tensor written = one.self({"return_weight"}).toIValue().toTensor();
   EXPECT_TRUE(isAll(written, 0));
@@ -529,7 +530,7 @@ TEST(Weight, WrittenInOneWorkerIsUnchangedInTheOthers) {
 }
 
 TEST(Weight, WrittenByTheCallerIsUnchangedInTheWorkers) {
-  // The package's pages in this process are private to it.
+  // This process has private copies of the package's pages.
   const auto pool = std::make_unique<OwnPool>(1);
   pool->subject().tensor("return_weight").fill_(-1);
   EXPECT_EQ(pool->subject().ask("weight_sum").toDouble(), 65536.0 * 65535 / 2);
@@ -572,7 +573,7 @@ TEST(InputArena, ASettingThatIsNoSizeIsNamed) {
 
 // ---- what workers share ----------------------------------------------------------------------
 
-/// Empty, or why the zygote's memory can't lie in huge pages.
+/// Empty, or the reason why the zygote's memory can't be in huge pages.
 std::string whyNoHugePages() {
   if (kUnderAddressSanitizer) return "malloc is the sanitizer's";
   std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
@@ -586,7 +587,7 @@ std::string whyNoHugePages() {
 TEST(HugePages, LieUnderWhatTheZygoteHasFilled) {
   if (!whyNoHugePages().empty()) GTEST_SKIP() << whyNoHugePages();
   OwnPool pool(1);
-  // Of some 150 MB; how many the kernel has at hand is its own affair.
+  // The zygote has about 150 MB. The kernel decides how much of it is in huge pages.
   EXPECT_GT(memoryOf(pool.tree().zygote(), "AnonHugePages"), 20u << 20);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Modules that a program gives its workers as text.
+// Modules whose source text a program registers for its workers.
 #include <signal.h>
 
 #include <atomic>
@@ -22,7 +22,7 @@ int64_t answerIn(InterpreterSession session, const std::string& module) {
   return session.global(module.c_str(), "answer")(NoArguments()).toIValue().toInt();
 }
 
-/// A manager of its own on the supervisor that all tests share.
+/// Each test has its own manager. All tests share one supervisor.
 class Module : public ::testing::Test {
  protected:
   Module() { sharedManager(); }
@@ -103,7 +103,7 @@ TEST_F(Module, ReachesABusyWorkerBeforeItsNextCallAndDoesNotWaitForIt) {
 TEST_F(Module, ReachesEveryReplacement) {
   manager_.registerModuleSource("early", answering(1));
   EXPECT_EQ(answerIn(sessionOn(0), "early"), 1);
-  // The first replacement is the spare, which was there already.
+  // The first replacement is the spare, which existed before.
   for (int round = 0; round < 3; ++round) {
     const std::string late = "late" + std::to_string(round);
     manager_.registerModuleSource(late, answering(round));
@@ -153,7 +153,7 @@ TEST_F(Module, WithDotsIsInAPackage) {
   manager_.registerModuleSource("tree.branch.leaf", answering(7));
   EXPECT_EQ(answerIn(sessionOn(0), "tree"), 7);
   EXPECT_EQ(answerIn(sessionOn(1), "tree.branch.leaf"), 7);
-  // One that comes when its package is imported already.
+  // A module that is registered after its package was imported.
   manager_.registerModuleSource("tree.branch.leaf.vein", answering(8));
   EXPECT_EQ(answerIn(sessionOn(0), "tree.branch.leaf.vein"), 8);
 }

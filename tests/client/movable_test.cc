@@ -17,7 +17,7 @@ InterpreterSession sessionOn(InterpreterManager& manager, size_t slot) {
 }
 InterpreterSession sessionOn(size_t slot) { return sessionOn(sharedManager(), slot); }
 
-/// A tensor that the session's worker makes by itself.
+/// A tensor that the session's worker makes.
 Obj madeIn(InterpreterSession& session, int64_t elements) {
   return session.global("torch", "arange")(
       Args{at::IValue(elements), at::IValue(elements + elements), at::IValue(1)});
@@ -25,7 +25,7 @@ Obj madeIn(InterpreterSession& session, int64_t elements) {
 
 at::Tensor tensorOf(const Obj& object) { return object.toIValue().toTensor(); }
 
-/// An object of a package, in a session of its own.
+/// An object of a package, and a session in which it was loaded.
 struct PackagedModel {
   explicit PackagedModel(InterpreterManager& manager)
       : package(manager.loadPackage(packagePath())),
@@ -88,7 +88,7 @@ TEST(Movable, AModelOfAPackageRunsOnEveryWorkerWithItsWeightsOnce) {
   EXPECT_TRUE(here.equal(at::arange(8, at::kFloat)));
   here.fill_(3);
   EXPECT_EQ(tensorOf(moved.toObj(&second).attr("small")).sum().item<float>(), 24);
-  // The package's own weight is another one.
+  // The weight of an object that is loaded from the package is a different tensor.
   const ReplicatedObj fresh = model.package.loadPickle("model", "model.pkl");
   EXPECT_TRUE(tensorOf(fresh.toObj(&first).attr("small")).equal(at::arange(8, at::kFloat)));
 }
@@ -285,7 +285,7 @@ TEST(Movable, AKillWhileItIsPickledIsWorkerLostAndLeavesNothing) {
   OwnPool pool(1);
   InterpreterSession session = pool.subject().object().acquireSession();
   const Gate gate;
-  // Its __reduce__ waits at the gate.
+  // The object's __reduce__ waits at the gate.
   const Obj waiting = session.self.attr("slow_to_pickle")(gate.arguments());
   std::thread killer([&] {
     ASSERT_TRUE(waitUntil([&] { return gate.arrival() != 0; }));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A user's library of C++ operators, in the variants that tests need.
+// A user's library of C++ operators in several variants, see CMakeLists.txt.
 #include <ATen/ATen.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
@@ -35,5 +35,5 @@ TORCH_LIBRARY(isopool_test, library) {
 #endif
 }
 
-// Not for every backend: torch.export is then told its shapes by a fake, as of a real kernel.
+// Only for the CPU: torch.export then needs a fake kernel for the shapes, like for real operators.
 TORCH_LIBRARY_IMPL(isopool_test, CPU, library) { library.impl("twice_plus", &twicePlus); }

@@ -6,12 +6,12 @@
 namespace isopool::tests {
 namespace {
 
-/// Where a library was built. Each variant is a library of its own.
+/// The path of a built library. Each variant is a separate library.
 std::string library(const std::string& variant = "") {
   return OPERATORS_FOLDER "/libclient_test_operators" + variant + ".so";
 }
 
-/// A model that uses the operators, and as a package the custom class too.
+/// The path of a model that uses the operators. The package uses the custom class too.
 std::string user(const std::string& name) {
   static const std::filesystem::path folder = [] {
     const std::filesystem::path made = testFolder() / "operators";
@@ -32,7 +32,7 @@ void expectOperators(const ReplicatedObj& model) {
   EXPECT_EQ(elements[1].toInt(), 42);
 }
 
-/// What the constructor of a manager says with such a variable.
+/// The text of the Error of a manager's constructor under this environment variable.
 std::string refusalOf(const std::string& variable) {
   const ScopedVariable scope(variable);
   try {

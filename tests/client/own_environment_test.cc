@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Environments that a program writes itself.
+// Subclasses of Environment that a program defines itself.
 #include <signal.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace {
 
 using NoArguments = at::ArrayRef<Obj>;
 
-/// Does to each interpreter what a test wants.
+/// Configures each interpreter with a function of the test.
 class Doing : public Environment {
  public:
   explicit Doing(std::function<void(Interpreter&)> work) : work_(std::move(work)) {}

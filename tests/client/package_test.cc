@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What loadPackage says about a file.
+/// The text of the Error that loadPackage throws for a file.
 std::string refusalOf(const std::string& path) {
   try {
     sharedManager().loadPackage(path);
@@ -97,14 +97,14 @@ TEST(Package, IsFoundByARelativePath) {
   EXPECT_GT(package->loadPickle("model", "model.pkl")({"pid"}).toInt(), 0);
 }
 
-/// The package's bytes in a file that a test may spoil.
+/// A copy of the package in a file that a test may damage.
 fs::path copyOfPackage(const std::string& name) {
   const fs::path copy = testFolder() / ("copy-of-" + name);
   fs::copy_file(packagePath(name), copy, fs::copy_options::overwrite_existing);
   return copy;
 }
 
-// torch's reader would take that much memory, when it is made.
+// The constructor of torch's reader would allocate that much memory.
 TEST(Package, OfWhichARecordClaimsMoreThanItsBytesCanHoldIsRefused) {
   const fs::path path = copyOfPackage("subject.pt");
   std::string bytes;
@@ -125,7 +125,7 @@ TEST(Package, OfWhichARecordClaimsMoreThanItsBytesCanHoldIsRefused) {
   EXPECT_TRUE(contains(text, "claims to hold 4294967280 bytes")) << text;
 }
 
-/// What a module of the package answers, in both workers.
+/// The answer of a module of the package. Expects the same one in both workers.
 int64_t answerOf(Package& package) {
   const auto ask = [](InterpreterSession& session) {
     const Obj module = session.self.attr("import_module")({"entry"});
@@ -134,8 +134,8 @@ int64_t answerOf(Package& package) {
   const auto process = [](InterpreterSession& session) {
     return session.global("os", "getpid")(at::ArrayRef<Obj>()).toIValue().toInt();
   };
-  // One that still lets go of what was dropped is avoided, so that two sessions may get the same
-  // worker.
+  // The sessions may get the same worker: a worker that is still releasing dropped objects is
+  // avoided.
   InterpreterSession one = package.acquireSession();
   std::vector<InterpreterSession> others;
   EXPECT_TRUE(waitUntil([&] {
@@ -156,19 +156,19 @@ TEST(Package, LivesOnWhenItsFileIsDeleted) {
 
 TEST(Package, DoesNotChangeWhenItsFileIsOverwritten) {
   const fs::path file = copyOfPackage("subject.pt");
-  // Nobody else may have these bytes open, or this would be that package.
+  // No other package may have these bytes: loadPackage would return that package.
   std::ofstream(file, std::ios::app | std::ios::binary);
   Package package = sharedManager().loadPackage(file);
   const Subject subject(package.loadPickle("model", "model.pkl"));
   const double sum = subject.ask("weight_sum").toDouble();
-  // In place: whoever has mapped the file sees it.
+  // Overwrites the file in place: a process that has mapped the file sees the change.
   const auto size = fs::file_size(file);
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
       << std::string(static_cast<size_t>(size), '\xff');
   EXPECT_EQ(subject.ask("weight_sum").toDouble(), sum);
   fs::resize_file(file, 10);
   EXPECT_EQ(subject.ask("weight_sum").toDouble(), sum);
-  // Workers that have not seen it yet read the old bytes too.
+  // Workers that have not read the package yet read the old bytes too.
   for (const Interpreter& worker : sharedManager().allInstances()) {
     InterpreterSession session = subject.object().acquireSession(&worker);
     EXPECT_EQ(session.self({"weight_sum"}).toIValue().toDouble(), sum);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The permissive conversion of results, beside the strict one.
+// The permissive conversion of results, compared with the strict one.
 #include <algorithm>
 #include <cctype>
 
@@ -27,11 +27,11 @@ std::string parameterName(const std::string& kind) {
   return name;
 }
 
-// ---- what the strict conversion knows --------------------------------------------------------
+// ---- kinds that the strict conversion supports -----------------------------------------------
 
 struct Result {
   const char* kind;   ///< of values_model.KINDS
-  const char* value;  ///< as shown() has it
+  const char* value;  ///< as shown() prints it
 };
 
 void PrintTo(const Result& result, std::ostream* stream) { *stream << result.kind; }
@@ -67,7 +67,7 @@ TEST(Permissive, BytesAreATensorSoThatTheyCanBeToldFromATextAsTheStrictStringCan
   EXPECT_EQ(shown(made("bytes")), "Byte [3] [0, 255, 98]");
 }
 
-// ---- what only the permissive one knows ------------------------------------------------------
+// ---- kinds that only the permissive conversion supports --------------------------------------
 
 class PermissiveResult : public ::testing::TestWithParam<Result> {};
 
@@ -123,7 +123,7 @@ TEST(Permissive, ConversionIsTheObjsToo) {
   const Obj mixed = session.self({"made", "mixed list"});
   EXPECT_EQ(shown(mixed.toIValuePermissive()), "List[Any] [1, 2.0, \"three\"]");
   EXPECT_TRUE(contains(refusalOf([&] { mixed.toIValue(); }), "Tracer cannot infer type of "))
-      << "and the strict one stays as it is";
+      << "the strict conversion is unchanged";
   EXPECT_THROW(Obj().toIValuePermissive(), Error);
 }
 
@@ -148,7 +148,7 @@ TEST(Permissive, AnArrayThatTheModelKeepsIsCopied) {
   EXPECT_EQ(second.toTensor()[0].item<int64_t>(), 2);
 }
 
-// ---- what neither knows ----------------------------------------------------------------------
+// ---- kinds that no conversion supports -------------------------------------------------------
 
 struct Refusal {
   const char* kind;
@@ -203,7 +203,7 @@ TEST(Permissive, AnOutputOfBertIsADictOfItsFields) {
   if (!hasTransformers()) GTEST_SKIP() << "the workers' Python has no transformers";
   const at::IValue output = valuesSubject().ask("hugging_face", {"bert"}, permissive());
   const auto fields = output.toGenericDict();
-  EXPECT_FALSE(fields.contains("past_key_values")) << "a field that is None is none";
+  EXPECT_FALSE(fields.contains("past_key_values")) << "a field that is None is left out";
   EXPECT_EQ(fields.at("last_hidden_state").toTensor().sizes(), at::IntArrayRef({1, 3, 8}));
   EXPECT_EQ(fields.at("hidden_states").toTupleRef().elements().size(), 3u);
   EXPECT_EQ(fields.at("attentions").toTupleRef().elements().at(0).toTensor().sizes(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program in a container of its own, with a socket of the host's supervisor.
+// A program in a container that has access to the socket of the host's supervisor.
 #include <unistd.h>
 
 #include "tests/client/attached_managers.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kUnshare = "/usr/bin/unshare";
 
-/// Words that run a program as the first process of a PID namespace with a /proc of its own.
+/// A command line that runs a program as the first process of a PID namespace with its own /proc.
 std::vector<std::string> inOwnPidNamespace(std::vector<std::string> words) {
   std::vector<std::string> all{kUnshare, "--pid", "--fork", "--kill-child", "--mount-proc"};
   if (::geteuid() != 0) all.insert(all.end(), {"--user", "--map-root-user"});

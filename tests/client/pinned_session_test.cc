@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t kThreads = 8;
 
-/// One thread of a service that is written as torch::deploy's users write them: it holds a session
-/// on an interpreter of its own, calls the model through it, and collects garbage now and then.
+/// One thread of a service in the style of torch::deploy's users: it has its own interpreter, holds
+/// a session on it, calls the model through this session, and collects garbage now and then.
 class PinnedCaller {
  public:
   PinnedCaller(InterpreterManager& manager, const ReplicatedObj& model, size_t index)
       : interpreter_(manager.allInstances()[index]), model_(model) {}
 
-  /// Serves until it is told to stop; a lost worker costs its session, nothing else.
+  /// Serves until `stop` is true. If its worker is lost, it only needs a new session.
   void run(const std::atomic<bool>& stop) {
     while (!stop) {
       try {
@@ -69,7 +69,7 @@ TEST(PinnedSessions, OfEightThreadsSurviveKillsOfTheirWorkersAndAnswerRight) {
     callers[i] = std::make_unique<PinnedCaller>(pool.manager(), model, i);
     threads[i] = std::thread([&stop, caller = callers[i].get()] { caller->run(stop); });
   }
-  // Each is killed in turn while all serve, and must serve again before the next one is.
+  // Kills each worker in turn while all threads serve. It must serve again before the next kill.
   for (size_t round = 0; round < 2 * kThreads; ++round) {
     PinnedCaller& victim = *callers[round % kThreads];
     const int before = victim.answered;

@@ -19,11 +19,11 @@
 
 namespace isopool::tests {
 
-/// A channel of this process to a worker that the test plays, in memory of its own.
+/// A channel of this process to a worker that the test plays, in its own shared memory.
 class PlayedWorker {
  public:
   PlayedWorker() {
-    // Without it the channel would kill the worker's process, which is this one.
+    // Replaces the kill function: the channel would kill the worker's process, which is this one.
     channel_->share({[this](const std::string& reason) { killed_ = reason; }, [](uint64_t) {}, 0});
   }
 
@@ -38,8 +38,8 @@ class PlayedWorker {
     return channel_->exchange(operation, draft, deadline);
   }
 
-  /// Answers of the worker, also ahead of their calls; they come in this order. What was published
-  /// before it has taken.
+  /// Publishes an answer of the worker; takes all calls that are published by then. An answer may
+  /// precede its call. Answers arrive in the order of these calls.
   void answer(uint64_t sequence, ipc::CompletionStatus status, std::span<const std::byte> payload) {
     control().submissionHead = callsPublished();
     ipc::CompletionSlot& slot = control().slots[answers_ % ipc::kRingSlots];
@@ -64,18 +64,18 @@ class PlayedWorker {
     answer(sequence, ipc::CompletionStatus::kValue, writer.finish({}));
   }
 
-  /// The worker takes what was published so far, and sleeps or does not.
+  /// Takes all calls published so far. Whether the worker sleeps is not changed.
   void take() { control().submissionHead = callsPublished(); }
   void sleep(bool sleeps = true) { control().sleeping = sleeps ? 1 : 0; }
-  /// User code of this call runs.
+  /// Marks the user code of this call as running.
   void start(uint64_t sequence) {
     take();
     control().startedSequence = sequence;
   }
-  /// Why the program wants it killed; empty if it does not.
+  /// The reason with which the client asked to kill the worker. Empty if it has not.
   const std::string& killed() const { return killed_; }
 
-  /// What the program has published and consumed.
+  /// The number of calls that the program has published, and of answers that it has consumed.
   uint32_t callsPublished() const { return client().submissionTail; }
   uint32_t answersConsumed() const { return client().completionHead; }
 

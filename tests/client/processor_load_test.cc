@@ -14,7 +14,7 @@ using client::ProcessorLoad;
 
 TEST(ProcessorLoad, CountsAWorkerOnceHoweverManyCallsItHas) {
   const size_t processors = usableProcessors().size();
-  if (processors < 2) GTEST_SKIP() << "on one processor nobody may spin beside a worker";
+  if (processors < 2) GTEST_SKIP() << "on one processor no thread may spin beside a worker";
   std::atomic<int> calls{0};
   std::list<ProcessorLoad::BusyWorker> ofOneWorker;
   for (size_t i = 0; i < 2 * processors; ++i) ofOneWorker.emplace_back(calls);

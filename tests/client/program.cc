@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// client_test_program MODE PACKAGE: a user's program. It says "ready" when its pool has answered,
-// and ends when its standard input does.
+// client_test_program MODE PACKAGE: a user's program. It prints "ready" when its pool has answered,
+// and ends at the end of its standard input.
 #include <ATen/ATen.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -50,7 +50,7 @@ void begin(const char* package) {
   pool->object({"pid"});
 }
 
-// Says that it is ready, then ends in order.
+// Prints "ready", waits for the end of the input, then destroys the pool.
 int serve() {
   say("ready");
   waitForEndOfInput();
@@ -84,7 +84,7 @@ int load(const char* package) {
   return 0;
 }
 
-// The manager is destroyed by nobody.
+// The manager is never destroyed.
 int leave(const char* package, void (*way)(int)) {
   begin(package);
   say("ready");
@@ -95,7 +95,7 @@ int leave(const char* package, void (*way)(int)) {
   return 1;
 }
 
-// It is destroyed with the static objects.
+// The manager is destroyed with the static objects.
 int staticManager(const char* package) {
   begin(package);
   say("ready");
@@ -115,7 +115,7 @@ int sayInTheModel(const char* package) {
   return serve();
 }
 
-// What Python prints comes out when it is printed, between the program's own lines.
+// Python's output appears as soon as it is printed, between the lines of the program.
 int printInTurn(const char* package) {
   begin(package);
   isopool::InterpreterSession session = pool->manager.acquireOne();
@@ -129,8 +129,8 @@ int printInTurn(const char* package) {
   return serve();
 }
 
-// A handler that every system call of the program notices, each millisecond, from a manager's start
-// to its end.
+// From a manager's start to its end, a signal handler interrupts the program's system calls each
+// millisecond.
 int interrupted(const char* package) {
   struct sigaction action {};
   action.sa_handler = [](int) {};
@@ -150,7 +150,7 @@ int interrupted(const char* package) {
   return 0;
 }
 
-// A child ends by exit(), and so by the destructors of what its parent made static.
+// A child ends by exit(), which runs the destructors of its parent's static objects.
 int exitingFork(const char* package) {
   static isopool::InterpreterManager manager(2);
   static isopool::Package loaded = manager.loadPackage(package);
@@ -172,7 +172,7 @@ int exitingFork(const char* package) {
   return 0;
 }
 
-// A thread reaps whatever child there is, as some servers have it.
+// A thread reaps every child process, as in some servers.
 int reaping(const char* package) {
   std::atomic<bool> stop{false};
   std::thread reaper([&] {
@@ -213,7 +213,7 @@ int threads(const char* package) {
   return serve();
 }
 
-// Descriptors 0, 1 and 2 are closed, as a daemon may have it, so ours may get these numbers.
+// Descriptors 0, 1 and 2 are closed, as in some daemons, so our descriptors may get these numbers.
 int noStreams(const char* package) {
   for (int fd = 0; fd <= 2; ++fd) ::close(fd);
   begin(package);
@@ -221,14 +221,14 @@ int noStreams(const char* package) {
   pool->object({"say", "into nowhere"});
   const isopool::CompletionQueue queue;
   for (int fd = 0; fd <= 2; ++fd) {
-    // What the program prints must not go into a descriptor of ours.
+    // The program's output must not reach one of our descriptors.
     if (::fcntl(fd, F_GETFD) != -1) return 3;
   }
   pool.reset();
   return y.eq(2).all().item<bool>() ? 0 : 1;
 }
 
-// What becomes of a call whose worker dies, and of the next one.
+// The outcome of a call whose worker dies, and of the next call.
 int loseAWorker(const char* package) {
   begin(package);
   try {
@@ -243,7 +243,7 @@ int loseAWorker(const char* package) {
   return serve();
 }
 
-// In an address space that the input arena alone would have filled.
+// Limits the address space to a size that the default input arena alone would fill.
 int limitedAddressSpace(const char* package) {
   const rlimit limit{size_t{24} << 30, size_t{24} << 30};
   ::setrlimit(RLIMIT_AS, &limit);
@@ -258,7 +258,7 @@ int limitedAddressSpace(const char* package) {
   return serve();
 }
 
-// A child of a child, and so on, each with shared memory of its own.
+// A child of a child, and so on: each makes its own shared memory.
 int makesSharedMemoryInForks(int deeper) {
   const at::Tensor x = isopool::empty({1000}).fill_(deeper);
   if (!isopool::isShared(x)) return 1;

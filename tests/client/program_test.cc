@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Programs that use isopool, from outside: how they end, and what they have that tests have not.
+// Programs that use isopool, as separate processes: how they end, and cases that are impossible
+// within a test process.
 #include <ATen/Parallel.h>
 #include <poll.h>
 #include <signal.h>
@@ -19,12 +20,13 @@ namespace {
 
 // ---- ends ------------------------------------------------------------------------------------
 
-/// A program with a pool, at rest or with calls in all of its threads.
+/// A program with a pool that is idle, or with calls in all threads of the program.
 class Ending : public ::testing::TestWithParam<const char*> {
  protected:
   Ending() {
     EXPECT_EQ(program_.readLine(), "ready");
-    EXPECT_GE(program_.tree().all().size(), 6u);  // it, guardian, supervisor, zygote, two workers
+    EXPECT_GE(program_.tree().all().size(),
+              6u);  // program, guardian, supervisor, zygote, 2 workers
   }
 
   void expectNothingIsLeft() {
@@ -86,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Program, WayOut,
 
 // ---- what programs do ------------------------------------------------------------------------
 
-/// Runs a mode of the program that says one line before it waits for its end.
+/// Runs a mode of the program that prints one line before it waits for the end of its input.
 void expectSays(const char* mode, const char* line) {
   Program program({PROGRAM, mode, packagePath()});
   EXPECT_EQ(program.readLine(), line);
@@ -122,7 +124,7 @@ TEST(Program, WithoutStandardStreamsHasAPoolLikeAnyOther) {
 
 TEST(Program, InPythonUsesALibraryThatUsesUs) {
   if (kUnderAddressSanitizer) {
-    GTEST_SKIP() << "a Python without the sanitizer loads no library that has it";
+    GTEST_SKIP() << "a Python without the sanitizer can't load a library with it";
   }
   Program program({PYTHON, TEST_SOURCE_DIR "/host_program.py", BRIDGE, packagePath()});
   EXPECT_EQ(program.readLine(), "in another process: True");
@@ -142,11 +144,11 @@ TEST(Program, WhoseSignalHandlerRunsEachMillisecondMakesAndEndsItsManagers) {
 
 // ---- forks -----------------------------------------------------------------------------------
 
-/// Runs `inChild` in a fork of this process; what it returns is the child's exit status.
+/// Runs `inChild` in a fork of this process. Its result is the child's exit status.
 int exitStatusOfFork(const std::function<int()>& inChild) {
   const pid_t child = ::fork();
   if (child == 0) {
-    // OpenMP's threads are not here, and it would wait for them.
+    // The fork has no OpenMP threads, and OpenMP would wait for them.
     at::set_num_threads(1);
     int status = 99;
     try {
@@ -165,7 +167,7 @@ int exitStatusOfFork(const std::function<int()>& inChild) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/// True if it throws an Error that speaks of the fork.
+/// True if `use` throws an Error that mentions the fork.
 bool refusesForFork(const std::function<void()>& use) {
   try {
     use();
@@ -180,7 +182,7 @@ bool isReadable(int fd, milliseconds patience = milliseconds(0)) {
   return ::poll(&watched, 1, static_cast<int>(patience.count())) == 1;
 }
 
-/// No logger and no observer are left when it ends.
+/// Removes the logger and the observer at its end.
 struct ScopedObservation {
   ScopedObservation(std::function<void(LogLevel, std::string_view)> logger,
                     std::function<void(const CallRecord&)> observer) {
@@ -220,7 +222,8 @@ TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
     accepted |= refusesForFork([&] { pool.manager().loadPackage(package); }) ? 0 : 16;
     accepted |= refusesForFork([&] { pool.manager().acquireOne(); }) ? 0 : 32;
     accepted |= refusesForFork([&] { trace.write("/dev/null"); }) ? 0 : 64;
-    // An observer may wait for a lock of its own, which a thread of the parent had.
+    // The child must not call the observer: it may wait for a lock that a thread of
+    // the parent held.
     return accepted | (observed == 0 ? 0 : 128);
   });
   EXPECT_EQ(failed, 0) << "a bit for each use that was not refused, 128: one was observed";
@@ -251,7 +254,7 @@ TEST(Fork, ThatEndsItsCopiesOfEverythingDoesTheParentNoHarm) {
             0);
   EXPECT_EQ(session->self({"pid"}).toIValue().toInt(), worker);
   EXPECT_EQ(value->toIValue().toInt(), 3);
-  // Neither block was given away: what is made now lies elsewhere.
+  // The child has freed neither block: new tensors are in other blocks.
   for (int i = 0; i < 10; ++i) {
     const at::Tensor other = subject->tensor("add_one", {empty({100'000}).fill_(4)});
     EXPECT_TRUE(other.eq(5).all().item<bool>());
@@ -277,7 +280,7 @@ TEST(Fork, TakesNothingFromItsParentsCompletionQueue) {
   EXPECT_EQ(taken.front().tag, 7u);
 }
 
-// Threads of the parent hold each lock and wait on each condition variable now and then.
+// Threads of the parent repeatedly hold each lock and wait on each condition variable.
 TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
   OwnPool pool;
   const std::string file = packagePath("one.pt");
@@ -321,7 +324,8 @@ TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
     const PendingCall call = subject.object().callAsync({"pid"}, queue, 1);
     return isReadable(queue.fd(), kPatience) && queue.take().size() == 1;
   }));
-  // These take locks for so short a time that a fork only meets it if they do nothing else.
+  // These threads hold locks very briefly, so they do nothing else: otherwise a fork would rarely
+  // happen meanwhile.
   LoadBalancer balancer(4);
   const ScopedObservation observation(nullptr, nullptr);
   const std::function<void()> uses[] = {[] {
@@ -398,7 +402,7 @@ TEST(Fork, ThatLivesOnDoesNotKeepTheParentsProcessesAlive) {
     ::_exit(0);
   }
   ::close(held[0]);
-  // The fork has copies of all descriptors.
+  // The fork holds copies of all descriptors.
   pool->endManager();
   EXPECT_TRUE(pool->tree().goneWithin(kPatience));
   ::close(held[1]);
@@ -435,7 +439,7 @@ TEST(Fork, MakesAManagerOfItsOwn) {
   EXPECT_GT(sharedSubject().number("pid"), 0);
 }
 
-// A call of the child can't end in a queue of its parent.
+// A call of the child does not complete in a queue of its parent.
 TEST(Fork, HasItsParentsLoggerAndObserverForAManagerOfItsOwn) {
   packagePath();
   static std::atomic<int> logged{0};

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Prints what a trace of isopool::Trace shows, for debugging_test.cc: read_trace.py TRACE"""
+"""read_trace.py TRACE: prints properties of a trace of isopool::Trace, for debugging_test.cc."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// State in replicas, and how a program learns that it is lost.
+// State in replicas, and how a program detects that it is lost.
 #include <signal.h>
 
 #include <atomic>
@@ -13,7 +13,8 @@ namespace {
 
 using NoArguments = at::ArrayRef<Obj>;
 
-/// Workers whose replacements have the object from the spare, or unpickle it themselves.
+/// With a spare, which has made the object before it replaces a worker. Without one, the
+/// replacement unpickles the object itself.
 class Rebuilt : public ::testing::TestWithParam<int> {
  protected:
   InterpreterManager& manager() { return pool_.manager(); }
@@ -63,7 +64,7 @@ TEST_P(Rebuilt, IsNotWhatIsThereForTheFirstTimeOrWasUnloaded) {
   second.unload();
   replaceWorker(0);
   second.acquireSession(&manager().allInstances()[0]);
-  EXPECT_EQ(second.rebuilt(), 0u) << "there was nothing to lose";
+  EXPECT_EQ(second.rebuilt(), 0u) << "the worker had no replica";
   replaceWorker(0);
   second.acquireSession(&manager().allInstances()[0]);
   EXPECT_EQ(second.rebuilt(), 1u);
@@ -89,7 +90,7 @@ TEST_P(Rebuilt, StateIsRestoredByTheProgramBeforeTheNextCall) {
     EXPECT_EQ(weight.scalar_type(), at::kDouble);
   }
   EXPECT_EQ(calls, 2);
-  // The pool's own calls too, whichever worker serves them.
+  // This also holds for calls of the pool, whichever worker serves them.
   replaceWorker(0);
   replaceWorker(1);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(pool_.subject().number("get_mark"), 5);

@@ -110,7 +110,7 @@ TEST(Session, OwnsWhatCameOutOfItAndNothingElse) {
   EXPECT_TRUE(session.isOwner(value.attr("upper")(at::ArrayRef<Obj>())));
   EXPECT_FALSE(other.isOwner(value));
   EXPECT_FALSE(session.isOwner(Obj()));
-  // Of the same worker, so it can be used all the same.
+  // The object belongs to the same worker, so another session can use it.
   EXPECT_EQ(other.global("builtins", "len")({value}).toIValue().toInt(), 4);
 }
 
@@ -136,7 +136,7 @@ TEST(Manager, LimitedToSomeWorkersItUsesTheOthersNoMoreUntilItIsRestored) {
             *manager.allInstances()[0].processId());
 
   manager.debugLimitInterpreters(2);
-  // One waits in each worker, so both are used.
+  // One call waits in each worker, so both workers are in use.
   const Gate gate;
   std::thread waiting([&] { subject.ask("wait_at", gate.arguments()); });
   ASSERT_TRUE(waitUntil([&] { return gate.arrival() != 0; }));
@@ -148,7 +148,7 @@ TEST(Manager, LimitedToSomeWorkersItUsesTheOthersNoMoreUntilItIsRestored) {
   EXPECT_THROW(manager.debugLimitInterpreters(3), c10::Error);
 }
 
-/// Reads a file, as much as it likes at a time, and gives up where it is told to.
+/// Reads a file in parts of any size. From a given position on it reads nothing.
 class Reader final : public caffe2::serialize::ReadAdapterInterface {
  public:
   explicit Reader(const std::string& path, size_t end = SIZE_MAX) : file_(path), end_(end) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which worker gets a call while others run something: steps, and work that no thread waits for.
+// Which worker gets a call while other workers run steps, or work for which no thread waits.
 #include <signal.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace {
 
 using State = WorkerStatistics::State;
 
-// An answer by then shows that a call did not wait for a gate that is still closed.
+// An answer within this time shows that the call did not wait for a gate that is still closed.
 constexpr milliseconds kLimit(8'000);
 
 CallOptions within(milliseconds time) {
@@ -23,13 +23,12 @@ CallOptions within(milliseconds time) {
   return options;
 }
 
-/// Opens its gate at the latest when the test ends, so that no worker waits on.
+/// Opens its gate when the test ends, if it is not open: no worker may wait any longer.
 struct OpenedGate : Gate {
   ~OpenedGate() { open(); }
 };
 
-/// A step that waits at a gate on the worker of a session of its own, and whose thread waits for
-/// it.
+/// A step that waits at a gate, in its own session, and a thread that waits for the step.
 class RunningStep {
  public:
   RunningStep(const Subject& subject, const Gate& gate)
@@ -44,7 +43,7 @@ class RunningStep {
     EXPECT_TRUE(waitUntil([&] { return gate.arrival() > 0; }));
   }
   ~RunningStep() { gate_.open(); }
-  /// The process that ran it; waits for its end.
+  /// Waits for the step's end. Returns the process that ran it.
   pid_t result() { return static_cast<pid_t>(done_.get()); }
 
  private:
@@ -52,7 +51,7 @@ class RunningStep {
   std::future<int64_t> done_;
 };
 
-/// Has a worker run the `finally` of a closed stream until the gate opens. Its process.
+/// Makes a worker run the `finally` of a closed stream until the gate opens. Returns its process.
 pid_t closeStreamThatWaits(const Subject& subject, const Gate& gate) {
   std::vector<at::IValue> arguments = gate.arguments();
   arguments.insert(arguments.begin(), "wait_when_closed");
@@ -79,8 +78,8 @@ class Routing : public ::testing::Test {
   size_t slotOf(pid_t process) {
     return manager_->allInstances()[0].processId() == process ? 0 : 1;
   }
-  /// An answer of the other worker shows that it has done what it was told before: until then
-  /// nobody can know which of the two will take longer.
+  /// Waits for an answer of the other worker: it has then run all requests sent before. Until then
+  /// the pool can't predict which of the two workers takes longer.
   void finishReleases(pid_t occupied) const { ASSERT_NE(answerer(subject()), occupied); }
   WorkerStatistics worker(size_t slot) { return manager_->statistics().workers.at(slot); }
 
@@ -127,7 +126,7 @@ TEST_F(Routing, SessionsAvoidAWorkerThatRunsTheDelOfAReleasedObject) {
   InterpreterSession session = subject().object().acquireSession();
   const auto arguments = gate.arguments();
   session.self({at::IValue("wait_when_released"), arguments[0], arguments[1]});
-  // The handle goes with the session's next step, which then waits behind its release.
+  // The release of the handle is sent with the session's next step. This step waits behind it.
   auto behind = std::async(std::launch::async,
                            [&] { return session.self({at::IValue("pid")}).toIValue().toInt(); });
   ASSERT_TRUE(waitUntil([&] { return gate.arrival() > 0; }));
@@ -164,7 +163,7 @@ TEST_F(Routing, SessionsPreferTheWorkerThatHasRunItsRequestForTheShorterTime) {
   ASSERT_TRUE(waitFor(milliseconds(1'100)));
   RunningStep second(subject(), gates[1]);
   ASSERT_EQ(gates[1].arrival(), later.processId());
-  // Both run for a while, by a factor of more than ten.
+  // The two requests' times differ by a factor of more than ten.
   ASSERT_TRUE(waitFor(milliseconds(30)));
   InterpreterSession session = manager_->acquireOne();
   gates[0].open();
@@ -207,7 +206,7 @@ class RoutingOfAColdObject : public ::testing::Test {
     subject_.emplace(*manager_);
     cold_.emplace(*manager_);
     manager_->debugLimitInterpreters(1);
-    // Calls that are known to be short are sent to a busy worker.
+    // The pool sends a call to a busy worker if previous calls were short.
     for (int i = 0; i < 50; ++i) subject_->ask("pid");
     ReplicatedObj(cold_->object()).unload();
   }
@@ -344,10 +343,10 @@ TEST(CleanupTimeout, ReplacesASpareThatHangsInMakingAnObject) {
   const ReplicatedObj object =
       pool.manager().loadPackage(packagePath()).loadPickle("model", "slow_to_load.pkl");
   for (const at::IValue& name : names) std::filesystem::remove(name.toStringRef());
-  // What takes its place needs another spare, which then waits at the gate.
+  // The spare takes the worker's place. A new spare is then started, which waits at the gate.
   ASSERT_EQ(::kill(pool.processOf(0), SIGKILL), 0);
   const pid_t spare = gate.arrival();
-  EXPECT_TRUE(waitUntil([&] { return ::kill(spare, 0) != 0; })) << "it hangs on";
+  EXPECT_TRUE(waitUntil([&] { return ::kill(spare, 0) != 0; })) << "the spare still hangs";
 }
 
 class SharedCleanupTimeout : public AttachedManagers {};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sandbox as a program and its operator see it; tests/worker/sandbox_test.cc has every act.
+// The sandbox as a program and its operator see it. tests/worker/sandbox_test.cc tests every
+// forbidden operation.
 #include <sys/resource.h>
 
 #include "tests/client/harness.h"

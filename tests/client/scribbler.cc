@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What hostile code in a worker does with the memory that it shares with its client: a thread that
-// writes at full speed to the segments that only this process can write. Loaded by ctypes.
+// Hostile code in a worker: a thread that writes, at full speed, to the segments of shared memory
+// that this process may write and its client reads. Loaded with ctypes.
 #include <linux/futex.h>
 
 #include <cinttypes>
@@ -20,13 +20,13 @@ using isopool::ipc::kRingSlots;
 using isopool::ipc::SharedWord;
 using isopool::ipc::WorkerControl;
 
-/// As hostile_worker_test.cc counts them.
+/// The same values as in hostile_worker_test.cc.
 enum Lie : int {
   kWords,    ///< random words all over the control segment: rings, liveness word, lease returns
-  kSlots,    ///< answers that are nearly right: sequences, epochs, sizes, places, storages, tails
+  kSlots,    ///< nearly valid answers: sequences, epochs, sizes, offsets, storages, tails
   kResults,  ///< random words all over the output arena
   kAll,
-  kLife,  ///< a liveness word that says now that its owner died, now that it lives
+  kLife,  ///< a liveness word that alternates between a dead and a living owner
 };
 
 struct Region {
@@ -69,7 +69,7 @@ void spoilSlot(const std::vector<Region>& regions, std::mt19937_64& random) {
   const uint64_t value = random();
   switch (random() % 12) {
     case 0:
-      slot.sequence += value % 5 - 2;  // one that was answered, or is not asked yet
+      slot.sequence += value % 5 - 2;  // a call that is already answered, or not published yet
       return;
     case 1:
       slot.epoch = control.header.epoch - value % 2;
@@ -128,7 +128,7 @@ void spoilLife(const std::vector<Region>& regions, std::mt19937_64& random) {
 
 }  // namespace
 
-/// Begins to write, and never ends. Returns to how many segments.
+/// Starts a thread that writes without end. Returns the number of segments that it writes to.
 extern "C" int begin_scribbling(int lie, uint64_t seed) {
   std::vector<Region> controls = ownRegions("worker");
   std::vector<Region> results = ownRegions("output");

@@ -102,7 +102,7 @@ TEST(Session, SeveralOverlapOnOneWorker) {
   InterpreterSession two = manager.acquireOne();
   const Obj object = one.fromIValue(41);
   EXPECT_EQ(two.global("operator", "add")({object, two.fromIValue(1)}).toIValue().toInt(), 42);
-  // And calls of the pool go on beside them.
+  // Calls of the pool are served beside the sessions.
   EXPECT_GT(Subject(manager).number("pid"), 0);
 }
 
@@ -194,7 +194,7 @@ TEST(Session, ResultsOfStepsAreDetachedFromTheGraph) {
   EXPECT_FALSE(session.self.attr("weight").toIValue().toTensor().requires_grad());
 }
 
-// ---- the manager is gone ---------------------------------------------------------------------
+// ---- after the manager's end -----------------------------------------------------------------
 
 void expectManagerGone(const std::function<void()>& use) {
   try {

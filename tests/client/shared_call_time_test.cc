@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// For how long the operator of a shared supervisor lets a call run.
+// The limit that the operator of a shared supervisor sets for the time of a call.
 #include <filesystem>
 #include <future>
 
@@ -10,8 +10,8 @@ namespace {
 
 class SharedCallTime : public AttachedManagers {
  protected:
-  // Loading the subject counts, too, however loaded the machine is; and the caller has its error
-  // before the worker dies.
+  // The limit is long: it also counts the loading of the subject, on a loaded machine too. The
+  // grace period is long so that the caller gets its error before the worker dies.
   void serveLimited() { serve({"--workers", "1", "--client-call-time", "2s", "--grace", "5s"}); }
 
   template <typename Act>
@@ -36,7 +36,7 @@ TEST_F(SharedCallTime, ACallWithoutADeadlineEndsWithLimitExceeded) {
   const Gate gate;
   const std::string text = limitMetBy([&] { subject.ask("wait_at", gate.arguments()); });
   EXPECT_TRUE(namesTheLimit(text)) << text;
-  // Another worker serves once the grace period is over.
+  // After the grace period another worker serves.
   EXPECT_NE(subject.number("pid"), first);
 }
 
@@ -47,7 +47,7 @@ TEST_F(SharedCallTime, AnIdempotentCallIsNotRunAgain) {
   const std::string log = testFolder() / "idempotent_over_time.txt";
   CallOptions options;
   options.idempotent = true;
-  // A call that never returns, and says each time that it begins.
+  // The call never returns. It writes to the log each time that it is started.
   const std::string text = limitMetBy([&] { subject.ask("log_and_hang", {log}, options); });
   EXPECT_TRUE(namesTheLimit(text)) << text;
   subject.number("pid");

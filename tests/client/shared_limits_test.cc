@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the operator of a shared supervisor does not let a program have.
+// The limits that the operator of a shared supervisor sets for each program.
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -32,7 +32,8 @@ TEST_F(SharedLimits, ALimitOfModelsRefusesTheNextPackage) {
   EXPECT_NO_THROW(package.loadPickle("model", "model.pkl")({"pid"}));
 }
 
-// Each gets the refusal, also who asks while another waits for it, and none is counted as loaded.
+// Each thread gets the refusal, even if it asks while another thread waits for it. No refused file
+// counts as loaded.
 TEST_F(SharedLimits, ALimitOfModelsRefusesOneFileToEachOfManyThreads) {
   serve({"--client-models", "1"});
   const auto manager = attach();
@@ -77,20 +78,20 @@ TEST_F(SharedLimits, ALimitOfCallsRefusesTheNextCallAtOnce) {
 }
 
 TEST_F(SharedLimits, ALimitOfCallsCountsThoseThatWaitForAWorker) {
-  constexpr size_t kLimit = 6;  // a worker takes two at a time
+  constexpr size_t kLimit = 6;  // a worker is sent two calls at a time
   serve({"--client-calls", std::to_string(kLimit)});
   const auto manager = attach(1);
   const Subject subject(*manager);
   const Gate gate;
   auto running = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
   gate.arrival();
-  CallOptions brief;  // a call that is not refused shall not wait for the gate
+  CallOptions brief;  // so that a call which is not refused does not wait for the gate
   brief.deadline = milliseconds(1000);
   std::vector<std::future<void>> waiting;
   for (size_t i = 1; i < kLimit; ++i) {
     waiting.push_back(std::async(std::launch::async, [&] { subject.ask("pid"); }));
   }
-  // In line, running, or next in the worker's ring.
+  // The calls wait for a worker, run, or are in the worker's ring.
   EXPECT_TRUE(waitUntil([&] {
     const PoolStatistics now = manager->statistics();
     return now.callersWaiting + now.workers[0].callsInFlight == kLimit;
@@ -190,7 +191,7 @@ TEST_F(SharedLimits, ALimitOfMemoryHoldsForObjectsBehindHandles) {
     const ipc::ReportedClient& client = report.clients.at(0);
     return client.handles >= held.size() && client.handleBytes > 0 && client.handleBytes <= kLimit;
   }));
-  // Nobody else is hurt, and what is let go is room again.
+  // Other programs are not affected, and released objects free memory under the limit.
   const auto another = attach(1);
   EXPECT_NO_THROW(Subject(*another).number("pid"));
   held.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Managers that are attached to a shared supervisor: the same API, other programs beside.
+// Managers that are attached to a shared supervisor: the same API, with other programs beside them.
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ std::set<int64_t> processesOf(InterpreterManager& manager) {
   return processes;
 }
 
-// The memory objects with this label that a process has mapped, by inode.
+// The inodes of the memory objects with this label that a process has mapped.
 std::set<uint64_t> mappedObjects(pid_t pid, const std::string& label) {
   std::set<uint64_t> inodes;
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
@@ -90,7 +90,7 @@ TEST_F(Shared, TensorsInSharedMemoryCrossWithoutACopyBothWays) {
 TEST_F(Shared, ThatIsNotThereIsNamedWithWhatToDo) {
   try {
     InterpreterManager manager(Address{"/nowhere/socket"}, 2);
-    FAIL() << "it was there";
+    FAIL() << "a supervisor was found";
   } catch (const SupervisorLost& error) {
     EXPECT_NE(std::string(error.what()).find("isopoold --listen /nowhere/socket"),
               std::string::npos)
@@ -104,7 +104,7 @@ TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
   ASSERT_EQ(other->readLine(), "ready");
   const auto own = attach();
   const std::set<uint64_t> before = mappedObjects(::getpid(), "isopool:archive");
-  // A copy of the file, read from a place of its own.
+  // A second file with the same bytes.
   const std::string copy = testFolder() / "a_copy_of_subject.pt";
   std::filesystem::copy_file(packagePath(), copy,
                              std::filesystem::copy_options::overwrite_existing);
@@ -120,7 +120,7 @@ TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
   for (const uint64_t inode : mappedObjects(::getpid(), "isopool:archive")) {
     if (theirs.count(inode) != 0) both.insert(inode);
   }
-  // Unless another test of this process holds the same bytes already, which is then what is shared.
+  // If another test of this process already holds the same bytes, that memory is shared instead.
   if (before.empty()) {
     EXPECT_EQ(both.size(), 1u);
   }
@@ -131,7 +131,7 @@ TEST_F(Shared, AProgramThatLeavesAfterALongAnswerLeavesNothingInTheWorkers) {
   const auto staying = attach();
   {
     const auto leaving = attach();
-    // Longer than a slot: each lies in a block until its client has consumed it.
+    // The answers are longer than a slot: each is in a block until its client has consumed it.
     for (const at::IValue& answer : Subject(*leaving).object().callOnAll({"text", 100'000})) {
       EXPECT_EQ(answer.toStringRef().size(), 100'000u);
     }
@@ -205,7 +205,8 @@ TEST_F(Shared, AnObjectThatIsDroppedIsForgottenByASpareThatHasMadeItAheadOfTime)
     InterpreterSession session = manager->acquireOne();
     return session.global("census", "subjects")(at::ArrayRef<Obj>()).toIValue().toInt();
   };
-  // Ends with a spare to which all definitions have been sent.
+  // Kills the worker so that the spare replaces it. Waits for a new spare that has received all
+  // definitions.
   const auto letTheSpareServe = [&] {
     const pid_t victim = manager->allInstances()[0].processId().value_or(-1);
     ASSERT_EQ(::kill(victim, SIGKILL), 0);
@@ -222,7 +223,7 @@ TEST_F(Shared, AnObjectThatIsDroppedIsForgottenByASpareThatHasMadeItAheadOfTime)
   };
   const Subject kept(*manager);
   auto dropped = std::make_unique<Subject>(*manager);
-  letTheSpareServe();  // this one had come before the objects
+  letTheSpareServe();  // this spare is older than the objects
   letTheSpareServe();
   EXPECT_EQ(subjects(), 2);
   dropped.reset();
@@ -275,7 +276,7 @@ TEST_F(Shared, ACallPastItsDeadlineIsKilledAfterTheGracePeriod) {
   EXPECT_EQ(supervisor().report().clients.front().overdueCalls, 1u);
 }
 
-// Calls from two programs' worth of managers while anything dies, checked one by one.
+// Threads that call and check each answer, while processes are killed.
 class Callers {
  public:
   Callers(InterpreterManager& manager, int threads) {
@@ -295,7 +296,7 @@ class Callers {
   uint64_t right() const { return right_; }
   uint64_t wrong() const { return wrong_; }
   uint64_t lostWorkers() const { return lostWorkers_; }
-  /// Threads whose supervisor is gone: they have ended.
+  /// The number of threads that have ended because their supervisor is gone.
   uint64_t ended() const { return ended_; }
 
  private:
@@ -336,7 +337,7 @@ TEST_F(Shared, EveryKindOfDeathUnderLoadIsAnsweredAndLeavesNothing) {
     ASSERT_EQ(program->readLine(), "ready");
     const uint64_t before = callers.right() + others.right();
     ASSERT_TRUE(waitUntil([&] { return callers.right() + others.right() > before + 20; }));
-    // One that is yet to be forked has no number, and 0 would be the group of this test.
+    // Waits until each process has an id: kill(0, ...) would kill this test's process group.
     ipc::Report report;
     ASSERT_TRUE(supervisor().waitForReport(
         [&](const ipc::Report& now) {
@@ -407,7 +408,8 @@ TEST_F(Shared, AProgramThatLoadedAModelLeavesNothingOfItInTheWorkers) {
   const size_t archives = mappedObjects(worker, "isopool:archive").size();
   for (int i = 0; i < 50; ++i) cycle();
   ASSERT_TRUE(settled());
-  // The keeper's calls would not wait for the collection of what the others left.
+  // Waits instead of calling: a call does not wait until the worker has collected what the other
+  // programs have left.
   EXPECT_TRUE(waitUntil(
       [&] {
         return openDescriptors(worker) <= descriptors &&
@@ -416,7 +418,7 @@ TEST_F(Shared, AProgramThatLoadedAModelLeavesNothingOfItInTheWorkers) {
       kPatience));
 }
 
-// ---- many ------------------------------------------------------------------------------------
+// ---- many programs ---------------------------------------------------------------------------
 
 TEST_F(Shared, MoreProgramsThanTheKernelLetsOneThreadWaitForAreAllServed) {
   serve({"--workers", "1", "--spares", "0", "--output-arena", "64KiB"});
@@ -460,7 +462,7 @@ TEST_F(Shared, AThousandAttachmentsLeaveNothingInAWorker) {
   EXPECT_EQ(keeper->allInstances()[0].processId().value_or(-1), worker);
 }
 
-// ---- replaced on purpose, and the end --------------------------------------------------------
+// ---- recycling, draining and the end ---------------------------------------------------------
 
 TEST_F(Shared, ARecycledWorkerServesItsSessionsToTheirEndAndNoCallFails) {
   serve({"--workers", "1", "--recycle-calls", "50"});
@@ -517,7 +519,7 @@ TEST_F(Shared, ADrainedSupervisorAnswersCallsThatWaitForAWorker) {
   for (int i = 0; i < 5; ++i) {
     waiting.push_back(std::async(std::launch::async, [&] { return subject.number("pid"); }));
   }
-  // In line, queued, running, or next in the worker's ring.
+  // The calls wait for a worker, are queued, run, or are in the worker's ring.
   ASSERT_TRUE(waitUntil([&] {
     const PoolStatistics now = manager->statistics();
     return now.callersWaiting + now.asyncCallsQueued + now.workers[0].callsInFlight == 11;
@@ -550,7 +552,7 @@ TEST_F(Shared, ADrainedSupervisorAnswersACallOnEveryWorkerThatHasBegun) {
     return session.self({at::IValue("wait_at"), arguments[0], arguments[1]}).toIValue().toInt();
   });
   const pid_t worker = gate.arrival();
-  // Its first step waits behind that one, and others follow.
+  // The first step of the broadcast waits behind that call; more steps follow.
   auto broadcast =
       std::async(std::launch::async, [&] { return manager->callOnAll("os", "getpid").at(0); });
   EXPECT_TRUE(waitUntil([&] { return manager->statistics().workers.at(0).stepsInFlight == 2; }));

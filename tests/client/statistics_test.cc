@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a pool says about itself: statistics, log, call records.
+// How a pool can be observed: statistics, log, call records.
 #include <signal.h>
 
 #include <algorithm>

@@ -41,14 +41,14 @@ class InPlace(torch.nn.Module):
 
 
 class Several(torch.nn.Module):
-    """Takes what is nested and gives what is nested."""
+    """Takes nested arguments and returns a nested result."""
 
     def forward(self, pair, *, scale):
         return {"sum": (pair[0] + pair[1]) * scale, "both": [pair[0], pair[1] * 2]}
 
 
 class Values(torch.nn.Module):
-    """What a C++ program needs to check the others."""
+    """Inputs and outputs with which a C++ program checks the other models."""
 
     def __init__(self, x, y, expected) -> None:
         super().__init__()

@@ -51,7 +51,7 @@ TEST_F(Stream, OfTenThousandItemsGivesEach) {
 TEST_F(Stream, RunsItsGeneratorOnlyWhenAskedForAnItem) {
   const std::string log = logPath("stream-pull");
   ResultStream stream = open("noted", {log});
-  EXPECT_EQ(contentsOf(log), "") << "a generator that nobody asked has not begun";
+  EXPECT_EQ(contentsOf(log), "") << "a generator does not begin before the first next()";
   stream.next();
   stream.next();
   sharedSubject().number("pid");
@@ -171,7 +171,7 @@ TEST_F(Stream, WhoseWorkerIsKilledThrowsWorkerLost) {
   const auto victim = static_cast<pid_t>(stream.next()->toInt());
   ::kill(victim, SIGKILL);
   try {
-    // The item that was asked for in the same moment may still have come.
+    // An item that was requested before the kill may still arrive.
     while (stream.next()) {
     }
     FAIL() << "it went on";
@@ -179,7 +179,7 @@ TEST_F(Stream, WhoseWorkerIsKilledThrowsWorkerLost) {
     EXPECT_EQ(lost.processId(), victim);
     EXPECT_EQ(lost.signal(), SIGKILL);
   }
-  EXPECT_THROW(stream.next(), WorkerLost) << "and so on";
+  EXPECT_THROW(stream.next(), WorkerLost) << "also later";
   EXPECT_NE(subject.object().stream({"pids", 1}).next()->toInt(), victim);
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The model of these tests: the workers' probe, and what only a whole pool can show."""
+"""The model of these tests: the worker tests' probe, and methods for tests of a whole pool."""
 
 import importlib
 import os
@@ -45,7 +45,7 @@ def _refuse():
 
 
 class SlowToLoad:
-    """Unpickled it says so and waits at a gate, both named by a module `loading` of the test's."""
+    """Unpickling writes to a log and waits at a gate. The test's module `loading` names both."""
 
     def __reduce__(self):
         return (_load_slowly, ())
@@ -90,7 +90,7 @@ class Subject(probe.Probe):
         return f"{type(x).__name__} {x!r}"
 
     def facts(self, x):
-        """Everything about a tensor but its data."""
+        """All properties of a tensor except its data."""
         return (
             f"{x.dtype} {list(x.shape)} {list(x.stride())} offset {x.storage_offset()} "
             f"grad {x.requires_grad} conj {x.is_conj()} neg {x.is_neg()} leaf {x.is_leaf}"
@@ -134,7 +134,7 @@ class Subject(probe.Probe):
         return torch.arange(size * size, dtype=torch.float32).reshape(size, size)
 
     def view_of_kept(self):
-        """A part of what the model keeps."""
+        """A view of a tensor that the model keeps."""
         return self.kept[-1][10:20]
 
     # ---- attributes
@@ -202,7 +202,7 @@ class Subject(probe.Probe):
             time.sleep(1)
 
     def wait_at(self, arrived, gate):
-        """Says who has come, then waits for the gate to open."""
+        """Writes its process id to `arrived`, then waits for the gate to open."""
         with open(arrived + ".new", "w") as file:
             file.write(str(os.getpid()))
         os.rename(arrived + ".new", arrived)
@@ -210,7 +210,7 @@ class Subject(probe.Probe):
         return os.getpid()
 
     def meet(self, path, count):
-        """Comes back when so many have come here."""
+        """Returns when `count` calls have arrived here."""
         self.log(path, os.getpid())
         end = time.monotonic() + 10
         while len(open(path).readlines()) < count:
@@ -274,7 +274,7 @@ class Subject(probe.Probe):
             time.sleep(1)
 
     def noted(self, path):
-        """Writes down each item before it gives it, without end."""
+        """Endless items. Writes each one to the log before it yields it."""
         count = 0
         try:
             while True:

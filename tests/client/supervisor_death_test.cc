@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The processes behind the workers die.
+// Deaths of the zygote and the supervisor.
 #include <signal.h>
 
 #include <future>
@@ -10,7 +10,7 @@
 namespace isopool::tests {
 namespace {
 
-/// What becomes of a use: "answered", the name of the error, or its text.
+/// The outcome of a use: "answered", the name of the error, or its text.
 std::string outcomeOf(const std::function<void()>& use) {
   try {
     use();
@@ -33,7 +33,7 @@ TEST(ZygoteDeath, IsNotSeenAndTheNextDeadWorkersAreReplaced) {
   ASSERT_EQ(::kill(zygote, SIGKILL), 0);
   for (int i = 0; i < 20; ++i) EXPECT_GT(pool.subject().number("pid"), 0);
   EXPECT_EQ(pool.processOf(0), worker);
-  // More than there are spares, so that a new zygote has to fork.
+  // More deaths than there are spares, so that a new zygote has to fork.
   for (int round = 0; round < 4; ++round) {
     const auto slot = static_cast<size_t>(round % 2);
     const pid_t victim = pool.processOf(slot);
@@ -70,7 +70,7 @@ TEST(SupervisorDeath, EndsEveryCallAndEveryProcess) {
     }));
     gate.arrival();
   }
-  for (int i = 0; i < 4; ++i) {  // these wait behind the others
+  for (int i = 0; i < 4; ++i) {  // these calls wait behind the others
     calls.push_back(std::async(std::launch::async,
                                [&] { return outcomeOf([&] { pool.subject().ask("pid"); }); }));
   }
@@ -101,7 +101,7 @@ TEST(SupervisorDeath, EndsStepsOfSessionsTheSameWay) {
 }
 
 TEST(SupervisorDeath, LeavesTheWayFreeForANewManager) {
-  // In the very same environment, so that the dead supervisor is the one that it would share.
+  // Both managers have the same environment, so the second one would share the dead supervisor.
   const ProcessMark mark;
   const ScopedVariable variable(mark.variable());
   const ProcessTree tree(mark);
@@ -138,25 +138,25 @@ TEST(SupervisorDeath, WhileItIsOnlyStoppedCallsGoOnAndDeadlinesHold) {
   const pid_t supervisor = pool.tree().supervisor();
   ASSERT_EQ(::kill(supervisor, SIGSTOP), 0);
   for (int i = 0; i < 20; ++i) EXPECT_GT(pool.subject().number("pid"), 0);
-  // A worker dies and nobody replaces it: its call is lost at once, the other worker serves.
+  // A worker dies and is not replaced: its call is lost at once, the other worker serves.
   EXPECT_THROW(pool.subject().ask("die", {SIGKILL}), WorkerLost);
   EXPECT_GT(pool.subject().number("pid"), 0);
   EXPECT_THROW(pool.subject().ask("die", {SIGKILL}), WorkerLost);
-  // None is left.
+  // No worker is left.
   CallOptions options;
   options.deadline = milliseconds(200);
   const auto began = Clock::now();
   EXPECT_THROW(pool.subject().ask("pid", {}, options), DeadlineExceeded);
   EXPECT_LT(Clock::now() - began, milliseconds(500));
-  // It goes on, and so do the workers.
+  // The supervisor continues and replaces the workers.
   ASSERT_EQ(::kill(supervisor, SIGCONT), 0);
   EXPECT_GT(pool.subject().number("pid"), 0);
 }
 
-// More messages than a socket takes.
+// These are more messages than fit into a socket's buffer.
 TEST(SupervisorDeath, WhileItIsOnlyStoppedPackagesComeAndGoWithoutAWait) {
   OwnPool pool(1);
-  // One that nothing else holds.
+  // A package that no other test holds.
   const std::string file = packagePath("resources.pt");
   constexpr int kPackages = 600;
   const pid_t supervisor = pool.tree().supervisor();

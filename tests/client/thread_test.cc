@@ -17,7 +17,7 @@
 namespace isopool::tests {
 namespace {
 
-/// A thread that fails the test, and not all tests, if it throws.
+/// Starts a thread. If it throws, this test fails; an uncaught exception would end all tests.
 std::thread startThread(std::function<void()> work) {
   return std::thread([work = std::move(work)] {
     try {
@@ -62,7 +62,7 @@ TEST(Threads, SixteenOnOneObjectWithTwoWorkersEachGetTheirOwnAnswers) {
   EXPECT_EQ(right, 1600);
 }
 
-// Those that come right back pass the ones in line, within a bound.
+// A thread that calls again at once may overtake waiting threads, up to a bound.
 TEST(Threads, ThatCallOneWorkerWithoutAPauseAllGetTurns) {
   OwnPool pool(1);
   constexpr int kThreads = 12;
@@ -163,11 +163,12 @@ TEST(Threads, PackagesAndObjectsComeAndGoBesideCalls) {
   caller.join();
 }
 
-// The last use of one thread ends while the first of another begins.
+// The last use by one thread ends while the first use by another thread begins.
 TEST(Threads, LoadAndDropOneFileAtOnceAndKeepTheirSupervisor) {
   OwnPool pool(1);
   const std::string file = packagePath("one.pt");
-  // Held by a program's other supervisor, the file keeps its number when this one unloads it.
+  // The program's other supervisor holds the file too, so the file keeps its number when it is
+  // unloaded here.
   OwnPool other(1, {"OTHER_ENVIRONMENT=1"});
   const Package held = other.manager().loadPackage(file);
   std::atomic<int> failed{0};
@@ -250,7 +251,8 @@ size_t entriesOf(const char* folder) {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-/// Mappings of ours in this process. The input arena stays for ever, so a first round comes before.
+/// The number of isopool's mappings in this process. The input arena is never unmapped, so a test
+/// runs a first round before it counts.
 size_t ownMappings() {
   std::ifstream maps("/proc/self/maps");
   size_t count = 0;
@@ -270,7 +272,7 @@ TEST(Manager, ThatComesAndGoesLeavesNoDescriptorMappingOrThread) {
   };
   for (int i = 0; i < 3; ++i) round();
   const auto descriptors = [] { return openDescriptors(::getpid()); };
-  // The workers' deaths are told of a moment later.
+  // The workers' deaths are reported a moment later: waits until the count is stable.
   size_t before = SIZE_MAX;
   EXPECT_TRUE(waitUntil([&] { return std::exchange(before, descriptors()) == before; }));
   const size_t threads = entriesOf("/proc/self/task");

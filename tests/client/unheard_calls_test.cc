@@ -18,7 +18,8 @@ using std::chrono::seconds;
 
 class UnheardCall : public ::testing::Test {
  protected:
-  /// A call is made at that time and given up a millisecond later.
+  /// Makes a call at this time and withdraws it a millisecond later. True if the worker then counts
+  /// as stopped.
   bool stopped(uint64_t request, milliseconds at, const UnheardCalls::Worker& worker) {
     return calls_.tooMany(request, begin_ + at, worker, begin_ + at + milliseconds(1));
   }
@@ -56,7 +57,7 @@ TEST_F(UnheardCall, IsFoundWhereTheCountOfCallsWraps) {
   EXPECT_TRUE(stopped(kWrapped + 1, milliseconds(1000), {.sleeps = true, .taken = 0xffffffff}));
 }
 
-// ---- A channel's -----------------------------------------------------------------------------
+// ---- a channel -------------------------------------------------------------------------------
 
 client::Deadline soon() { return Clock::now() + milliseconds(10); }
 
@@ -64,7 +65,7 @@ TEST(IdleWorker, ThatTakesEachCallAfterItsDeadlineIsNotKilled) {
   PlayedWorker worker;
   worker.sleep();
   const auto began = Clock::now();
-  // The second one comes when the first one is more than a second old.
+  // The second call is made when the first one is more than a second old.
   EXPECT_EQ(worker.call(soon()).outcome(), client::RequestOutcome::kWithdrawn);
   worker.take();
   ASSERT_TRUE(waitUntil([&] { return Clock::now() - began > milliseconds(1200); }));

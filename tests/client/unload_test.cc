@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a worker has left of a package or a model that nobody uses any more.
+// The memory and descriptors of a package or a model are freed in the worker after its last use.
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -14,7 +14,7 @@ namespace {
 constexpr milliseconds kSoon(1000);
 constexpr uint64_t kMiB = 1 << 20;
 
-/// What a process has: pages of files and of shared memory, pages of its own, open files.
+/// A process's resources: pages of files and of shared memory, private pages, open files.
 struct Possessions {
   uint64_t sharedBytes = 0;
   uint64_t privateBytes = 0;
@@ -33,7 +33,7 @@ Possessions possessionsOf(pid_t process) {
   return all;
 }
 
-/// Within a second the process has no more than this, but for `slack` bytes.
+/// Expects that within kSoon the process has no more than `before`, plus `slack` bytes.
 void expectSoonBackAt(pid_t process, const Possessions& before, uint64_t slack) {
   Possessions now;
   EXPECT_TRUE(waitUntil(
@@ -90,7 +90,7 @@ TEST(Unload, OfAPackageOfManyModulesGivesMemoryAndDescriptorsBackWithinASecond) 
   const Possessions before = possessionsOf(worker);
   for (int i = 0; i < 6; ++i) {
     use();
-    // What torch and Python keep once and for all.
+    // The first use also allocates what torch and Python never free.
     expectSoonBackAt(worker, before, 16 * kMiB);
   }
 }
@@ -102,7 +102,7 @@ TEST(Unload, OfAnExportedModelGivesItsLastInstanceBackWithinASecond) {
     const ReplicatedObj model = pool.manager().loadModel(exportedPath(name));
     EXPECT_EQ(model({empty({1, width}).fill_(1)}).toTensor().numel(), width);
   };
-  // Imports torch.export, which stays.
+  // The first use imports torch.export, which stays in memory.
   use("small.pt2", 32);
   use("small.pt2", 32);
   const Possessions before = possessionsOf(worker);
@@ -126,10 +126,10 @@ TEST(Unload, LeavesAnObjThatIsHeldAlive) {
     held->attr("weight").attr("sum")(at::ArrayRef<Obj>());
   }
   const Possessions before = possessionsOf(worker);
-  // When this one's memory is back, what nobody used any more has been collected.
+  // When the memory of this package is freed, everything unused has been collected.
   useLargePackage(pool.manager());
   expectSoonBackAt(worker, before, 16 * kMiB);
-  // Reads its weights, and imports a module of the package.
+  // The held object still reads its weights and imports a module of its package.
   EXPECT_EQ((*held)(at::ArrayRef<Obj>()).toIValue().toDouble(), 1.5);
   EXPECT_GT(possessionsOf(worker).bytes(), atFirst.bytes() + 48 * kMiB);
   session->self = Obj();
@@ -137,7 +137,7 @@ TEST(Unload, LeavesAnObjThatIsHeldAlive) {
   expectSoonBackAt(worker, atFirst, 16 * kMiB);
 }
 
-// A full collection is a pause for the calls that come meanwhile.
+// A full garbage collection delays calls that arrive meanwhile.
 TEST(Unload, LetsObjsThatCameLaterGoWithoutACollection) {
   OwnPool pool(1);
   const auto collections = [&](const std::string& first = "") {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model whose code does what user code may do to the process that it is in."""
+"""A model whose methods do what user code may do to the process in which it runs."""
 
 import concurrent.futures
 import ctypes
@@ -15,7 +15,7 @@ import torch
 
 
 def take_all_memory(allowed, take):
-    """Takes all memory that a limit leaves, then some."""
+    """Takes all memory that the limit leaves, then tries to take more."""
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     former = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (used + allowed, former[1]))
@@ -53,24 +53,24 @@ class UserCode(torch.nn.Module):
 
     # ---- compilers
     def compiled(self, x):
-        """What a compiled module of the package gives, and what it gives uncompiled."""
+        """The result of a compiled module of the package, and of the same module uncompiled."""
         torch._dynamo.reset()
         with torch.no_grad():
             return torch.compile(self.scaled)(x), self.scaled(x)
 
     def compiled_global(self, x):
-        """The same of a function that no package has."""
+        """The same for a function that is not in a package."""
         torch._dynamo.reset()
         function = torch.nn.functional.softmax
         return torch.compile(function)(x, -1), function(x, -1)
 
     def compiled_graphs(self):
-        """How many graphs inductor made here, and how many it found in its cache."""
+        """The number of graphs that inductor compiled here, and of those found in its cache."""
         counters = importlib.import_module("torch._dynamo.utils").counters["inductor"]
         return counters["fxgraph_cache_miss"], counters["fxgraph_cache_hit"]
 
     def compile_in_processes(self):
-        """Has inductor start its pool of processes; what one of them computes, and their parent."""
+        """Starts inductor's pool of processes. A result of one of them, and their parent."""
         compiler = importlib.import_module("torch._inductor.async_compile")
         pool = compiler.AsyncCompile.process_pool()
         return pool.submit(abs, -3).result(timeout=100), pool.process.pid
@@ -100,7 +100,7 @@ class UserCode(torch.nn.Module):
 
     # ---- modules
     def can_import(self, name):
-        """Nothing, or why not."""
+        """Empty, or the reason why the module can't be imported."""
         try:
             importlib.import_module(name)
         except ImportError as error:
@@ -143,7 +143,7 @@ class UserCode(torch.nn.Module):
             return pool.submit(lambda: 1 / 0).result()
 
     def silent_thread(self):
-        """A thread whose exception nobody looks at."""
+        """A thread whose exception is ignored."""
         thread = threading.Thread(target=lambda: 1 / 0)
         thread.start()
         thread.join()
@@ -158,7 +158,7 @@ class UserCode(torch.nn.Module):
         return done.stdout.strip(), done.returncode
 
     def start_sleeper(self, own_session):
-        """A child that would outlive us by far."""
+        """A child that would outlive this process by far."""
         return subprocess.Popen(["sleep", "1000"], start_new_session=own_session).pid
 
     def start_sleeping_thread(self):
@@ -166,7 +166,7 @@ class UserCode(torch.nn.Module):
         return os.getpid()
 
     def processes(self, method):
-        """A pool of processes; they import what they run from a module, as their way is."""
+        """A pool of processes. As usual, they import from a module the function that they run."""
         multiprocessing = importlib.import_module("multiprocessing")
         with multiprocessing.get_context(method).Pool(2) as pool:
             return sorted(pool.map(abs, [-3, -1, -2]))
@@ -201,7 +201,7 @@ class UserCode(torch.nn.Module):
         return self.recurse()
 
     def recurse_in_c(self):
-        """Each step is a call from C, so that the stack of the process ends, not Python's."""
+        """Each step is a call from C: the stack of the process overflows, not Python's own."""
         sys.setrecursionlimit(10**8)
 
         def step(_=None):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What user code may do inside a worker: each really does it.
+// What user code may do inside a worker. Each test really does it.
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,11 +20,11 @@ class UserCode : public ::testing::Test {
   InterpreterSession sessionOn(size_t slot) {
     return subject_.object().acquireSession(&manager_.allInstances()[slot]);
   }
-  /// Asks on a given worker.
+  /// Calls the model on a given worker.
   at::IValue askOn(size_t slot, std::vector<at::IValue> words) {
     return sessionOn(slot).self(at::ArrayRef<at::IValue>(words)).toIValue();
   }
-  /// The pool is as it was: both workers answer, and the next call too.
+  /// Expects a healthy pool: both workers answer, and the next call too.
   void expectWhole() {
     for (size_t slot = 0; slot < manager_.allInstances().size(); ++slot) {
       EXPECT_TRUE(waitUntil([&] { return processOf(slot) != -1; })) << "slot " << slot;
@@ -71,7 +71,7 @@ TEST_F(UserCode, UsesTheLibrariesOfItsPython) {
                            "torch.multiprocessing", "torch._inductor", "torch.export"}) {
     const std::string reason = subject_.text("can_import", {name});
     const std::string root = std::string(name).substr(0, std::string(name).find('.'));
-    // One that is not installed is no matter of ours.
+    // A library that is not installed is skipped.
     if (contains(reason, "No module named '" + root + "'") && root != "torch") {
       std::printf("not installed and not tried: %s\n", root.c_str());
       continue;
@@ -103,7 +103,7 @@ TEST_F(UserCode, ScriptsModules) {
 // ---- compilers -------------------------------------------------------------------------------
 
 TEST(Compiler, OfTorchWorksInEachWorkerAndTheSecondFindsWhatTheFirstMade) {
-  // A folder of its own, so that what is found was made here.
+  // The cache folder is new, so every graph in it was compiled by this test.
   const std::string folder = testFolder() / "inductor";
   OwnPool pool(2, {"TORCHINDUCTOR_CACHE_DIR=" + folder});
   const Subject subject(
@@ -122,12 +122,12 @@ TEST(Compiler, OfTorchWorksInEachWorkerAndTheSecondFindsWhatTheFirstMade) {
     }
     graphs.push_back(shown(session.self({"compiled_graphs"}).toIValue()));
   }
-  EXPECT_EQ(graphs[0], "(2, 0)") << "made, found";
+  EXPECT_EQ(graphs[0], "(2, 0)") << "compiled, found";
   EXPECT_EQ(graphs[1], "(0, 2)");
 }
 
 TEST(Compiler, HasProcessesThatEndWithTheirWorker) {
-  // No spare, which may come at any time: processes are counted.
+  // Without a spare, which may start at any time: the test counts processes.
   OwnPool pool(1, {"TORCHINDUCTOR_COMPILE_THREADS=2", "ISOPOOL_SPARES=0"});
   const Subject subject(
       pool.manager().loadPackage(packagePath("user_code.pt")).loadPickle("model", "model.pkl"));
@@ -154,7 +154,7 @@ TEST_F(UserCode, RaisesTorchsNumberOfThreadsAndNothingHangs) {
       const double expected = one.toTupleRef().elements()[k].toDouble();
       EXPECT_NEAR(four.toTupleRef().elements()[k].toDouble(), expected, 1e-9 * expected);
     }
-    EXPECT_GE(four.toTupleRef().elements()[2].toInt(), 4) << "threads that really run";
+    EXPECT_GE(four.toTupleRef().elements()[2].toInt(), 4) << "threads that run at the same time";
   }
   EXPECT_EQ(askOn(0, {"set_threads", 1}).toInt(), 1);
   askOn(0, {"parallel_work", 300});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// docs/values.md has a row for each kind of value; each refusal in it is one of these.
+// docs/values.md has a row for each kind of value. This file tests each refusal in that table.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/blob.h>
 #include <ATen/core/enum_type.h>
@@ -21,7 +21,7 @@ namespace {
 struct Kind {
   const char* name;
   std::function<at::IValue()> make;
-  const char* said;  ///< in the refusal
+  const char* said;  ///< a part of the refusal's text
 };
 
 void PrintTo(const Kind& kind, std::ostream* stream) { *stream << kind.name; }
@@ -33,7 +33,7 @@ TEST_P(Argument, OfAKindThatCantCrossIsRefusedWithAWayOut) {
   const std::string text = refusalOf([&] { valuesSubject().ask("identity", {value}); });
   EXPECT_TRUE(contains(text, GetParam().said)) << text;
   EXPECT_TRUE(contains(text, "can't cross")) << text;
-  // Within a container, by name and in a session too.
+  // The value is also refused within a container, as a named argument and in a session.
   const at::IValue inside = c10::ivalue::Tuple::create({at::IValue(1), value});
   EXPECT_EQ(refusalOf([&] { valuesSubject().ask("identity", {inside}); }), text);
   InterpreterSession session = sharedManager().acquireOne();
@@ -58,7 +58,7 @@ at::IValue enumValue() {
   return at::IValue(c10::make_intrusive<c10::ivalue::EnumHolder>(type, "RED", at::IValue(1)));
 }
 
-/// A symbolic number, as there are while a model is traced.
+/// A symbolic number, as used while a model is traced.
 class Symbol : public c10::SymNodeImpl {
  public:
   bool is_int() override { return true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Every dtype in every layout, both ways, in shared memory and outside.
+// Every dtype in every layout, in both directions, inside and outside shared memory.
 #include <c10/core/InferenceMode.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 using at::ScalarType;
 
-/// Element types that no CPU tensor of torch's own can have or that are quantised.
+/// False for element types that are quantised or that no CPU tensor of torch itself can have.
 bool isForTensors(ScalarType type) {
   return type != ScalarType::Undefined && type != ScalarType::NumOptions && !c10::isQIntType(type);
 }
@@ -45,7 +45,7 @@ at::Tensor someTensor(ScalarType type, bool isInSharedMemory) {
   return shared.view(type).view({12, 20, 3});
 }
 
-/// The bits of the elements, whatever their type, in the order of the indices.
+/// The bytes of the elements of any type, in the order of the indices.
 std::vector<std::byte> bitsOf(const at::Tensor& tensor) {
   const auto* data = static_cast<const std::byte*>(tensor.storage().data());
   const auto bytes = static_cast<int64_t>(tensor.element_size());
@@ -109,7 +109,7 @@ TEST_P(EveryDtype, EveryLayoutIsTheSameThereAndBack) {
       facts << x.sizes() << " " << x.strides() << " grad False conj False neg False";
       EXPECT_TRUE(contains(valuesSubject().text("facts", {x}), facts.str()))
           << valuesSubject().text("facts", {x}) << ", here " << facts.str();
-      // An echo, a copy of what the model keeps, and a result that is moved.
+      // The argument itself, a copy of a tensor that the model keeps, and a moved result.
       expectSame(valuesSubject().tensor("identity", {x}), x);
       expectSame(valuesSubject().tensor("kept", {x}), x);
       expectSame(valuesSubject().tensor("fresh", {x}), x);
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(ValueMatrix, EveryDtype, ::testing::ValuesIn(allDtypes(
                          [](const auto& test) { return std::string(toString(test.param)); });
 
 TEST(ValueMatrix, TorchHasNoDtypeThatIsNotInIt) {
-  // What Python calls a dtype, by the numbers that the strict conversion gives.
+  // Python's dtypes, as the numbers that the strict conversion makes of them.
   InterpreterSession session = sharedManager().acquireOne();
   const Obj torch = session.global("__main__", "torch");
   const at::IValue names = session.global("builtins", "dir")({torch}).toIValue();
@@ -139,7 +139,7 @@ TEST(ValueMatrix, TorchHasNoDtypeThatIsNotInIt) {
   EXPECT_GT(found, 30u);
 }
 
-// ---- what tensors are beside their elements ---------------------------------------------------
+// ---- properties of tensors --------------------------------------------------------------------
 
 TEST(ValueMatrix, AnInferenceTensorCrossesBothWays) {
   for (const bool isInSharedMemory : {false, true}) {
@@ -149,7 +149,7 @@ TEST(ValueMatrix, AnInferenceTensorCrossesBothWays) {
       x = isInSharedMemory ? empty({100}).fill_(2) : at::full({100}, 2.0f);
       ASSERT_TRUE(x.is_inference());
       const at::IValue there = valuesSubject().ask("is_inference", {x});
-      EXPECT_EQ(shown(there), "(False, True)") << "over there it is a tensor like any other";
+      EXPECT_EQ(shown(there), "(False, True)") << "in the worker it is an ordinary tensor";
       const at::Tensor back = valuesSubject().tensor("fresh", {x});
       EXPECT_TRUE(back.equal(x));
     }
@@ -163,7 +163,7 @@ TEST(ValueMatrix, ATensorThatRequiresAGradientComesBackDetached) {
     at::Tensor x = isInSharedMemory ? empty({50}).fill_(1) : at::ones({50});
     x.set_requires_grad(true);
     EXPECT_TRUE(contains(valuesSubject().text("facts", {x}), "grad True"));
-    // A view of it is no leaf here, and asks for a gradient there all the same.
+    // A view of the tensor is not a leaf here; in the worker it requires a gradient too.
     EXPECT_TRUE(contains(valuesSubject().text("facts", {x.slice(0, 1, 9)}), "grad True"));
     for (const char* method : {"identity", "kept", "fresh"}) {
       EXPECT_FALSE(valuesSubject().tensor(method, {x}).requires_grad()) << method;
@@ -195,7 +195,7 @@ TEST(ValueMatrix, WhatACallWritesIntoAnArgumentIsSeenIfItLiesInSharedMemory) {
     const at::Tensor shared = empty({12, 20, 3}).fill_(1);
     const at::Tensor outside = at::ones({12, 20, 3});
     const at::Tensor expected = at::ones({12, 20, 3});
-    // zero_ knows no tensor whose elements overlap.
+    // zero_ does not support tensors whose elements overlap.
     if (std::string(view.name) == "overlapping" || std::string(view.name) == "expanded") continue;
     view.of(expected).zero_();
     valuesSubject().ask("zero_everything", {view.of(shared)});

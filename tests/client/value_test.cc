@@ -22,8 +22,8 @@ std::string listed(at::IntArrayRef numbers) {
   return text + "]";
 }
 
-/// Subject.facts of a tensor on this side. Storages that are copied begin elsewhere, at a multiple
-/// of 64 bytes, so the offset is only told for those that are not.
+/// Sizes and strides of a tensor on this side, as Subject.facts prints them. The offset is left
+/// out: a copied storage begins at another offset, a multiple of 64 bytes.
 std::string layoutOf(const at::Tensor& x) { return listed(x.sizes()) + " " + listed(x.strides()); }
 
 // ---- tensors ---------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ class Dtype : public ::testing::TestWithParam<NamedDtype> {};
 TEST_P(Dtype, CrossesBothWaysBitByBit) {
   const auto [type, python] = GetParam();
   const auto bytes = at::randint(0, 256, {4096}, at::kByte);
-  // bool has two values; everything else may hold any bits.
+  // A bool has only two valid values; the other types may have any bits.
   const at::Tensor x = type == at::kBool ? bytes.gt(127) : bytes.view(type).clone();
   EXPECT_EQ(sharedSubject().text("facts", {x}).find(std::string("torch.") + python + " "), 0u)
       << sharedSubject().text("facts", {x});

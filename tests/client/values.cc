@@ -32,7 +32,7 @@ const Subject& valuesSubject() {
   static const Subject* const subject = [] {
     auto* model = new Subject(
         sharedManager().loadPackage(packagePath("values.pt")).loadPickle("model", "model.pkl"));
-    // Before the manager it belongs to.
+    // Destroys the model before its manager.
     class End : public ::testing::Environment {
      public:
       explicit End(Subject* subject) : subject_(subject) {}

@@ -8,13 +8,13 @@
 
 namespace isopool::tests {
 
-/// values_model.py's model on the shared manager, asked by the names of its methods.
+/// The model of values_model.py on the shared manager. Its methods are called by name.
 const Subject& valuesSubject();
 
 /// A value with the types of its containers, as in `List[int] [1, 2]`.
 std::string shown(const at::IValue& value);
 
-/// The text with which `use` is refused by isopool itself, having left the worker alive.
+/// The text with which isopool itself refuses `use`. Expects that the worker survives.
 std::string refusalOf(const std::function<void()>& use);
 
 bool contains(const std::string& text, const std::string& part);

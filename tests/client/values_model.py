@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A model whose results are of every kind, and which says what its arguments are."""
+"""A model that returns results of every kind and describes its arguments."""
 
 import collections
 import dataclasses
@@ -39,7 +39,7 @@ class Plain:
 
 
 class Wrapping(torch.Tensor):
-    """A subclass whose tensors have no data of their own."""
+    """A subclass whose tensors have no own data."""
 
     @staticmethod
     def __new__(cls, wrapped):
@@ -90,16 +90,16 @@ def read_only():
     return array
 
 
-# The inverse of the number by which c10's hash table multiplies: its small multiples share a slot.
+# The inverse of the factor of c10's hash function: its small multiples fall into the same slot.
 CROWDING = pow(11400714819323198485, -1, 1 << 64)
 
 KINDS = {
-    # ---- what none knows
+    # ---- dicts that no conversion supports
     "NaN key": lambda: {float("nan"): 1},
     "crowded keys": lambda: {
         (i * CROWDING + (1 << 63)) % (1 << 64) - (1 << 63): 1 for i in range(20)
     },
-    # ---- what the strict conversion knows
+    # ---- kinds that the strict conversion supports
     "none": lambda: None,
     "bool": lambda: True,
     "int": lambda: 7,
@@ -122,7 +122,7 @@ KINDS = {
     "int enum": lambda: Level.HIGH,
     "parameter": lambda: torch.nn.Parameter(torch.ones(2)),
     "numpy float64": lambda: numpy.float64(0.5),
-    # ---- what only the permissive one knows
+    # ---- kinds that only the permissive conversion supports
     "empty list": lambda: [],
     "empty dict": lambda: {},
     "empty lists in a list": lambda: [[], [1]],
@@ -159,7 +159,7 @@ KINDS = {
     "numpy longdouble": lambda: numpy.longdouble(1.5),
     "numpy key": lambda: {numpy.int64(4): 1},
     "arrays in a dict": lambda: {"a": [numpy.ones(1), 1]},
-    # ---- what neither knows
+    # ---- kinds that neither conversion supports
     "object": lambda: Plain(),
     "class": lambda: Plain,
     "function": lambda: fake,
@@ -233,7 +233,7 @@ class Values(torch.nn.Module):
 
     # ---- tensors
     def facts(self, x):
-        """Everything about a tensor but its data."""
+        """All properties of a tensor except its data."""
         return (
             f"{x.dtype} {list(x.shape)} {list(x.stride())} grad {x.requires_grad} "
             f"conj {x.is_conj()} neg {x.is_neg()}"
@@ -243,12 +243,12 @@ class Values(torch.nn.Module):
         return x
 
     def kept(self, x):
-        """Comes back as a copy, because it stays here."""
+        """The result is a copy because the model keeps the tensor."""
         self.last = [x]
         return x
 
     def fresh(self, x):
-        """The same in a storage that the call makes, whatever its dtype and strides."""
+        """The same tensor, of any dtype and strides, in a storage that the call makes."""
         source = x.untyped_storage()
         storage = torch.empty(source.nbytes(), dtype=torch.uint8)
         storage.copy_(torch.empty(0, dtype=torch.uint8).set_(source))
@@ -273,7 +273,7 @@ class Values(torch.nn.Module):
         )
 
     def nested_autocast(self):
-        """The model's own contexts within the caller's."""
+        """The model's own autocast contexts within the caller's one."""
         x = torch.ones(4, 4)
         with torch.autocast("cpu", enabled=False):
             without = str((x @ x).dtype)
@@ -298,7 +298,7 @@ class Values(torch.nn.Module):
 
     # ---- Hugging Face
     def hugging_face(self, kind):
-        """A small model of random weights, its output as it is."""
+        """The unchanged output of a small model with random weights."""
         transformers = importlib.import_module("transformers")
         torch.manual_seed(0)
         ids = torch.tensor([[1, 2, 3]])

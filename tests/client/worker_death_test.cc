@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Workers that die, by really killing.
+// Deaths of workers. The tests really kill them.
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// The WorkerLost that `use` ends with.
+/// The WorkerLost that `use` throws.
 WorkerLost lossOf(const std::function<void()>& use) {
   try {
     use();
@@ -36,7 +36,7 @@ WorkerLost lossOf(const std::function<void()>& use) {
   return {WorkerLost::Death{}, false};
 }
 
-/// A manager of its own on the supervisor that all tests share.
+/// Each test has its own manager. All tests share one supervisor.
 class WorkerDeath : public ::testing::Test {
  protected:
   WorkerDeath() { sharedManager(); }
@@ -92,7 +92,7 @@ TEST_F(WorkerDeath, ByACrashCarriesThePythonStack) {
   EXPECT_TRUE(contains(lost.crashLog(), " in crash")) << lost.crashLog();
 }
 
-// For one release, so that programs have time to change.
+// The old name stays for one release, so that programs have time to change.
 TEST_F(WorkerDeath, HasItsCrashLogUnderTheOldNameToo) {
   subject_.ask("complain", {"the lights are going out"});
   const WorkerLost lost = lossOf([&] { subject_.ask("die", {SIGKILL}); });
@@ -109,7 +109,7 @@ TEST_F(WorkerDeath, ByExitCarriesTheExitCode) {
   EXPECT_EQ(lost.signal(), 0);
   EXPECT_TRUE(lost.causeKnown());
   EXPECT_TRUE(contains(lost.what(), "exit code 3")) << lost.what();
-  // Zero is also what a living process has: this one only the supervisor can tell.
+  // A living process also has the exit code 0, so only the supervisor can report this death.
   const WorkerLost silent = lossOf([&] { subject_.ask("exit_now", {0}); });
   EXPECT_EQ(silent.exitCode(), 0);
   EXPECT_EQ(silent.signal(), 0);
@@ -155,7 +155,7 @@ TEST_F(WorkerDeath, EndsItsSessionsAndObjectsForGood) {
   const Obj self = session.self;
   const pid_t victim = processOf(0);
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
-  for (int round = 0; round < 2; ++round) {  // the second time its replacement is there
+  for (int round = 0; round < 2; ++round) {  // in the second round its replacement exists
     for (const auto& use : std::vector<std::function<void()>>{
              [&] { value.toIValue(); }, [&] { value.attr("real"); }, [&] { value.hasattr("real"); },
              [&] { self({"pid"}); }, [&] { session.global("math", "pi"); },
@@ -192,7 +192,8 @@ TEST_F(WorkerDeath, InAnIdempotentCallRunsItAgain) {
 }
 
 TEST_F(WorkerDeath, GivesBackTheInputsOfItsCall) {
-  // Once a worker is reaped others may write where its inputs lay, which is a death later at most.
+  // The memory of a worker's inputs is reused after the worker is reaped, at the latest one death
+  // later.
   std::set<const void*> places;
   for (int round = 0; round < 12; ++round) {
     const at::Tensor x = empty({3'000'000}).fill_(1);
@@ -204,7 +205,7 @@ TEST_F(WorkerDeath, GivesBackTheInputsOfItsCall) {
 }
 
 TEST_F(WorkerDeath, UnderLoadLosesOnlyCallsThatHadStarted) {
-  // Calls with an effect: each writes its number into a file when it runs.
+  // Calls with a side effect: each appends its number to a file when it runs.
   const std::string log = testFolder() / "calls-that-ran";
   std::atomic<bool> stop{false};
   std::atomic<int64_t> next{0};
@@ -268,7 +269,7 @@ TEST_F(WorkerDeath, UnderLoadLosesOnlyCallsThatHadStarted) {
 }
 
 TEST_F(WorkerDeath, RunsCallsElsewhereThatWaitedBehindTheLostOne) {
-  // A step of a session occupies each worker; calls of the pool lie in the rings behind them.
+  // A step of a session occupies each worker. Calls of the pool wait in the rings behind the steps.
   const Gate gates[2];
   std::vector<std::future<bool>> steps;
   for (size_t slot = 0; slot < 2; ++slot) {
@@ -322,7 +323,7 @@ TEST_F(WorkerDeath, LeavesNoDescriptorsHere) {
   size_t before = SIZE_MAX;
   EXPECT_TRUE(waitUntil([&] { return std::exchange(before, descriptors()) == before; }));
   for (int i = 0; i < 20; ++i) round();
-  // A spare that is being introduced has some of its own.
+  // A spare that is being attached has some additional descriptors.
   EXPECT_TRUE(waitUntil([&] { return descriptors() <= before + 2; }))
       << descriptors() << " descriptors, before " << before;
 }
@@ -346,7 +347,7 @@ TEST(CrashLoop, OfWorkersThatNeverAnswerIsReportedAndHeals) {
   };
   const std::string text = tryUntilUnavailable();
   EXPECT_TRUE(contains(text, "ISOPOOL_QUARANTINE")) << text;
-  // The slot is tried again after a while; calls that do not kill work then.
+  // The quarantine ends after a while. Calls that do not kill their worker then succeed.
   int64_t process = 0;
   EXPECT_TRUE(waitUntil([&] {
     try {
