@@ -83,7 +83,7 @@ TEST(Answer, WithStoredBytesAtAnOddOffsetIsRefused) {
   }
 }
 
-TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
+TEST_F(AnswerInUnknownSegment, IsLostIfTheWorkerIsDead) {
   client::Answer answer = worker_.call();
   ASSERT_EQ(answer.outcome(), client::RequestOutcome::kAnswered);
   worker_.channel().reaped(SIGKILL, 0);
@@ -96,7 +96,7 @@ TEST_F(AnswerInUnknownSegment, IsLostWithAWorkerThatIsGone) {
   }
 }
 
-TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
+TEST_F(AnswerInUnknownSegment, IsRefusedIfTheWorkerLives) {
   client::Answer answer = worker_.call();
   ASSERT_EQ(answer.outcome(), client::RequestOutcome::kAnswered);
   worker_.memory().expectNoMoreSegments();  // otherwise take() waits for the segment
@@ -113,7 +113,7 @@ TEST_F(AnswerInUnknownSegment, IsALieOfAWorkerThatLives) {
 
 // Otherwise there is a deadlock: a thread that handles the exception may wait for a lock whose
 // owner waits for the slot.
-TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
+TEST(Answer, ReleasesItsSlotWhenItIsTaken) {
   PlayedWorker worker;
   worker.refuse(1, ipc::RefusalKind::kObjectUnloaded);
   client::Answer refused = worker.call();
@@ -135,7 +135,7 @@ TEST(Answer, ThatWasTakenHoldsNoSlotAnyMore) {
 
 // Otherwise the ring could hold more answers than it has slots: those of a full ring, and that of a
 // call that reuses the first one's slot. The client would then take the worker for a broken one.
-TEST(Answer, IsConsumedBeforeItsThreadGoesOn) {
+TEST(Answer, IsConsumedBeforeItsThreadContinues) {
   PlayedWorker worker;
   const OnOneProcessor here(usableProcessors().front());
   // The leader waits on behalf of all threads. It runs on the same processor with the lowest

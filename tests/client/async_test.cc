@@ -74,7 +74,7 @@ class AsyncQueue : public Async {
   Subject subject_{manager_};
 };
 
-TEST_F(Async, ACallReturnsWhatTheSameCallReturns) {
+TEST_F(Async, ACallReturnsTheResultOfTheSynchronousCall) {
   const at::Tensor x = empty({1000}).fill_(1);
   const PendingCall call = begin(sharedSubject(), {"add_one", x});
   EXPECT_TRUE(call.get().toTensor().eq(2).all().item<bool>());
@@ -186,7 +186,7 @@ TEST_F(Async, ACallbackMayMakeCallsOfBothKinds) {
   EXPECT_EQ(sum.get_future().get(), 6);
 }
 
-TEST_F(Async, ACallbackThatThrowsIsLoggedAndNothingElseHappens) {
+TEST_F(Async, AnExceptionOfACallbackIsOnlyLogged) {
   std::mutex mutex;
   std::string logged;
   setLogger([&](LogLevel level, std::string_view text) {
@@ -201,7 +201,7 @@ TEST_F(Async, ACallbackThatThrowsIsLoggedAndNothingElseHappens) {
   EXPECT_NE(logged.find("of the callback"), std::string::npos) << logged;
 }
 
-TEST_F(AsyncQueue, CallsThatWaitedInLineAllRunOnce) {
+TEST_F(AsyncQueue, QueuedCallsRunOnceEach) {
   const Gate gate;
   const PendingCall first = occupy(gate);
   gate.arrival();
@@ -217,7 +217,7 @@ TEST_F(AsyncQueue, CallsThatWaitedInLineAllRunOnce) {
   EXPECT_EQ(ran.size(), 40u);
 }
 
-TEST_F(AsyncQueue, ACallThatIsQueuedCanBeCancelledAndNeverRuns) {
+TEST_F(AsyncQueue, AQueuedCallCanBeCancelledAndNeverRuns) {
   const Gate gate;
   const PendingCall running = occupy(gate);
   gate.arrival();
@@ -238,7 +238,7 @@ TEST_F(AsyncQueue, ACallThatIsQueuedCanBeCancelledAndNeverRuns) {
   EXPECT_EQ(linesOf(log), 0);
 }
 
-TEST_F(AsyncQueue, ACallThatWasPublishedCanBeCancelledBeforeItStarts) {
+TEST_F(AsyncQueue, APublishedCallCanBeCancelledBeforeItStarts) {
   makeCallsShort();
   const Gate gate;
   const PendingCall running = occupy(gate);
@@ -299,7 +299,7 @@ TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
 }
 
 // The worker may report a call as withdrawn before the call's thread notices the cancellation.
-TEST_F(AsyncQueue, CancelledCallsLeaveTheirPlacesInTheRingToOthers) {
+TEST_F(AsyncQueue, CancelledCallsFreeTheirRingSlots) {
   makeCallsShort();
   int answered = 0;
   int cancelled = 0;
@@ -342,7 +342,7 @@ TEST_F(AsyncQueue, ADeadlineCountsWhileTheCallIsQueued) {
   EXPECT_EQ(linesOf(log), 0);
 }
 
-TEST_F(AsyncQueue, ADeadlineOfARunningCallKillsItsWorkerAsEver) {
+TEST_F(AsyncQueue, ADeadlineOfARunningCallKillsItsWorker) {
   const pid_t victim = worker().processId;
   const Gate gate;
   const PendingCall call =
@@ -353,7 +353,7 @@ TEST_F(AsyncQueue, ADeadlineOfARunningCallKillsItsWorkerAsEver) {
   EXPECT_NE(begin(subject_, {"pid"}).get().toInt(), victim);
 }
 
-TEST_F(Async, UnderLoadEveryCallHasOneOutcomeThoughWorkersAreKilled) {
+TEST_F(Async, EveryCallHasOneOutcomeIfWorkersAreKilledUnderLoad) {
   InterpreterManager manager(2);
   const Subject subject(manager);
   subject.number("pid");

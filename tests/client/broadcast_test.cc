@@ -109,7 +109,7 @@ TEST_F(Broadcast, RunsUnderTheCallersModes) {
   }
 }
 
-TEST_F(Broadcast, ReachesAlsoWorkersThatTheManagerIsToldNotToUse) {
+TEST_F(Broadcast, ReachesWorkersOutsideOfDebugLimitInterpreters) {
   manager_.debugLimitInterpreters(1);
   object().callOnAll({"set_mark", 5});
   manager_.debugLimitInterpreters(3);
@@ -145,7 +145,7 @@ TEST_F(Broadcast, ThrowsAPythonErrorWhenAllHaveEnded) {
   EXPECT_THROW(object().callOnAll({"result_of_kind", "generator"}), Error);
 }
 
-TEST_F(Broadcast, ThrowsTheLossOfAWorkerWhenTheOthersHaveEnded) {
+TEST_F(Broadcast, ThrowsWorkerLostWhenTheOtherCallsHaveEnded) {
   object().callOnAll({"set_mark", 5});
   const std::string log = newFile("dying-parts");
   const pid_t victim = processOf(1);
@@ -162,7 +162,7 @@ TEST_F(Broadcast, ThrowsTheLossOfAWorkerWhenTheOthersHaveEnded) {
       << "a replacement has not seen earlier broadcasts";
 }
 
-TEST_F(Broadcast, OfAGlobalThatKillsItsWorkerThrowsItsLoss) {
+TEST_F(Broadcast, OfAGlobalThrowsWorkerLostIfItKillsItsWorker) {
   try {
     manager_.callOnAll("os", "_exit", {3});
     FAIL() << "no worker was lost";
@@ -174,7 +174,7 @@ TEST_F(Broadcast, OfAGlobalThatKillsItsWorkerThrowsItsLoss) {
   EXPECT_EQ(replacements, processes());
 }
 
-TEST_F(Broadcast, GoesToTheReplacementOfAWorkerThatIsDeadBeforeItBegins) {
+TEST_F(Broadcast, RunsOnTheReplacementOfADeadWorker) {
   object().callOnAll({"pid"});
   for (size_t slot = 0; slot < 3; ++slot) {
     const pid_t victim = processOf(slot);
@@ -186,7 +186,7 @@ TEST_F(Broadcast, GoesToTheReplacementOfAWorkerThatIsDeadBeforeItBegins) {
   }
 }
 
-TEST_F(Broadcast, ThatMayRunTwiceIsRunByReplacements) {
+TEST_F(Broadcast, RunsAgainOnReplacementsIfItIsIdempotent) {
   CallOptions twice;
   twice.idempotent = true;
   const auto answers = numbers(object().callOnAll({"die_once", newFile("once")}, {}, twice));

@@ -38,7 +38,7 @@ TEST(Call, OfADefaultObjectThrows) {
   EXPECT_THROW(object.acquireSession(), Error);
 }
 
-TEST(Call, HasattrTellsWhatIsThereAndNoOfAnyException) {
+TEST(Call, HasattrIsFalseForAnyException) {
   const ReplicatedObj& object = sharedSubject().object();
   EXPECT_TRUE(object.hasattr("weight"));
   EXPECT_TRUE(object.hasattr("forward"));

@@ -75,7 +75,7 @@ TEST(CallerModes, TheTypeOfAutocastThatIsOffIsTheModelsDefault) {
   EXPECT_EQ(modesThere(), kOff);
 }
 
-TEST(CallerModes, ATypeThatAutocastDoesNotKnowTurnsItOff) {
+TEST(CallerModes, AnUnsupportedTypeTurnsAutocastOff) {
   const Autocast autocast(at::kDouble);
   EXPECT_EQ(modesThere(), kOff);
 }
@@ -86,13 +86,13 @@ TEST(CallerModes, TheModelsOwnContextsNestInTheCallers) {
             "(\"torch.float32\", \"torch.float16\", \"torch.bfloat16\")");
 }
 
-TEST(CallerModes, WhatAModelLeavesOnIsOffInTheNextCall) {
+TEST(CallerModes, ModesThatAModelLeavesOnEndWithItsCall) {
   InterpreterSession session = valuesSubject().object().acquireSession();
   session.self({"leave_autocast_on"});
   EXPECT_EQ(shown(session.self({"autocast"}).toIValue()), kOff);
 }
 
-TEST(CallerModes, AFailedCallLeavesNoneBehind) {
+TEST(CallerModes, ModesEndWithAFailedCall) {
   InterpreterSession session = valuesSubject().object().acquireSession();
   {
     const Autocast autocast(at::kHalf);

@@ -83,7 +83,7 @@ void PrintTo(const Use& use, std::ostream* out) { *out << use.name; }
 
 class EachUseOfAColdReplica : public ColdReplica, public ::testing::WithParamInterface<Use> {};
 
-TEST_P(EachUseOfAColdReplica, ThatEndsAtItsDeadlineLeavesTheWorkerLoadingForTheNext) {
+TEST_P(EachUseOfAColdReplica, EndsAtItsDeadlineAndTheWorkerContinuesToLoad) {
   const pid_t worker = process();
   const std::string text = overdue([&] { GetParam().with(*object_); });
   EXPECT_NE(text.find(std::to_string(worker)), std::string::npos) << text;
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
             [](const ReplicatedObj& object) { (void)object.stream({}, {}, withinDeadline()); }}),
     [](const auto& each) { return each.param.name; });
 
-TEST_F(ColdReplica, IsNotWaitedForByCallsOfAnObjectThatIsThere) {
+TEST_F(ColdReplica, DoesNotDelayCallsOfALoadedObject) {
   const Subject subject(manager_);
   const pid_t worker = process();
   auto loading = std::async(std::launch::async, [&] { return (*object_)({}).toInt(); });

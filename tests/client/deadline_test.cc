@@ -59,7 +59,7 @@ TEST_F(Deadline, ThatIsFarAwayChangesNothing) {
 }
 
 // A clock's time plus such a duration overflows: the deadline would be in the past.
-TEST_F(Deadline, ThatNoClockReachesIsNone) {
+TEST_F(Deadline, OfUnreachableLengthIsIgnored) {
   const CallOptions unlimited = within(std::chrono::nanoseconds::max());
   EXPECT_EQ(subject_.ask("pid", {}, unlimited).toInt(), process());
   const PendingCall call = subject_.object().callAsync({"pid"}, {}, unlimited);
@@ -83,7 +83,7 @@ TEST_F(Deadline, OfARunningCallEndsItAndItsWorker) {
   EXPECT_TRUE(waitUntil([&] { return manager_.workersReplaced() == 1; }));
 }
 
-TEST_F(Deadline, OfACallToAStoppedWorkerHolds) {
+TEST_F(Deadline, HoldsIfTheWorkerIsStopped) {
   const pid_t victim = process();
   ASSERT_EQ(::kill(victim, SIGSTOP), 0);
   const Overdue result = overdue(subject_, "pid", {}, milliseconds(200));
@@ -94,7 +94,7 @@ TEST_F(Deadline, OfACallToAStoppedWorkerHolds) {
   EXPECT_EQ(subject_.number("pid"), victim);
 }
 
-TEST_F(Deadline, OfACallWhoseWorkerIsStoppedInTheMiddleKillsItAndAReplacementServes) {
+TEST_F(Deadline, KillsAWorkerThatIsStoppedDuringACall) {
   const pid_t victim = process();
   const Gate gate;
   auto call = std::async(std::launch::async, [&] {
@@ -110,7 +110,7 @@ TEST_F(Deadline, OfACallWhoseWorkerIsStoppedInTheMiddleKillsItAndAReplacementSer
   EXPECT_NE(subject_.number("pid"), victim);
 }
 
-TEST_F(Deadline, OfACallThatWaitsInLineWithdrawsItAndNobodyIsKilled) {
+TEST_F(Deadline, OfAWaitingCallWithdrawsItAndKillsNoWorker) {
   const pid_t worker = process();
   const Gate gate;
   auto running =
@@ -136,7 +136,7 @@ TEST_F(Deadline, OfACallThatWaitsInLineWithdrawsItAndNobodyIsKilled) {
   EXPECT_EQ(manager_.workersReplaced(), 0u);
 }
 
-TEST_F(Deadline, OfACallInTheRingOfABusyWorkerWithdrawsItAndNobodyIsKilled) {
+TEST_F(Deadline, OfAPublishedCallWithdrawsItAndKillsNoWorker) {
   const Gate gate;
   auto step = occupy(gate);
   const pid_t worker = gate.arrival();
@@ -151,7 +151,7 @@ TEST_F(Deadline, OfACallInTheRingOfABusyWorkerWithdrawsItAndNobodyIsKilled) {
   EXPECT_EQ(manager_.workersReplaced(), 0u);
 }
 
-TEST_F(Deadline, ThatHasPassedAlreadyStartsNothing) {
+TEST_F(Deadline, InThePastStartsNoCall) {
   const std::string log = testFolder() / "too-late";
   const Overdue result = overdue(subject_, "log", {log, "it ran"}, milliseconds(-1));
   EXPECT_TRUE(result.thrown);

@@ -87,7 +87,7 @@ class NoKill : public ::testing::Test {
   std::optional<OwnPool> pool_;
 };
 
-TEST_F(NoKill, ACallWhoseWorkerIsStoppedPastItsDeadlineSurvives) {
+TEST_F(NoKill, AWorkerStoppedPastItsDeadlineSurvives) {
   const pid_t worker = pool_->processOf(0);
   const Gate gate;
   auto call = std::async(std::launch::async, [&] {
@@ -131,7 +131,7 @@ TEST_F(NoKill, AWorkerCanBeTracedByAnotherProcessOfTheUser) {
   EXPECT_EQ(pool_->subject().number("pid"), worker);
 }
 
-TEST_F(NoKill, ABreakpointIsReachedOverASocketAndTheCallGoesOn) {
+TEST_F(NoKill, ABreakpointIsReachedOverASocketAndTheCallContinues) {
   const pid_t worker = pool_->processOf(0);
   auto call = std::async(std::launch::async, [&] {
     return pool_->subject().ask("stop_at_breakpoint", {5}, within(milliseconds(100))).toInt();
@@ -155,7 +155,7 @@ TEST_F(NoKill, ABreakpointIsReachedOverASocketAndTheCallGoesOn) {
   EXPECT_EQ(pool_->subject().number("pid"), worker);
 }
 
-TEST_F(NoKill, ADebuggerThatHangsUpLetsTheCallGoOn) {
+TEST_F(NoKill, TheCallContinuesWhenTheDebuggerDisconnects) {
   auto call = std::async(std::launch::async,
                          [&] { return pool_->subject().number("stop_at_breakpoint", {5}); });
   {
@@ -201,7 +201,7 @@ class Traces : public ::testing::Test {
   Subject subject_{manager_};
 };
 
-TEST_F(Traces, EachWorkersRangeLiesInsideItsCallersOnOneClockAndAnArrowJoinsThem) {
+TEST_F(Traces, EachWorkersRangeIsInsideAndLinkedToItsCallersRange) {
   const std::string path = testFolder() / "trace.json";
   {
     Trace trace(manager_);
@@ -229,7 +229,7 @@ TEST_F(Traces, EachWorkersRangeLiesInsideItsCallersOnOneClockAndAnArrowJoinsThem
             "raised 1\n");
 }
 
-TEST_F(Traces, ATraceThatIsNotWrittenLeavesNothingBehind) {
+TEST_F(Traces, AnUnwrittenTraceLeavesNoFile) {
   { const Trace trace(manager_); }
   EXPECT_GT(subject_.number("pid"), 0);
   const std::string path = testFolder() / "trace-again.json";
@@ -239,7 +239,7 @@ TEST_F(Traces, ATraceThatIsNotWrittenLeavesNothingBehind) {
   EXPECT_NE(contentsOf(path).find("isopool call "), std::string::npos);
 }
 
-TEST_F(Traces, AWorkerThatDiesLosesItsPartAndNothingElse) {
+TEST_F(Traces, ADeadWorkersPartIsLostAndTheOthersAreKept) {
   const std::string path = testFolder() / "trace-death.json";
   Trace trace(manager_);
   EXPECT_THROW(subject_.ask("die", {9}), WorkerLost);

@@ -36,7 +36,7 @@ void replaceWorker(InterpreterManager& manager, size_t slot) {
   }));
 }
 
-TEST(Environment, APathIsWhereExternModulesAreFound) {
+TEST(Environment, ExternModulesAreFoundOnItsPath) {
   const std::string folder = folderWithModule("extern", "isopool_no_such_module", 5);
   InterpreterManager manager(1, std::make_shared<PathEnvironment>(folder));
   EXPECT_EQ(answerOf(manager, "isopool_no_such_module"), 5);
@@ -131,7 +131,7 @@ TEST(Environment, IsAppliedToAReplacementBeforeItsFirstCallOfThePool) {
   EXPECT_EQ(environment->processes.count(process), 1u);
 }
 
-TEST(Environment, AnErrorOfConfiguringEndsTheConstructor) {
+TEST(Environment, AnErrorWhileConfiguringIsThrownByTheConstructor) {
   class Failing : public Environment {
    public:
     void configureInterpreter(Interpreter* interpreter) override {

@@ -30,7 +30,7 @@ TEST(Error, OfPythonCarriesTypeMessageTracebackAndWorker) {
   EXPECT_TRUE(contains(error.worker(), "(pid " + std::to_string(process) + ")")) << error.worker();
 }
 
-TEST(Error, OfPythonIsARuntimeErrorInTorchDeploysWords) {
+TEST(Error, OfPythonIsARuntimeErrorWithTorchDeploysText) {
   try {
     sharedSubject().ask("fail", {1});
     FAIL() << "no error";
@@ -51,7 +51,7 @@ TEST(Error, OfPythonLeavesTheWorkerAlive) {
   EXPECT_EQ(sharedManager().workersReplaced(), replaced);
 }
 
-TEST(Error, OfAnInputHoldsNothingOfIt) {
+TEST(Error, OfACallReleasesItsInput) {
   at::Tensor x = empty({1000}).fill_(1);
   const void* place = x.data_ptr();
   errorOf("fail", {x});
@@ -61,7 +61,7 @@ TEST(Error, OfAnInputHoldsNothingOfIt) {
   EXPECT_EQ(empty({1000}).data_ptr(), place);
 }
 
-TEST(Error, SysExitEndsNothing) {
+TEST(Error, SysExitDoesNotEndTheWorker) {
   const int64_t process = sharedSubject().number("pid");
   const RemoteError error = errorOf("leave", {3});
   EXPECT_EQ(error.pythonType(), "SystemExit");
@@ -80,7 +80,7 @@ TEST(Error, OddExceptionsArriveToo) {
   EXPECT_TRUE(contains(chained.traceback(), "KeyError: 'first'")) << chained.traceback();
 }
 
-TEST(Error, ALongMessageIsCutNotLost) {
+TEST(Error, ALongMessageIsTruncated) {
   const RemoteError error = errorOf("long_error");
   EXPECT_EQ(error.pythonType(), "ValueError");
   EXPECT_GT(error.message().size(), 1000u);
@@ -91,7 +91,7 @@ TEST(Error, ManyLongOnesComeAndGo) {
   for (int i = 0; i < 200; ++i) EXPECT_GT(errorOf("long_error").message().size(), 1000u);
 }
 
-TEST(Error, OfUnpicklingShowsInLoadPickle) {
+TEST(Error, OfUnpicklingIsThrownByLoadPickle) {
   Package package = sharedManager().loadPackage(packagePath());
   try {
     package.loadPickle("model", "refusing.pkl");

@@ -17,7 +17,7 @@ TEST(Global, OfMainHasTorchInEveryWorker) {
   }
 }
 
-TEST(Global, OfMainIsWhereACallersOwnNamesMayLie) {
+TEST(Global, OfMainCanHoldTheCallersNames) {
   InterpreterSession session = sharedManager().acquireOne();
   const Obj main = session.global("sys", "modules").attr("__getitem__")({"__main__"});
   main.attr("__setattr__")({"isopool_number", 42});

@@ -71,7 +71,7 @@ class HostileWorker : public testing::TestWithParam<Lie> {
   OwnPool pool_{2, {"ISOPOOL_LOG=off"}};
 };
 
-TEST_P(HostileWorker, IsReportedWithinASecondAndReplacedAndNobodyElseNotices) {
+TEST_P(HostileWorker, IsReportedWithinASecondAndReplacedWithoutHarmToOthers) {
   std::atomic<bool> over{false};
   auto neighbour = std::async(std::launch::async, [&] {
     const at::Tensor content = at::arange(5000);

@@ -105,7 +105,7 @@ TEST(Interpreter, EndsItsWorkerAndItsSessionsWithItself) {
   EXPECT_TRUE(contains(refusalOf([&] { value.toIValue(); }), "gone"));
 }
 
-TEST(Interpreter, OfNoManagerIsRefusedByObjectsOfOne) {
+TEST(Interpreter, WithoutAManagerIsRefusedByObjectsOfAManager) {
   const Interpreter interpreter(std::make_shared<NoopEnvironment>());
   EXPECT_TRUE(contains(refusalOf([&] { sharedSubject().object().acquireSession(&interpreter); }),
                        "manager"));
@@ -230,7 +230,7 @@ TEST(Package, GivesOutItsTextsAndBytes) {
 
 // ---- a balancer --------------------------------------------------------------------------------
 
-TEST(LoadBalancer, GivesAThreadTheSameAgainWhenItIsIdle) {
+TEST(LoadBalancer, ReturnsTheSameIdleResourceToAThread) {
   LoadBalancer balancer(3);
   const int first = balancer.acquire();
   balancer.free(first);

@@ -54,7 +54,7 @@ Clock::duration lastOnesAnswer() {
   return answered - answer;
 }
 
-TEST(Lead, OfAThreadWhoseDeadlinePassesIsTakenByTheNext) {
+TEST(Lead, PassesToTheNextThreadAtTheLeadersDeadline) {
   constexpr int kRounds = 40;
   int late = 0;
   for (int round = 0; round < kRounds; ++round) late += lastOnesAnswer() > kWoken ? 1 : 0;

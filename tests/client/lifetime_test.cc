@@ -29,7 +29,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Lifetime, AnInterpreterOfAManagerThatIsGoneSaysSo) {
+TEST(Lifetime, AnInterpreterOfADestroyedManagerThrows) {
   sharedManager();
   auto manager = std::make_unique<InterpreterManager>(2);
   const Subject subject(*manager);
@@ -135,7 +135,7 @@ TEST(Lifetime, LoadPickleFromManyThreadsMakesObjectsOfTheirOwn) {
   }
 }
 
-TEST(Lifetime, ANewSessionNeverMeetsAWorkerThatIsDeadAlready) {
+TEST(Lifetime, ANewSessionNeverGetsADeadWorker) {
   sharedManager();
   InterpreterManager manager(2);
   const Subject subject(manager);

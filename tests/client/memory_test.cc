@@ -538,7 +538,7 @@ TEST(Weight, WrittenByTheCallerIsUnchangedInTheWorkers) {
 
 // ---- a limit ---------------------------------------------------------------------------------
 
-TEST(InputArena, TakesAQuarterOfALimitedAddressSpaceAndSaysSo) {
+TEST(InputArena, TakesAQuarterOfALimitedAddressSpaceAndLogsIt) {
   Program program({PROGRAM, "limited_address_space", packagePath()});
   EXPECT_EQ(program.readLine(), "shared: 1");
   const auto warning = program.readLine();
@@ -550,7 +550,7 @@ TEST(InputArena, TakesAQuarterOfALimitedAddressSpaceAndSaysSo) {
   EXPECT_EQ(program.waitForEnd(), 0);
 }
 
-TEST(InputArena, AtItsLimitUsesTheHeapAndThenSaysWhichKnob) {
+TEST(InputArena, FallsBackToTheHeapAtItsLimitAndNamesTheSetting) {
   Program program({PROGRAM, "limit", packagePath()}, {"ISOPOOL_INPUT_ARENA_LIMIT=16MiB"});
   EXPECT_EQ(program.readLine(), "some are shared: 1");
   EXPECT_EQ(program.readLine(), "the last one is: 0");
@@ -564,7 +564,7 @@ TEST(InputArena, AtItsLimitUsesTheHeapAndThenSaysWhichKnob) {
   EXPECT_EQ(program.waitForEnd(), 0);
 }
 
-TEST(InputArena, ASettingThatIsNoSizeIsNamed) {
+TEST(InputArena, AnInvalidSizeIsRefusedWithTheSettingsName) {
   Program program({PROGRAM, "empty"}, {"ISOPOOL_INPUT_ARENA_LIMIT=a lot"});
   const auto text = program.readLine();
   ASSERT_TRUE(text);
@@ -584,21 +584,21 @@ std::string whyNoHugePages() {
   return "transparent_hugepage is never, or unknown";
 }
 
-TEST(HugePages, LieUnderWhatTheZygoteHasFilled) {
+TEST(HugePages, AreUsedForTheZygotesMemory) {
   if (!whyNoHugePages().empty()) GTEST_SKIP() << whyNoHugePages();
   OwnPool pool(1);
   // The zygote has about 150 MB. The kernel decides how much of it is in huge pages.
   EXPECT_GT(memoryOf(pool.tree().zygote(), "AnonHugePages"), 20u << 20);
 }
 
-TEST(HugePages, AreNoMatterOfTheEnvironmentOfUserCode) {
+TEST(HugePages, DoNotChangeTheEnvironmentOfUserCode) {
   EXPECT_EQ(sharedSubject().text("environment", {"GLIBC_TUNABLES"}), "");
   const std::string own = "glibc.malloc.tcache_count=5";
   const OwnPool pool(1, {"GLIBC_TUNABLES=" + own});
   EXPECT_EQ(pool.subject().text("environment", {"GLIBC_TUNABLES"}), own);
 }
 
-TEST(HugePages, AreNotAskedForAgainstTheUsersWord) {
+TEST(HugePages, AreNotRequestedIfTheUserDisablesThem) {
   if (!whyNoHugePages().empty()) GTEST_SKIP() << whyNoHugePages();
   const std::string own = "glibc.malloc.hugetlb=0";
   OwnPool pool(1, {"GLIBC_TUNABLES=" + own});

@@ -43,7 +43,7 @@ class Module : public ::testing::Test {
   InterpreterManager manager_{2};
 };
 
-TEST_F(Module, OfAFreshManagerIsTheOneForArgumentNames) {
+TEST_F(Module, OfANewManagerIsOnlyTheOneForArgumentNames) {
   EXPECT_EQ(manager_.countRegisteredModuleSources(), 1u);
   InterpreterSession session = sessionOn(0);
   const Obj names = session.global("GetArgumentNamesModule", "getArgumentNames");
@@ -119,7 +119,7 @@ TEST_F(Module, IsSeenByCallsOfObjects) {
   EXPECT_EQ(subject.text("constant", {"given", "GREETING"}), "good morning");
 }
 
-TEST_F(Module, OfSysPathWithTheSameNameWins) {
+TEST_F(Module, OfSysPathTakesPrecedence) {
   const auto folder = testFolder() / "wins";
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "twice_there.py") << answering(1);
@@ -158,7 +158,7 @@ TEST_F(Module, WithDotsIsInAPackage) {
   EXPECT_EQ(answerIn(sessionOn(0), "tree.branch.leaf.vein"), 8);
 }
 
-TEST_F(Module, ThatIsNoPythonIsAnErrorWhereItIsImported) {
+TEST_F(Module, WithASyntaxErrorFailsAtItsImport) {
   manager_.registerModuleSource("broken", "def answer(:\n");
   manager_.registerModuleSource("not_utf8", "answer = '\xff\xfe'\n");
   for (const char* name : {"broken", "not_utf8"}) {

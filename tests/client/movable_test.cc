@@ -51,7 +51,7 @@ TEST(Movable, ATensorComesBackAsTheSameStorageFromEveryWorker) {
   EXPECT_EQ(fromSource.data_ptr(), there.data_ptr());
 }
 
-TEST(Movable, WhatOneWorkerWritesToAMovedTensorAllSeeAndTheCallerToo) {
+TEST(Movable, WritesToAMovedTensorAreSeenByAllWorkersAndTheCaller) {
   InterpreterSession first = sessionOn(0);
   InterpreterSession second = sessionOn(1);
   const Obj source = madeIn(first, 100);
@@ -193,7 +193,7 @@ TEST(Movable, AnObjectThatReceivedAMovedTensorMovesItsStorageOn) {
   EXPECT_TRUE(one.storage().is_alias_of(other.storage()));
 }
 
-TEST(Movable, UnloadedAndDroppedItLeavesLivingObjsAndResultsAlone) {
+TEST(Movable, ItsUnloadDoesNotAffectLivingObjsAndResults) {
   InterpreterSession session = sessionOn(0);
   const Obj source = madeIn(session, 10);
   std::optional<ReplicatedObj> moved = session.createMovable(source);
@@ -244,7 +244,7 @@ TEST(Movable, BoundMethodsMoveAndLambdasAreRefused) {
   EXPECT_THROW(model.session.createMovable(lambda), RemoteError);
 }
 
-TEST(Movable, ObjsOfOtherSessionsAndNoneAreRefusedBeforeAnythingHappens) {
+TEST(Movable, ForeignAndDefaultObjsAreRefusedWithoutEffect) {
   InterpreterSession first = sessionOn(0);
   InterpreterSession sameWorker = sessionOn(0);
   const Obj text = first.fromIValue("text");

@@ -89,7 +89,7 @@ TEST(OperatorLibrary, WhoseInitialiserThrowsIsRefusedWithItsWords) {
   EXPECT_TRUE(contains(text, "these operators do not want to exist")) << text;
 }
 
-TEST(OperatorLibrary, ThatStartsAThreadIsForWorkersAlone) {
+TEST(OperatorLibrary, IsRefusedByTheZygoteIfItStartsAThread) {
   const std::string text = refusalOf("ISOPOOL_PRELOAD_LIBS=" + library("_thread"));
   EXPECT_TRUE(contains(text, "2 threads")) << text;
   EXPECT_TRUE(contains(text, "ISOPOOL_WORKER_PRELOAD_LIBS")) << text;
@@ -111,7 +111,7 @@ TEST(OperatorLibrary, ServesModelsOfTheOtherFormatsToo) {
   }
 }
 
-TEST(OperatorLibrary, ThatIsNotThereMakesItsOperatorAnErrorOfTheCall) {
+TEST(OperatorLibrary, IfMissingMakesItsOperatorAnErrorOfTheCall) {
   const ReplicatedObj model =
       sharedManager().loadPackage(userPackage()).loadPickle("model", "model.pkl");
   EXPECT_THROW(model({at::ones({3})}), RemoteError);

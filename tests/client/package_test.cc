@@ -25,7 +25,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Package, ThatIsNotThereIsRefusedAtOnce) {
+TEST(Package, IfMissingIsRefusedAtOnce) {
   const std::string text = refusalOf("/no/such/package.pt");
   EXPECT_TRUE(contains(text, "/no/such/package.pt")) << text;
   EXPECT_TRUE(contains(text, "No such file")) << text;
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Package, NotAPackage,
                          ::testing::Values("empty.pt", "text.pt", "truncated.pt", "plain.zip",
                                            "saved.pt"));
 
-TEST(Package, OfTorchSaveIsToldApartFromAPackage) {
+TEST(Package, MadeByTorchSaveIsRefusedAsSuch) {
   const std::string text = refusalOf(packagePath("saved.pt"));
   EXPECT_TRUE(contains(text, "not a torch.package")) << text;
   EXPECT_TRUE(contains(text, "PackageExporter")) << text;
@@ -105,7 +105,7 @@ fs::path copyOfPackage(const std::string& name) {
 }
 
 // The constructor of torch's reader would allocate that much memory.
-TEST(Package, OfWhichARecordClaimsMoreThanItsBytesCanHoldIsRefused) {
+TEST(Package, WithAnImpossibleRecordSizeIsRefused) {
   const fs::path path = copyOfPackage("subject.pt");
   std::string bytes;
   {
@@ -191,7 +191,7 @@ TEST(Package, OpenedTwiceIsTheSameAndOutlivesTheFirst) {
   EXPECT_EQ(answerOf(second), 1);
 }
 
-TEST(Package, ComesAndGoesWithoutAnEnd) {
+TEST(Package, CanBeLoadedAndUnloadedRepeatedly) {
   for (int i = 0; i < 50; ++i) {
     Package package = sharedManager().loadPackage(packagePath(i % 2 == 0 ? "one.pt" : "two.pt"));
     const ReplicatedObj object = package.loadPickle("model", "model.pkl");

@@ -60,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
         Result{"parameter", "Float [2] [1, 1]"}, Result{"numpy float64", "0.5"}),
     [](const auto& test) { return parameterName(test.param.kind); });
 
-TEST(Permissive, BytesAreATensorSoThatTheyCanBeToldFromATextAsTheStrictStringCannot) {
+TEST(Permissive, BytesBecomeATensorAndTextsAString) {
   EXPECT_EQ(madeStrictly("bytes").toStringRef(), std::string("\x00\xff"
                                                              "b",
                                                              3));
@@ -71,7 +71,7 @@ TEST(Permissive, BytesAreATensorSoThatTheyCanBeToldFromATextAsTheStrictStringCan
 
 class PermissiveResult : public ::testing::TestWithParam<Result> {};
 
-TEST_P(PermissiveResult, IsAValueThoughTheStrictConversionRefusesIt) {
+TEST_P(PermissiveResult, IsAValueWhereTheStrictConversionRefuses) {
   EXPECT_EQ(shown(made(GetParam().kind)), GetParam().value);
   const std::string strictly = refusalOf([] { madeStrictly(GetParam().kind); });
   EXPECT_TRUE(contains(strictly, "Tracer cannot infer type of ")) << strictly;
@@ -114,7 +114,7 @@ TEST(Permissive, ADictKeepsTheOrderThatItsClassGivesIt) {
   EXPECT_EQ(shown(made("moved dict")), "Dict[str, int] {\"b\": 2, \"a\": 1}");
 }
 
-TEST(Permissive, NoBytesAreATensorOfNoElements) {
+TEST(Permissive, EmptyBytesBecomeAnEmptyTensor) {
   EXPECT_EQ(shown(made("empty bytes")), "Byte [0] []");
 }
 

@@ -12,7 +12,7 @@ namespace isopool::tests {
 
 using client::ProcessorLoad;
 
-TEST(ProcessorLoad, CountsAWorkerOnceHoweverManyCallsItHas) {
+TEST(ProcessorLoad, CountsABusyWorkerOnce) {
   const size_t processors = usableProcessors().size();
   if (processors < 2) GTEST_SKIP() << "on one processor no thread may spin beside a worker";
   std::atomic<int> calls{0};
@@ -23,7 +23,7 @@ TEST(ProcessorLoad, CountsAWorkerOnceHoweverManyCallsItHas) {
   EXPECT_TRUE(ProcessorLoad::Spinner().granted());
 }
 
-TEST(ProcessorLoad, LetsNobodySpinWhenEveryProcessorHasAWorker) {
+TEST(ProcessorLoad, ForbidsSpinningWhenEveryProcessorHasAWorker) {
   const size_t processors = usableProcessors().size();
   std::list<std::atomic<int>> calls;
   std::list<ProcessorLoad::BusyWorker> workers;

@@ -202,7 +202,7 @@ TEST(Fork, OfAForkMakesSharedMemoryOfItsOwn) {
   EXPECT_EQ(program.waitForEnd(milliseconds(30'000)), 0);
 }
 
-TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
+TEST(Fork, CannotUseItsManagersAndDoesNotHarmTheParent) {
   OwnPool pool;
   const pid_t worker = pool.processOf(0);
   const ReplicatedObj& object = pool.subject().object();
@@ -233,7 +233,7 @@ TEST(Fork, FindsItsManagersUnusableAndDoesTheParentNoHarm) {
   EXPECT_TRUE(result.eq(2).all().item<bool>());
 }
 
-TEST(Fork, ThatEndsItsCopiesOfEverythingDoesTheParentNoHarm) {
+TEST(Fork, DoesNotHarmTheParentWhenItDestroysItsCopies) {
   OwnPool pool;
   auto subject = std::make_unique<Subject>(pool.subject());
   auto session = std::make_unique<InterpreterSession>(
@@ -281,7 +281,7 @@ TEST(Fork, TakesNothingFromItsParentsCompletionQueue) {
 }
 
 // Threads of the parent repeatedly hold each lock and wait on each condition variable.
-TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
+TEST(Fork, DoesNotHangWhileThreadsUseEveryLock) {
   OwnPool pool;
   const std::string file = packagePath("one.pt");
   std::atomic<bool> stop{false};
@@ -379,7 +379,7 @@ TEST(Fork, BesideThreadsThatUseEverythingNeitherHangsNorHarmsTheParent) {
   EXPECT_EQ(stream->next()->toInt(), 0);
 }
 
-TEST(Fork, MayEndByExitWithThePoolInStaticObjects) {
+TEST(Fork, CanExitWithThePoolInStaticObjects) {
   Program program({PROGRAM, "exiting_fork", packagePath()});
   EXPECT_EQ(program.readLine(), "done");
   EXPECT_EQ(program.waitForEnd(), 0);
@@ -390,7 +390,7 @@ TEST(Fork, ReadsResultsOfItsParent) {
   EXPECT_EQ(exitStatusOfFork([&] { return result.eq(2).all().item<bool>() ? 0 : 1; }), 0);
 }
 
-TEST(Fork, ThatLivesOnDoesNotKeepTheParentsProcessesAlive) {
+TEST(Fork, DoesNotKeepTheParentsProcessesAlive) {
   auto pool = std::make_unique<OwnPool>(1);
   int held[2];
   ASSERT_EQ(::pipe(held), 0);
@@ -409,7 +409,7 @@ TEST(Fork, ThatLivesOnDoesNotKeepTheParentsProcessesAlive) {
   ::waitpid(child, nullptr, 0);
 }
 
-TEST(Fork, OfAProgramThatIsKilledDoesNotKeepItsPoolAlive) {
+TEST(Fork, OfAKilledProgramDoesNotKeepItsPoolAlive) {
   Program program({PROGRAM, "fork", packagePath()});
   EXPECT_EQ(program.readLine(), "ready");
   const auto line = program.readLine();

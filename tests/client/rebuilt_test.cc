@@ -53,7 +53,7 @@ TEST_P(Rebuilt, ReplicasAreCountedOncePerLife) {
   EXPECT_EQ(ReplicatedObj(object()).rebuilt(), 3u) << "copies are one object";
 }
 
-TEST_P(Rebuilt, IsNotWhatIsThereForTheFirstTimeOrWasUnloaded) {
+TEST_P(Rebuilt, DoesNotCountFirstLoadsAndUnloadedReplicas) {
   ReplicatedObj second = manager().loadPackage(packagePath()).loadPickle("model", "model.pkl");
   second.acquireSession(&manager().allInstances()[0]);
   second.acquireSession(&manager().allInstances()[1]);

@@ -33,7 +33,7 @@ TEST(Replica, ToObjGivesTheSamePythonObjectEachTime) {
   EXPECT_TRUE(same(session, first, other.self));
 }
 
-TEST(Replica, ToObjRefusesWhatIsNoSessionOfItsManager) {
+TEST(Replica, ToObjRefusesNullAndForeignSessions) {
   const ReplicatedObj object = newObject();
   EXPECT_THROW(object.toObj(nullptr), Error);
   InterpreterManager stranger(1);
@@ -114,7 +114,7 @@ TEST(Session, OwnsWhatCameOutOfItAndNothingElse) {
   EXPECT_EQ(other.global("builtins", "len")({value}).toIValue().toInt(), 4);
 }
 
-TEST(Manager, LimitedToSomeWorkersItUsesTheOthersNoMoreUntilItIsRestored) {
+TEST(Manager, LimitedToSomeWorkersIgnoresTheOthersUntilRestored) {
   InterpreterManager manager(2);
   const Subject subject(manager);
   const auto pidsOfManyThreads = [&] {
@@ -170,7 +170,7 @@ TEST(Package, ComesFromAReaderAsWellAsFromAPath) {
   EXPECT_GT(Subject(package.loadPickle("model", "model.pkl")).number("pid"), 0);
 }
 
-TEST(Package, OfAReaderThatEndsTooSoonOrIsNoneIsRefused) {
+TEST(Package, OfATruncatedOrNullReaderIsRefused) {
   EXPECT_THROW(sharedManager().loadPackage(std::make_shared<Reader>(packagePath(), 5000)),
                c10::Error);
   EXPECT_THROW(

@@ -175,7 +175,7 @@ TEST(Session, HasattrIsFalseForEveryException) {
   }
 }
 
-TEST(Session, ObjectsThatNobodyHoldsAreLetGo) {
+TEST(Session, UnusedObjectsAreReleased) {
   InterpreterSession session = subjectSession();
   const auto alive = [&] { return session.self({"tracked_alive"}).toIValue().toInt(); };
   {
@@ -207,7 +207,7 @@ void expectManagerGone(const std::function<void()>& use) {
   }
 }
 
-TEST(Session, AllThatBelongsToAManagerThatIsGoneThrows) {
+TEST(Session, ObjectsOfADestroyedManagerThrow) {
   auto manager = std::make_unique<InterpreterManager>(1);
   Package package = manager->loadPackage(packagePath());
   const ReplicatedObj object = package.loadPickle("model", "model.pkl");

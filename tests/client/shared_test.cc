@@ -65,7 +65,7 @@ TEST_F(Shared, TwoManagersCallTheSameWorkersAndKeepTheirStateApart) {
   for (const at::IValue& mark : two.object().callOnAll({"get_mark"})) EXPECT_EQ(mark.toInt(), 2);
 }
 
-TEST_F(Shared, TheVariableAttachesAProgramThatKnowsNothingOfIt) {
+TEST_F(Shared, TheVariableAttachesAnUnchangedProgram) {
   serve({});
   const ScopedVariable socket("ISOPOOL_SOCKET=" + supervisor().address());
   InterpreterManager manager(2);
@@ -87,7 +87,7 @@ TEST_F(Shared, TensorsInSharedMemoryCrossWithoutACopyBothWays) {
   EXPECT_TRUE(result.equal(at::full({1 << 20}, 4.0f)));
 }
 
-TEST_F(Shared, ThatIsNotThereIsNamedWithWhatToDo) {
+TEST_F(Shared, IfMissingIsReportedWithARemedy) {
   try {
     InterpreterManager manager(Address{"/nowhere/socket"}, 2);
     FAIL() << "a supervisor was found";
@@ -144,7 +144,7 @@ TEST_F(Shared, AProgramThatLeavesAfterALongAnswerLeavesNothingInTheWorkers) {
   }
 }
 
-TEST_F(Shared, AKilledProgramIsForgottenAndTheOthersGoOn) {
+TEST_F(Shared, AKilledProgramIsForgottenAndOthersAreServed) {
   serve({"--grace", "100ms"});
   const auto staying = attach();
   const Subject subject(*staying);
@@ -163,7 +163,7 @@ TEST_F(Shared, AKilledProgramIsForgottenAndTheOthersGoOn) {
   EXPECT_EQ(subject.tensor("add_one", {at::ones({3})})[0].item<float>(), 2);
 }
 
-TEST_F(Shared, AStoppedProgramHoldsNobodyUp) {
+TEST_F(Shared, AStoppedProgramDoesNotDelayOthers) {
   serve({});
   const auto stopped = program("load");
   ASSERT_EQ(stopped->readLine(), "ready");
@@ -192,7 +192,7 @@ TEST_F(Shared, ADyingWorkerIsReplacedForAllAndCallsThatHadNotStartedRunElsewhere
       [](const ipc::Report& report) { return report.restarts == 1 && !report.slots.empty(); }));
 }
 
-TEST_F(Shared, AnObjectThatIsDroppedIsForgottenByASpareThatHasMadeItAheadOfTime) {
+TEST_F(Shared, ADroppedObjectIsAlsoReleasedByTheSpare) {
   serve({"--workers", "1", "--spares", "1"});
   const auto manager = attach(1);
   manager->registerModuleSource("census",
@@ -252,7 +252,7 @@ TEST_F(Shared, ChildrenThatAModelStartedGoWithTheirWorker) {
   EXPECT_NO_THROW(Subject(*other).number("pid"));
 }
 
-TEST_F(Shared, ACallPastItsDeadlineThatEndsInTimeKillsNobody) {
+TEST_F(Shared, ACallThatEndsInTheGracePeriodKillsNoWorker) {
   serve({"--grace", "20s"});
   const auto manager = attach(1);
   const Subject subject(*manager);

@@ -219,7 +219,7 @@ TEST_F(Observation, ALoggerMayAskForStatisticsAndMayThrow) {
   EXPECT_GT(subject_.number("pid"), 0);
 }
 
-TEST_F(Observation, ACallsRecordSaysWhatWhereAndHowLong) {
+TEST_F(Observation, ACallsRecordHasItsNameWorkerAndTimes) {
   recordHere();
   const auto began = Clock::now();
   const auto process = static_cast<int>(subject_.number("work", {20}));
@@ -236,7 +236,7 @@ TEST_F(Observation, ACallsRecordSaysWhatWhereAndHowLong) {
   EXPECT_EQ(record.epoch, worker(static_cast<size_t>(record.worker)).epoch);
 }
 
-TEST_F(Observation, ARecordTellsEachKindAndOutcome) {
+TEST_F(Observation, ARecordHasTheCallsKindAndOutcome) {
   recordHere();
   EXPECT_THROW(subject_.ask("fail", {1}), RemoteError);
   EXPECT_EQ(last().outcome, CallOutcome::kRaised);

@@ -100,7 +100,7 @@ TEST(SupervisorDeath, EndsStepsOfSessionsTheSameWay) {
   EXPECT_EQ(outcomeOf([&] { session.global("math", "pi"); }), "SupervisorLost");
 }
 
-TEST(SupervisorDeath, LeavesTheWayFreeForANewManager) {
+TEST(SupervisorDeath, DoesNotPreventANewManager) {
   // Both managers have the same environment, so the second one would share the dead supervisor.
   const ProcessMark mark;
   const ScopedVariable variable(mark.variable());
@@ -183,7 +183,7 @@ TEST(SupervisorDeath, WhileItIsStoppedEndsEverythingToo) {
   EXPECT_EQ(outcomeOf([&] { pool.subject().ask("pid"); }), "SupervisorLost");
 }
 
-TEST(SupervisorDeath, IsBroughtAboutByAManagerThatEndsWhileItIsStopped) {
+TEST(SupervisorDeath, FollowsTheManagersEndEvenIfItIsStopped) {
   OwnPool pool(1);
   ASSERT_EQ(::kill(pool.tree().supervisor(), SIGSTOP), 0);
   const auto began = Clock::now();

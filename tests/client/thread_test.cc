@@ -262,7 +262,7 @@ size_t ownMappings() {
   return count;
 }
 
-TEST(Manager, ThatComesAndGoesLeavesNoDescriptorMappingOrThread) {
+TEST(Manager, LeavesNoDescriptorMappingOrThread) {
   sharedManager();
   const auto round = [] {
     InterpreterManager manager(2);
@@ -285,7 +285,7 @@ TEST(Manager, ThatComesAndGoesLeavesNoDescriptorMappingOrThread) {
   EXPECT_LE(entriesOf("/proc/self/task"), threads);
 }
 
-TEST(Manager, TheLastOfASupervisorLeavesNothingOfItHere) {
+TEST(Manager, TheLastOneFreesAllResourcesOfItsSupervisor) {
   const auto round = [] {
     OwnPool pool(2);
     pool.subject().tensor("add_one", {empty({100'000}).fill_(1)});

@@ -28,24 +28,24 @@ class UnheardCall : public ::testing::Test {
   const Clock::time_point begin_ = Clock::now();
 };
 
-TEST_F(UnheardCall, InASleepOfASecondTellsThatTheWorkerIsStopped) {
+TEST_F(UnheardCall, MissedForASecondShowsAStoppedWorker) {
   EXPECT_FALSE(stopped(1, milliseconds(0), {.sleeps = true, .taken = 0}));
   EXPECT_FALSE(stopped(2, milliseconds(900), {.sleeps = true, .taken = 0}));
   EXPECT_TRUE(stopped(3, milliseconds(1000), {.sleeps = true, .taken = 0}));
 }
 
-TEST_F(UnheardCall, ThatWasTakenLaterTellsNothing) {
+TEST_F(UnheardCall, IsIgnoredIfItIsTakenLater) {
   EXPECT_FALSE(stopped(1, milliseconds(0), {.sleeps = true, .taken = 0}));
   EXPECT_FALSE(stopped(2, milliseconds(1200), {.sleeps = true, .taken = 1}));
   EXPECT_FALSE(stopped(3, milliseconds(2400), {.sleeps = true, .taken = 2}));
   EXPECT_TRUE(stopped(4, milliseconds(3400), {.sleeps = true, .taken = 2}));
 }
 
-TEST_F(UnheardCall, ThatWasTakenInTheSameMomentTellsNothing) {
+TEST_F(UnheardCall, IsIgnoredIfItIsTakenAtTheSameTime) {
   EXPECT_FALSE(calls_.tooMany(1, begin_, {.sleeps = true, .taken = 1}, begin_ + seconds(5)));
 }
 
-TEST_F(UnheardCall, OfAWorkerThatIsAwakeTellsNothing) {
+TEST_F(UnheardCall, IsIgnoredIfTheWorkerIsAwake) {
   EXPECT_FALSE(stopped(1, milliseconds(0), {.sleeps = true, .taken = 0}));
   EXPECT_FALSE(stopped(2, milliseconds(1200), {.sleeps = false, .taken = 0}));
   EXPECT_FALSE(stopped(3, milliseconds(2400), {.sleeps = true, .taken = 0}));

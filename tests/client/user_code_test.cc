@@ -189,7 +189,7 @@ TEST_F(UserCode, LeavesNothingOfItsProcessesAndThreadsBehindItsWorker) {
 
 // ---- ways to end -----------------------------------------------------------------------------
 
-TEST_F(UserCode, ThatLeavesByExitIsAnErrorAndItsWorkerLivesOn) {
+TEST_F(UserCode, CausesAnErrorIfItCallsExit) {
   for (const auto& words :
        std::vector<std::vector<at::IValue>>{{"leave", 0}, {"leave", 3}, {"leave_in_words"}}) {
     EXPECT_EQ(errorOf(words).pythonType(), "SystemExit");
@@ -198,13 +198,13 @@ TEST_F(UserCode, ThatLeavesByExitIsAnErrorAndItsWorkerLivesOn) {
   EXPECT_TRUE(contains(errorOf({"leave_in_words"}).message(), "no reason"));
 }
 
-TEST_F(UserCode, ThatEndsItsProcessIsALostWorkerWithItsCode) {
+TEST_F(UserCode, CausesWorkerLostWithTheExitCodeIfItEndsTheProcess) {
   const WorkerLost lost = lossOf({"exit_now", 3});
   EXPECT_EQ(lost.exitCode(), 3);
   EXPECT_EQ(lost.signal(), 0);
 }
 
-TEST_F(UserCode, ThatCrashesIsALostWorkerWithItsSignalAndStack) {
+TEST_F(UserCode, CausesWorkerLostWithSignalAndStackIfItCrashes) {
   const WorkerLost crashed = lossOf({"crash"});
   EXPECT_EQ(crashed.signal(), SIGSEGV);
   EXPECT_TRUE(contains(crashed.crashLog(), " in crash")) << crashed.crashLog();

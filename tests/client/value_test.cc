@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
         Plain{"Device", c10::Device("cpu"), "device device(type='cpu')"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-TEST(Value, NotANumberStaysOne) {
+TEST(Value, NanStaysNan) {
   EXPECT_TRUE(std::isnan(sharedSubject().ask("identity", {std::nan("")}).toDouble()));
 }
 

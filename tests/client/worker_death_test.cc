@@ -116,7 +116,7 @@ TEST_F(WorkerDeath, ByExitCarriesTheExitCode) {
   EXPECT_TRUE(silent.causeKnown());
 }
 
-TEST_F(WorkerDeath, OfAnIdleWorkerGoesUnseen) {
+TEST_F(WorkerDeath, OfAnIdleWorkerIsHidden) {
   for (int round = 0; round < 5; ++round) {
     const int64_t victim = subject_.number("pid");
     const uint64_t replaced = manager_.workersReplaced();
@@ -127,7 +127,7 @@ TEST_F(WorkerDeath, OfAnIdleWorkerGoesUnseen) {
   expectWhole();
 }
 
-TEST_F(WorkerDeath, OfAllWorkersAtOnceGoesUnseen) {
+TEST_F(WorkerDeath, OfAllWorkersAtOnceIsHidden) {
   ::kill(processOf(0), SIGKILL);
   ::kill(processOf(1), SIGKILL);
   EXPECT_GT(subject_.number("pid"), 0);
@@ -304,7 +304,7 @@ TEST_F(WorkerDeath, RunsCallsElsewhereThatWaitedBehindTheLostOne) {
   EXPECT_GE(manager_.callsRerun(), 1u);
 }
 
-TEST_F(WorkerDeath, TakesAlongWhatTheModelStarted) {
+TEST_F(WorkerDeath, KillsTheProcessesThatTheModelHasStarted) {
   InterpreterSession session = sessionOn(0);
   const auto sleeper = static_cast<pid_t>(session.self({"fork_sleeper"}).toIValue().toInt());
   ASSERT_EQ(::kill(sleeper, 0), 0);

@@ -29,7 +29,7 @@ static_assert(!std::is_convertible_v<std::shared_ptr<torch::deploy::Environment>
 
 const char* packageFile() { return std::getenv("COMPAT_PACKAGE"); }
 
-TEST(ModuleSources, AreImportedByWhoeverComesLater) {
+TEST(ModuleSources, AreImportedInLaterSessions) {
   torch::deploy::InterpreterManager m(2);
   const size_t before = m.countRegisteredModuleSources();
   m.registerModuleSource("add_one_module", "def add1(a): return a + 1\n");

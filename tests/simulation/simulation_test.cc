@@ -112,7 +112,7 @@ uint64_t foundBySeed(const std::function<void(Misfortunes&)>& plant, const char*
 
 using PlantedFault = Simulated;
 
-TEST_F(PlantedFault, AnAssignmentThatGetsLostIsFound) {
+TEST_F(PlantedFault, ALostAssignmentIsFound) {
   EXPECT_NE(foundBySeed([](Misfortunes& faults) { faults.clientForgetsAssignments = true; },
                         "not all is served"),
             0u);
@@ -124,7 +124,7 @@ TEST_F(PlantedFault, ALostCallThatIsRunAgainIsFound) {
       0u);
 }
 
-TEST_F(PlantedFault, ARecalledCallThatRunsIsFound) {
+TEST_F(PlantedFault, ACancelledCallThatRunsIsFound) {
   EXPECT_NE(foundBySeed([](Misfortunes& faults) { faults.workerRunsRecalledCalls = true; },
                         "told it never would"),
             0u);
