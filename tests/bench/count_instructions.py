@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A round trip through the rings takes as many instructions as it did when it was last looked at.
+"""A round trip through the rings takes as many instructions as EXPECTED.
 
-Time says nothing on a machine that does other things, too; instructions are the same there. valgrind
-counts them, once for N round trips and once for 2 N, so that the difference is N round trips and
-nothing else. Fails if they became more or fewer by more than ALLOWED; then either mend the code, or
-write the new figure down here, with the reason in the commit.
+On a machine that also does other work, times are useless, but the number of instructions does not
+change. valgrind counts them, once for N round trips and once for 2 N: the difference is exactly N
+round trips. Fails if the number differs by more than ALLOWED. Then either fix the code, or change
+the figure here and give the reason in the commit.
 """
 
 import argparse
@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tempfile
 
-# Publish, peek, taken, start, complete, peek and consumed with 64 bytes each way, as g++ 12 compiles
-# them for Release. Under valgrind 68 of them ask which processor this is, which is dearer there; some
-# 40 look whether a crash point is asked for; the rest is four copies of a slot's head and payload,
-# into the slots and out of them.
+# Publish, peek, taken, start, complete, peek and consumed with 64 bytes each way, as g++ 12
+# compiles them for Release. 68 of them ask for the current processor, which takes more of them
+# under valgrind; about 40 check whether a crash point is requested; the others are four copies of a
+# slot's head and payload, into the slots and out of them.
 EXPECTED = 397
-# Another compiler of the same age may differ by so much; a lock or an allocation is more.
+# Another compiler of the same age may differ by this much; a lock or an allocation costs more.
 ALLOWED = 0.05
 ROUND_TRIPS = 2000
 

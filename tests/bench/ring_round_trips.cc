@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// So many calls there and back through a channel whose two ends are in one thread, so that each run
-// takes the same steps: for count_instructions.py.
+// SPDX-License-Identifier: BSD-3-Clause Makes a number of round trips through a channel whose two
+// ends are in one thread, so that each run takes the same steps. For count_instructions.py.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

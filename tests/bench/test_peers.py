@@ -82,7 +82,7 @@ def test_installed_peers_answer_rightly_and_leave_nothing(packages: pathlib.Path
 
 
 class Liar(measuring.Route):
-    """Answers through `lie`, which is given the right answer and the one before."""
+    """Answers with the result of `lie`, which gets the right answer and the previous one."""
 
     def __init__(self, lie: Any) -> None:
         self._lie = lie

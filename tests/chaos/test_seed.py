@@ -1,4 +1,4 @@
-"""The seed, and nothing else, decides the attacks."""
+"""The seed alone decides the attacks."""
 
 import os
 import subprocess

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// multipy's checks, with no other header than theirs.
+// multipy's checks, with no header except their own.
 #include <multipy/runtime/Exception.h>
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// What a failed check says.
+/// The text that a failed check throws.
 std::string textOf(const std::function<void()>& check) {
   try {
     check();
@@ -21,7 +21,7 @@ std::string textOf(const std::function<void()>& check) {
   return "";
 }
 
-/// The first line that a failed check in `function` says, up to its line number.
+/// The first line of the text of a failed check in `function`, up to its line number.
 std::string beginning(const std::string& kind, const std::string& condition) {
   return kind + ": (" + condition + "), function operator(), file " __FILE__ ", line ";
 }

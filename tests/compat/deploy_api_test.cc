@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// C++17, and nothing of isopool's own names: the rarer parts of torch::deploy's interface.
+// The rarer parts of torch::deploy's interface, as C++17 and without isopool's own names.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <multipy/runtime/deploy.h>
@@ -75,7 +75,7 @@ TEST(Interpreters, LiveWithoutAManager) {
   EXPECT_TRUE(I.global("sys", "path").attr("__contains__")({"/some/folder"}).toIValue().toBool());
 }
 
-/// A session that a program counts.
+/// A session class of a program, which counts its ends.
 class CountedSession : public torch::deploy::InterpreterSession {
  public:
   CountedSession(torch::deploy::InterpreterSession&& session, int& ends)

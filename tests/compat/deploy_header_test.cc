@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// This include alone: programs use what it brings along.
+// Only this include: programs use what it includes.
 #include <multipy/runtime/deploy.h>
 //
 #include <gtest/gtest.h>

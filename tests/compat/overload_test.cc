@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which function each way to write a call means, on a worker where the two kinds of arguments
-// differ.
+// Which function each way to write a call selects. The worker distinguishes the two kinds of
+// arguments.
 #include <gtest/gtest.h>
 #include <torch/csrc/deploy/deploy.h>
 #include <torch/csrc/deploy/path_environment.h>
@@ -19,7 +19,7 @@ namespace {
 using torch::deploy::Obj;
 using torch::deploy::ReplicatedObj;
 
-// Exactly these two, and no way from a value or a pointer to an Obj that could compete.
+// Exactly these two overloads: no conversion from a value or a pointer to an Obj competes.
 static_assert(std::is_invocable_r_v<Obj, Obj&, at::ArrayRef<Obj>>);
 static_assert(std::is_invocable_r_v<Obj, Obj&, at::ArrayRef<at::IValue>>);
 static_assert(!std::is_invocable_v<Obj&>);
@@ -43,7 +43,7 @@ class Overload : public testing::Test {
     delete manager;
   }
 
-  /// A callable that says what it was called with.
+  /// A callable that returns a description of its arguments.
   static Obj reporter(torch::deploy::InterpreterSession& I) {
     const Obj source = I.fromIValue(
         "lambda *args, **kwargs: ' '.join([type(a).__name__ for a in args]"

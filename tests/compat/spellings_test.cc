@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// C++17, and nothing of isopool's own names: the spellings of multipy's README and of the documents
-// of torch::deploy, besides those of examples/torch_deploy.
+// SPDX-License-Identifier: BSD-3-Clause The spellings of multipy's README and of torch::deploy's
+// documents that examples/torch_deploy does not use, as C++17 and without isopool's own names.
 #include <gtest/gtest.h>
 #include <multipy/runtime/deploy.h>
 #include <multipy/runtime/environment.h>
@@ -32,7 +31,7 @@ static_assert(!std::is_base_of_v<std::runtime_error, c10::Error>);
 
 const char* packageFile() { return std::getenv("COMPAT_PACKAGE"); }
 
-/// One pool for the tests that do not look at a pool's life.
+/// One pool for all tests that do not depend on the lifetime of a pool.
 class Spellings : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -207,7 +206,7 @@ TEST_F(Spellings, ThreadsShareAModelUnderTheCallersGradMode) {
   EXPECT_EQ(right, 160);
 }
 
-/// Sets a variable in every interpreter, as users' own environments do.
+/// Sets a variable in every interpreter, like an environment of a user.
 class MarkedEnvironment : public torch::deploy::Environment {
  public:
   void configureInterpreter(torch::deploy::Interpreter* interp) override {

@@ -49,7 +49,7 @@ def first_logits(model: Classifier) -> torch.Tensor:
 
 
 def printed_numbers(text: str) -> torch.Tensor:
-    """Of a tensor as C++ prints it: numbers, then its type in brackets."""
+    """The numbers of a tensor as C++ prints it: numbers, then its type in brackets."""
     return torch.tensor([float(word) for word in re.findall(r"-?\d+\.\d+", text)])
 
 

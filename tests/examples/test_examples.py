@@ -53,7 +53,7 @@ def test_hello_doubles_and_prints_from_python() -> None:
     assert [line.strip() for line in lines][-4:] == ["2", "2", "2", "[ CPUFloatType{3} ]"]
 
 
-# What docs/packaging-models.md says of each step.
+# The error that docs/packaging-models.md quotes for each step.
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
@@ -109,7 +109,7 @@ def test_event_loop_gets_every_answer() -> None:
 
 def test_a_model_stored_in_four_ways_gives_the_same_numbers() -> None:
     files = ["package.pt", "script.pt", "trace.pt", "compiled.pt2"]
-    # Compiling takes long, and the model never changes.
+    # Compiling takes long and the model never changes: it is packaged only once.
     if not all((PACKAGES / f"digits_{file}").exists() for file in files):
         made_by("four_ways/make_models.py")
     lines = run(PROGRAMS / "four_ways", PACKAGES).stdout.splitlines()
@@ -121,7 +121,7 @@ def test_a_model_stored_in_four_ways_gives_the_same_numbers() -> None:
 
 
 def labels_under(heading: str, story: str) -> dict[str, str]:
-    """Picture and label of each line that follows a heading of classify_pictures' story."""
+    """Picture and label of each line below a heading in the output of classify_pictures."""
     lines = story.split(heading)[1].split("\n\n")[0].splitlines()[1:]
     found = [re.match(r" +(\S+) +(\S.*?) +\d+\.\d %", line) for line in lines]
     return {match[1]: match[2] for match in found if match}
@@ -149,7 +149,7 @@ def test_pictures_are_named_rightly_before_and_after_a_kill(classifier: None) ->
     assert summary["load"]["workers_lost_seen"] == 0
     assert after_the_kill["workers_lost_seen"] <= 1
     assert summary["load"]["payload_bytes"] > 0
-    # The pixels lie in shared memory; only the results' small tensors may be counted.
+    # The pixels are in shared memory; only the results' small tensors may count as copied.
     assert summary["payload_bytes_copied"] < summary["load"]["payload_bytes"] / 100
 
 

@@ -1,4 +1,4 @@
-"""What the tests of the package share."""
+"""Functions that the tests of the package share."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ CMAKE = os.environ["ISOPOOL_CMAKE"]
 
 
 def run(*command: str | pathlib.Path) -> str:
-    # The programs must find supervisor and worker by themselves.
+    # The programs must find supervisor and worker without settings.
     environment = {**os.environ}
     environment.pop("ISOPOOL_SUPERVISOR", None)
     finished = subprocess.run(

@@ -1,5 +1,5 @@
-"""A user's program finds isopool by find_package, links it, and runs it: from the build tree, and
-from an install tree that knows nothing of the build tree."""
+"""A user's program finds isopool with find_package, links it, and runs it: from the build tree, and
+from an install tree that is independent of the build tree."""
 
 import pathlib
 import sys

@@ -1,8 +1,8 @@
-"""The systemd units hold what their comments say, and systemd finds nothing wrong with them.
+"""The systemd units do what their comments promise, and systemd accepts them without a warning.
 
     python tests/packaging/units.py ISOPOOLD CMAKE
 
-Exits with 77 and says why if there is no systemd to ask.
+Exits with 77 and prints the reason if systemd is not installed.
 """
 
 import configparser
@@ -48,14 +48,14 @@ def check_service(unit: configparser.ConfigParser, isopoold: pathlib.Path) -> No
     assert seconds(service["TimeoutStopSec"]) > seconds(defaults["drain_timeout"])
     assert seconds(service["TimeoutStartSec"]) > seconds(defaults["zygote_timeout"])
     assert (service["Type"], service["NotifyAccess"]) == ("notify", "all")
-    # Without them strict workers have no folder for temporary files.
+    # Without these namespaces strict workers have no folder for temporary files.
     assert service["RestrictNamespaces"] == "user mnt"
-    # Its end would otherwise take the socket away that systemd goes on listening at.
+    # Otherwise the end of the service removes the socket at which systemd continues to listen.
     assert service["RuntimeDirectoryPreserve"] == "yes"
 
 
 def check_with_systemd(folder: pathlib.Path) -> str:
-    # systemd-analyze ends with 0 also where it says that it ignores a line.
+    # systemd-analyze exits with 0 even if it reports that it ignores a line.
     said = output("systemd-analyze", "verify", *(folder / unit for unit in UNITS))
     assert said == "", said
     wrong = folder / "wrong" / UNITS[0]

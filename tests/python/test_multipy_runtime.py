@@ -1,4 +1,4 @@
-"""multipy.runtime from Python: a pool, its sessions, their objects, and what each misuse raises."""
+"""multipy.runtime from Python: a pool, its sessions, their objects, and the error of each misuse."""
 
 import gc
 import os
@@ -180,7 +180,7 @@ def test_a_crash_leaves_its_crash_log_under_the_old_name_too() -> None:
 def test_threads_call_at_once_because_waiting_holds_no_lock(
     pool: InterpreterManager, tmp_path: pathlib.Path
 ) -> None:
-    # Each worker waits until the other one has come as well: under one lock neither would end.
+    # Each worker waits for the other one: if calls held a lock, neither call would end.
     script = tmp_path / "meet.py"
     script.write_text(
         textwrap.dedent(
@@ -291,7 +291,7 @@ def test_there_is_one_libtorch_and_one_libpython_in_the_process(pool: Interprete
         files = set(re.findall(rf"/\S*/{library}\.so\S*", maps))
         assert len(files) == 1, files
     assert len(set(re.findall(r"/\S*/libpython3\S*", maps))) <= 1
-    # Nothing but another libtorch would make these two disagree.
+    # These two can only differ if there are two libtorchs.
     assert pool.acquire_one().global_("torch", "__version__").split("+").deref()[0] == (
         torch.__version__.split("+")[0]
     )

@@ -9,14 +9,14 @@ namespace isopool::simulation {
 
 using Microseconds = std::chrono::microseconds;
 
-/// All that is random in a simulation, from one seed.
+/// All random choices of a simulation. They follow from one seed.
 class Chance {
  public:
   explicit Chance(uint64_t seed) : engine_(seed) {}
 
   uint64_t below(uint64_t limit) { return engine_() % limit; }
   uint64_t between(uint64_t least, uint64_t most) { return least + below(most - least + 1); }
-  /// True once in `times`, on average; never if it is 0.
+  /// True once in `times` on average; never if `times` is 0.
   bool oneIn(uint64_t times) { return times != 0 && below(times) == 0; }
   Microseconds time(Microseconds least, Microseconds most) {
     return Microseconds(

@@ -13,16 +13,17 @@ namespace isopool::simulation {
 /// How a call ended for its caller.
 enum class Ending { kAnswered, kWorkerLost, kNotStarted, kOverdue, kRefused };
 
-/// What must hold of every call, kept beside client and worker: who ran what, who was told what.
+/// Checks what must hold for every call. Records, independently of client and worker, which calls
+/// ran and how each ended for its caller.
 class Ledger {
  public:
   explicit Ledger(World& world) : world_(world) {}
 
   void made(uint64_t call, bool idempotent);
-  /// A worker begins to run it.
+  /// A worker begins to run the call.
   void ran(uint64_t call);
   void ended(uint64_t call, Ending ending);
-  /// Its caller is dead, and nobody is told anything.
+  /// The caller is dead: the call has no outcome.
   void forgotten(uint64_t call);
 
   size_t pending() const { return pending_; }

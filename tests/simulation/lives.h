@@ -6,17 +6,17 @@
 
 namespace isopool::simulation {
 
-/// The lives of workers as an outsider counts them, to hold the restart policy against.
+/// Counts the lives of workers independently of the supervisor, to check its restart policy.
 class Lives {
  public:
-  /// The supervisor was told of it: that it lives, or that it can't be made.
+  /// The supervisor was notified that the worker lives, or that it can't be made.
   void begun(uint64_t epoch) { lives_.try_emplace(epoch, 0); }
   void served(uint64_t epoch) { ++lives_[epoch]; }
   uint64_t count() const { return lives_.size(); }
 
-  /// How often a place was to be quarantined that had all these workers one after the other: at
-  /// `deaths` barren ones in a row, and then at each, until one has completed a call. The last one
-  /// is alive. For a policy that forgets nothing over time.
+  /// How often a slot that had all these workers one after the other must have been quarantined: at
+  /// `deaths` early exits in a row, and then at each further one until a worker has completed a
+  /// call. The last worker is alive. Valid for a policy that forgets no exits over time.
   uint64_t quarantinesDue(uint32_t deaths) const {
     uint64_t due = 0;
     uint32_t inARow = 0;

@@ -57,7 +57,7 @@ void ProcessTable::end(pid_t pid, ExitStatus status) {
   if (found == processes_.end() || std::exchange(found->second.condemned, true)) return;
   found->second.status = status;
   world_.note("condemned", static_cast<uint64_t>(pid));
-  // Whoever ends by itself does nothing more; a signal takes its time to get through.
+  // A process that exits by itself does nothing more; a signal takes effect later.
   if (status.signal == 0) return tearDown(pid);
   world_.after(world_.latency() / 10, [this, pid] { tearDown(pid); });
 }
@@ -199,7 +199,7 @@ supervisor::Peer ProcessTable::peer(const base::Fd&) {
 }
 
 bool ProcessTable::isPidfdOf(const base::Fd& pidfd, pid_t pid) {
-  // One that died meanwhile is in no table any more.
+  // A process that died meanwhile is no longer in the table.
   return reaped(pid) || pidOf(pidfd) == pid;
 }
 

@@ -11,16 +11,16 @@
 
 namespace isopool::simulation {
 
-/// What runs in a simulated process.
+/// The program of a simulated process.
 class Program : public Actor {
  public:
-  /// The kernel tears the process down: all that it held is closed. It does not act any more.
+  /// The kernel tears the process down: closes all that it held. It does not act any more.
   virtual void die() = 0;
 };
 
-/// What goes wrong in this run, and what the tests plant.
+/// The failures of this run, and the faults that tests plant.
 struct Misfortunes {
-  // Once in so many steps of the kind; 0: never.
+  // Each happens once in so many steps of its kind; 0: never.
   uint64_t workerDies = 0;
   uint64_t workerFailsToStart = 0;
   uint64_t workerSendsNonsense = 0;
@@ -30,14 +30,15 @@ struct Misfortunes {
   uint64_t clientSendsNonsense = 0;
   uint64_t clientReportsTheLiving = 0;
   uint64_t neverAZygote = 0;
-  // Planted faults: a simulation that does not find them finds nothing.
+  // Planted faults: finding them shows that the simulation can find faults.
   bool clientForgetsAssignments = false;
   bool clientRepeatsLostCalls = false;
   bool workerRunsRecalledCalls = false;
 };
 
-/// The processes of a world: pids, parents, deaths in two steps (what it held is closed, later its
-/// pidfd tells), reaping. A pidfd is the read end of a pipe whose other end is the process.
+/// The processes of a world: pids, parents, deaths, reaping. A death has two steps: the process's
+/// descriptors are closed, and later its pidfd becomes readable. A pidfd is the read end of a pipe
+/// whose write end belongs to the process.
 class ProcessTable final : public supervisor::Processes {
  public:
   using MakeZygote =
@@ -46,22 +47,22 @@ class ProcessTable final : public supervisor::Processes {
   ProcessTable(World& world, const Misfortunes& misfortunes);
   ~ProcessTable() override;
 
-  /// `childDied`: a child of the supervisor was.
+  /// `childDied` is called when a child of the supervisor has died.
   void begin(MakeZygote makeZygote, std::function<void()> childDied);
-  /// A new process runs `makeProgram(pid)`. `group`: 0 for one of its own.
+  /// Starts a process that runs `makeProgram(pid)`. `child`: of the supervisor.
   pid_t start(const std::function<std::unique_ptr<Program>(pid_t)>& makeProgram, bool child);
-  /// It dies, of a signal or by itself, as soon as that gets through.
+  /// Ends the process. It dies at once if it exits, or a while later if a signal ends it.
   void end(pid_t pid, supervisor::ExitStatus status);
   bool alive(pid_t pid) const;
   bool reaped(pid_t pid) const { return processes_.count(pid) == 0; }
   size_t running() const;
-  /// The pid of an open process; 0 if it is none.
+  /// The pid of the process of a pidfd; 0 if the descriptor is not a pidfd of the table.
   pid_t pidOf(const base::Fd& pidfd) const;
-  /// It may have something to look at.
+  /// Wakes the process: it may have a message or a call to read.
   void rouse(pid_t pid);
-  /// Who connects next.
+  /// Sets the process that connects to the supervisor next.
   void connects(pid_t client) { connecting_.push_back(client); }
-  /// The supervisor was told of this child: it is no orphan.
+  /// The supervisor was notified of this child, so it is not an orphan.
   void announced(pid_t pid) { announced_[pid] = true; }
 
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
@@ -81,7 +82,7 @@ class ProcessTable final : public supervisor::Processes {
   void reapOrphan(pid_t pid) override;
   supervisor::Peer peer(const base::Fd& socket) override;
   bool isPidfdOf(const base::Fd& pidfd, pid_t pid) override;
-  bool isDescendant(pid_t) override { return false; }  // programs are started by others
+  bool isDescendant(pid_t) override { return false; }  // the supervisor starts no client program
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
 
@@ -89,14 +90,14 @@ class ProcessTable final : public supervisor::Processes {
   struct Process {
     std::unique_ptr<Program> program;
     base::Fd pidfd;
-    base::Fd life;  ///< the write end: closed at death
+    base::Fd life;  ///< the write end of the pidfd's pipe: closed at death
     uint64_t inode = 0;
     bool child = false;  ///< of the supervisor
     bool condemned = false;
     bool tornDown = false;
     bool dead = false;
     bool opened = false;
-    int reapedInVain = 0;  ///< a tracer has not let go of it yet
+    int reapedInVain = 0;  ///< attempts to reap it while a tracer still holds it
     supervisor::ExitStatus status;
   };
 

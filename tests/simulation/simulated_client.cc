@@ -71,7 +71,7 @@ void SimulatedClient::act() {
   if (world.misfortune(places_.misfortunes.clientSendsNonsense) && control_.valid()) {
     [[maybe_unused]] const ssize_t written = ::write(control_.fd(), "neither this", 12);
   }
-  // libisopool's threads look around now and then, too.
+  // libisopool's threads also check regularly without being woken.
   if (!over_) wakeAt(world.now() + kLook);
 }
 
@@ -88,7 +88,7 @@ void SimulatedClient::begin() {
   send(hello, {self.get()});
 }
 
-// ---- what the supervisor says ----------------------------------------------------------------
+// ---- messages of the supervisor --------------------------------------------------------------
 
 void SimulatedClient::readControl() {
   ipc::ReceiveResult result = ipc::ReceiveResult::kOk;
@@ -198,7 +198,8 @@ void SimulatedClient::assign(const ipc::AssignWorker& message) {
                           " serves a slot, and is dead or was never introduced");
   }
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
-    // Shared workers serve several; one of our own serves one, and the slot's earlier one is over.
+    // A shared worker may serve several slots, a private one only one. The previous worker of the
+    // slot has ended.
     if (!plan_.shared && slot != message.slot && slots_[slot].epoch == message.epoch) {
       world.violated("worker " + std::to_string(message.epoch) + " serves two slots");
     }
@@ -213,7 +214,7 @@ void SimulatedClient::died(const ipc::WorkerDied& message) {
   Channel* channel = channelOf(message.epoch);
   if (!died_.insert(message.epoch).second) return world.violated("a death was told twice");
   if (channel == nullptr) return;
-  // It was reaped: its pidfd's process is in no table any more.
+  // The worker must be reaped: the process of its pidfd is no longer in the table.
   if (places_.processes.pidOf(channel->pidfd) != 0) {
     world.violated("worker " + std::to_string(message.epoch) + " was told dead, and is not reaped");
   }
@@ -279,7 +280,7 @@ void SimulatedClient::dispatch() {
 }
 
 bool SimulatedClient::publish(Channel& channel, size_t slot, Call call) {
-  // As in libisopool: answers that are awaited lie within the ring's number of sequences.
+  // As in libisopool: the sequences of all awaited answers lie within the size of the ring.
   if (channel.inFlight.size() + channel.abandoned.size() >= ipc::kRingSlots / 2 ||
       !channel.end->canPublish()) {
     return false;
@@ -341,8 +342,9 @@ void SimulatedClient::watchDeadlines(uint64_t epoch, Channel& channel) {
   }
 }
 
-// As libisopool does when it misreads a ring, or a program that wants others to lose their worker.
-// The worker of a private pool is its client's to lose. No more often than the supervisor bears.
+// Reports a living worker as dead, as libisopool does when it misreads a ring, or a program that
+// wants to harm others. Only for shared workers: a client may end the worker of its private pool.
+// No more often than the supervisor tolerates.
 void SimulatedClient::reportFalsely(uint64_t epoch) {
   if (!plan_.shared || !places_.world.misfortune(places_.misfortunes.clientReportsTheLiving))
     return;
@@ -387,7 +389,7 @@ void SimulatedClient::conclude(Call call, RequestOutcome outcome) {
   }
 }
 
-// ---- its end ---------------------------------------------------------------------------------
+// ---- the client's end ------------------------------------------------------------------------
 
 void SimulatedClient::lose(const std::string& reason) {
   failure_ = reason;

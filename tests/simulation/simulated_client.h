@@ -18,9 +18,9 @@
 
 namespace isopool::simulation {
 
-/// A client program: the real control messages, the real end of real rings, and libisopool's own
-/// decisions (client/pool/worker_choice.h, client/transport/request_outcome.h); what libisopool
-/// does with threads and locks this does one step after the other.
+/// A client program. It uses the real control messages, the real client end of real rings and
+/// libisopool's own decisions (client/pool/worker_choice.h, client/transport/request_outcome.h). It
+/// does one step after the other where libisopool uses threads and locks.
 class SimulatedClient final : public Program {
  public:
   struct Plan {
@@ -28,7 +28,7 @@ class SimulatedClient final : public Program {
     uint32_t calls = 20;
     bool shared = false;
     bool loadsPackage = false;
-    Microseconds pause{0};  ///< up to so long between two calls
+    Microseconds pause{0};  ///< the longest pause between two calls
     Microseconds longestCall{0};
   };
   struct Places {
@@ -37,10 +37,10 @@ class SimulatedClient final : public Program {
     Ledger& ledger;
     const Misfortunes& misfortunes;
     uint64_t& lastCall;
-    uint64_t& quarantines;  ///< told, to all clients
-    /// A worker of this number may have a call to look at.
+    uint64_t& quarantines;  ///< the number of quarantines reported to all clients
+    /// Wakes workers: one of them may have a call to read.
     std::function<void()> wakeWorkers;
-    /// A connection to the supervisor; not valid if it is gone.
+    /// Makes a connection to the supervisor. The result is not valid if the supervisor is gone.
     std::function<base::Fd()> connect;
   };
 
@@ -51,16 +51,16 @@ class SimulatedClient final : public Program {
   void appendDescriptors(std::vector<int>& descriptors) const override;
   void die() override;
 
-  /// It has made all its calls, and each has ended.
+  /// True if the client has made all its calls and each has ended.
   bool done() const {
     return over_ || (made_ == plan_.calls && waiting_.empty() && inFlight_ == 0);
   }
-  /// Every slot of it is served by a worker that lives.
+  /// True if a living worker serves each of the client's slots.
   bool served() const;
   bool over() const { return over_; }
   bool askedToDrain() const { return draining_; }
   const std::string& failure() const { return failure_; }
-  /// Ends its connection as a manager's end does.
+  /// Closes the connection as a manager's destructor does.
   void leave();
   uint64_t quarantines() const { return quarantines_; }
 
@@ -75,7 +75,7 @@ class SimulatedClient final : public Program {
     base::Fd pidfd;
     std::unique_ptr<ipc::ClientEnd> end;
     std::map<uint64_t, Call> inFlight;  ///< by sequence
-    std::set<uint64_t> abandoned;       ///< nobody waits for their answers
+    std::set<uint64_t> abandoned;       ///< no caller waits for their answers
     bool dead = false;
   };
   struct Slot {

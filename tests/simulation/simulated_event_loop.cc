@@ -109,7 +109,7 @@ void SimulatedEventLoop::signal(int number) {
 }
 
 void SimulatedEventLoop::forget() {
-  // Destroying one may post another.
+  // The destructor of a posted function may post another one.
   while (!posted_.empty()) {
     const Handler dropped = std::move(posted_.front());
     posted_.pop_front();
@@ -121,7 +121,7 @@ void SimulatedEventLoop::forget() {
 
 void SimulatedEventLoop::act() {
   if (stopped_) return;
-  // A supervisor that is slow itself: everything waits.
+  // Simulates a slow supervisor: everything waits.
   if (world_.misfortune(500)) return wakeAt(world_.now() + world_.latency());
   if (callReady()) return wakeAt(world_.now());
   if (!alarms_.empty()) wakeAt(alarms_.begin()->first.first);

@@ -11,9 +11,9 @@
 
 namespace isopool::simulation {
 
-/// The supervisor's event loop in a world: its clock is the world's, its descriptors are real.
-/// Which of the things that are ready it handles first is chance, within what the real one
-/// promises: what is posted is called in order, and alarms in the order of their times.
+/// The supervisor's event loop in a world: its clock is the world's, its descriptors are real. It
+/// handles ready events in a random order, within the guarantees of the real loop: posted functions
+/// are called in their order, and alarms in the order of their times.
 class SimulatedEventLoop final : public base::EventLoop, public Actor {
  public:
   SimulatedEventLoop(World& world, std::function<void()> live);
@@ -25,14 +25,14 @@ class SimulatedEventLoop final : public base::EventLoop, public Actor {
   std::unique_ptr<Alarm> makeAlarm() override;
   std::unique_ptr<Watch> watch(int fd) override;
   void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) override;
-  /// Lets the world go on until stop(), by `live`.
+  /// Advances the world with `live` until stop().
   void run() override { live_(); }
   void stop() override { stopped_ = true; }
   bool stopped() const override { return stopped_; }
 
-  /// A signal comes, if it is one that is waited for.
+  /// Delivers a signal, if the loop waits for it.
   void signal(int number);
-  /// Drops all handlers: their owner is about to go.
+  /// Drops all handlers, before their owner is destroyed.
   void forget();
 
   void act() override;

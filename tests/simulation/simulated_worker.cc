@@ -41,14 +41,14 @@ SimulatedWorker::SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch
 void SimulatedWorker::appendDescriptors(std::vector<int>& descriptors) const {
   if (dead_) return;
   descriptors.push_back(lifeline_.get());
-  // While it runs a call it reads nothing.
+  // A worker that runs a call reads nothing.
   if (!running_) descriptors.push_back(control_.fd());
 }
 
 bool SimulatedWorker::dies() {
   World& world = places_.world;
   if (!world.misfortune(places_.misfortunes.workerDies)) return false;
-  // Some close their control socket first, by which the supervisor knows before they are dead.
+  // Some workers close their control socket first: the supervisor notices it before the death.
   if (world.chance.oneIn(4)) control_.close();
   places_.processes.end(pid_, world.chance.oneIn(3) ? supervisor::ExitStatus{0, 3}
                                                     : supervisor::ExitStatus{SIGSEGV, 0});
@@ -59,7 +59,7 @@ void SimulatedWorker::act() {
   World& world = places_.world;
   if (!places_.processes.alive(pid_)) return;
   if (readable(lifeline_.get())) return places_.processes.end(pid_, {SIGKILL, 0});
-  if (!control_.valid()) return;  // it is as good as dead
+  if (!control_.valid()) return;  // the worker is dying
   if (!saidReady_) {
     saidReady_ = true;
     if (world.misfortune(places_.misfortunes.workerFailsToStart)) {
@@ -86,7 +86,8 @@ void SimulatedWorker::act() {
   if (world.misfortune(places_.misfortunes.workerSendsNonsense)) {
     [[maybe_unused]] const ssize_t written = ::write(control_.fd(), "this is no frame, is it?", 24);
   }
-  // It looks at its socket first or at its rings, as the doorbell and the calls come.
+  // The worker reads its socket or its rings first, depending on whether the message or the call
+  // wakes it.
   if (world.chance.oneIn(2) && readControl()) return later(world.latency());
   takeCall();
   if (running_) return wakeAt(running_->endless ? world.now() : running_->until);
@@ -185,7 +186,7 @@ void SimulatedWorker::takeCall() {
   }
   CallText text;
   std::memcpy(&text, call.bytes, sizeof text);
-  // A call that names a package has the socket read first, until the package is there.
+  // If the call needs a package, the worker first reads its socket until it has the package.
   if (text.package != 0 && channel.packages.count(text.package) == 0) return;
   statusPage_->runningSince.store(world.now().time_since_epoch().count());
   statusPage_->runningClient.store(client);
@@ -226,7 +227,7 @@ void SimulatedWorker::die() {
   dead_ = true;
   for (auto& [client, channel] : channels_) {
     channel.end.reset();
-    // What the kernel does with the robust mutexes of a thread that ends.
+    // Marks the liveness word like the kernel, which marks the robust futexes of an ending thread.
     auto* control = reinterpret_cast<ipc::WorkerControl*>(channel.kernelsView.data());
     auto& life = reinterpret_cast<ipc::SharedWord<uint32_t>&>(control->life);
     life.fetch_or(FUTEX_OWNER_DIED);

@@ -18,8 +18,8 @@
 
 namespace isopool::simulation {
 
-/// A worker without an interpreter: real control messages, the real end of real rings, one call at
-/// a time, its socket read between two of them. Dies at any of its steps.
+/// A worker without an interpreter. It uses real control messages and the real worker end of real
+/// rings, runs one call at a time and reads its socket between two calls. It may die at each step.
 class SimulatedWorker final : public Program {
  public:
   struct Places {
@@ -28,11 +28,11 @@ class SimulatedWorker final : public Program {
     Ledger& ledger;
     Lives& lives;
     const Misfortunes& misfortunes;
-    /// Somebody who may wait on a client's ring.
+    /// Wakes clients: one of them may wait on its ring.
     std::function<void()> wakeClients;
   };
 
-  /// `descriptors`: as of ForkWorker.
+  /// `descriptors`: those of the message ForkWorker.
   SimulatedWorker(const Places& places, pid_t pid, uint64_t epoch,
                   std::vector<base::Fd> descriptors);
 
@@ -45,7 +45,7 @@ class SimulatedWorker final : public Program {
  private:
   struct Channel {
     std::unique_ptr<ipc::WorkerEnd> end;
-    ipc::Mapping kernelsView;  ///< by which the kernel marks the liveness word at a death
+    ipc::Mapping kernelsView;  ///< to mark the liveness word at a death, as the kernel does
     std::set<uint32_t> packages;
   };
   struct Running {

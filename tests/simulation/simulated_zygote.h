@@ -7,10 +7,10 @@
 
 namespace isopool::simulation {
 
-/// A zygote: starts, forks simulated workers one after the other, fails in all the ways it may.
+/// A zygote: starts, forks simulated workers one after the other, and fails in every possible way.
 class SimulatedZygote final : public Program {
  public:
-  /// `beforeAny`: none has been ready yet.
+  /// `beforeAny`: no zygote of this supervisor has been ready yet.
   SimulatedZygote(const SimulatedWorker::Places& places, pid_t pid, base::Fd control,
                   base::Fd lifeline, bool& everReady);
 

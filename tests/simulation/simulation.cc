@@ -26,9 +26,9 @@ using supervisor::Supervisor;
 namespace {
 
 constexpr uint64_t kMostSteps = 400'000;
-// After the last misfortune: what is late by then is up to 130 s late, quarantines come on top.
+// The limit after the last failure: messages may be up to 130 s late, and quarantines take time.
 constexpr seconds kServedAgain(600);
-// After it was told to: drain_timeout, and what a supervisor that is slow itself takes.
+// The limit after the request to end: drain_timeout, and the delays of a slow supervisor.
 constexpr seconds kEnded(150);
 constexpr seconds kNothingLeft(200);
 
@@ -78,7 +78,7 @@ class Simulation {
   socklen_t addressBytes_ = 0;
   Phase phase_ = Phase::kStorm;
   TimePoint until_;
-  bool onePlace_ = false;  ///< one slot, no spare: its lives follow each other
+  bool onePlace_ = false;  ///< one slot and no spare: its workers live one after the other
   bool toldToEnd_ = false;
   bool crashed_ = false;
 };
@@ -92,7 +92,7 @@ Simulation::Simulation(uint64_t seed, const std::function<void(Misfortunes&)>& p
   if (plant) plant(misfortunes_);
 }
 
-// Each run has some kinds of misfortune often and others not at all: so their meetings are
+// Each run has some kinds of failure often and other kinds not at all: so combinations are
 // frequent.
 void Simulation::choose() {
   Chance& chance = world_.chance;
@@ -146,7 +146,7 @@ void Simulation::begin() {
       });
   supervisor::SupervisorEvents events;
   events.reload = [this]() -> std::optional<Options> {
-    if (world_.chance.oneIn(3)) return std::nullopt;  // they were wrong
+    if (world_.chance.oneIn(3)) return std::nullopt;  // the new settings are invalid
     Options changed = options_;
     changed.grace = Milliseconds(world_.chance.between(10, 2000));
     changed.recycling.calls = world_.chance.between(0, 20);
@@ -162,7 +162,7 @@ void Simulation::begin() {
   } else {
     supervisor::ListeningSocket listening;
     listening.socket = base::Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    // Without a path the kernel chooses a name that nobody else has.
+    // Without a path the kernel chooses a unique name.
     address_.sun_family = AF_UNIX;
     ::bind(listening.socket.get(), reinterpret_cast<const sockaddr*>(&address_),
            sizeof(sa_family_t));
@@ -182,7 +182,7 @@ void Simulation::begin() {
   }
   const Microseconds storm = world_.chance.time(Microseconds(1'000'000), Microseconds(60'000'000));
   until_ = world_.now() + storm;
-  // Even if nobody is left who would do anything.
+  // Lets the clock reach the storm's end even if no other event is left.
   world_.after(storm, [] {});
 }
 
@@ -195,7 +195,7 @@ void Simulation::addClient(Microseconds when, base::Fd socket) {
   plan.calls = static_cast<uint32_t>(world_.chance.between(0, 40));
   plan.loadsPackage = world_.chance.oneIn(3);
   plan.pause = world_.chance.time(Microseconds(0), Microseconds(3'000'000));
-  // What takes longer than a retiring worker is waited for never ends, if it is tried again.
+  // A call that is longer than the wait for a retiring worker never ends if it is retried.
   plan.longestCall = options_.recycling.patience / 2;
   const auto held = std::make_shared<base::Fd>(std::move(socket));
   world_.after(when, [this, plan, held] {
@@ -236,7 +236,7 @@ base::Fd Simulation::connect() {
   return socket;
 }
 
-// One blow from outside.
+// One attack from outside.
 void Simulation::nemesis() {
   if (!world_.storm()) return;
   const uint64_t kind = world_.chance.below(20);
@@ -253,7 +253,7 @@ void Simulation::nemesis() {
   processes_.end(children[world_.chance.below(children.size())], {SIGKILL, 0});
 }
 
-// ---- its life --------------------------------------------------------------------------------
+// ---- the life of the supervisor --------------------------------------------------------------
 
 void Simulation::live() {
   while (!loop_.stopped()) {
@@ -331,7 +331,8 @@ void Simulation::checkClients() {
 
 void Simulation::checkEnd(int exitCode) {
   if (crashed_ || toldToEnd_ || !world_.violations().empty()) return;
-  // It ended by itself: only for want of a zygote, or with its one client.
+  // The supervisor has ended by itself. This is allowed only without a zygote, or after the end of
+  // its only client.
   if (exitCode == 1 && !everReady_) return;
   if (options_.privatePool) {
     const bool clientGone = clientPids_.empty() || !processes_.alive(clientPids_.front()) ||

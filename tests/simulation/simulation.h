@@ -10,12 +10,12 @@
 
 namespace isopool::simulation {
 
-/// What came of one seed.
+/// The result of one seed.
 struct Report {
-  std::vector<std::string> violations;  ///< empty: all that must hold did
-  uint64_t trace = 0;                   ///< the same for the same seed
+  std::vector<std::string> violations;  ///< empty if every claim held
+  uint64_t trace = 0;                   ///< a hash of all events: equal for equal seeds
   uint64_t steps = 0;
-  double seconds = 0;  ///< of simulated time
+  double seconds = 0;  ///< the simulated time
   uint64_t calls = 0;
   uint64_t answered = 0;
   uint64_t lost = 0;
@@ -28,8 +28,8 @@ struct Report {
 };
 
 /// Runs one whole life of the shipped Supervisor, private or shared, with simulated processes and
-/// clients: a storm in which anything may fail, a calm after which everything has to be served, and
-/// an end. All that happens follows from `seed`. `plant` may add a fault that should be found.
+/// clients: a storm in which anything may fail, a calm after which everything must be served, and
+/// an end. All events follow from `seed`. `plant` may add a fault that the simulation should find.
 Report simulate(uint64_t seed, const std::function<void(Misfortunes&)>& plant = nullptr);
 
 }  // namespace isopool::simulation

@@ -30,14 +30,14 @@ class Simulated : public testing::Test {
   Simulated() { base::startLog(base::LogLevel::kOff, base::LogFormat::kText); }
 };
 
-// One test for each of these shares, so that they run beside each other.
+// One test for each share of the seeds, so that the shares run in parallel.
 class Storm : public Simulated, public testing::WithParamInterface<uint64_t> {};
 
 constexpr uint64_t kShares = 2;
 
 TEST_P(Storm, LeavesEachCallWithOneOutcomeAndEachPoolServed) {
   if (std::getenv("ISOPOOL_TEST_SEED") != nullptr) {
-    if (GetParam() != 0) GTEST_SKIP() << "one seed was asked for, which the first share runs";
+    if (GetParam() != 0) GTEST_SKIP() << "one seed was requested; the first share runs it";
     const uint64_t seed = numberFrom("ISOPOOL_TEST_SEED", 0);
     const Report report = simulate(seed);
     EXPECT_TRUE(report.violations.empty()) << textOf(seed, report);
@@ -77,7 +77,7 @@ TEST_P(Storm, LeavesEachCallWithOneOutcomeAndEachPoolServed) {
       static_cast<unsigned long long>(sum.answered), static_cast<unsigned long long>(sum.lost),
       static_cast<unsigned long long>(sum.notStarted), static_cast<unsigned long long>(sum.overdue),
       static_cast<unsigned long long>(sum.refused));
-  // A storm in which nothing happens shows nothing.
+  // A storm in which few calls are answered tests nothing.
   EXPECT_GT(sum.answered, sum.calls / 4);
   EXPECT_GT(sum.lost, 0u);
   EXPECT_GT(sum.quarantines, 0u);
@@ -98,7 +98,7 @@ TEST_F(Seeds, ReplayExactly) {
 
 TEST_F(Seeds, DifferFromEachOther) { EXPECT_NE(simulate(1).trace, simulate(2).trace); }
 
-/// The first seed that finds what was planted; 0 if none of a hundred does.
+/// The first seed that finds the planted fault; 0 if none of a hundred seeds finds it.
 uint64_t foundBySeed(const std::function<void(Misfortunes&)>& plant, const char* claim) {
   for (uint64_t seed = 1; seed <= 100; ++seed) {
     for (const std::string& violation : simulate(seed, plant).violations) {

@@ -19,16 +19,16 @@ using base::TimePoint;
 class Actor {
  public:
   virtual ~Actor() = default;
-  /// Its time has come. It says by wakeAt() when it wants to act again.
+  /// Called at the actor's time. The actor calls wakeAt() if it wants to act again.
   virtual void act() = 0;
-  /// It is woken, a while later, when one of these is readable.
+  /// Appends the descriptors that wake the actor, a while after one of them becomes readable.
   virtual void appendDescriptors(std::vector<int>& descriptors) const = 0;
 
-  /// No later than that.
+  /// Requests a call of act() at `when` or earlier.
   void wakeAt(TimePoint when) {
     if (!wake_ || when < *wake_) wake_ = when;
   }
-  /// A message has come, and is noticed then.
+  /// A message has arrived; the actor notices it at `when`.
   void rouse(TimePoint when) {
     roused_ = true;
     wakeAt(when);
@@ -45,9 +45,9 @@ class Actor {
   bool roused_ = false;
 };
 
-/// One thread's worth of everything: a clock that jumps to the next thing that happens, the actors,
-/// and chance, which says which of those whose time has come acts next. What happens depends on the
-/// seed alone.
+/// The clock and the actors, on one thread. The clock jumps to the next event. If the time of
+/// several actors has come, a random choice decides which acts next. All events depend on the seed
+/// alone.
 class World {
  public:
   explicit World(uint64_t seed);
@@ -57,25 +57,24 @@ class World {
 
   void add(Actor& actor);
   void remove(Actor& actor);
-  /// Does something once, at its time, in an order of chance with all else of that time.
+  /// Calls `event` once after `delay`, in a random order with all other events of that time.
   void after(Microseconds delay, std::function<void()> event);
-  /// How long a message, a signal or a wake-up takes: mostly next to nothing, sometimes for ever
-  /// long.
+  /// A random delay of a message, a signal or a wake-up: mostly very short, sometimes very long.
   Microseconds latency();
-  /// From here on everybody is quick and nothing goes wrong by itself.
+  /// From now on all delays are short and no failure happens by itself.
   void calm() { storm_ = false; }
   bool storm() const { return storm_; }
-  /// A rare branch is taken: in a storm, and if this run is one that has it.
+  /// True once in `oneIn` on average, but only during the storm. 0: never.
   bool misfortune(uint64_t oneIn) { return storm_ && chance.oneIn(oneIn); }
 
-  /// Lets one thing happen. False if nothing will ever happen again.
+  /// Runs one event. False if no event is left.
   bool step();
   uint64_t steps() const { return steps_; }
 
-  /// Adds to what two runs with one seed must have in common.
+  /// Adds an event to the trace, which must be equal in two runs with the same seed.
   void note(const char* what, uint64_t first = 0, uint64_t second = 0);
   uint64_t trace() const { return trace_; }
-  /// Something that must hold did not.
+  /// Records that a claim did not hold.
   void violated(const std::string& claim);
   const std::vector<std::string>& violations() const { return violations_; }
 

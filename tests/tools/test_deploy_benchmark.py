@@ -66,7 +66,7 @@ def test_each_strategy_is_measured_for_each_number_of_threads(
         assert row["device"] == "cpu"
         calls = int(row["work_items_completed"])
         assert calls >= int(row["n_threads"])
-        # At least 0.1 seconds, of which starting and joining the threads is a part.
+        # A run takes at least 0.1 seconds, including the start and end of the threads.
         assert 0 < float(row["work_items_per_second"]) <= calls / 0.1
         latencies = [float(row[f"p{percent}_latency"]) for percent in (25, 50, 95)]
         assert 0 < latencies[0] <= latencies[1] <= latencies[2] < 60

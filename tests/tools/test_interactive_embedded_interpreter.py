@@ -141,25 +141,25 @@ def test_help_teaches() -> None:
 
 
 class Terminal:
-    """The program at a terminal of its own."""
+    """The program at its own terminal."""
 
     def __init__(self) -> None:
         self.process_id, self.terminal = pty.fork()
         if self.process_id == 0:
-            # The supervisor's lines come to the same terminal, a moment before or after the prompt.
+            # The supervisor would print to the same terminal, shortly before or after the prompt.
             os.execve(PROGRAM, [str(PROGRAM)], os.environ | {"ISOPOOL_LOG": "error"})
         self.shown = ""
         self.prompt()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
-        """Takes what is shown up to the end of the pattern's first match."""
+        """Consumes the output up to the end of the pattern's first match."""
         end = time.monotonic() + PATIENCE
         while (match := re.search(pattern, self.shown)) is None:
             ready, _, _ = select.select([self.terminal], [], [], end - time.monotonic())
             assert ready, f"no {pattern!r} in:\n{self.shown}"
             try:
                 data = os.read(self.terminal, 65536)
-            except OSError:  # Linux says so when the other side is closed
+            except OSError:  # on Linux, when the other side is closed
                 data = b""
             assert data, f"ended without {pattern!r}:\n{self.shown}"
             self.shown += data.decode()

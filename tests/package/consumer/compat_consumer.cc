@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The same program, as users of torch::deploy and multipy wrote it.
+// The same program in the style of users of torch::deploy and multipy.
 
 #include <multipy/runtime/deploy.h>
 #include <torch/deploy.h>
