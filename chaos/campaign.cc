@@ -31,7 +31,7 @@ void onEach(std::vector<Front>& fronts, const Act& act) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Other isopool processes on this machine change the system's shared memory as they like.
+// False if other isopool processes run on this machine: they change the system's shared memory.
 bool aloneOnThisMachine() {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
@@ -122,7 +122,7 @@ CampaignResult run(const CampaignSettings& settings, const Installation& install
     front.nemesis = std::make_unique<Nemesis>(
         *front.target, AttackPlan(plan.seed, plan.plain, plan.shared), counts, findings);
   }
-  // How things are while nobody is attacked.
+  // Measures the state before any attack.
   std::this_thread::sleep_for(kWarmUp);
   onEach(fronts, [](Front& front) { front.target->takeStock(); });
 

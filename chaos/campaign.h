@@ -13,12 +13,13 @@
 namespace chaos {
 
 struct CampaignSettings {
-  /// A tenth of them of real workers, or all of `target`; 0: as many as fit into the time.
+  /// The number of kills: a tenth of them with real workers, or all in `target`. 0: as many as fit
+  /// into the time.
   uint64_t kills = 0;
-  std::chrono::milliseconds time{0};  ///< at most; 0: no limit
+  std::chrono::milliseconds time{0};  ///< the longest time; 0: no limit
   std::chrono::milliseconds episode{10000};
   uint64_t seed = 1;
-  std::string target;  ///< the only one that is attacked; empty: all are
+  std::string target;  ///< the only target; empty: all targets
   std::string fault;   ///< planted into the first program
   bool progress = false;
 };
@@ -37,10 +38,10 @@ struct CampaignResult {
   bool systemMemoryCompared = false;
 };
 
-/// Private pools and shared supervisors, with and without torch.
+/// The targets: private pools and shared supervisors, with and without torch.
 std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault);
 
-/// Attacks all targets at the same time, episode by episode, and takes stock after each.
+/// Attacks all targets at the same time, in episodes. Checks all targets after each episode.
 CampaignResult run(const CampaignSettings& settings, const Installation& installation,
                    Findings& findings);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// isopool_chaos: attacks isopool and says what became of it. scripts/chaos builds and runs it.
+// isopool_chaos: attacks isopool and reports what it found. scripts/chaos builds and runs it.
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@ namespace chaos {
 /// One JSON object with the counts, on one line.
 void writeJson(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,
                const Findings& findings);
-/// The same for people, and the first findings.
+/// The same as text for users, with the first findings.
 void writeText(std::ostream& out, const CampaignSettings& settings, const CampaignResult& result,
                const Findings& findings);
 

@@ -10,7 +10,7 @@
 
 namespace chaos {
 
-/// The file of one life of one client program. Any thread.
+/// Writes the history file of one life of one client program. Thread-safe.
 class HistoryWriter {
  public:
   /// Throws std::runtime_error if the file can't be made.
@@ -22,8 +22,8 @@ class HistoryWriter {
   isopool::base::Fd file_;
 };
 
-/// Reads what was appended to a file of records since the last time. A record that is not whole yet
-/// is left for the next time.
+/// Reads the records that were appended to a file since the last read. The next read returns a
+/// record that is incomplete now.
 template <typename Entry>
 class AppendedEntries {
  public:

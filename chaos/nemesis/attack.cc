@@ -52,7 +52,8 @@ Attack AttackPlan::first() {
   return attack;
 }
 
-// In thousandths. What starts slowly is killed seldom: Python and torch take a second or two.
+// Weights in thousandths. Processes that start slowly are killed rarely: Python and torch take one
+// or two seconds.
 Attack AttackPlan::next() {
   Attack attack;
   attack.choice = random_();
@@ -104,7 +105,7 @@ uint64_t AttackPlan::below(uint64_t limit) {
   return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
 }
 
-// All orders of magnitude alike.
+// Each order of magnitude is equally likely.
 milliseconds AttackPlan::between(double shortest, double longest) {
   std::uniform_real_distribution<double> exponent(std::log(shortest), std::log(longest));
   return milliseconds(static_cast<int64_t>(std::exp(exponent(random_))));

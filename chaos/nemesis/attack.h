@@ -15,11 +15,11 @@ enum class Family {
   kSegfault,      ///< SIGSEGV
   kAbort,         ///< SIGABRT
   kStop,          ///< SIGSTOP, and SIGCONT after `length`
-  kDescriptors,   ///< no descriptor can be opened for `length`
-  kMemory,        ///< no address space can be had for `length`
+  kDescriptors,   ///< the process can open no descriptor for `length`
+  kMemory,        ///< the process can map no memory for `length`
   kInterruption,  ///< a signal with a handler to each thread, again and again, for `length`
   kProcessors,    ///< all processors are busy for `length`
-  kClock,         ///< CLOCK_REALTIME goes by `length`, forwards or back
+  kClock,         ///< CLOCK_REALTIME is stepped by `length`, forwards or back
   kFamilies,
 };
 const char* nameOf(Family family);
@@ -27,19 +27,19 @@ const char* nameOf(Family family);
 struct Attack {
   Family family = Family::kKill;
   Role victim = Role::kWorker;
-  uint64_t choice = 0;  ///< which of those that there are then
+  uint64_t choice = 0;  ///< selects one of the victims that live at that time
   std::chrono::milliseconds length{0};
-  std::chrono::microseconds before{0};  ///< pause before it
+  std::chrono::microseconds before{0};  ///< the pause before the attack
 };
 std::string describe(const Attack& attack);
 
-/// The attacks on one target, in their order: a function of the seed and the kind of target alone.
+/// The sequence of attacks on one target. It depends only on the seed and the kind of target.
 class AttackPlan {
  public:
   AttackPlan(uint64_t seed, bool plain, bool shared);
-  /// What an episode begins with, while nothing else is disturbed: an interruption, of another
-  /// program each time, long enough to make, load with and close several managers. Takes nothing
-  /// from the seed.
+  /// The first attack of an episode, while nothing else is disturbed: an interruption, of another
+  /// program each time, long enough to make, load with and close several managers. Does not use the
+  /// seed's random numbers.
   Attack first();
   Attack next();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CLOCK_REALTIME is set, by up to a day forwards or back, for the target's processes alone: see
+// Steps CLOCK_REALTIME by up to a day, forwards or back, for the target's processes only: see
 // chaos/clock_step.cc.
 #include "chaos/nemesis/nemesis.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Deaths from outside. Each is waited for: only a process that is gone counts as killed.
+// Kills processes. Waits for each death: only a process that is gone counts as killed.
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -19,7 +19,8 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
   if (!pidfd.valid() || !target_.owns(victim)) return;
   const ProcessStatus before = statusOf(victim);
   if (!before.alive()) return;
-  // Before the blow: whoever sees the death finds it here. A supervisor ends with its first zygote.
+  // Notes the attack before the kill, so that a thread that sees the death finds the note. A
+  // supervisor ends with its first zygote.
   target_.attacks().note(victim);
   if (attack.victim != Role::kWorker && attack.victim != Role::kProgram) {
     const auto now = std::chrono::steady_clock::now();
@@ -33,7 +34,7 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
     if (!program) target_.attacks().note(member.id.pid);
   }
   if (::syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) != 0) return;
-  // A signal that is no SIGKILL waits for a stopped process.
+  // A signal other than SIGKILL stays pending while the process is stopped: continues it.
   if (stopped_.count(victim) != 0)
     ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGCONT, nullptr, 0);
   pollfd death{pidfd.get(), POLLIN, 0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Somebody else wants all processors: a thread for each computes.
+// Occupies all processors: one computing thread for each.
 #include <thread>
 #include <vector>
 

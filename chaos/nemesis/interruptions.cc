@@ -1,6 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// A storm of signals that have a handler: whatever system call a thread of the program is in ends
-// with EINTR.
+// SPDX-License-Identifier: BSD-3-Clause Sends many signals that have a handler: each system call of
+// the program's threads ends with EINTR.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

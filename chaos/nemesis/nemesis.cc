@@ -12,8 +12,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-// A supervisor that loses its first zygote ends a moment later, one without memory after two
-// seconds; programs notice a loss after that.
+// A supervisor that loses its first zygote ends a moment later, a supervisor without memory after
+// two seconds. Programs notice the loss after that.
 constexpr milliseconds kAftermath(3000);
 }  // namespace
 

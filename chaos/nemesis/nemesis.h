@@ -19,38 +19,38 @@
 
 namespace chaos {
 
-/// What was done, over all targets. Any thread.
+/// Counts the attacks on all targets. Thread-safe.
 struct AttackCounts {
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Family::kFamilies)> byFamily{};
   std::atomic<uint64_t> plainKills{0};
   std::atomic<uint64_t> realKills{0};
 };
 
-/// Attacks one target, by its plan. One thread.
+/// Attacks one target according to its plan. To be used from one thread.
 class Nemesis {
  public:
   Nemesis(Target& target, AttackPlan plan, AttackCounts& counts, Findings& findings);
 
-  /// Attacks until the time is over or `enough` says so, then takes back what can be: who is
-  /// stopped goes on, limits are what they were, the clock is right.
+  /// Attacks until `end` or until `enough` returns true. Then reverts what can be reverted:
+  /// continues stopped processes, restores limits, corrects the clock.
   void attackUntil(std::chrono::steady_clock::time_point end, const std::function<bool()>& enough);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
 
   void carryOut(const Attack& attack);
-  /// Of managers, from `from` until what the attack brings about is over as well.
+  /// Records that managers are disturbed from `from` until the consequences of the attack are over.
   void noteDisturbance(Time from, Time until);
   void takeBack(Time until);
   void later(std::chrono::milliseconds length, std::function<void()> act);
 
-  // One file for each.
+  // One file for each family.
   void kill(const Attack& attack, pid_t victim, int signal);
   void stop(const Attack& attack, pid_t victim);
   void takeDescriptors(const Attack& attack, pid_t victim);
   void takeMemory(const Attack& attack, pid_t victim);
   void limit(const Attack& attack, pid_t victim, int resource, uint64_t least);
-  /// Of address space that somebody inherited from a victim while it was short of it.
+  /// Restores the limit of address space of processes that inherited the low one from a victim.
   void restoreHeirs(const rlimit& low, const rlimit& before);
   void interrupt(const Attack& attack, pid_t victim);
   void occupyProcessors(const Attack& attack);
@@ -62,7 +62,7 @@ class Nemesis {
   Findings& findings_;
   std::multimap<Time, std::function<void()>> restorations_;
   std::map<pid_t, Time> stopped_;
-  std::set<std::pair<pid_t, int>> limited_;  ///< and which resource
+  std::set<std::pair<pid_t, int>> limited_;  ///< limited processes, and the resource
 };
 
 }  // namespace chaos

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Nothing is to be had for a while: descriptors (EMFILE), address space (ENOMEM).
+// Makes a resource unavailable for a while: descriptors (EMFILE) or address space (ENOMEM).
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace chaos {
 
 void Nemesis::takeDescriptors(const Attack& attack, pid_t victim) {
-  // What is open stays open.
+  // Open descriptors stay open.
   limit(attack, victim, RLIMIT_NOFILE, 3);
 }
 
@@ -18,12 +18,13 @@ void Nemesis::takeMemory(const Attack& attack, pid_t victim) {
 }
 
 void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t least) {
-  // A program that is not up yet can't load its libraries: that is no matter of isopool's.
+  // A program that is still starting could not load its libraries, which does not concern isopool.
   if (attack.victim == Role::kProgram && !handlesInterruptions(victim)) return;
-  // Nor can a supervisor begin without: it says so and ends.
+  // A supervisor that is still starting can't do without the resource either: it logs
+  // this and ends.
   if (attack.victim == Role::kSupervisor && target_.living(Role::kWorker).empty()) return;
   const auto which = static_cast<__rlimit_resource>(resource);
-  // Limited already: its true limit is known to that attack.
+  // The process is already limited: the earlier attack knows its real limit and restores it.
   if (!limited_.insert({victim, resource}).second) return;
   rlimit before{};
   if (::prlimit(victim, which, nullptr, &before) != 0) {
@@ -31,7 +32,7 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
     return;
   }
   const rlimit low{std::min<rlim_t>(least, before.rlim_cur), before.rlim_max};
-  // User code may die of it. Programs and supervisors may not.
+  // User code may die of the shortage. Programs and supervisors may not.
   if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
     target_.attacks().note(victim);
   }
@@ -41,8 +42,8 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
   later(attack.length, [this, victim, resource, which, before, low, began, from] {
     limited_.erase({victim, resource});
     if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
-    // The shortage is over for whom the victim started meanwhile, too: a zygote that kept the limit
-    // would give it to all of its workers.
+    // Also ends the shortage for processes that the victim started meanwhile: a zygote with the low
+    // limit would pass it to all of its workers.
     if (which == RLIMIT_AS) restoreHeirs(low, before);
     noteDisturbance(from, std::chrono::steady_clock::now());
   });

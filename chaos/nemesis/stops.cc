@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Processes that stand still, as under a debugger, a freezer or a machine that is short of
-// everything.
+// Stops processes, as a debugger, a freezer or an overloaded machine does.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@ void Nemesis::stop(const Attack& attack, pid_t victim) {
   const auto pidfd =
       std::make_shared<isopool::base::Fd>(static_cast<int>(::syscall(SYS_pidfd_open, victim, 0)));
   if (!pidfd->valid() || !target_.owns(victim)) return;
-  // They may be killed for it, after a second; programs and supervisors are not.
+  // A stopped worker or zygote may be killed after a second; programs and supervisors may not.
   if (attack.victim == Role::kWorker || attack.victim == Role::kZygote) {
     target_.attacks().note(victim);
   }
@@ -28,7 +27,7 @@ void Nemesis::stop(const Attack& attack, pid_t victim) {
   later(attack.length, [this, pidfd, victim, worker, from] {
     stopped_.erase(victim);
     ::syscall(SYS_pidfd_send_signal, pidfd->get(), SIGCONT, nullptr, 0);
-    // It finds out only now what happened to the others.
+    // Only now the process notices what happened to the others.
     if (!worker) noteDisturbance(from, std::chrono::steady_clock::now());
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];

@@ -13,13 +13,14 @@
 
 namespace chaos {
 
-/// Who was attacked: a death of anybody else is a fault. An attack excuses a death until it is
-/// forgotten, for some time later the process's number may be another's. Any thread.
+/// Records which processes were attacked: the death of any other process is a fault. An attack
+/// excuses a death until it is forgotten, because the process's number may be reused later.
+/// Thread-safe.
 ///
-/// And when managers were disturbed: a constructor, load or close may fail in a time in which a
-/// supervisor, its zygote or its guardian was killed and not yet replaced, one of them or the
-/// program was stopped, or memory or descriptors of a process that takes part were short. At any
-/// other time it may not.
+/// Also records when managers were disturbed: a constructor, load or close may fail while a
+/// supervisor, its zygote or its guardian is killed and not yet replaced, while one of them or the
+/// program is stopped, or while memory or descriptors of a process that takes part are short. At
+/// any other time a failure is a fault.
 class AttackLog {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -42,8 +43,8 @@ class AttackLog {
       return each.from <= until && from <= each.until;
     });
   }
-  /// The deaths so far have been judged, however long that took. Forgets what was noted before the
-  /// last time: who dies while others are judged is judged the next time.
+  /// Call when all deaths so far have been judged. Forgets what was noted before the previous call:
+  /// a death during the judgement is judged in the next round.
   void endRound() {
     const std::lock_guard lock(mutex_);
     for (auto it = attacked_.begin(); it != attacked_.end();) {
@@ -61,7 +62,7 @@ class AttackLog {
   };
 
   mutable std::mutex mutex_;
-  std::map<pid_t, uint64_t> attacked_;  // by its number: the round of the last attack
+  std::map<pid_t, uint64_t> attacked_;  // by process: the round of the last attack
   std::vector<Disturbance> disturbances_;
   uint64_t round_ = 0;
 };

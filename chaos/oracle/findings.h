@@ -10,13 +10,13 @@
 
 namespace chaos {
 
-/// What must not happen. Each has a count in the report.
+/// Faults that must not happen. Each has a count in the report.
 enum class Fault {
   kHung,     ///< a call without an outcome though its time is over
-  kWrong,    ///< a wrong byte, or a failure that docs/errors.md does not know
-  kLost,     ///< a call without an outcome though its program went on, or a value without effect
+  kWrong,    ///< a wrong byte, or a failure that docs/errors.md does not describe
+  kLost,     ///< a call without an outcome though its program lives, or a value without effect
   kDoubled,  ///< an effect twice, two outcomes, or an effect of a call that never ran
-  kSurvivorCrashed,  ///< a process died that nobody had attacked
+  kSurvivorCrashed,  ///< a process died that was not attacked
   kLeakedBytes,
   kLeakedDescriptors,
   kLeakedProcesses,
@@ -24,13 +24,13 @@ enum class Fault {
 };
 const char* nameOf(Fault fault);
 
-/// The faults that were found. Any thread.
+/// The faults that were found. Thread-safe.
 class Findings {
  public:
   void add(Fault fault, const std::string& what, uint64_t count = 1);
   uint64_t count(Fault fault) const { return counts_[static_cast<size_t>(fault)]; }
   bool none() const;
-  /// The first ones, a line each.
+  /// The first findings, one line each.
   std::vector<std::string> lines() const;
 
  private:

@@ -9,9 +9,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// An outcome may come so much later than its deadline, beside everything that runs on two cores.
+// How much later than its deadline an outcome may arrive, while everything runs on two cores.
 constexpr milliseconds kSlack(5000);
-// What a call without a deadline may take: it may wait for a new zygote.
+// The longest time of a call without a deadline: it may wait for a new zygote.
 constexpr milliseconds kWithoutDeadline(60'000);
 
 AttackLog::Time timeOf(const Record& record) {
@@ -40,7 +40,7 @@ Outcomes::Outcomes(std::string program, const std::string& history, const std::s
       findings_(findings) {}
 
 void Outcomes::read(milliseconds excused) {
-  // In this order: an effect is there before its outcome.
+  // In this order: an effect is written before its outcome.
   readHistory(excused);
   readEffects();
   for (auto& [nonce, call] : open_) {
@@ -147,7 +147,7 @@ void Outcomes::judgeEffects(const Call& call) {
   }
 }
 
-// Whose worker died that nobody attacked, and that ran no deadly call?
+// Finds a call whose worker died although it was not attacked and ran no deadly call.
 void Outcomes::judgeDeath(const Call& call) {
   if (call.ended.outcome != Outcome::kWorkerLost && call.ended.outcome != Outcome::kNeverRan)
     return;
@@ -157,7 +157,7 @@ void Outcomes::judgeDeath(const Call& call) {
   findings_.add(Fault::kSurvivorCrashed, describe(call) + ": nobody had attacked that worker");
 }
 
-// A load may lose the worker that it asks, as a call may.
+// A load may lose the worker that it uses, like a call.
 void Outcomes::judgeManager(const Call& call) {
   const bool disturbed = attacks_.disturbed(timeOf(call.invoked), timeOf(call.ended));
   ManagerCounts& counts = managers_.at(call.invoked.flags & kOfManager);
@@ -166,7 +166,7 @@ void Outcomes::judgeManager(const Call& call) {
     ++counts.interrupted;
     if (!disturbed) ++counts.interruptedOnly;
   }
-  // A wrong failure is a finding already.
+  // A wrong failure is already a finding.
   if (call.ended.outcome == Outcome::kValue || call.ended.outcome == Outcome::kWrong) return;
   const bool workerAttacked = call.ended.worker != 0 && attacks_.attacked(call.ended.worker);
   if (disturbed || workerAttacked) return;

@@ -15,18 +15,18 @@
 
 namespace chaos {
 
-/// How a client program stands when its history is judged.
+/// The state of a client program when its history is judged.
 enum class Standing {
   kResting,  ///< no call is in flight
-  kStuck,    ///< it was to rest and does not: its open calls hang
-  kDead,     ///< it was killed: its open calls have nobody to have an outcome
+  kStuck,    ///< it should rest and does not: its open calls hang
+  kDead,     ///< it was killed: its open calls need no outcome
 };
 
-/// Of the constructors, loads or closes of managers.
+/// Counts constructors, loads or closes of managers.
 struct ManagerCounts {
   uint64_t ended = 0;
-  uint64_t interrupted = 0;      ///< of them: by signals
-  uint64_t interruptedOnly = 0;  ///< of these: that nothing else disturbed, so that none may fail
+  uint64_t interrupted = 0;      ///< those of them that signals interrupted
+  uint64_t interruptedOnly = 0;  ///< those of these that nothing else disturbed: none may fail
   ManagerCounts& operator+=(const ManagerCounts& others) {
     ended += others.ended;
     interrupted += others.interrupted;
@@ -35,23 +35,24 @@ struct ManagerCounts {
   }
 };
 
-/// Reads the history of one life of one client program and its models' effects, and judges both:
-/// exactly one outcome for each call, in time; an effect at most once, exactly once if there is a
-/// value, and none of a call that never ran; no manager whose constructor, load or close fails
-/// although its supervisor was not attacked.
+/// Reads the history of one life of one client program and its models' effects, and checks both:
+/// each call has exactly one outcome, in time; it has at most one effect, exactly one if there is a
+/// value, and none if it never ran; no constructor, load or close of a manager fails although its
+/// supervisor was not attacked.
 class Outcomes {
  public:
   Outcomes(std::string program, const std::string& history, const std::string& effects,
            AttackLog& attacks, Findings& findings);
 
-  /// Reads what is new, and notes which workers its calls may have killed. Stopped processes make
-  /// calls late: by `excused` at most, since the last time.
+  /// Reads new records, and notes which workers the calls may have killed. Stopped processes may
+  /// have delayed calls by up to `excused` since the last read.
   void read(std::chrono::milliseconds excused);
-  /// Judges what was read, once all programs of the same workers have read theirs.
+  /// Judges the records read so far. Call it when the histories of all programs of the same workers
+  /// have been read.
   void judge(Standing standing);
 
   uint64_t calls() const { return calls_; }
-  /// Calls whose model killed its own worker.
+  /// The number of calls whose model killed its own worker.
   uint64_t selfInflictedDeaths() const { return selfInflicted_; }
   const std::array<uint64_t, static_cast<size_t>(Outcome::kOutcomes)>& outcomes() const {
     return outcomes_;
@@ -83,9 +84,9 @@ class Outcomes {
   AttackLog& attacks_;
   Findings& findings_;
   std::unordered_map<uint64_t, Call> open_;
-  std::unordered_map<uint64_t, Call> ended_;  // and not yet known to be whole
+  std::unordered_map<uint64_t, Call> ended_;  // not yet known to be complete
   std::vector<uint64_t> judgeable_;
-  std::vector<Call> ofManagers_;  // ended, and not yet judged
+  std::vector<Call> ofManagers_;  // ended and not yet judged
   std::map<uint32_t, ManagerCounts> managers_{{kConstructor, {}}, {kLoad, {}}, {kClose, {}}};
   uint64_t calls_ = 0;
   uint64_t selfInflicted_ = 0;

@@ -54,7 +54,7 @@ void Pool::makeManager() {
   }
 }
 
-// False if it failed.
+// Calls `act` and records its outcome. False if it failed.
 template <typename Act>
 bool Pool::recorded(RecordFlag flag, const Act& act) {
   Record record;
@@ -76,7 +76,7 @@ bool Pool::recorded(RecordFlag flag, const Act& act) {
   return record.outcome == Outcome::kValue;
 }
 
-// ---- all of them -----------------------------------------------------------------------------
+// ---- all managers ----------------------------------------------------------------------------
 
 std::shared_ptr<Pool> Attachment::pool() {
   std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ std::shared_ptr<Pool> Attachment::pool() {
 }
 
 void Attachment::lost(const std::shared_ptr<Pool>& pool) {
-  std::shared_ptr<Pool> dropped;  // after the lock: other threads need not wait for its end
+  std::shared_ptr<Pool> dropped;  // destroyed after the lock: other threads do not wait for its end
   std::lock_guard lock(mutex_);
   if (pool_ == pool) dropped = std::move(pool_);
 }

@@ -13,7 +13,7 @@
 
 namespace chaos {
 
-/// The numbers that tell this program's calls from all others.
+/// Makes the numbers that distinguish this program's calls from all others.
 class Nonces {
  public:
   explicit Nonces(uint64_t program) : next_(program << 48) {}
@@ -26,16 +26,16 @@ class Nonces {
 struct PoolSettings {
   size_t workers = 1;
   std::string package;
-  std::string environmentFolder;  ///< of a PathEnvironment; empty: none
-  std::string address;            ///< of a shared supervisor; empty: as ISOPOOL_SOCKET says
-  std::string faultAtClose;       ///< see planted_fault.h; mostly none
+  std::string environmentFolder;  ///< the path of a PathEnvironment; empty: no environment
+  std::string address;            ///< of a shared supervisor; empty: ISOPOOL_SOCKET decides
+  std::string faultAtClose;       ///< see planted_fault.h; mostly empty
 };
 
-/// A manager and the object that its workers have. The history gets a record before and after its
-/// constructor, its load and its close.
+/// A manager and the object that its workers have. The history contains a record before and after
+/// its constructor, its load and its close.
 class Pool {
  public:
-  /// One attempt: null if the manager can't be made, or can't load.
+  /// Makes one attempt. Null if the manager can't be made or can't load.
   static std::shared_ptr<Pool> open(PoolSettings settings, const HistoryWriter& history,
                                     Nonces& nonces);
   Pool(PoolSettings settings, const HistoryWriter& history, Nonces& nonces);
@@ -58,21 +58,22 @@ class Pool {
   std::optional<isopool::ReplicatedObj> step_;
 };
 
-/// The program's managers: one for all calls, a new one each time that its supervisor was lost, and
-/// others that live for one call. Any thread.
+/// The program's managers: one for all calls, replaced each time its supervisor is lost, and others
+/// that live for one call. Thread-safe.
 class Attachment {
  public:
   Attachment(size_t workers, std::string package, const HistoryWriter& history, Nonces& nonces)
       : workers_(workers), package_(std::move(package)), history_(history), nonces_(nonces) {}
 
-  /// The manager for all calls, or one attempt to make one: null if that failed.
+  /// The manager for all calls. Makes one attempt to make it if there is none; null if that fails.
   std::shared_ptr<Pool> pool();
-  /// The supervisor of that one is gone.
+  /// Drops this pool: its supervisor is gone.
   void lost(const std::shared_ptr<Pool>& pool);
   void end();
 
-  /// One more manager with a single worker, or null. A program that has a private supervisor starts
-  /// another one for it if `otherEnvironment`. `fault` is one of a manager, see planted_fault.h.
+  /// One more manager with a single worker, or null. If `otherEnvironment`, a program
+  /// with a private supervisor starts another supervisor for it. `fault`: one of a
+  /// manager, see planted_fault.h.
   std::shared_ptr<Pool> another(bool otherEnvironment, const std::string& fault) const;
 
  private:

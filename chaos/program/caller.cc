@@ -36,7 +36,7 @@ void Caller::run() {
     if (rest_.wanted()) {
       kept_.clear();
       if (!rest_.take()) return;
-      // By then it is known how things are without it.
+      // After the first rest: by then chaos has measured the state without the fault.
       faultIsDue_ = !settings_.plantedFault.empty() && !faultCommitted_;
     }
     callOnce();
@@ -47,7 +47,8 @@ void Caller::run() {
 bool Caller::managerIsDue() {
   if (faultIsDue_) return isFaultOfManager(settings_.plantedFault);
   if (!settings_.moreManagers) return false;
-  // The first one before the program's first rest: what the library then keeps is no leak.
+  // Makes the first manager before the program's first rest: memory that the library then keeps
+  // does not count as a leak.
   return !madeManager_ || interruptions() != interruptionsSeen_ || oneIn(2000);
 }
 
@@ -58,7 +59,7 @@ void Caller::callByAnotherManager() {
     const std::shared_ptr<Pool> pool = attachment_.another(oneIn(2), fault);
     if (pool && fault.empty()) callOnceAsSuch(pool);
   }
-  // Signals that still come make the next one due.
+  // Signals from now on make the next manager due.
   interruptionsSeen_ = interruptions();
   if (fault.empty()) return;
   faultIsDue_ = false;
@@ -73,7 +74,7 @@ void Caller::callOnce() {
       return;
     }
     if (managerIsDue()) callByAnotherManager();
-    // The callers that call at the same time must not notice.
+    // This must not affect other callers that call at the same time.
     if (oneIn(200)) pool->step().unload();
     if (!faultIsDue_ && oneIn(6)) {
       callSeveralAtOnce(pool);
@@ -81,7 +82,7 @@ void Caller::callOnce() {
       callOnceAsSuch(pool);
     }
   } catch (const std::exception&) {
-    // There is no memory for a call's tensors, or for a manager: none was made.
+    // Memory for a call's tensors or for a manager is short: nothing was made.
     rest_.pause(milliseconds(5));
   }
 }
@@ -121,7 +122,7 @@ void Caller::drawDeed(Call& call) {
   } else if (draw < 25) {
     call.deed = "abort";
   } else if (draw < 35) {
-    // Past its deadline: the worker is killed.
+    // The call exceeds its deadline: the worker is killed.
     call.deed = "wait";
     call.amount = 400;
     call.record.deadline = 100;
@@ -138,7 +139,7 @@ void Caller::drawDeed(Call& call) {
   } else if (draw < 905) {
     call.deed = "allocate";
     call.amount = settings_.plain ? 32 : 500;
-    call.record.flags |= kDeadly;  // memory may be out at a place where nobody can say so
+    call.record.flags |= kDeadly;  // memory may run out where no error can be reported
   } else if (draw < 1400 && !settings_.plain) {
     call.deed = "keep";
   }
@@ -220,7 +221,7 @@ void Caller::ended(Record& record) const {
   if (faultIsDue_ && settings_.plantedFault == "two-outcomes") history_.write(record);
 }
 
-// Results pile up until they are as many as were drawn, or one is refused.
+// Keeps results until they are as many as the drawn number, or one is refused.
 void Caller::keep(const at::Tensor& result) {
   if (kept_.size() >= keepAtMost_) {
     kept_.clear();

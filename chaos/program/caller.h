@@ -14,15 +14,15 @@ namespace chaos {
 struct CallerSettings {
   std::string effects;        ///< the file that models append to
   bool plain = false;         ///< the workers are without torch
-  bool moreManagers = false;  ///< make managers of its own, too
-  std::string plantedFault;   ///< committed by this caller, see planted_fault.h; mostly none
+  bool moreManagers = false;  ///< this caller also makes managers of its own
+  std::string plantedFault;   ///< committed by this caller, see planted_fault.h; mostly empty
   uint64_t seed = 0;
 };
 
-/// A thread that calls without end, in every way that there is: synchronously and not, with tensors
-/// inside and outside of shared memory, with and without a deadline, and with calls that kill their
-/// worker. Writes down each call and what became of it. With `moreManagers` it makes a manager for
-/// a single call and closes it, now and then and as long as the program is interrupted.
+/// A thread that calls without end in every way: synchronously and asynchronously, with tensors
+/// inside and outside shared memory, with and without a deadline, and with calls that kill their
+/// worker. Records each call and its outcome. With `moreManagers` it also makes managers for a
+/// single call and closes them, now and then and while the program is interrupted.
 class Caller {
  public:
   Caller(CallerSettings settings, Attachment& attachment, const HistoryWriter& history,

@@ -27,7 +27,7 @@ void describeDeath(Record& record, const isopool::WorkerLost& lost) {
   record.signal = lost.signal();
 }
 
-// "... worker 1 (pid 4711) ...", the one that is killed for it.
+// The process of "... worker 1 (pid 4711) ...": the worker that is killed for the call.
 int processIn(const std::string& text) {
   const size_t begin = text.find("(pid ");
   return begin == std::string::npos ? 0 : std::atoi(text.c_str() + begin + 5);
@@ -70,7 +70,7 @@ void describe(Record& record, const std::exception_ptr& failure) {
     record.outcome = Outcome::kRefused;
     setText(record, "std::bad_alloc");
   } catch (const isopool::Error& error) {
-    // Its other causes are misuse, of which there is none here.
+    // All other causes of this error are misuse, which this program does not commit.
     const bool noThread =
         std::string(error.what()).rfind("can't start a thread for asynchronous calls", 0) == 0;
     record.outcome = noThread ? Outcome::kRefused : Outcome::kWrong;
@@ -91,7 +91,7 @@ void describeFailure(Record& record, const std::exception_ptr& failure) {
   try {
     describe(record, failure);
   } catch (const std::bad_alloc&) {
-    // No memory for the words; what it was is known.
+    // There is no memory for the text; the outcome is already recorded.
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace chaos {
 
-/// Writes into the record which documented failure that is, and kWrong if docs/errors.md has none
-/// such. A manager's load may fail in one way more: its package can't be read.
+/// Writes into the record which documented failure this is, or kWrong if docs/errors.md does not
+/// describe it. A manager's load may fail in one more way: its package can't be read.
 void describeFailure(Record& record, const std::exception_ptr& failure);
 
 void setText(Record& record, const char* text);

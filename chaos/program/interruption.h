@@ -5,8 +5,8 @@
 
 namespace chaos {
 
-/// Handles SIGUSR1, without SA_RESTART: it ends whatever system call a thread is in with EINTR.
-/// That it is handled tells the nemesis that this program has begun, and is fair game.
+/// Installs a handler of SIGUSR1 without SA_RESTART: the signal ends a thread's current system call
+/// with EINTR. The handler also shows the nemesis that this program has begun and can be attacked.
 void handleInterruptions();
 
 /// How often the handler has run, in all threads together.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// isopool_chaos_program: a user's program under attack. Its callers call until it is told
-// otherwise, by lines on its standard input:
+// isopool_chaos_program: a user's program under attack. Its callers call until one of these lines
+// arrives on the standard input:
 //
 //   rest    all callers stop; answered by "resting" once they have
 //   books   answered by "books WORKERS SERVING INPUT-BYTES-IN-USE OUTPUT-BYTES-LENT WAITING"
-//   go      they go on
-//   end     it ends in order, as at the end of its input
+//   go      the callers continue
+//   end     the program ends in order, as at the end of its input
 #include <execinfo.h>
 #include <unistd.h>
 
@@ -41,7 +41,7 @@ struct Options {
   bool moreManagers = false;
 };
 
-/// The next line of the standard input, whatever signals come; nothing at its end.
+/// The next line of the standard input, also if signals interrupt the read; nothing at its end.
 std::optional<std::string> nextLine() {
   std::string line;
   for (char byte = 0;;) {
@@ -120,10 +120,10 @@ class Program {
   std::vector<std::thread> threads_;
 };
 
-// A death by an exception that nobody caught says where it was thrown.
+// Prints where an uncaught exception was thrown.
 void explainTermination() {
   std::array<void*, 40> frames;
-  ::backtrace(frames.data(), 1);  // loads what it needs while there is memory
+  ::backtrace(frames.data(), 1);  // loads its library while there is memory
   std::set_terminate([] {
     try {
       if (std::current_exception()) std::rethrow_exception(std::current_exception());

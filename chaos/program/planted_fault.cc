@@ -22,7 +22,7 @@ void leakMemory() {
   ::close(object);
 }
 
-// A daemon: no child of ours, and in a session of its own.
+// Starts a daemon: it is not a child of this process and has its own session.
 void leakProcess() {
   if (::fork() != 0) return;
   ::setsid();

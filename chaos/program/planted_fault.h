@@ -4,23 +4,22 @@
 #include <string>
 #include <vector>
 
-/// Faults that a client program commits on purpose, once, so that it can be seen that chaos finds
-/// them.
+/// Faults that a client program commits on purpose, once, to show that chaos finds them.
 namespace chaos {
 
-/// Names and what each does, for --help.
+/// The names of the faults and what each does, for --help.
 struct PlantedFault {
   const char* name;
   const char* what;
-  const char* deed;  ///< of one call of the model, if that is the fault
+  const char* deed;  ///< the deed of one call of the model, if that is the fault
 };
 const std::vector<PlantedFault>& plantedFaults();
 
 /// The deed of the model that is the fault, or null.
 const char* deedOfFault(const std::string& fault);
-/// True if it is not of a call, but of a manager that is made besides.
+/// True if the fault concerns an additional manager instead of a call.
 bool isFaultOfManager(const std::string& fault);
-/// Does what the program itself is to do wrong: leak, crash, hang. Nothing for an empty name, and
+/// Commits a fault of the program itself: leak, crash, hang. Does nothing for an empty name, and
 /// for faults of the model or of the history.
 void commitFault(const std::string& fault);
 

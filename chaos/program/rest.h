@@ -7,7 +7,7 @@
 
 namespace chaos {
 
-/// Where the program's callers stop when they are told to. Any thread.
+/// Where the program's callers stop on request. Thread-safe.
 class Rest {
  public:
   explicit Rest(int callers) : callers_(callers) {}
@@ -16,7 +16,7 @@ class Rest {
   void begin() { change(true, ended_); }
   void end() { change(false, ended_); }
   void endProgram() { change(false, true); }
-  /// True once all callers stand here.
+  /// Waits until all callers rest. False if they do not in time.
   bool waitUntilAllRest(std::chrono::milliseconds patience) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, patience, [&] { return resting_ == callers_; });
@@ -27,7 +27,7 @@ class Rest {
     std::lock_guard lock(mutex_);
     return wanted_ || ended_;
   }
-  /// Waits while rest is wanted. False once the program ends.
+  /// Rests as long as rest is requested. False if the program ends.
   bool take() {
     std::unique_lock lock(mutex_);
     ++resting_;
@@ -36,7 +36,7 @@ class Rest {
     --resting_;
     return !ended_;
   }
-  /// Lets time pass, unless rest is wanted.
+  /// Waits for this time, or until rest is requested.
   void pause(std::chrono::microseconds time) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, time, [&] { return wanted_ || ended_; });

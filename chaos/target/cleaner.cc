@@ -14,7 +14,7 @@ namespace chaos {
 
 namespace {
 
-// A guardian may be starting something just then.
+// More than one round: a guardian may be starting a process at that time.
 constexpr int kRounds = 5;
 constexpr std::chrono::milliseconds kPatience(200);
 

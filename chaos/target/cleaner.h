@@ -5,8 +5,8 @@
 
 namespace chaos {
 
-/// While it lives, everything that this process starts will end with it, however it ends: a process
-/// of its own waits for that and kills them. To be made before any thread, once.
+/// While this object lives, every process that this process starts ends with it, even if it is
+/// killed: a separate process waits for its end and kills them. Make it once, before any thread.
 class Cleaner {
  public:
   Cleaner();

@@ -22,7 +22,7 @@ std::string procFile(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-// As far as the process lives that long.
+// The content of a file in /proc; incomplete or empty if the process ends meanwhile.
 std::string contentsOf(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -85,7 +85,7 @@ void addMappings(pid_t pid, Holdings& holdings) {
     char dash = 0;
     std::string access, offset, device;
     fields >> std::hex >> begin >> dash >> end >> access >> offset >> device >> std::dec >> inode;
-    // A mapping is at least as much as it says; a descriptor of the same object knows better.
+    // A mapping shows at least so many bytes. A descriptor of the same object shows the exact size.
     MemoryObject& object = holdings.objects[inode];
     if (object.label.empty()) object.label = label;
     object.bytes = std::max(object.bytes, end - begin);

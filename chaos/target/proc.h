@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-/// What the kernel tells about processes (proc(5)). All of it may be old when it is returned.
+/// Information of the kernel about processes, see proc(5). It may be outdated when it is returned.
 namespace chaos {
 
-/// A process, told apart from a later one with its number.
+/// A process, distinguished from a later one with the same number.
 struct ProcessId {
   pid_t pid = -1;
   uint64_t startTime = 0;
@@ -24,7 +24,7 @@ struct ProcessId {
 struct ProcessStatus {
   std::string name;
   char state = 'X';
-  bool forkedOnly = false;  ///< it has not exec'd since it was forked
+  bool forkedOnly = false;  ///< no exec() since its fork
   uint64_t startTime = 0;
   bool alive() const { return state != 'X' && state != 'Z'; }
 };
@@ -33,18 +33,18 @@ std::vector<pid_t> childrenOf(pid_t pid);
 std::vector<pid_t> threadsOf(pid_t pid);
 bool hasVariable(pid_t pid, const std::string& assignment);
 uint64_t virtualBytes(pid_t pid);
-/// False while the process has no handler for SIGUSR1, which then would kill it.
+/// False while the process has no handler for SIGUSR1: the signal would kill it.
 bool handlesInterruptions(pid_t pid);
 
-/// A sealed memory object of isopool's.
+/// A sealed memory object of isopool.
 struct MemoryObject {
   std::string label;  ///< "isopool:output"
   uint64_t bytes = 0;
 };
-/// What a process holds, by descriptors and mappings.
+/// What a process holds through descriptors and mappings.
 struct Holdings {
-  /// How many descriptors of each kind ("socket", "anon_inode:[eventfd]", a path) it has that are
-  /// no memory objects.
+  /// The number of descriptors of each kind ("socket", "anon_inode:[eventfd]", a path), without
+  /// those of memory objects.
   std::map<std::string, size_t> otherDescriptors;
   std::map<uint64_t, MemoryObject> objects;  ///< by inode
 };

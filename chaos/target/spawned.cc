@@ -42,10 +42,10 @@ void reap() {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) != 0) {
-      ::poll(nullptr, 0, 10);  // no child just now
+      ::poll(nullptr, 0, 10);  // there is no child at present
       continue;
     }
-    // Whole: from the moment that it is reaped, its number may be that of a child that starts.
+    // Reaps and records under one lock: a new child may get the number as soon as it is free.
     const std::lock_guard lock(ends().mutex);
     int status = 0;
     ::waitpid(info.si_pid, &status, 0);
@@ -113,7 +113,7 @@ Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variab
       [&](pid_t& pid) {
         const int failed = ::posix_spawn(&pid, words[0].c_str(), &actions, nullptr,
                                          arguments.data(), environment.data());
-        // Before it can be reaped.
+        // Before the child can be reaped.
         if (failed == 0)
           pidfd_ = isopool::base::Fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
         return failed;

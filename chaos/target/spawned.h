@@ -13,15 +13,16 @@
 
 namespace chaos {
 
-/// We adopt what our descendants leave behind, and reap it. How those ended that we started is
-/// kept. Makes itself once, before the first Spawned.
+/// Adopts and reaps orphans of this process's descendants. Keeps the exit status of processes that
+/// this process has started. Made once, before the first Spawned.
 class Orphanage {
  public:
   static Orphanage& instance();
-  /// A child, by `spawn`, which returns an error number and sets the child's. Whoever had the
-  /// number before is reaped, and what is known of that one's end forgotten.
+  /// Starts a child with `spawn`, which sets the child's number and returns an error number.
+  /// Forgets the exit status of an earlier process with the same number, which is reaped by then.
   int start(const std::function<int(pid_t&)>& spawn, pid_t& pid);
-  /// As waitpid() has it; nothing if it does not end in time. Forgets it.
+  /// The exit status as waitpid() returns it, which is then forgotten. Nothing if the process does
+  /// not end in time.
   std::optional<int> statusOf(pid_t pid, std::chrono::milliseconds patience);
 
  private:
@@ -31,10 +32,11 @@ class Orphanage {
 /// A child process with a pipe to its standard input and one from its standard output.
 class Spawned {
  public:
-  /// Throws std::runtime_error. `log` gets its error stream.
+  /// Starts the process; throws std::runtime_error if that fails. `log`: the file of
+  /// its error stream.
   Spawned(std::vector<std::string> words, std::vector<std::string> variables,
           const std::string& log);
-  /// Kills it if it lives.
+  /// Kills the process if it lives.
   ~Spawned();
   Spawned(const Spawned&) = delete;
   Spawned& operator=(const Spawned&) = delete;
@@ -42,9 +44,9 @@ class Spawned {
   pid_t pid() const { return pid_; }
   bool alive() const;
   void say(const std::string& line) const;
-  /// The next line that it says; nothing if there is none in time, or it is dead.
+  /// The next line of its output; nothing if there is none in time, or if it is dead.
   std::optional<std::string> hear(std::chrono::milliseconds patience);
-  /// Its wait status, once it is dead.
+  /// Waits for its end. Its wait status, or nothing if it does not end in time.
   std::optional<int> waitForEnd(std::chrono::milliseconds patience);
 
  private:

@@ -26,14 +26,14 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// For what needs no more than milliseconds on a free machine.
+// The limit for actions that take milliseconds on an idle machine.
 constexpr milliseconds kPatience(30'000);
-// Attaching, and a call without a deadline, wait for a new zygote: its import of torch takes half a
-// minute on processors that much else uses. More than what outcomes.cc allows such a call.
+// Attaching and calls without a deadline wait for a new zygote: its import of torch takes half a
+// minute on busy processors. Longer than outcomes.cc allows for such a call.
 constexpr milliseconds kPatienceForRest(75'000);
-// It may have told a program that it ends before that can be seen of it.
+// How long before its visible end a supervisor may have announced the end to a program.
 constexpr milliseconds kBeforeItIsSeen(1000);
-// What the last calls of each channel had borrowed comes back with the next call.
+// Leases of each channel's last calls are returned only with the next call.
 constexpr uint64_t kInputsNotYetBack = 16 << 20;
 
 bool waitUntil(const std::function<bool()>& condition, milliseconds patience) {
@@ -58,7 +58,7 @@ std::string describeEnd(int status) {
   return "exited with " + std::to_string(WEXITSTATUS(status));
 }
 
-// The last thing that a process said.
+// The last line of a process's log.
 std::string lastLine(const std::string& log) {
   std::ifstream file(log);
   std::string last;
@@ -66,7 +66,7 @@ std::string lastLine(const std::string& log) {
   return last;
 }
 
-// What a death has to say for itself: the end of its program's log.
+// The end of a dead program's log, which may contain the cause.
 std::string endOf(const std::string& log) {
   constexpr size_t kLines = 30;
   std::ifstream file(log);
@@ -85,7 +85,7 @@ size_t sumOf(const std::map<std::string, size_t>& counts) {
                          [](size_t sum, const auto& count) { return sum + count.second; });
 }
 
-// "2 socket, 1 anon_inode:[eventfd]": what there is more of than there was.
+// "2 socket, 1 anon_inode:[eventfd]": the descriptors that were added.
 std::string growth(const std::map<std::string, size_t>& before,
                    const std::map<std::string, size_t>& now) {
   std::string text;
@@ -143,7 +143,7 @@ std::vector<std::string> Target::variables() const {
       mark_.variable(),
       "LD_PRELOAD=" + installation_.clockLibrary,
       "ISOPOOL_CHAOS_CLOCK=" + folder_ + "/clock",
-      // Deaths by the thousand are what is meant here, so no slot is given a rest for them.
+      // Thousands of deaths are intended here, so no slot may be quarantined for them.
       "ISOPOOL_RESTART_LIMIT=1000",
       "ISOPOOL_RESTART_WINDOW=1s",
       "ISOPOOL_QUARANTINE=200ms",
@@ -188,7 +188,7 @@ void Target::startProgram() {
                                  "--effects",
                                  life + ".effects"};
   if (plan_.plain) words.emplace_back("--plain");
-  // Python and torch would have to start for each one.
+  // Not otherwise: Python and torch would have to start for each manager.
   if (plan_.plain || plan_.shared) words.emplace_back("--more-managers");
   if (!plan_.fault.empty() && lives_ == 1) words.insert(words.end(), {"--fault", plan_.fault});
   std::vector<std::string> environment = variables();
@@ -202,20 +202,20 @@ void Target::startProgram() {
 }
 
 void Target::setClockAhead(milliseconds ahead) {
-  // Mapped by all of its processes: written in place.
+  // All processes of the target have mapped the file, so it is written in place.
   std::fstream file(folder_ + "/clock", std::ios::binary | std::ios::in | std::ios::out);
   if (!file) file.open(folder_ + "/clock", std::ios::binary | std::ios::out);
   const int64_t nanoseconds = ahead.count() * 1'000'000;
   file.write(reinterpret_cast<const char*>(&nanoseconds), sizeof nanoseconds);
 }
 
-// ---- who is there ----------------------------------------------------------------------------
+// ---- processes -------------------------------------------------------------------------------
 
 std::vector<Member> Target::members() const {
   std::vector<pid_t> roots;
   for (const Program& program : programs_) roots.push_back(program.process->pid());
   if (supervisor_) roots.push_back(supervisor_->pid());
-  // A private guardian is nobody's child, so it is ours.
+  // A private guardian is an orphan, so this process has adopted it.
   for (const pid_t child : childrenOf(::getpid())) {
     const bool known = std::find(roots.begin(), roots.end(), child) != roots.end();
     if (!known && hasVariable(child, mark_.variable())) roots.push_back(child);
@@ -249,7 +249,7 @@ bool Target::owns(pid_t pid) const { return hasVariable(pid, mark_.variable()); 
 
 std::vector<pid_t> Target::marked() const { return mark_.processes(); }
 
-// ---- the dead --------------------------------------------------------------------------------
+// ---- deaths ----------------------------------------------------------------------------------
 
 void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> status,
                       const char* log) {
@@ -260,7 +260,7 @@ void Target::checkEnd(const std::string& who, pid_t pid, std::optional<int> stat
                     " though nobody had attacked it; the log ends:" + endOf(folder_ + "/" + log));
 }
 
-// One that ends removes its socket first, and may take a while, or be stopped just then.
+// A supervisor that ends removes its socket first. The rest may take a while, or it may be stopped.
 void Target::noteWhetherItServes() {
   if (!supervisor_) return;
   const auto now = Clock::now();
@@ -276,7 +276,7 @@ void Target::revive() {
   if (supervisor_ && !supervisor_->alive()) {
     checkEnd(plan_.name + " supervisor", supervisor_->pid(),
              supervisor_->waitForEnd(milliseconds(1000)), "supervisor.log");
-    // The old one may serve its socket until the kernel has killed it with its guardian.
+    // The old supervisor may serve its socket until the kernel has killed it with its guardian.
     waitUntil(
         [this] {
           return living(Role::kSupervisor).empty() && living(Role::kWorker).empty() &&
@@ -336,7 +336,7 @@ void Target::takeStock() {
   for (size_t i = 0; i < programs_.size(); ++i) {
     if (standings[i] == Standing::kResting) continue;
     allRest = false;
-    // Its calls were judged; a new one takes its place.
+    // The program's calls were judged; a new program replaces it.
     if (standings[i] == Standing::kStuck) {
       findings_.add(Fault::kHung, programs_[i].name +
                                       " does not come to rest; what its target said " +
@@ -353,7 +353,7 @@ void Target::takeStock() {
   for (Program& program : programs_) program.process->say("go");
 }
 
-// What the library itself says that it holds.
+// Checks what the program's library itself reports that it holds.
 void Target::checkBooks(Program& program) {
   std::string last;
   uint64_t inputs = 0;
@@ -378,8 +378,9 @@ void Target::checkBooks(Program& program) {
   }
 }
 
-// Each program has the status page of each of its workers and of no other. Says of one that has
-// not, and who else holds those pages: that tells whose books are wrong.
+// Each program must map the status page of each of its workers and no other. Otherwise
+// describes a program that does not, and which other processes hold those pages: this shows
+// which side is wrong.
 std::string Target::notAttached(const std::vector<Member>& members) const {
   std::map<pid_t, std::set<uint64_t>> pages;
   for (const Member& member : members) {
@@ -409,7 +410,7 @@ std::string Target::notAttached(const std::vector<Member>& members) const {
   return {};
 }
 
-// Children of supervisors that are dead and that nobody has reaped.
+// Dead children of supervisors that are not reaped.
 std::string Target::unreaped(const std::vector<Member>& members) {
   std::string text;
   for (const Member& member : members) {
@@ -422,7 +423,7 @@ std::string Target::unreaped(const std::vector<Member>& members) {
   return text;
 }
 
-// Every worker and spare is there, and nobody else.
+// Waits until exactly the expected workers and spares exist.
 bool Target::waitUntilComplete() {
   const auto supervisors = static_cast<size_t>(plan_.shared ? 1 : plan_.programs);
   const size_t workers = supervisors * (static_cast<size_t>(plan_.workers) + 1);
@@ -438,7 +439,7 @@ bool Target::waitUntilComplete() {
               all.begin(), all.end(), [&](const Member& member) { return member.role == role; }));
         };
         serving = count(Role::kWorker);
-        // A private supervisor goes on without its guardian.
+        // A private supervisor continues without its guardian.
         expected = static_cast<size_t>(plan_.programs) + supervisors * 2 + count(Role::kGuardian) +
                    workers;
         there = marked().size();
@@ -467,7 +468,8 @@ bool Target::waitUntilComplete() {
   return false;
 }
 
-// At most a set of memory for each channel that a death of everybody would need.
+// The most memory that a supervisor keeps ready: one set for each channel that it needs if all
+// workers die.
 uint64_t Target::stockBytes() const {
   constexpr uint64_t kSetBytes = (4 << 20) + (1 << 18);
   return static_cast<uint64_t>(plan_.programs) * static_cast<uint64_t>(plan_.workers + 1) *
@@ -475,12 +477,12 @@ uint64_t Target::stockBytes() const {
 }
 
 void Target::checkHoldings() {
-  // Leaving takes a moment: only what stays is a leak.
+  // Releasing takes a moment: only what remains is a leak.
   std::string leak;
   Fault fault = Fault::kLeakedBytes;
   uint64_t amount = 0;
   const auto nothingLeaks = [&] {
-    // Looked up each time: a worker may still be replaced for a call past its deadline.
+    // Lists the processes each time: a worker may still be replaced for a call past its deadline.
     const std::vector<Member> all = members();
     std::map<uint64_t, std::set<Role>> holders;
     std::map<uint64_t, MemoryObject> objects;
@@ -488,7 +490,8 @@ void Target::checkHoldings() {
     for (const Member& member : all) {
       const Holdings holdings = holdingsOf(member.id.pid);
       Baseline own{holdings.otherDescriptors, 0};
-      // A supervisor makes its folder for workers, and locks it, once a zygote says that it has to.
+      // A supervisor makes and locks its folder for workers when a zygote reports that
+      // it is needed.
       std::erase_if(own.descriptors, [](const auto& kind) {
         return kind.first.find("/isopool-workers-") != std::string::npos && kind.second == 1;
       });
@@ -519,7 +522,7 @@ void Target::checkHoldings() {
     }
     for (const Member& member : all) {
       if (member.role != Role::kSupervisor) continue;
-      // What it keeps ready for the next worker.
+      // The memory that the supervisor keeps ready for the next workers.
       for (const auto& [inode, object] : holdingsOf(member.id.pid).objects) {
         if (holders[inode].size() == 1) seen[member.id].ownBytes += object.bytes;
       }

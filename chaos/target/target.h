@@ -25,7 +25,7 @@ struct Member {
   Role role = Role::kOther;
 };
 
-/// Where everything is that a target is made of.
+/// The files of which a target is made.
 struct Installation {
   std::string program;     ///< isopool_chaos_program
   std::string supervisor;  ///< isopoold
@@ -42,12 +42,12 @@ struct TargetPlan {
   int programs = 1;
   int workers = 2;
   uint64_t seed = 1;
-  std::string fault;  ///< that its first program commits
+  std::string fault;  ///< the fault that its first program commits
 };
 
-/// What is attacked: client programs and the supervisor and workers that serve them, a private
-/// supervisor of each program or a shared one of all. What dies is started again. One thread at a
-/// time.
+/// A target of attacks: client programs and the supervisor and workers that serve them. Either each
+/// program has a private supervisor, or all share one. Dead processes are started again. To be used
+/// from one thread at a time.
 class Target {
  public:
   Target(TargetPlan plan, const Installation& installation, Findings& findings);
@@ -57,23 +57,23 @@ class Target {
 
   const TargetPlan& plan() const { return plan_; }
   AttackLog& attacks() { return attacks_; }
-  /// The clock that all of its processes see is so much ahead of the true one.
+  /// Sets how much the clock of all its processes is ahead of the true time.
   void setClockAhead(std::chrono::milliseconds ahead);
 
-  /// All of its processes that are alive.
+  /// All living processes of the target.
   std::vector<Member> members() const;
   std::vector<pid_t> living(Role role) const;
-  /// False of one that has only got the number of one that it had.
+  /// False for a process that only has the same number as a former process of the target.
   bool owns(pid_t pid) const;
-  /// Starts programs and a shared supervisor that are dead anew.
+  /// Restarts dead programs and a dead shared supervisor.
   void revive();
-  /// Time that its processes spent stopped counts for no call.
+  /// Adds time that its processes were stopped: it does not count as time of a call.
   void excuse(std::chrono::milliseconds stopped) { excused_ += stopped; }
 
-  /// Has all callers rest, judges their histories, then who is there and what they hold; lets the
-  /// callers go on.
+  /// Brings all callers to rest; checks their histories, the processes and what these hold; then
+  /// continues the callers.
   void takeStock();
-  /// The same for the last time: ends everything, and nothing may be left.
+  /// The last check: ends all processes, and nothing may be left.
   void end();
 
   uint64_t calls() const;
@@ -111,11 +111,11 @@ class Target {
   std::unique_ptr<Spawned> supervisor_;
   AttackLog::Time lastServed_;  ///< when a shared supervisor was last seen to have its socket
   std::vector<Program> programs_;
-  std::vector<Program> dead_;  ///< whose histories are judged with the others' and then kept
+  std::vector<Program> dead_;  ///< their histories are judged with the others', and then kept
   int lives_ = 0;
   std::chrono::milliseconds excused_{0};
   struct Baseline {
-    std::map<std::string, size_t> descriptors;  ///< of each kind
+    std::map<std::string, size_t> descriptors;  ///< the number of each kind
     uint64_t ownBytes;
   };
   std::map<ProcessId, Baseline> baselines_;

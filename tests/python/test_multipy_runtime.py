@@ -1,4 +1,4 @@
-"""multipy.runtime from Python: a pool, its sessions, their objects, and the error of each misuse."""
+"""multipy.runtime from Python: a pool, its sessions, their objects, the error of each misuse."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""One step: its effect is noted, then it does what the caller wants it to do, mostly nothing."""
+"""One step: records its effect, then does the deed that the caller requests, mostly none."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ import torch
 
 
 class Step(torch.nn.Module):
-    """Gives 3 * x + nonce. testing/plain_calls.cc does the same without torch."""
+    """Returns 3 * x + nonce. testing/plain_calls.cc does the same without torch."""
 
     def forward(
         self, nonce: int, effects: str, deed: str, amount: int, x: torch.Tensor
@@ -29,7 +29,7 @@ class Step(torch.nn.Module):
 
 
 def note_effect(path: str, nonce: int) -> None:
-    """Appends in one write, so that a death leaves a whole record or none."""
+    """Appends with one write, so that a death leaves a complete record or none."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         os.write(file, struct.pack("<QQ", nonce, os.getpid()))
