@@ -45,7 +45,7 @@ struct AnsweringProcess::Rings {
   alignas(128) ipc::SharedWord<bool> spins{false};
 };
 
-/// What one of the two processes has of both rings.
+/// One process's side of both rings.
 class AnsweringProcess::End {
  public:
   End(Ring& out, Ring& in)

@@ -9,9 +9,9 @@
 
 namespace bench {
 
-/// A second process that does nothing but answer an empty slot of a ring with another: what the
-/// kernel and the machine take for a call between processes that has nothing in it. Forks, so it is
-/// to be made before the program has threads.
+/// A second process that only answers an empty slot of a ring with another one: the time that the
+/// kernel and the machine need for an empty call between processes. The constructor forks: call it
+/// before the program has threads.
 class AnsweringProcess {
  public:
   AnsweringProcess();
@@ -19,9 +19,10 @@ class AnsweringProcess {
   AnsweringProcess(const AnsweringProcess&) = delete;
   AnsweringProcess& operator=(const AnsweringProcess&) = delete;
 
-  /// Wakes the other one, and sleeps until it has woken us. Throws if it is gone.
+  /// Wakes the other process and sleeps until that process wakes this one. Throws if it is gone.
   void askAsleep() { ask(/*spinning=*/false); }
-  /// The same while both spin. The first one after a pause has to wake the other all the same.
+  /// The same while both processes spin. After a pause the first call has to wake the other
+  /// process.
   void askSpinning() { ask(/*spinning=*/true); }
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an asynchronous call costs over a synchronous one, and how many of them two workers answer.
+// How much more an asynchronous call costs than a synchronous one, and how many of them two workers
+// answer.
 #include <ATen/ATen.h>
 #include <poll.h>
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What isopool is to be measured by: each goal names the row that answers it."""
+"""The goals of isopool's performance. Each names the row that shows whether it is met."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """`case` and `metric` of isopool's row of `bench`; its value, or its ratio, is to keep `limit`."""
+    """`case` and `metric` of isopool's row of `bench`. Its value or ratio must keep `limit`."""
 
     bench: str
     case: str
@@ -19,7 +19,7 @@ class Goal:
     limit: float
     at_least: bool = False  # else at most
     of_ratio: bool = False
-    says: str = ""  # where the row's own name does not
+    says: str = ""  # the text of the goal if the row's own name is not clear
 
     def row(self, rows: list[Row]) -> Row | None:
         for row in rows:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a pool costs that nobody calls: the time of all its processes, and how often they wake.
+// What an idle pool costs: the processor time of all its processes, and how often they wake.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -26,18 +26,18 @@ void measure(size_t workers, std::chrono::seconds duration) {
   }
   const int worker = manager.allInstances()[0].processId().value();
   const pid_t supervisor = bench::parentOf(worker);
-  // The first spare is born after the pool is ready.
+  // The first spare is made after the pool is ready.
   std::this_thread::sleep_for(std::chrono::seconds(2));
   std::vector<pid_t> processes = bench::descendantsOf(supervisor);
   processes.push_back(supervisor);
-  // This thread's own sleep is not the pool's.
+  // Excludes this thread, which sleeps itself.
   const auto activity = [&] {
     bench::Activity all = bench::activityOf(processes);
     all += bench::activityOf({::getpid()});
     all -= bench::activityOfThread(::getpid());
     return all;
   };
-  // What the pool's start left to do is no idleness; on a busy machine it takes its time.
+  // Waits until the pool has finished the work of its start, which takes longer on a busy machine.
   const auto late = Clock::now() + std::chrono::seconds(20);
   for (uint64_t seen = 0, now = 1; seen != now && Clock::now() < late;) {
     seen = activity().voluntarySwitches;

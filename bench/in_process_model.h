@@ -8,22 +8,22 @@
 
 namespace bench {
 
-/// The yardstick: the same packaged object, called in this very process through CPython's C API.
-/// Starts the interpreter on first use. The thread that made the first one holds the GIL from then
-/// on, but while a GilReleased lives; other threads need a GilHeld around their calls.
+/// The reference: the same packaged object, called in this process through CPython's C API. The
+/// first object starts the interpreter. From then on its thread holds the GIL, except while a
+/// GilReleased lives; other threads need a GilHeld around their calls.
 class InProcessModel {
  public:
-  /// Throws std::runtime_error with Python's own words.
+  /// Throws std::runtime_error with the text of Python's error.
   InProcessModel(const std::string& package, const std::string& module, const std::string& file);
   ~InProcessModel();
 
   at::Tensor operator()(const at::Tensor& argument) const;
 
-  /// Gets an attribute and lets it go.
+  /// Gets an attribute and releases it.
   void touchAttribute(const char* name) const;
   /// Keeps `argument` as a Python object for callHeld() and unpackHeld().
   void hold(const at::Tensor& argument);
-  /// Calls the object with what it holds and lets the result go.
+  /// Calls the object with the held argument and releases the result.
   void callHeld() const;
   at::Tensor unpackHeld() const;
 
@@ -32,7 +32,7 @@ class InProcessModel {
   std::unique_ptr<Object> object_;
 };
 
-/// The calling thread lets others have the GIL while it lives.
+/// Releases the calling thread's GIL for the lifetime of this object.
 class GilReleased {
  public:
   GilReleased();
@@ -44,7 +44,8 @@ class GilReleased {
   void* state_;
 };
 
-/// The calling thread holds the GIL while it lives, but for what Python and torch let go in calls.
+/// Holds the GIL in the calling thread for the lifetime of this object. Python and torch may
+/// release it during calls.
 class GilHeld {
  public:
   GilHeld();

@@ -8,18 +8,18 @@
 
 namespace bench {
 
-/// Microseconds that `work` takes.
+/// The microseconds that `work` takes.
 double microsecondsOf(const std::function<void()>& work);
-/// Microseconds that each of `count` calls takes.
+/// The microseconds that each of `count` calls takes.
 std::vector<double> timeCalls(size_t count, const std::function<void()>& call);
 
-/// What one route's calls took, round by round. Routes that are compared take turns: each adds one
-/// round, then each the next, so that all see the same machine.
+/// The times of one route's calls, round by round. Compared routes take turns: each adds one round,
+/// then each adds the next one, so that all see the same load of the machine.
 class Latency {
  public:
   /// The times of one round's calls, in microseconds; not empty.
   void add(const std::vector<double>& times);
-  /// Of each round. With fewer than 100 calls in a round its p99 is that of the slowest.
+  /// The median of each round. The p99 of a round with fewer than 100 calls is its slowest call.
   const std::vector<double>& p50() const { return p50_; }
   const std::vector<double>& p99() const { return p99_; }
 
@@ -27,16 +27,16 @@ class Latency {
   std::vector<double> p50_, p99_;
 };
 
-/// Where rows belong that are about one thing.
+/// The benchmark and the case to which rows belong.
 struct Subject {
   std::string bench;
   std::string name;  ///< the rows' case
 };
 
-/// Rows p50 and p99 of one route.
+/// Prints the rows p50 and p99 of one route.
 void report(const Subject& subject, const std::string& route, const Latency& latency);
-/// The same for a route that is compared with the same work in-process: with ratios, and rows
-/// over_in_process and p99_over_in_process of the rounds' differences.
+/// The same for a route that is compared with the same work in-process: with ratios, and with rows
+/// over_in_process and p99_over_in_process for the differences of the rounds.
 void reportOver(const Subject& subject, const std::string& route, const Latency& latency,
                 const Latency& inProcess);
 

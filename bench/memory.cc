@@ -1,5 +1,5 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// What workers cost in memory: each one its own, and all of them one large model's weights.
+// SPDX-License-Identifier: BSD-3-Clause The memory of workers: private memory of each worker, and
+// one large model's weights in all workers.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -23,7 +23,7 @@ struct Options {
   size_t megabytes = 1000;
 };
 
-constexpr size_t kMegabytesPerLayer = 4;  // as weights.py makes them
+constexpr size_t kMegabytesPerLayer = 4;  // the same as in weights.py
 constexpr size_t kLayersWritten = 25;
 
 std::vector<pid_t> workersOf(isopool::InterpreterManager& manager) {
@@ -34,7 +34,7 @@ std::vector<pid_t> workersOf(isopool::InterpreterManager& manager) {
   return workers;
 }
 
-/// Workers, zygote and spare: all that holds Python.
+/// Workers, zygote and spare: all processes with Python.
 std::vector<pid_t> processesOf(isopool::InterpreterManager& manager) {
   return bench::childrenOf(bench::parentOf(workersOf(manager).front()));
 }
@@ -54,8 +54,8 @@ void reportOwn(const char* subject, const std::vector<pid_t>& workers) {
       {"memory", "isopool", subject, "private", "MB", summary.median, summary.spread, "", {}});
 }
 
-/// What it costs to write to weights that all workers map: the first write to a page makes it the
-/// writing worker's own.
+/// Measures writes to weights that all workers map: the first write to a page copies the page for
+/// the writing worker.
 void measureWrites(isopool::InterpreterManager& manager, const isopool::ReplicatedObj& model) {
   constexpr double kMegabytes = kLayersWritten * kMegabytesPerLayer;
   std::vector<double> first, again, own;
@@ -122,7 +122,7 @@ void measure(const Options& options) {
                 {},
                 "weights",
                 (with - without) / size});
-  // What the program maps of the package counts in none of the above.
+  // The numbers above do not include the pages of the package that this program maps.
   bench::print({"memory",
                 "isopool",
                 pool + held + ", with the program itself",

@@ -34,7 +34,7 @@ Activity activityIn(const std::filesystem::path& thread) {
 Memory memoryOf(pid_t process) {
   std::ifstream file(procFile(process, "smaps_rollup"));
   std::string line, name;
-  std::getline(file, line);  // the range
+  std::getline(file, line);  // skips the address range
   Memory memory;
   double kibibytes = 0;
   while (file >> name >> kibibytes && std::getline(file, line)) {

@@ -16,21 +16,21 @@ struct Memory {
 Memory memoryOf(pid_t process);
 Memory memoryOf(const std::vector<pid_t>& processes);
 
-/// What threads did since they began.
+/// The activity of threads since their start.
 struct Activity {
   double processorSeconds = 0;
-  uint64_t voluntarySwitches = 0;  ///< how often they slept, so how often they were woken
+  uint64_t voluntarySwitches = 0;  ///< how often they slept, and so how often they were woken
   Activity& operator+=(const Activity& other);
   Activity& operator-=(const Activity& other);
 };
-/// Of all threads of living processes.
+/// The activity of all threads of living processes.
 Activity activityOf(const std::vector<pid_t>& processes);
-/// Of a process's first thread alone.
+/// The activity of a process's first thread only.
 Activity activityOfThread(pid_t process);
 
 pid_t parentOf(pid_t process);
 std::vector<pid_t> childrenOf(pid_t process);
-/// Children, their children, and so on.
+/// The children of a process, their children, and so on.
 std::vector<pid_t> descendantsOf(pid_t process);
 
 }  // namespace bench

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts measured rows into docs/performance.md: tables between its markers, plots, and the data; and the
-most telling of them into README.md.
+"""Writes measured rows into docs/performance.md: tables between its markers, plots, and the data.
+Writes the most important ones into README.md.
 
-Only the parts of the benchmarks that were run are replaced, so that each part is of one run and says
-of which. The table of goals and the plots are made of all rows that the data file then has.
+Only the parts of the benchmarks that were run are replaced, so that each part is from one run and
+names it. The table of goals and the plots are made of all rows in the resulting data file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BYTES = {"B": 1, "KB": 1e3, "MB": 1e6}
 
 
 def write(rows: list[Row], benches: list[str], command: str) -> list[Path]:
-    """The files that were written."""
+    """Returns the files that were written."""
     kept = read_data()
     merged = [row for row in kept if row["bench"] not in benches] + rows
     page = PAGE.read_text()
@@ -54,7 +54,7 @@ def write(rows: list[Row], benches: list[str], command: str) -> list[Path]:
     DATA.write_text("".join(json.dumps(row) + "\n" for row in merged))
     PAGE.write_text(page)
     README.write_text(readme)
-    # The same rows make the same file.
+    # Equal rows must make an identical file.
     matplotlib.rcParams["svg.hashsalt"] = "isopool"
     plot_latency(merged)
     plot_throughput(merged)
@@ -118,7 +118,7 @@ def ratio(row: Row) -> str:
 
 
 def as_list(rows: list[Row]) -> str:
-    """A line for each row."""
+    """A table with one line for each row."""
     lines = [
         (row["case"], row["route"], row["metric"], with_spread(row), ratio(row)) for row in rows
     ]
@@ -126,7 +126,7 @@ def as_list(rows: list[Row]) -> str:
 
 
 def by_case(*columns: tuple[str, str, str]) -> Callable[[list[Row]], str]:
-    """A line for each case, with these columns: heading, route and metric."""
+    """A table with a line for each case and these columns: heading, route and metric."""
 
     def table(rows: list[Row]) -> str:
         found = {(row["case"], row["route"], row["metric"]): row for row in rows}
@@ -145,8 +145,8 @@ def by_case(*columns: tuple[str, str, str]) -> Callable[[list[Row]], str]:
 
 
 def by_route(rows: list[Row]) -> str:
-    """A line for each route, beside what it does in a call; a column for each case: p50 and p99, and
-    the ratio of the p50s."""
+    """A table with a line for each route and what it does in a call, and a column for each case:
+    p50 and p99, and the ratio of the p50s."""
     found = {(row["case"], row["route"], row["metric"]): row for row in rows}
     cases = list(dict.fromkeys(row["case"] for row in rows if row["metric"] == "p50"))
 
@@ -229,7 +229,7 @@ def plot_latency(rows: list[Row]) -> None:
                 continue
             if row["bench"] not in ("roundtrip", "peers"):
                 continue
-            # A peer's bench has isopool's calls once more, for its own ratios.
+            # The bench of the peers measures isopool's calls again, for its own ratios.
             if row["bench"] == "peers" and row["route"] == "isopool":
                 continue
             if row["route"] == "in-process" and match[3] == "copied":
@@ -257,7 +257,7 @@ def plot_throughput(rows: list[Row]) -> None:
         match = re.fullmatch(r"(\d+) (workers?|threads?)(, (\d+) callers)?", row["case"])
         if match is None or row["bench"] != "scaling" or row["metric"] != "rate":
             continue
-        # As many callers as workers; more of them are in the table.
+        # Only as many callers as workers; the table also shows more callers.
         if match[4] not in (None, match[1]):
             continue
         curves.setdefault(row["route"], []).append((int(match[1]), row["value"], row["spread"]))

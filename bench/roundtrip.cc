@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// What one call costs through the whole C++ API, beside the same call made in this process through
-// CPython's C API. The two take turns, round by round, so that both see the same machine.
+// SPDX-License-Identifier: BSD-3-Clause What one call costs through the whole C++ API, compared
+// with the same call in this process through CPython's C API. The two take turns, round by round,
+// so that both see the same load of the machine.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sched.h>
@@ -32,7 +32,7 @@ using bench::Latency;
 struct Size {
   const char* name;
   int64_t floats;
-  bool foremost;  ///< measured in every kind of call, not only in the usual ones
+  bool foremost;  ///< measured with every kind of call, not only with the usual ones
 };
 constexpr Size kSizes[] = {{"64 B", 16, true},           {"4 KB", 1000, false},
                            {"64 KB", 16'000, false},     {"1 MB", 250'000, true},
@@ -58,9 +58,9 @@ struct Options {
   bool asleep = false;
 };
 
-/// Has the library believe that this program may use one processor, on which spinning would only
-/// keep the worker from running: so no side of a call spins, which is what a loaded machine sees.
-/// The library looks once, at the program's first call.
+/// Makes the library see only one usable processor, on which spinning would keep the worker from
+/// running. So neither side of a call spins, as on a loaded machine. The library checks this once,
+/// at the program's first call.
 class OneProcessor {
  public:
   OneProcessor() {
@@ -78,14 +78,16 @@ class OneProcessor {
   cpu_set_t before_;
 };
 
-/// Of a round, with both sides spinning: milliseconds, as long as a round of short calls.
+/// The empty calls of one round, while both sides spin: they take milliseconds, like a round
+/// of short calls.
 constexpr size_t kEmptyCalls = 3000;
 
-/// How often all cases are measured, one after the other: a virtual machine's processors move about
-/// from second to second, and a case measured at one stretch would see one place of theirs.
+/// How often all cases are measured, one after the other: a virtual machine's processors move
+/// between real ones every few seconds, and a case that is measured only once would see only
+/// one of them.
 constexpr size_t passes(bool quick) { return quick ? 1 : 5; }
 
-/// How the calls of one case follow each other.
+/// The sequence of the calls of one case.
 struct Pace {
   size_t calls;   ///< of one round
   size_t rounds;  ///< of one pass
@@ -93,7 +95,8 @@ struct Pace {
   bool sleeping = false;  ///< both sides sleep before each call
 };
 
-/// So many calls that a round takes long enough to be steady and short enough to be repeated.
+/// The number of calls with which a round is long enough to be steady and short enough
+/// to be repeated.
 Pace backToBack(const Size& size, bool touchesData, bool quick) {
   const size_t most = quick ? 500 : 3000;
   const size_t bytes = static_cast<size_t>(size.floats) * 4;
@@ -130,12 +133,12 @@ class Roundtrip {
   }
 
  private:
-  /// memcpy of the same input, in the same rounds.
+  /// The rates of memcpy with the same input, in the same rounds.
   struct CopyRates {
     std::vector<double> memcpy, pool, ratios;
   };
 
-  /// What was measured of one case so far.
+  /// The measurements of one case so far.
   struct Case {
     Latency pool, process, empty;
     uint64_t copied = 0;
@@ -185,7 +188,7 @@ class Roundtrip {
   }
 
   void measure(const Operation& operation, const Size& size, bool shared) {
-    // With a copy even an identity call takes as long as its data.
+    // With a copy, the time even of an identity call depends on the size of its data.
     measureCase(operation, size, shared, "",
                 backToBack(size, operation.touchesData || !shared, options_.quick));
   }
@@ -246,7 +249,7 @@ class Roundtrip {
     if (!selected(name)) return;
     bench::announce(name);
     const auto pooled = load("identity.pkl");
-    // So many that a thread does not end before the others have begun.
+    // Enough calls that no thread ends before the others have begun.
     const size_t calls = options_.quick ? 500 : 6000;
     Case& measured = caseOf(name);
     for (size_t round = 0; round <= 3; ++round) {
@@ -265,7 +268,7 @@ class Roundtrip {
       const double duration = bench::microsecondsOf([&] {
         for (std::thread& thread : threads) thread.join();
       });
-      if (round == 0) continue;  // each thread's first calls meet an arena that has to grow
+      if (round == 0) continue;  // during each thread's first calls the arena has to grow
       std::vector<double> all;
       for (const auto& each : times) all.insert(all.end(), each.begin(), each.end());
       measured.pool.add(all);
@@ -273,7 +276,7 @@ class Roundtrip {
     }
   }
 
-  /// Every route looks at the result, so that none can be wrong or lazy unseen.
+  /// Checks a result. Every route does this, so that a wrong or missing computation is noticed.
   static void check(const at::Tensor& result, const at::Tensor& input) {
     if (result.numel() != input.numel() || result.data_ptr<float>()[0] < 1.5f) {
       throw std::runtime_error("a call gave a wrong result");

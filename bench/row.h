@@ -6,7 +6,7 @@
 
 namespace bench {
 
-/// One measured number. run.py makes tables and JSON files of them.
+/// One measured number. run.py makes tables and JSON files of rows.
 struct Row {
   std::string bench;    ///< "roundtrip"
   std::string route;    ///< "isopool", "in-process", ...
@@ -16,14 +16,14 @@ struct Row {
   double value = 0;
   /// Half the distance between the quartiles of the repetitions' values, in `unit`.
   std::optional<double> spread;
-  /// What `ratio` compares with, and value divided by that one's.
+  /// The route with which `ratio` compares; `ratio` is value divided by that route's value.
   std::string ratioTo;
   std::optional<double> ratio;
 };
 
 /// Writes the row as one line of JSON to stdout, at once.
 void print(const Row& row);
-/// Tells run.py what is being measured, for its progress line.
+/// Sends to run.py what is being measured, for its progress line.
 void announce(const std::string& subject);
 
 }  // namespace bench

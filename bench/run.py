@@ -25,12 +25,12 @@ Row = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Bench:
-    """One question, and what answers it: programs of the build folder or scripts of this one."""
+    """One question, and what answers it: programs of the build folder or scripts of this folder."""
 
     question: str
     runs: tuple[tuple[str, ...], ...]  # each a program and its arguments
-    options: tuple[str, ...] = ("--quick", "--packages")  # those that the programs know
-    megabytes: tuple[int, int] | None = None  # of the large model: in full, and with --quick
+    options: tuple[str, ...] = ("--quick", "--packages")  # those that the programs accept
+    megabytes: tuple[int, int] | None = None  # of the large model: normally, and with --quick
 
 
 BENCHES = {
@@ -82,7 +82,7 @@ def main() -> int:
         rows += measure(name, build, packages, options)
         print_table(name, rows[measured:])
         if file:
-            # At once, so that a run that is cut short leaves what it measured.
+            # Writes at once, so that an interrupted run keeps its measurements.
             file.writelines(json.dumps(row) + "\n" for row in rows[measured:])
             file.flush()
         measured = len(rows)
@@ -90,7 +90,7 @@ def main() -> int:
         file.close()
         print(f"wrote {len(rows)} rows to {options.json}")
     if options.report:
-        import report  # needs matplotlib, which nothing else here does
+        import report  # only this module needs matplotlib
 
         for page in report.write(rows, options.benches, command_line(options)):
             print(f"wrote {page}")
@@ -133,7 +133,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def command_line(options: argparse.Namespace) -> str:
-    """That measures the same; where else the rows were written is nobody's concern."""
+    """The command that repeats this measurement, without options for other output files."""
     return " ".join(["scripts/bench", *options.benches, "--report"])
 
 
@@ -163,7 +163,7 @@ def measure(name: str, build: Path, packages: Path, options: argparse.Namespace)
 
 
 def run(command: list[str], bench: str) -> list[Row]:
-    """The rows that a program prints; what it announces becomes the progress line."""
+    """Runs a program. Returns the rows that it prints; shows its announcements as progress."""
     rows: list[Row] = []
     environment = os.environ | {"ISOPOOL_LOG": os.environ.get("ISOPOOL_LOG", "error")}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause
-// What the levels of a worker's sandbox cost: the same calls to a worker of each, which take turns,
-// round by round, so that all see the same machine.
+// SPDX-License-Identifier: BSD-3-Clause What the levels of a worker's sandbox cost: the same calls
+// to one worker of each level. The levels take turns, round by round, so that all see the same load
+// of the machine.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A pool of one worker, whose supervisor no other level shares because its environment is another.
+/// A pool of one worker. Each level has another environment, so no two levels share a supervisor.
 class Level {
  public:
   Level(const char* name, const std::string& file) : name_(name) {
@@ -30,7 +30,7 @@ class Level {
   }
   const char* name() const { return name_; }
   isopool::ReplicatedObj load(const char* pickle) { return package_->loadPickle("model", pickle); }
-  /// Microseconds of one Python statement.
+  /// The microseconds of one Python statement.
   double timeStatement(const char* statement, const char* preparation) {
     constexpr int64_t kTimes = 20'000;
     isopool::InterpreterSession session = manager_->acquireOne();
@@ -48,7 +48,7 @@ class Level {
 
 struct Case {
   std::string name;
-  std::function<double(Level&)> measure;  ///< microseconds, one round
+  std::function<double(Level&)> measure;  ///< measures one round, in microseconds
 };
 
 double medianCall(const isopool::ReplicatedObj& model, const at::Tensor& input, size_t calls) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many calls of a Python-bound model several workers answer, beside threads in one interpreter
-// and beside threads that run the same model as TorchScript. All of them take turns, round by
+// How many calls of a Python-bound model several workers answer, compared with threads in one
+// interpreter and with threads that run the same model as TorchScript. All take turns, round by
 // round.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -38,7 +38,7 @@ struct Contender {
   size_t callers;
   Model model;
   std::string
-      yardstick;  ///< name of the contender of the same route that its rate is compared with
+      yardstick;  ///< the name of the contender of the same route with which its rate is compared
   bench::Latency latency{};
   std::vector<double> rates{};
 };
@@ -53,7 +53,7 @@ class Bench {
       const bench::GilHeld held;
       return inProcess_(input);
     };
-    // Each call on a copy of the handle: forward() is not const.
+    // Each call uses a copy of the handle: forward() is not const.
     const Model script = [this](const at::Tensor& input) {
       torch::jit::Module module = script_;
       return module.forward({input}).toTensor();
@@ -92,7 +92,7 @@ class Bench {
     isopool::ReplicatedObj model = managers_.back()
                                        ->loadPackage(file("transformer.pt"))
                                        .loadPickle("model", "transformer.pkl");
-    // Every worker has unpickled it and made its first calls before time is taken.
+    // Every worker unpickles the model and makes its first calls before the measurement.
     for (int i = 0; i < 3; ++i) model.callOnAll({input_});
     return [model](const at::Tensor& input) { return model({at::IValue(input)}).toTensor(); };
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the steps of a session cost, one at a time and back to back, beside the same steps
-// in-process; and what it costs to let a thousand results go.
+// What the steps of a session cost, one at a time and back to back, compared with the same steps
+// in-process; and what the release of a thousand results costs.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -28,7 +28,8 @@ struct Options {
   bool quick = false;
 };
 
-/// The number of the last request of this process: notifications count, observers do not see them.
+/// The number of the last request of this process. Counts notifications too, which observers do not
+/// see.
 class RequestNumbers {
  public:
   RequestNumbers() {
@@ -102,8 +103,8 @@ class Bench {
     bench::reportOver(subject, "isopool", pool, process);
   }
 
-  /// Results that the worker counts, let go by the program; then one step, with which the last
-  /// of them go.
+  /// The program releases results that the worker counts. Then it makes one step, which sends the
+  /// last releases.
   void measureReleases(isopool::InterpreterSession& session) {
     bench::announce("1,000 releases");
     isopool::ReplicatedObj counting = package_.loadPickle("model", "counted.pkl");
@@ -120,7 +121,7 @@ class Bench {
       callsMade.push_back(static_cast<double>(numbers.calls() - calls));
       const int64_t kept = left(maker);
       if (kept != 0) throw std::runtime_error(std::to_string(kept) + " results were not let go");
-      // Between the two steps that asked how many are left.
+      // The messages between the two steps that ask how many results are left.
       messages.push_back(static_cast<double>(numbers.last() - before - 2));
     }
     report("time_per_release", "us", each);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Three programs on one supervisor with two workers: one calls with large tensors without a pause,
-// from two threads; one makes a small call every 10 ms; one is killed, stopped and started again at
-// random. What does the second one's 99th percentile become, over the length of the call that runs
-// just then and what its own costs alone? And what is left when all have gone?
+// Three programs on one supervisor with two workers: the first calls with large tensors without a
+// pause, from two threads; the second makes a small call every 10 ms; the third is killed, stopped
+// and started again at random. How much larger is the second one's 99th percentile than the length
+// of the call that runs at that time plus its own cost? And what is left when all have ended?
 #include <ATen/ATen.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -52,11 +52,11 @@ double microsecondsSince(Clock::time_point begin) {
 
 std::atomic<bool> told{false};
 
-/// What a program says when it is told to end: a line for its parent.
+/// The result of a program: a line that it prints for its parent when it is asked to end.
 struct Tally {
   uint64_t wrong = 0;
   uint64_t failed = 0;
-  std::vector<double> times;  ///< of calls, in microseconds
+  std::vector<double> times;  ///< the times of calls, in microseconds
 };
 
 void call(isopool::ReplicatedObj& model, const at::Tensor& input, float expected, Tally& tally) {
@@ -122,7 +122,7 @@ int beProgram(const Options& options) {
   return 0;
 }
 
-// ---- their parent ----------------------------------------------------------------------------
+// ---- the parent of the programs --------------------------------------------------------------
 
 /// A child process with its standard output in a file.
 class Child {
@@ -134,7 +134,7 @@ class Child {
     pid_ = ::fork();
     if (pid_ < 0) throw std::runtime_error("can't start " + words[0]);
     if (pid_ > 0) return;
-    // It ends with us, however we end.
+    // The child ends with this process, also if this process is killed.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::dup2(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
     ::execv(arguments[0], arguments.data());
@@ -152,7 +152,7 @@ class Child {
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  /// Told to end: what it counted.
+  /// Asks the child to end, and returns what it counted.
   Tally tally() {
     end(SIGTERM);
     Tally tally;
@@ -294,7 +294,7 @@ class Bench {
 
   int pick(int least, int most) { return std::uniform_int_distribution<int>(least, most)(random_); }
 
-  // What a dead program left is to be gone within a second.
+  // The remains of a dead program must be gone within a second.
   void settle() const { std::this_thread::sleep_for(milliseconds(1500)); }
 
   size_t descriptorsOfAll() const {

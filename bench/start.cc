@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How long a pool takes to be ready, over what Python takes to import torch; how fast a caller is
-// told of a death, and a dead worker replaced.
+// How much longer a pool takes to be ready than Python takes to import torch; how fast a death is
+// reported to the caller, and a dead worker replaced.
 #include <ATen/ATen.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -47,7 +47,7 @@ void reportLatency(const std::string& subject, const std::vector<double>& values
       {"start", "isopool", subject, "p99", "ms", bench::quantile(values, 0.99), {}, "", {}});
 }
 
-/// One call that does nothing, to every worker.
+/// Makes one empty call to every worker.
 void touchAll(isopool::InterpreterManager& manager) {
   for (const auto& interpreter : manager.allInstances()) {
     interpreter.acquireSession().fromIValue(1).toIValue();
@@ -56,7 +56,7 @@ void touchAll(isopool::InterpreterManager& manager) {
 
 // ---- pools ------------------------------------------------------------------------------------
 
-/// From the start of a Python to its having torch, in milliseconds.
+/// The time from the start of a Python process until it has imported torch, in milliseconds.
 double importTime() {
   const auto begin = Clock::now();
   const pid_t python = ::fork();
@@ -65,8 +65,8 @@ double importTime() {
             "import os, torch; os.kill(os.getpid(), 9)", nullptr);
     ::_exit(127);
   }
-  // The process tears its memory down after that; whoever waits for its end would wait for that
-  // too.
+  // Python kills itself: so the time does not include the interpreter's shutdown, only the kernel's
+  // release of the process's memory.
   siginfo_t end{};
   if (python < 0 || ::waitid(P_PID, static_cast<id_t>(python), &end, WEXITED) != 0 ||
       end.si_status != SIGKILL) {
@@ -90,7 +90,7 @@ void measurePools(const Options& options) {
       touchAll(manager);
       ready[i].push_back(millisecondsSince(begin));
       beyond[i].push_back((ready[i].back() - imports.back()) / static_cast<double>(kSizes[i]));
-      // The second one finds supervisor and zygote running.
+      // The supervisor and the zygote of the second pool run already.
       begin = Clock::now();
       isopool::InterpreterManager second(kSizes[i]);
       touchAll(second);
@@ -110,10 +110,10 @@ void measurePools(const Options& options) {
 
 // ---- deaths -----------------------------------------------------------------------------------
 
-/// A pool of two workers, one of which dies again and again.
+/// A pool of two workers, one of which dies repeatedly.
 class Mortal {
  public:
-  /// `spares` workers wait to replace a dead one; 0: it is replaced by a fork.
+  /// `spares` workers wait to replace a dead one. 0: a fork replaces it.
   Mortal(const Options& options, int spares) : options_(options), spares_(spares) {
     ::setenv("ISOPOOL_SPARES", std::to_string(spares).c_str(), 1);
     manager_ = std::make_unique<isopool::InterpreterManager>(2);
@@ -141,8 +141,8 @@ class Mortal {
     reportMedian("the " + large + "'s later calls", "p50", warm);
   }
 
-  /// From the last instruction of a worker with so much memory of its own to the exception in the
-  /// thread whose call was running.
+  /// Measures the time from the last instruction of a worker with so much private memory to the
+  /// exception in the thread whose call was running.
   void measureTelling(const char* cause, int64_t megabytes, int repetitions) {
     char size[32];
     std::snprintf(size, sizeof size, "%.1f GB", static_cast<double>(megabytes) / 1000);
@@ -176,7 +176,7 @@ class Mortal {
     model.acquireSession(&slot()).self({at::IValue(input_)}).toIValue();
   }
 
-  /// From the kill to the answer of a call on the worker that replaces the dead one.
+  /// Measures the time from the kill to the answer of a call on the replacement.
   void replace(const std::string& subject, const std::function<void()>& call) {
     bench::announce(subject);
     std::vector<double> times;
@@ -190,7 +190,7 @@ class Mortal {
           call();
           answered = slot().processId() != victim;
         } catch (const isopool::WorkerLost&) {
-          // Its death was not yet seen when the call was sent.
+          // The death was not yet noticed when the call was sent.
         }
       }
       times.push_back(millisecondsSince(begin));
@@ -198,13 +198,13 @@ class Mortal {
     reportLatency(subject, times);
   }
 
-  /// The pool is whole, and its spare has had the time that a worker that lives a while gives it.
+  /// Waits until the pool is complete, and then long enough for a new spare.
   void settle() {
     callModel(identity_);
     std::this_thread::sleep_for(std::chrono::milliseconds(spares_ > 0 ? 300 : 50));
   }
 
-  /// A large process takes its time, and a processor.
+  /// Waits for the end of a process: for a large one this takes time and a processor.
   static void waitForEnd(int process) {
     const auto late = Clock::now() + std::chrono::seconds(30);
     while (::kill(process, 0) == 0) {

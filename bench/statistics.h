@@ -5,7 +5,7 @@
 
 namespace bench {
 
-/// The value that a share of `values` lies below: 0.5 is the median. `values` is not empty.
+/// The value below which this share of `values` lies: 0.5 is the median. `values` is not empty.
 double quantile(std::vector<double> values, double share);
 
 /// The median and half the distance between the quartiles.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""README's tables of what was measured: a choice of the rows, for readers who have a minute."""
+"""README's tables of measured numbers: the most important rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LATER = "the 500 MB model's later calls"
 
 
 class Measured:
-    """The rows, by what they say."""
+    """Finds rows by bench, case, metric and route."""
 
     def __init__(self, rows: list[Row]) -> None:
         self._rows = {

@@ -9,14 +9,14 @@ import torch
 
 
 class Identity(torch.nn.Module):
-    """Gives the input back."""
+    """Returns the input."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x
 
 
 class AddOne(torch.nn.Module):
-    """Makes a result by an operation."""
+    """Makes a result with an operation."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + 1
@@ -38,7 +38,7 @@ class Keep(torch.nn.Module):
 
 
 class Remember(torch.nn.Module):
-    """Keeps its input until the next one, and gives it back."""
+    """Keeps its input until the next call, and returns it."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.last = x
@@ -46,7 +46,7 @@ class Remember(torch.nn.Module):
 
 
 class Counted(torch.nn.Module):
-    """Makes objects and knows how many of them live."""
+    """Makes objects and counts how many of them live."""
 
     class Result:
         def __init__(self, maker: "Counted") -> None:
@@ -65,15 +65,15 @@ class Counted(torch.nn.Module):
 
 
 class Crash(torch.nn.Module):
-    """Writes into its input, which the caller sees, when it dies: seconds of CLOCK_MONOTONIC."""
+    """Writes the time of its death into its input, for the caller: seconds of CLOCK_MONOTONIC."""
 
     def hold(self, megabytes: int) -> None:
-        """Memory of the worker's own, every page of it touched."""
+        """Allocates private memory of the worker and touches each page."""
         self.held = torch.ones(megabytes, 250_000)
 
     def forward(self, died: torch.Tensor, cause: str) -> None:
-        # Nothing is to run between the clock and the death that runs for the first time: an
-        # operation of torch's takes half a millisecond then.
+        # Between reading the clock and the death no code may run for the first time: the first use
+        # of an operation of torch takes half a millisecond.
         clock = ctypes.c_double.from_address(died.data_ptr())
         clock.value = time.monotonic()
         ctypes.string_at(died.data_ptr(), 1)

@@ -1,4 +1,4 @@
-"""A model whose time goes into Python: many small operations."""
+"""A model that spends its time in Python: many small operations."""
 
 import torch
 

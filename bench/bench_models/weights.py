@@ -1,10 +1,10 @@
-"""A model that is nothing but weights."""
+"""A model that consists only of weights."""
 
 import torch
 
 
 class Weights(torch.nn.Module):
-    """`megabytes` of weights, of which a call reads every one."""
+    """`megabytes` of weights. A call reads all of them."""
 
     def __init__(self, megabytes: int, megabytes_per_layer: int = 4) -> None:
         super().__init__()
@@ -18,6 +18,6 @@ class Weights(torch.nn.Module):
         return x + sum(layer.sum() for layer in self.layers)
 
     def write(self, layers: int) -> None:
-        """Writes to every weight of the first layers, in place."""
+        """Writes in place to every weight of the first `layers` layers."""
         for layer in self.layers[:layers]:
             layer.add_(1)

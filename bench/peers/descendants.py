@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What the routes' processes started and left, down to the last generation."""
+"""Finds and kills all descendants that the routes' processes have started and left."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ END_SECONDS = 10
 
 
 def adopt_orphans() -> None:
-    """From now on a process whose parent has died is this one's child, not init's."""
+    """From now on an orphaned descendant becomes a child of this process, not of init."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
 def kill_all() -> int:
-    """Kills and reaps every descendant. Returns how many had been left; raises TimeoutError."""
+    """Kills and reaps every descendant. Returns their number; raises TimeoutError."""
     killed: set[int] = set()
     deadline = time.monotonic() + END_SECONDS
     while True:
@@ -36,7 +36,7 @@ def kill_all() -> int:
 
 
 def signal_all(processes: set[int], number: int) -> set[int]:
-    """Those that were still there to get it."""
+    """The processes that still existed and received the signal."""
     reached = set()
     for process in processes:
         try:
@@ -48,7 +48,7 @@ def signal_all(processes: set[int], number: int) -> set[int]:
 
 
 def with_variable(assignment: str) -> set[int]:
-    """Those of this process's descendants that have NAME=VALUE in the environment they began with."""
+    """The descendants of this process that were started with NAME=VALUE in their environment."""
     found = set()
     for process in living_descendants():
         try:
@@ -72,7 +72,7 @@ def living_descendants() -> set[int]:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # "PID (NAME) STATE PARENT ...", and a name may have parentheses.
+            # "PID (NAME) STATE PARENT ...". A name may contain parentheses.
             parent = int(stat.read_text().rsplit(")", 1)[1].split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue

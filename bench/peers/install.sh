@@ -1,8 +1,8 @@
-# Sourced by scripts/bench, after scripts/setup.sh: the peers' own virtual environment, so that their
-# packages decide nothing about isopool's. About 180 MB are downloaded.
+# Sourced by scripts/bench, after scripts/setup.sh: the peers' own virtual environment, so that
+# their packages decide nothing about isopool's. About 180 MB are downloaded.
 #
 #   peers_venv      its folder
-#   install_peers   makes it, and does nothing if it is there with these very packages
+#   install_peers   makes it, and does nothing if it exists with exactly these packages
 
 readonly peers_venv=build/peers-venv$variant
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// isopool's C++ API as one of the routes that bench/peers/run.py compares. The conversation is
-// that of measuring.py: "OPERATION FLOATS CALLS" in, a JSON list of microseconds out.
+// isopool's C++ API as one of the routes that bench/peers/run.py compares. The protocol is that of
+// measuring.py: it reads "OPERATION FLOATS CALLS" and prints a JSON list of microseconds.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -27,7 +27,7 @@ struct Operation {
 const std::map<std::string, Operation> kOperations = {{"identity", {"identity.pkl", 0}},
                                                       {"made", {"add_one.pkl", 1}}};
 
-/// The three elements that tell one call's input from another's.
+/// Sets the three elements that distinguish one call's input from another's.
 void mark(const at::Tensor& input, size_t call) {
   auto* const data = input.data_ptr<float>();
   const auto last = input.numel() - 1;

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The loop that every route written in Python runs in its own process: ask, time, check.
 
-On stdin come lines "OPERATION FLOATS CALLS"; each is answered on stdout by one line, the JSON list
-of the calls' microseconds. Before the first stands "ready", and instead of any "wrong WHAT" about
-an answer or "failed REASON". The process ends, and everything that the route started with it,
-when stdin does.
+The process first prints "ready". It reads lines "OPERATION FLOATS CALLS" from stdin and answers
+each with one line on stdout: the JSON list of the calls' microseconds, or "wrong WHAT" if an answer
+is wrong, or "failed REASON". At the end of stdin the process ends, with everything that the route
+started.
 
-A call lasts from an ordinary array or tensor in the caller to the answer in the caller's hands.
-Each input has the call's number in three places. Outside the measured time each answer's type,
-shape and these places are checked, and at the end of a round the whole of it.
+A call lasts from an ordinary array or tensor in the caller until the caller has the answer. Each
+input has the call's number in three places. Outside the measured time each answer's type, shape and
+these places are checked, and at the end of a round the whole answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from types import TracebackType
 import numpy
 from operations import ADDED, Data
 
-# No call of any route takes so long unless something is broken.
+# A call that takes longer than this counts as failed.
 CALL_SECONDS = 60
 
 
@@ -33,22 +33,22 @@ class WrongAnswer(Exception):
 
 
 class Route(AbstractContextManager["Route"], ABC):
-    """A way to run an operation in another process; entered once it answers calls."""
+    """A way to run an operation in another process. After `with` begins, it answers calls."""
 
     def input(self, source: numpy.ndarray) -> Data:
-        """What the caller has before the call. Not measured."""
+        """Makes the caller's input before the call. Not measured."""
         return source
 
     @abstractmethod
     def call(self, operation: str, x: Data) -> Data:
-        """Measured. Raises if there is no answer after CALL_SECONDS."""
+        """Makes one call. Measured. Raises if there is no answer after CALL_SECONDS."""
 
     def array(self, answer: Data) -> numpy.ndarray:
-        """The answer for the check. Not measured."""
+        """Converts the answer for the check. Not measured."""
         return answer
 
     def close(self) -> None:
-        """Ends what the route started."""
+        """Ends everything that the route started."""
         return None
 
     def __exit__(
@@ -78,13 +78,13 @@ def measure(route: Route, operation: str, floats: int, calls: int) -> list[float
             right = numpy.array_equal(got, source + added)
         if not right:
             raise WrongAnswer(f"answer to call {number} of {operation} with {floats} floats")
-        # A result in shared memory is given back before the next call.
+        # Returns a result's shared memory before the next call.
         del x, answer, got
     return times
 
 
 def serve(make_route: type[Route]) -> None:
-    """Answers stdin until it ends. What libraries print goes to stderr."""
+    """Answers the lines of stdin until its end. Output of libraries goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     try:

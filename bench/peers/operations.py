@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The work that every route is asked to do; importable wherever a route runs it."""
+"""The operations that every route runs. Importable in each process that runs them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-# A tensor or an array, whichever the route carries.
+# A tensor or an array, depending on what the route carries.
 Data = Any
 
 
@@ -19,5 +19,5 @@ def made(x: Data) -> Data:
 
 
 OPERATIONS: dict[str, Callable[[Data], Data]] = {"identity": identity, "made": made}
-# What `made` adds; the answers are checked against it.
+# What each operation adds to its input, for the check of answers.
 ADDED = {"identity": 0, "made": 1}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""An actor on a Ray instance of its own, on the loopback interface."""
+"""An actor on its own Ray instance, on the loopback interface."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ import tempfile
 import measuring
 from operations import OPERATIONS, Data
 
-# Read when Ray is imported. The second one, meant for other systems, keeps its servers on the
-# loopback interface.
+# Ray reads these variables when it is imported. The second one, made for other systems, keeps its
+# servers on the loopback interface.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 import ray  # noqa: E402
@@ -25,7 +25,7 @@ class Worker:
 
 class RayActorRoute(measuring.Route):
     def __init__(self) -> None:
-        # The paths of Ray's sockets have to be short.
+        # The paths of Ray's sockets must be short.
         self._folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
         ray.init(
             num_cpus=1,
@@ -35,7 +35,7 @@ class RayActorRoute(measuring.Route):
             logging_level="error",
             _node_ip_address="127.0.0.1",
             _temp_dir=self._folder,
-            # The actor's process imports `operations` from where this program did.
+            # The actor's process imports `operations` from the same folder as this program.
             runtime_env={"env_vars": {"PYTHONPATH": os.path.dirname(__file__)}},
         )
         self._worker = Worker.remote()

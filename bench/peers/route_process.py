@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A route's process, as run.py sees it. The conversation is described in measuring.py."""
+"""A route's process, as run.py uses it. measuring.py describes the protocol."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import descendants
 START_SECONDS = 120
 ROUND_SECONDS = 240
 END_SECONDS = 30
-# In the environment of everything that a route starts: its name.
+# A variable in the environment of each process that a route starts: the name of the route.
 MARK = "ISOPOOL_PEERS_ROUTE"
 
 
 class RouteFailed(Exception):
-    """In one line, why a route has no number."""
+    """The reason, in one line, why a route has no number."""
 
 
 class WrongAnswer(Exception):
@@ -29,8 +29,8 @@ class WrongAnswer(Exception):
 
 
 class RouteProcess:
-    """Stands still, with everything that it started, but while it is asked: what a peer does when
-    nobody calls it shall not be in the others' numbers.
+    """Stopped, with everything that it started, except while it is measured: background work of a
+    peer must not affect the numbers of other routes.
     """
 
     def __init__(self, name: str, command: list[str], environment: dict[str, str]) -> None:
@@ -101,7 +101,7 @@ class RouteProcess:
         return lines[-1] if lines else "it said nothing"
 
     def end(self) -> None:
-        """Lets it clear up behind itself, for as long as that may take, and kills it."""
+        """Waits, within a limit, until the process has cleaned up, then kills it."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._signal(signal.SIGCONT)
         try:

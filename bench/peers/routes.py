@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The routes that are compared, and what a call does on each."""
+"""The compared routes, and what a call does on each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Home(Enum):
-    """Where a route's program comes from."""
+    """The origin of a route's program."""
 
     BUILD = "isopool's build"
     REPOSITORY = "isopool's virtual environment"
@@ -19,13 +19,13 @@ class Home(Enum):
 class RouteEntry:
     name: str
     home: Home
-    #: Without its folder, with its options.
+    #: The program without its folder, with its options.
     program: tuple[str, ...]
-    #: The folder in the peers' site-packages that has to be there.
+    #: The folder that must exist in the peers' site-packages.
     package: str
-    #: What carries a call there and back.
+    #: How a call and its answer are carried.
     hops: str
-    #: How often the payload is copied on the way there and on the way back, if it is large.
+    #: How often a large payload is copied on the way to the worker and on the way back.
     copies: str
 
 

@@ -127,10 +127,10 @@ def is_installed(entry: RouteEntry, options: argparse.Namespace) -> bool:
 
 
 def command_of(entry: RouteEntry, options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """How the route is started: command and environment. Throws RouteFailed where it can't be."""
+    """The route's command and environment. Throws RouteFailed if it can't be started."""
     environment = os.environ | {
         "ISOPOOL_LOG": os.environ.get("ISOPOOL_LOG", "error"),
-        # One core for the caller, one for the worker, on every route.
+        # On every route: one core for the caller, one for the worker.
         "OMP_NUM_THREADS": "1",
     }
     program, *arguments = entry.program
@@ -152,7 +152,7 @@ def command_of(entry: RouteEntry, options: argparse.Namespace) -> tuple[list[str
 def measure(
     case: str, operation: str, floats: int, processes: dict[str, RouteProcess], effort: Effort
 ) -> bool:
-    """False if an answer was wrong. Routes that fail are taken out of `processes`."""
+    """False if an answer was wrong. Removes routes that fail from `processes`."""
     right = True
     calls: dict[str, int] = {}
     rounds: dict[str, list[list[float]]] = {name: [] for name in processes}
@@ -165,7 +165,7 @@ def measure(
                     fitting = int(effort.round_microseconds / min(times))
                     calls[name] = max(effort.fewest_calls, min(effort.most_calls, fitting))
                 else:
-                    # Before the measured calls of a turn come some that find the way warm again.
+                    # Some calls that warm up the route precede the measured calls of a turn.
                     cold = calls[name] // 10
                     times = processes[name].times(operation, floats, cold + calls[name])
                     rounds[name].append(times[cold:])

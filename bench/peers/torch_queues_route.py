@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A process of torch.multiprocessing with a queue each way."""
+"""A process of torch.multiprocessing with a queue for each direction."""
 
 import measuring
 import numpy
@@ -26,7 +26,7 @@ class TorchQueuesRoute(measuring.Route):
         self._worker.start()
 
     def input(self, source: numpy.ndarray) -> torch.Tensor:
-        # A tensor of its own for each call: put() moves its storage into shared memory.
+        # A new tensor for each call: put() moves its storage into shared memory.
         return torch.from_numpy(source).clone()
 
     def call(self, operation: str, x: Data) -> Data:

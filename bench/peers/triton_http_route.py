@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Triton's Python backend, asked by tritonclient over HTTP with binary tensors."""
+"""Triton's Python backend, called by tritonclient over HTTP with binary tensors."""
 
 import measuring
 from operations import Data

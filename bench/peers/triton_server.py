@@ -51,7 +51,7 @@ class TritonPythonModel:
 
 
 class TritonServer:
-    """Runs until close(). Its shared memory has `prefix` in its name, clients' may have it too."""
+    """Runs until close(). Names of its shared memory contain `prefix`; clients' may do so too."""
 
     def __init__(self) -> None:
         self.prefix = f"isopool_peers_{os.getpid()}_"
@@ -131,8 +131,8 @@ def write_models(repository: Path) -> None:
 
 
 def lay_out_backend(backends: Path) -> Path:
-    """The backend's folder, with this Python's stub where the backend looks for it. Returns the
-    server's program."""
+    """Makes the backend's folder, with this Python's stub where the backend looks for it. Returns
+    the server's program."""
     server = Path(str(importlib.metadata.distribution("nvidia-pytriton").locate_file("pytriton")))
     server = server / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"

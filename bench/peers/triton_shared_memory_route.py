@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Triton's Python backend, asked over HTTP about tensors in its client's system shared memory."""
+"""Triton's Python backend, called over HTTP with tensors in its client's system shared memory."""
 
 import measuring
 import numpy

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// isopool_chaos_program: a user's program under attack. Its callers call until one of these lines
-// arrives on the standard input:
+// isopool_chaos_program: a user's program under attack. Its callers call without end. It reads
+// commands from its standard input, one per line:
 //
 //   rest    all callers stop; answered by "resting" once they have
 //   books   answered by "books WORKERS SERVING INPUT-BYTES-IN-USE OUTPUT-BYTES-LENT WAITING"
