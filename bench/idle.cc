@@ -83,7 +83,7 @@ void measure(size_t workers, std::chrono::seconds duration) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What a pool costs that nobody calls.");
+  CLI::App app("What an idle pool costs.");
   bool quick = false;
   app.add_flag("--quick", quick, "shorter");
   CLI11_PARSE(app, argc, argv);

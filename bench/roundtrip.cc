@@ -324,7 +324,7 @@ int main(int argc, char** argv) {
   app.add_option("--packages", options.packages, "folder with calls.pt")->required();
   app.add_option("--only", options.only, "only cases whose name contains this text");
   app.add_flag("--quick", options.quick, "fewer repetitions");
-  app.add_flag("--asleep", options.asleep, "the cases in which nobody spins, and only these");
+  app.add_flag("--asleep", options.asleep, "only the cases in which no side spins");
   CLI11_PARSE(app, argc, argv);
   try {
     at::set_num_threads(1);

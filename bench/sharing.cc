@@ -157,7 +157,8 @@ class Child {
     end(SIGTERM);
     Tally tally;
     std::ifstream file(output_);
-    if (!(file >> tally.wrong >> tally.failed)) throw std::runtime_error("a program said nothing");
+    if (!(file >> tally.wrong >> tally.failed))
+      throw std::runtime_error("a program printed no result");
     for (double time = 0; file >> time;) tally.times.push_back(time);
     return tally;
   }

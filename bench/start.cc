@@ -235,7 +235,7 @@ void measure(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("How fast a pool is ready, a caller told of a death, and a dead worker replaced.");
+  CLI::App app("How fast a pool is ready, a death is reported, and a dead worker is replaced.");
   Options options;
   app.add_option("--packages", options.packages, "folder with calls.pt and weights-N.pt")
       ->required();

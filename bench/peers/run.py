@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""The same calls through isopool and through what else carries tensors to another Python process.
+"""The same calls through isopool and through other ways to send tensors to another Python process.
 
-Every route has a process of its own. In each case the routes take turns, round by round, so that
-all see the same machine; whoever's turn it is not stands still. Prints rows as bench/run.py reads
-them; a route that could not be measured has a row that says why.
+Every route has its own process. In each case the routes take turns, round by round, so that all see
+the same load of the machine; all other routes are stopped meanwhile. Prints rows for bench/run.py;
+a route that could not be measured has a row with the reason.
 """
 
 from __future__ import annotations

@@ -128,9 +128,10 @@ void explainTermination() {
     try {
       if (std::current_exception()) std::rethrow_exception(std::current_exception());
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "isopool_chaos_program: nobody caught: %s\n", error.what());
+      std::fprintf(stderr, "isopool_chaos_program: uncaught exception: %s\n", error.what());
     } catch (...) {
-      std::fprintf(stderr, "isopool_chaos_program: nobody caught what is no std::exception\n");
+      std::fprintf(stderr,
+                   "isopool_chaos_program: uncaught exception that is not a std::exception\n");
     }
     std::array<void*, 40> all;
     ::backtrace_symbols_fd(all.data(), ::backtrace(all.data(), all.size()), STDERR_FILENO);

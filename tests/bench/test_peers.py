@@ -78,7 +78,7 @@ def test_installed_peers_answer_rightly_and_leave_nothing(packages: pathlib.Path
     assert_measured(rows, OWN | BUILTIN | INSTALLED, {"made 1 MB"})
     for left in pathlib.Path("/dev/shm").glob("isopool_peers_*"):
         owner = pathlib.Path("/proc", left.name.split("_")[2])
-        assert owner.exists(), f"{left} is nobody's"
+        assert owner.exists(), f"{left} belongs to no process"
 
 
 class Liar(measuring.Route):

@@ -15,11 +15,11 @@ void Ledger::ran(uint64_t call) {
   world_.note("ran", call);
   Entry& entry = found->second;
   if (++entry.runs > 1 && !entry.idempotent) {
-    world_.violated("call " + std::to_string(call) + " ran twice, and may only once");
+    world_.violated("call " + std::to_string(call) + " ran twice but may run only once");
   }
   if (entry.ending == Ending::kNotStarted) {
     world_.violated("call " + std::to_string(call) +
-                    " ran though its caller was told it never would");
+                    " ran after its caller was informed that it never runs");
   }
 }
 
@@ -35,7 +35,7 @@ void Ledger::ended(uint64_t call, Ending ending) {
     world_.violated(name + " was answered and never ran");
   }
   if (ending == Ending::kNotStarted && entry.runs != 0 && !entry.idempotent) {
-    world_.violated(name + " had run when its caller was told that it never would");
+    world_.violated(name + " had run when its caller was informed that it never runs");
   }
 }
 

@@ -174,7 +174,7 @@ bool ProcessTable::killOrphan(pid_t pid) {
   if (found == processes_.end()) return false;
   if (alive(pid) && announced_.count(pid) != 0) {
     world_.violated("process " + std::to_string(pid) +
-                    " was killed as an orphan, though the zygote had said whose it is");
+                    " was killed as an orphan although the zygote had announced it");
   }
   end(pid, {SIGKILL, 0});
   return true;

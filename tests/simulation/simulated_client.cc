@@ -173,7 +173,8 @@ void SimulatedClient::introduce(ipc::Frame& frame) {
   const auto message = ipc::decodeMessage<ipc::IntroduceWorker>(frame);
   if (frame.descriptors.size() != 6 || died_.count(message.epoch) != 0 ||
       channels_.count(message.epoch) != 0) {
-    return places_.world.violated("a worker was introduced twice, or after its death, or by half");
+    return places_.world.violated(
+        "a worker was introduced twice, after its death, or incompletely");
   }
   Channel& channel = channels_[message.epoch];
   channel.pidfd = std::move(frame.descriptors[0]);
@@ -195,7 +196,7 @@ void SimulatedClient::assign(const ipc::AssignWorker& message) {
   const Channel* channel = channelOf(message.epoch);
   if (channel == nullptr || !channel->end->attached()) {
     return world.violated("worker " + std::to_string(message.epoch) +
-                          " serves a slot, and is dead or was never introduced");
+                          " serves a slot but is dead or was never introduced");
   }
   for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
     // A shared worker may serve several slots, a private one only one. The previous worker of the
@@ -212,11 +213,12 @@ void SimulatedClient::assign(const ipc::AssignWorker& message) {
 void SimulatedClient::died(const ipc::WorkerDied& message) {
   World& world = places_.world;
   Channel* channel = channelOf(message.epoch);
-  if (!died_.insert(message.epoch).second) return world.violated("a death was told twice");
+  if (!died_.insert(message.epoch).second) return world.violated("a death was reported twice");
   if (channel == nullptr) return;
   // The worker must be reaped: the process of its pidfd is no longer in the table.
   if (places_.processes.pidOf(channel->pidfd) != 0) {
-    world.violated("worker " + std::to_string(message.epoch) + " was told dead, and is not reaped");
+    world.violated("worker " + std::to_string(message.epoch) +
+                   " was reported dead but is not reaped");
   }
   deliver(*channel);
   settle(*channel);
@@ -303,14 +305,14 @@ void SimulatedClient::deliver(Channel& channel) {
     const ipc::Received received = channel.end->peek(completion);
     if (received == ipc::Received::kNothing) return;
     if (received == ipc::Received::kPoisoned) {
-      return places_.world.violated("an honest worker's ring holds nonsense");
+      return places_.world.violated("the ring of an honest worker has invalid content");
     }
     const uint64_t sequence = completion.sequence;
     channel.end->consumed();
     if (channel.abandoned.erase(sequence) != 0) continue;
     const auto found = channel.inFlight.find(sequence);
     if (found == channel.inFlight.end()) {
-      places_.world.violated("a call was answered that nobody made, or twice");
+      places_.world.violated("an answer belongs to no call, or a call was answered twice");
       continue;
     }
     CallText text;

@@ -130,7 +130,7 @@ void SimulatedWorker::handle(ipc::Frame& frame) {
       const auto message = ipc::decodeMessage<ipc::MapPackage>(frame);
       const auto found = channels_.find(message.client);
       if (found == channels_.end()) {
-        return places_.world.violated("a worker was told of a package before its channel");
+        return places_.world.violated("a worker was notified of a package before its channel");
       }
       found->second.packages.insert(message.package);
       return;
@@ -182,7 +182,7 @@ void SimulatedWorker::takeCall() {
   Channel& channel = channels_.at(client);
   ipc::ReceivedCall call;
   if (channel.end->peek(call) != ipc::Received::kOne) {
-    return world.violated("a worker found nonsense in a ring of an honest client");
+    return world.violated("a worker found invalid content in a ring of an honest client");
   }
   CallText text;
   std::memcpy(&text, call.bytes, sizeof text);

@@ -269,15 +269,16 @@ void Simulation::live() {
       if (served) {
         end();
       } else if (world_.now() > until_) {
-        world_.violated("a while after the last misfortune not all is served; pending: " +
+        world_.violated("a while after the last failure not every client is served; pending: " +
                         ledger_.firstPending());
       }
     }
     if (phase_ == Phase::kEnding && world_.now() > until_) {
-      world_.violated("the supervisor was told to end and has not");
+      world_.violated("the supervisor was asked to end but has not ended");
     }
-    if (!loop_.stopped() && !world_.step()) world_.violated("nothing will ever happen again");
-    if (world_.steps() > kMostSteps) world_.violated("there is no end in sight");
+    if (!loop_.stopped() && !world_.step()) world_.violated("no event is left before the end");
+    if (world_.steps() > kMostSteps)
+      world_.violated("the run does not end within the limit of steps");
   }
 }
 
@@ -354,16 +355,16 @@ void Simulation::outliveSupervisor() {
       if (processes_.running() == 0) break;
     }
     if (world_.now() > giveUp) {
-      world_.violated("the supervisor is gone, and something lives on");
+      world_.violated("the supervisor is gone but a process lives");
       break;
     }
     if (!world_.step()) {
-      if (processes_.running() != 0) world_.violated("the supervisor is gone, and processes hang");
+      if (processes_.running() != 0) world_.violated("the supervisor is gone but processes hang");
       break;
     }
   }
   if (ledger_.pending() != 0) {
-    world_.violated("all is over, and " + ledger_.firstPending() + " has not ended for its caller");
+    world_.violated("after the end " + ledger_.firstPending() + " has no outcome for its caller");
   }
 }
 

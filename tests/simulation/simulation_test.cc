@@ -126,7 +126,7 @@ TEST_F(PlantedFault, ALostCallThatIsRunAgainIsFound) {
 
 TEST_F(PlantedFault, ACancelledCallThatRunsIsFound) {
   EXPECT_NE(foundBySeed([](Misfortunes& faults) { faults.workerRunsRecalledCalls = true; },
-                        "told it never would"),
+                        "informed that it never runs"),
             0u);
 }
 
