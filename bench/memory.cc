@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause The memory of workers: private memory of each worker, and
-// one large model's weights in all workers.
+// SPDX-License-Identifier: BSD-3-Clause
+// The memory of workers: private memory of each worker, and one large model's weights in all
+// workers.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>

@@ -1,6 +1,7 @@
-// SPDX-License-Identifier: BSD-3-Clause What one call costs through the whole C++ API, compared
-// with the same call in this process through CPython's C API. The two take turns, round by round,
-// so that both see the same load of the machine.
+// SPDX-License-Identifier: BSD-3-Clause
+// What one call costs through the whole C++ API, compared with the same call in this process
+// through CPython's C API. The two take turns, round by round, so that both see the same load of
+// the machine.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sched.h>

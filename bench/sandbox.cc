@@ -1,6 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause What the levels of a worker's sandbox cost: the same calls
-// to one worker of each level. The levels take turns, round by round, so that all see the same load
-// of the machine.
+// SPDX-License-Identifier: BSD-3-Clause
+// What the levels of a worker's sandbox cost: the same calls to one worker of each level. The
+// levels take turns, round by round, so that all see the same load of the machine.
 #include <ATen/ATen.h>
 
 #include <CLI/CLI.hpp>

@@ -1,7 +1,7 @@
-// SPDX-License-Identifier: BSD-3-Clause Preloaded into every process that chaos starts:
-// CLOCK_REALTIME is ahead of the true time by the number in the file ISOPOOL_CHAOS_CLOCK. So chaos
-// can step the clock without changing the machine's clock. Waits of the kernel itself on this clock
-// use the true time.
+// SPDX-License-Identifier: BSD-3-Clause
+// Preloaded into every process that chaos starts: CLOCK_REALTIME is ahead of the true time by the
+// number in the file ISOPOOL_CHAOS_CLOCK. So chaos can step the clock without changing the
+// machine's clock. Waits of the kernel itself on this clock use the true time.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>

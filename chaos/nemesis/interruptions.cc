@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause Sends many signals that have a handler: each system call of
-// the program's threads ends with EINTR.
+// SPDX-License-Identifier: BSD-3-Clause
+// Sends many signals that have a handler: each system call of the program's threads ends with
+// EINTR.
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>

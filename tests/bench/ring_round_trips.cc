@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause Makes a number of round trips through a channel whose two
-// ends are in one thread, so that each run takes the same steps. For count_instructions.py.
+// SPDX-License-Identifier: BSD-3-Clause
+// Makes a number of round trips through a channel whose two ends are in one thread, so that each
+// run takes the same steps. For count_instructions.py.
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

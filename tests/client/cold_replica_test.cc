@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause Deadlines of calls whose worker has not loaded the object
-// yet: they hold, and neither a worker nor another call is lost.
+// SPDX-License-Identifier: BSD-3-Clause
+// Deadlines of calls whose worker has not loaded the object yet: they hold, and neither a worker
+// nor another call is lost.
 #include <algorithm>
 #include <chrono>
 #include <fstream>

@@ -1,8 +1,8 @@
-// SPDX-License-Identifier: BSD-3-Clause A worker whose native code writes invalid data, at full
-// speed, into the memory that it shares with its client. Guaranteed: the client never crashes,
-// never hangs and never reads outside of the shared memory; it reports the worker as lost within a
-// second; the worker is replaced; calls to other workers are right. Not guaranteed: that the values
-// of a hostile worker are meaningful.
+// SPDX-License-Identifier: BSD-3-Clause
+// A worker whose native code writes invalid data, at full speed, into the memory that it shares
+// with its client. Guaranteed: the client never crashes, never hangs and never reads outside of the
+// shared memory; it reports the worker as lost within a second; the worker is replaced; calls to
+// other workers are right. Not guaranteed: that the values of a hostile worker are meaningful.
 #include <signal.h>
 
 #include <algorithm>

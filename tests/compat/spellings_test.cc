@@ -1,5 +1,6 @@
-// SPDX-License-Identifier: BSD-3-Clause The spellings of multipy's README and of torch::deploy's
-// documents that examples/torch_deploy does not use, as C++17 and without isopool's own names.
+// SPDX-License-Identifier: BSD-3-Clause
+// The spellings of multipy's README and of torch::deploy's documents that examples/torch_deploy
+// does not use, as C++17 and without isopool's own names.
 #include <gtest/gtest.h>
 #include <multipy/runtime/deploy.h>
 #include <multipy/runtime/environment.h>
