@@ -14,8 +14,8 @@
 #include "client/pool/movable.h"
 #include "client/pool/replicated_object.h"
 #include "client/pool/worker_steps.h"
-#include "client/process/environment_setting.h"
-#include "client/process/process_fork.h"
+#include "client/program/environment_setting.h"
+#include "client/program/process_fork.h"
 
 namespace isopool {
 

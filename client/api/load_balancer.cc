@@ -4,7 +4,7 @@
 #include <mutex>
 #include <string>
 
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "isopool/errors.h"
 
 namespace isopool {

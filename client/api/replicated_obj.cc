@@ -12,7 +12,7 @@
 #include "client/pool/pool_migration.h"
 #include "client/pool/replicated_object.h"
 #include "client/pool/worker_steps.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 namespace isopool {
 

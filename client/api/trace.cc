@@ -16,7 +16,7 @@
 #include "client/pool/call_observation.h"
 #include "client/pool/interpreter_access.h"
 #include "client/pool/pool.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "isopool/interpreter_manager.h"
 
 namespace isopool {

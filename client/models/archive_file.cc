@@ -21,7 +21,7 @@
 
 #include "base/system_call.h"
 #include "client/models/archive_directory.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 namespace isopool::client {
 

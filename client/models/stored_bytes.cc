@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/system_call.h"
-#include "client/process/copy_counter.h"
-#include "client/process/process_fork.h"
+#include "client/program/copy_counter.h"
+#include "client/program/process_fork.h"
 #include "ipc/memory/page_history.h"
 
 namespace isopool::client {

@@ -8,9 +8,9 @@
 
 #include "client/pool/async_executor.h"
 #include "client/pool/worker_steps.h"
-#include "client/process/caller_modes.h"
-#include "client/process/event_log.h"
-#include "client/process/process_fork.h"
+#include "client/program/caller_modes.h"
+#include "client/program/event_log.h"
+#include "client/program/process_fork.h"
 
 namespace isopool {
 

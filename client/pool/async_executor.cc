@@ -8,7 +8,7 @@
 #include <new>
 #include <system_error>
 
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 namespace isopool::client {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "isopool/async.h"
 
 namespace isopool {

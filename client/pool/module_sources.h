@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 namespace isopool::client {
 

@@ -5,7 +5,7 @@
 
 #include "client/pool/replicated_object.h"
 #include "client/pool/worker_steps.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "client/transport/moved_object.h"
 
 namespace isopool::client {

@@ -10,7 +10,7 @@
 #include "client/pool/interpreter_access.h"
 #include "client/pool/pool_migration.h"
 #include "client/pool/worker_choice.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 

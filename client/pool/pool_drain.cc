@@ -5,7 +5,7 @@
 
 #include "client/pool/async_executor.h"
 #include "client/pool/pool.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {

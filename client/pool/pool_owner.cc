@@ -7,7 +7,7 @@
 
 #include "base/system_call.h"
 #include "client/control/shared_supervisor.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "isopool/errors.h"
 #include "isopool/noop_environment.h"
 #include "isopool/path_environment.h"

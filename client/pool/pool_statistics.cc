@@ -3,7 +3,7 @@
 
 #include "client/pool/async_executor.h"
 #include "client/pool/pool.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "client/transport/death_text.h"
 #include "client/transport/input_arena.h"
 

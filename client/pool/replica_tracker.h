@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "client/transport/worker_link.h"
 
 namespace isopool::client {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/ids.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "ipc/control/frame.h"
 #include "ipc/control/send_queue.h"
 

@@ -8,9 +8,9 @@
 #include <memory>
 #include <utility>
 
-#include "client/process/environment_setting.h"
-#include "client/process/event_log.h"
-#include "client/process/process_fork.h"
+#include "client/program/environment_setting.h"
+#include "client/program/event_log.h"
+#include "client/program/process_fork.h"
 #include "ipc/memory/address_space.h"
 
 namespace isopool::client {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "client/process/deadline.h"
+#include "client/transport/deadline.h"
 
 namespace isopool::client {
 

@@ -6,7 +6,7 @@
 
 #include "base/system_call.h"
 #include "client/models/archive_file.h"
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/transport/request_draft.h"
 
-#include "client/process/caller_modes.h"
+#include "client/program/caller_modes.h"
 
 namespace isopool::client {
 

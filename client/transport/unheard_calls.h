@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "client/process/deadline.h"
+#include "client/transport/deadline.h"
 
 namespace isopool::client {
 

@@ -15,10 +15,10 @@
 
 #include "base/ids.h"
 #include "client/models/archive_file.h"
-#include "client/process/deadline.h"
-#include "client/process/process_fork.h"
-#include "client/process/processor_load.h"
+#include "client/program/process_fork.h"
+#include "client/program/processor_load.h"
 #include "client/transport/cancellation_token.h"
+#include "client/transport/deadline.h"
 #include "client/transport/defined_objects.h"
 #include "client/transport/request_draft.h"
 #include "client/transport/request_outcome.h"

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "client/models/archive_file.h"
-#include "client/process/copy_counter.h"
+#include "client/program/copy_counter.h"
 #include "client/transport/input_arena.h"
 #include "client/transport/moved_object.h"
 #include "client/transport/pending_request.h"

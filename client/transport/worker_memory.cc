@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 namespace isopool::client {
 

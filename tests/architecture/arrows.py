@@ -41,16 +41,16 @@ WORKER = {
 
 # The rooms of client/, each with those that it may include.
 CLIENT = {
-    "client/process": [],
-    "client/models": ["client/process"],
-    "client/transport": ["client/models", "client/process"],
-    "client/control": ["client/models", "client/process", "client/transport"],
-    "client/pool": ["client/control", "client/models", "client/process", "client/transport"],
+    "client/program": [],
+    "client/models": ["client/program"],
+    "client/transport": ["client/models", "client/program"],
+    "client/control": ["client/models", "client/program", "client/transport"],
+    "client/pool": ["client/control", "client/models", "client/program", "client/transport"],
     "client/api": [
         "client/control",
         "client/models",
         "client/pool",
-        "client/process",
+        "client/program",
         "client/transport",
     ],
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/process/processor_load.h"
+#include "client/program/processor_load.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "client/process/event_log.h"
+#include "client/program/event_log.h"
 #include "testing/sanitizers.h"
 #include "tests/client/harness.h"
 

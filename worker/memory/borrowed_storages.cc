@@ -11,7 +11,7 @@
 #include "ipc/crash_point.h"
 #include "worker/memory/channel_memory.h"
 #include "worker/memory/privatised_ranges.h"
-#include "worker/process/forked_child.h"
+#include "worker/process/user_forks.h"
 
 namespace isopool::worker {
 

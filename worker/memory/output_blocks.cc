@@ -8,7 +8,7 @@
 #include "ipc/crash_point.h"
 #include "ipc/memory/address_space.h"
 #include "worker/memory/privatised_ranges.h"
-#include "worker/process/forked_child.h"
+#include "worker/process/user_forks.h"
 
 namespace isopool::worker {
 

@@ -8,7 +8,7 @@
 #include "ipc/tensor/payload_format.h"
 #include "worker/backends/model_functions.h"
 #include "worker/process/crash_log.h"
-#include "worker/process/forked_child.h"
+#include "worker/process/user_forks.h"
 #include "worker/python/interpreter.h"
 #include "worker/python/output_streams.h"
 #include "worker/serve/call_failures.h"

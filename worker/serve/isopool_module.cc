@@ -10,7 +10,7 @@
 #include "worker/memory/package_capsule.h"
 #include "worker/memory/package_store.h"
 #include "worker/process/crash_log.h"
-#include "worker/process/forked_child.h"
+#include "worker/process/user_forks.h"
 #include "worker/python/embedded_modules.h"
 #include "worker/python/output_streams.h"
 #include "worker/values/python_values.h"

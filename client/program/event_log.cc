@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/process/event_log.h"
+#include "client/program/event_log.h"
 
 #include <memory>
 #include <utility>
 
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 namespace isopool {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/process/caller_modes.h"
+#include "client/program/caller_modes.h"
 
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>

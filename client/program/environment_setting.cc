@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/process/environment_setting.h"
+#include "client/program/environment_setting.h"
 
 #include "base/settings/environment.h"
 #include "isopool/errors.h"

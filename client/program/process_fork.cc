@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/process/process_fork.h"
+#include "client/program/process_fork.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "client/process/copy_counter.h"
+#include "client/program/copy_counter.h"
 
 #include <array>
 #include <atomic>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "worker/process/forked_child.h"
+#include "worker/process/user_forks.h"
 
 #include <pthread.h>
 #include <unistd.h>
