@@ -17,6 +17,7 @@
 #include "client/models/archive_file.h"
 #include "client/program/process_fork.h"
 #include "client/program/processor_load.h"
+#include "client/transport/answer.h"
 #include "client/transport/cancellation_token.h"
 #include "client/transport/deadline.h"
 #include "client/transport/defined_objects.h"
@@ -37,52 +38,7 @@ namespace isopool::client {
 /// How long a payload may wait for room in the input arena.
 inline constexpr std::chrono::milliseconds kPayloadPatience(5000);
 
-/// A value is of a kind that can't be passed between processes. Caught inside the library where
-/// that does not matter.
-class UnsupportedValue : public Error {
- public:
-  using Error::Error;
-};
-
-/// The worker no longer has an object that this process expected there: another thread unloaded it.
-/// Caught inside the library, which defines the object again.
-class ObjectUnloaded : public Error {
- public:
-  using Error::Error;
-};
-
-class WorkerLink;
 class Migration;
-struct PendingRequest;
-
-/// The answer to a request. Until take() or the destructor it holds a slot of the channel, for
-/// which other threads may wait: its thread must not wait for a lock meanwhile.
-class Answer {
- public:
-  Answer(Answer&& other) noexcept;
-  Answer(const Answer&) = delete;
-  Answer& operator=(const Answer&) = delete;
-  Answer& operator=(Answer&&) = delete;
-  ~Answer();
-
-  RequestOutcome outcome() const { return outcome_; }
-  /// The request's number on its channel; 0 if it was not sent.
-  uint64_t sequence() const { return sequence_; }
-  /// The answer's value (None for most operations). Throws RemoteError for a Python exception,
-  /// ObjectUnloaded, WorkerLost if the worker died before the result's memory could be mapped, and
-  /// Error for any other refusal. Call it once, and only if outcome() is kAnswered.
-  at::IValue take();
-
- private:
-  friend class WorkerLink;
-  Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
-         RequestOutcome outcome);
-  void giveUpSlot();
-  std::shared_ptr<WorkerLink> channel_;
-  PendingRequest* request_;  // null if nothing was sent, the request was given up, or after take()
-  uint64_t sequence_;
-  RequestOutcome outcome_;
-};
 
 /// This process's channel to one life of one worker: any number of threads send requests and wait
 /// for answers. One of the waiting threads leads: it reads the ring for all of them and sleeps on

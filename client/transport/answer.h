@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "client/transport/request_outcome.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+class WorkerLink;
+struct PendingRequest;
+
+/// A value is of a kind that can't be passed between processes. Caught inside the library where
+/// that does not matter.
+class UnsupportedValue : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The worker no longer has an object that this process expected there: another thread unloaded it.
+/// Caught inside the library, which defines the object again.
+class ObjectUnloaded : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The answer to a request. Until take() or the destructor it holds a slot of the channel, for
+/// which other threads may wait: its thread must not wait for a lock meanwhile.
+class Answer {
+ public:
+  Answer(Answer&& other) noexcept;
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  Answer& operator=(Answer&&) = delete;
+  ~Answer();
+
+  RequestOutcome outcome() const { return outcome_; }
+  /// The request's number on its channel; 0 if it was not sent.
+  uint64_t sequence() const { return sequence_; }
+  /// The answer's value (None for most operations). Throws RemoteError for a Python exception,
+  /// ObjectUnloaded, WorkerLost if the worker died before the result's memory could be mapped, and
+  /// Error for any other refusal. Call it once, and only if outcome() is kAnswered.
+  at::IValue take();
+
+ private:
+  friend class WorkerLink;
+  Answer(std::shared_ptr<WorkerLink> channel, PendingRequest* request, uint64_t sequence,
+         RequestOutcome outcome);
+  void giveUpSlot();
+  std::shared_ptr<WorkerLink> channel_;
+  PendingRequest* request_;  // null if nothing was sent, the request was given up, or after take()
+  uint64_t sequence_;
+  RequestOutcome outcome_;
+};
+
+}  // namespace isopool::client

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How threads wait for answers: the leading thread, deadlines, the end of a dead worker's requests,
+// and workers that do not respond.
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "client/transport/input_arena.h"
+#include "client/transport/migration.h"
+#include "client/transport/pending_request.h"
+#include "client/transport/worker_link.h"
+#include "ipc/channel/await_outcome.h"
+#include "ipc/channel/liveness_word.h"
+#include "ipc/channel/preparation.h"
+#include "ipc/crash_point.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// The longest sleep without a new check: covers a peer that was stopped between store and wake.
+constexpr milliseconds kLongestSleep(100);
+// How long a worker may continue a preparation whose caller has left, while others wait.
+constexpr std::chrono::minutes kLongestPreparation(5);
+
+// How long a thread may sleep until it has to check its deadline or its migration.
+nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
+  if (!deadline && migration == nullptr) return kLongestSleep;
+  const auto now = Clock::now();
+  nanoseconds time = kLongestSleep;
+  if (deadline) time = std::min<nanoseconds>(time, *deadline - now);
+  if (migration != nullptr) time = std::min<nanoseconds>(time, migration->nextLook() - now);
+  return std::max(time, nanoseconds(0));
+}
+
+}  // namespace
+
+WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
+                                    const CancellationToken* cancellation, Migration* migration,
+                                    std::optional<ProcessorLoad::Spinner>& spinner) {
+  // Most answers come during the first wait: migrates(), which reads the clock, follows only then.
+  for (bool waited = false;; waited = true) {
+    const uint32_t signal = request.signal.load(std::memory_order_acquire);
+    const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
+    if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
+    const bool past = isPast(deadline) || timeIsOver(request.sequence);
+    const bool takenBack =
+        (cancellation != nullptr && cancellation->requested()) ||
+        (waited && migration != nullptr && !past && migrates(request, *migration));
+    if (takenBack || past) {
+      if (const auto given = giveUp(request, takenBack)) return {*given, /*abandoned=*/true};
+      continue;
+    }
+    if (leadMutex_.try_lock()) {
+      lead(request, deadline, cancellation, migration, spinner);
+      leadMutex_.unlock();
+      passLead();
+      continue;
+    }
+    spinner.reset();
+    request.sleep(signal, untilItLooks(deadline, migration));
+  }
+}
+
+void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
+                      const CancellationToken* cancellation, const Migration* migration,
+                      std::optional<ProcessorLoad::Spinner>& spinner) {
+  ipc::ClientEnd& end = memory_->end();
+  const int64_t began = ipc::monotonicNow();
+  const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
+  const auto spun = ipc::spinUntil([&] { return end.completionReady(); }, began,
+                                   maySpin ? spin_.nanoseconds() : 0);
+  struct Leader {
+    WorkerLink& channel;
+    ipc::ClientEnd& end;
+    PendingRequest& request;
+    const Deadline& deadline;
+    const CancellationToken* cancellation;
+    const Migration* migration;
+    std::optional<ProcessorLoad::Spinner>& spinner;
+    std::array<ipc::FutexWatch, 2> watches{};
+    bool slept = false;
+
+    void deliver() {
+      if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
+    }
+    bool hasOutcome() const {
+      return request.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
+    }
+    bool workerDied() const { return channel.workerDied(); }
+    void settle() { channel.settleAll(); }
+    bool leaves() const {
+      return isPast(deadline) || (cancellation != nullptr && cancellation->requested()) ||
+             (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
+    }
+    void watch() {
+      spinner.reset();
+      watches = {end.completionWatch(), ipc::watchLivenessWord(end.peer())};
+    }
+    void sleep() {
+      slept = true;
+      ipc::futexWait(watches, untilItLooks(deadline, migration));
+      if (!completionReady()) channel.killIfBlocked();
+    }
+    bool completionReady() const { return end.completionReady(); }
+    void announceSleep() { end.announceSleep(); }
+    void withdrawSleep() { end.withdrawSleep(); }
+  } leader{*this, end, request, deadline, cancellation, migration, spinner};
+  if (!ipc::awaitOutcome(leader)) return;
+  spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
+}
+
+// Needs leadMutex_. False if the ring's content is invalid.
+bool WorkerLink::deliverCompletions() {
+  ipc::ClientEnd& end = memory_->end();
+  while (!poisoned_.load(std::memory_order_relaxed)) {
+    const ipc::Received received = end.peek(received_);
+    if (received == ipc::Received::kNothing) return true;
+    if (received == ipc::Received::kPoisoned) return false;
+    PendingRequest& request = *pendingRequests_[received_.sequence % ipc::kRingSlots];
+    const bool known = request.sequence == received_.sequence &&
+                       request.use.load(std::memory_order_acquire) != PendingRequest::Use::kFree &&
+                       request.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
+    if (!known) return false;
+    const bool delivered = deliver(request);
+    ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
+    if (!delivered) return false;
+  }
+  return true;
+}
+
+bool WorkerLink::deliver(PendingRequest& request) {
+  auto waiting = PendingRequest::Use::kWaiting;
+  const bool wanted = request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering,
+                                                          std::memory_order_acq_rel);
+  ipc::ReceivedCompletion& completion = request.completion;
+  completion.sequence = received_.sequence;
+  completion.status = received_.status;
+  completion.payload = received_.payload;
+  std::memcpy(completion.bytes, received_.bytes, received_.payload.inlineBytes);
+  bool whole = true;
+  if (completion.payload.blobBytes != 0) {
+    const auto blob = memory_->find(base::SegmentId(completion.payload.blobSegment),
+                                    completion.payload.blobOffset, completion.payload.blobBytes);
+    whole = blob.has_value();
+    try {
+      if (whole) request.answerBlob.assign(blob->begin(), blob->end());
+    } catch (const std::bad_alloc&) {
+      // Only this thread can end a request that is being delivered: its caller gets an incomplete
+      // answer, and the worker is killed.
+      whole = false;
+    }
+  }
+  const bool withdrawn =
+      completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
+  if (withdrawn) cancelExports(request.exports);
+  // Before the request can be free and used for a further call: with the answer to that one the
+  // ring would hold more than it has slots.
+  memory_->end().consumed();
+  // Before the request's thread continues, and looks for an idle worker.
+  pending_.fetch_sub(1, std::memory_order_relaxed);
+  if (held()) held_.store(false, std::memory_order_relaxed);
+  unawaited_.answered(received_.sequence);
+  // The outcome comes last: then the request belongs to its thread, which may free it at once.
+  if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
+  request.outcome.store(withdrawn ? RequestOutcome::kWithdrawn : RequestOutcome::kAnswered,
+                        std::memory_order_release);
+  if (wanted) {
+    request.wake();
+  } else {
+    abandoned_.fetch_sub(1, std::memory_order_relaxed);
+    if (whole && !withdrawn) discard(request);
+    release(request);
+  }
+  return whole;
+}
+
+// Returns what the worker lent with an answer that no thread takes.
+void WorkerLink::discard(PendingRequest& request) {
+  try {
+    const ipc::PayloadReader reader(request.answerBytes());
+    for (const ipc::StorageRecord& record : reader.storages()) {
+      if (record.kind == ipc::StorageKind::kLent) {
+        ipc::returnLease(memory_->end().returns(), {record.lease, record.generation});
+      }
+    }
+  } catch (const std::exception&) {
+    poison("an answer that can't be decoded");
+  }
+}
+
+// Delivers answers if no thread leads; then one of the waiting threads takes the lead.
+void WorkerLink::deliverUnlessLed() {
+  if (!leadMutex_.try_lock()) return;
+  deliverCompletions();
+  leadMutex_.unlock();
+  passLead();
+}
+
+// Call when the lead is free: wakes one of the waiting threads, which takes it.
+void WorkerLink::passLead() {
+  if (pending_.load(std::memory_order_relaxed) == 0) return;
+  for (const auto& request : pendingRequests_) {
+    if (request->use.load(std::memory_order_acquire) == PendingRequest::Use::kWaiting &&
+        request->outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
+      request->wake();
+      return;
+    }
+  }
+}
+
+// Needs leadMutex_.
+void WorkerLink::settleAll() {
+  try {
+    readDeath();
+  } catch (const std::bad_alloc&) {
+    // The death is reported without its crash log; the requests get their outcomes nevertheless.
+  }
+  const ipc::ClientEnd& end = memory_->end();
+  bool first = false;
+  {
+    std::lock_guard lock(publishMutex_);
+    first = !dead_.exchange(true, std::memory_order_acq_rel);
+    ended_.store(true, std::memory_order_release);
+    for (const auto& entry : pendingRequests_) {
+      PendingRequest& request = *entry;
+      const auto use = request.use.load(std::memory_order_acquire);
+      if (use == PendingRequest::Use::kFree || request.outcome.load() != RequestOutcome::kPending)
+        continue;
+      const RequestOutcome outcome = outcomeAtDeath(end.hasStarted(request.sequence));
+      auto waiting = PendingRequest::Use::kWaiting;
+      const bool wanted =
+          request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering);
+      if (wanted) request.use.store(PendingRequest::Use::kDelivered, std::memory_order_relaxed);
+      request.outcome.store(outcome, std::memory_order_release);
+      pending_.fetch_sub(1, std::memory_order_relaxed);
+      if (wanted) {
+        request.wake();
+      } else {
+        abandoned_.fetch_sub(1, std::memory_order_relaxed);
+        release(request);
+      }
+    }
+  }
+  ipc::reachCrashPoint(ipc::CrashPoint::kCallsSettled);
+  // Reports only a death: a channel may also end because this process leaves a living worker.
+  try {
+    if (first && deathReport_ && deathSeen_.load(std::memory_order_relaxed)) deathReport_("");
+  } catch (const std::bad_alloc&) {
+    // The supervisor sees the death itself, a little later.
+  }
+}
+
+// Call when the deadline has passed or the request was taken back. Returns nothing if the answer
+// came at the same moment.
+std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack) {
+  const uint64_t sequence = request.sequence;
+  const Clock::time_point publishedAt = request.publishedAt;
+  const bool prepares = ipc::isPreparation(request.operation);
+  if (prepares) request.leftAt = Clock::now();
+  // The answer may already be in the ring.
+  deliverUnlessLed();
+  auto waiting = PendingRequest::Use::kWaiting;
+  // A completion that is being delivered now wins. After the compare-exchange another thread may
+  // free the request at any time.
+  if (!request.use.compare_exchange_strong(waiting, PendingRequest::Use::kAbandoned,
+                                           std::memory_order_acq_rel)) {
+    return std::nullopt;
+  }
+  abandoned_.fetch_add(1, std::memory_order_relaxed);
+  unawaited_.add(sequence);
+  ipc::reachCrashPoint(ipc::CrashPoint::kCallAbandoned);
+  const bool timeOver = timeIsOver(sequence);
+  const RequestOutcome outcome = takenBack  ? RequestOutcome::kWithdrawn
+                                 : timeOver ? RequestOutcome::kOverdue
+                                            : outcomeAtDeadline(memory_->end().recall(sequence));
+  // Another thread may have woken this one to lead.
+  deliverUnlessLed();
+  // The request was answered meanwhile: the worker has ended it.
+  if (request.use.load(std::memory_order_acquire) != PendingRequest::Use::kAbandoned)
+    return outcome;
+  // No kill: the next call can use what a preparation makes, and a request whose run time is over
+  // was reported by the supervisor itself.
+  if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
+  if (outcome == RequestOutcome::kWithdrawn) {
+    killIfStuck(sequence, publishedAt);
+  } else if (sharedWorker_) {
+    sharedWorker_->overdue(sequence);
+  } else {
+    kill("a call was past its deadline");
+  }
+  return outcome;
+}
+
+// Looks for another worker if the request has waited for long. True if it was taken back, to be
+// sent to the worker where a place is reserved for it.
+bool WorkerLink::migrates(PendingRequest& request, Migration& migration) {
+  if (!migration.due()) return false;
+  ipc::ClientEnd& end = memory_->end();
+  if (end.hasStarted(request.sequence)) {
+    migration.stay();
+    return false;
+  }
+  held_.store(true, std::memory_order_relaxed);
+  if (!migration.findPlace(*this, request)) return false;
+  if (end.recall(request.sequence)) {
+    migration.leave();
+    return true;
+  }
+  migration.stay();
+  return false;
+}
+
+// The waiting thread may lead, and so sleep on the ring: wakes both words. A wake-up that comes
+// between that thread's look and its sleep has effect within kLongestSleep.
+void WorkerLink::wakeWaiter(PendingRequest& request) {
+  request.wake();
+  ipc::futexWake(memory_->end().peer().completionTail);
+}
+
+// Call when a deadline has passed before this request, or one behind it, started. A worker that is
+// stopped or hangs in a preparation would let the deadline of every caller pass.
+void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
+  const ipc::WorkerControl& peer = memory_->end().peer();
+  const Clock::time_point now = Clock::now();
+  bool stopped = false;
+  bool hangs = false;
+  {
+    std::lock_guard lock(publishMutex_);
+    const bool sleeps = peer.sleeping.load(std::memory_order_seq_cst) != 0;
+    const uint32_t taken = peer.submissionHead.load(std::memory_order_acquire);
+    stopped = unheard_.tooMany(sequence, calledAt, {sleeps, taken}, now);
+    hangs = hangsInPreparation(now);
+  }
+  if (stopped) {
+    killBecause("it slept for a second while calls waited");
+  } else if (hangs) {
+    killBecause("it had not loaded an object " + std::to_string(kLongestPreparation.count()) +
+                " minutes after the deadline of the call that needed the object");
+  }
+}
+
+// Needs publishMutex_.
+bool WorkerLink::hangsInPreparation(Clock::time_point now) const {
+  const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
+  return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
+    return request->use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
+           request->sequence == started && ipc::isPreparation(request->operation) &&
+           now - request->leftAt >= kLongestPreparation;
+  });
+}
+
+bool WorkerLink::lookAtUnawaitedWork() {
+  if (dead() || !unawaited_.any()) return false;
+  killIfBlocked();
+  return true;
+}
+
+// Work that no thread waits for must not keep the worker from the calls of other threads.
+void WorkerLink::killIfBlocked() {
+  if (unawaited_.cleanupLimit().count() == 0) return;
+  std::optional<UnawaitedWork::Blocked> blocked;
+  uint64_t taken = 0;
+  {
+    std::lock_guard lock(publishMutex_);
+    const uint64_t published = nextSequence_ - 1;
+    blocked = unawaited_.overLimit(published);
+    taken = unawaited_.taken(published);
+  }
+  if (!blocked) return;
+  using Blocked = UnawaitedWork::Blocked;
+  const auto limit = std::chrono::duration_cast<milliseconds>(unawaited_.limitOf(*blocked)).count();
+  const std::string time = std::to_string(limit) + " ms";
+  std::string reason;
+  switch (*blocked) {
+    case Blocked::kByCleanup:
+      reason = "it ran clean-up code for " + time +
+               ": the release of an Obj, the close of a stream, an unload";
+      break;
+    case Blocked::kByPreparation:
+      reason = "it took more than " + time + " to load an object before any call needed it";
+      break;
+    case Blocked::kByNothing:
+      reason = "requests waited for " + time + " while it ran none and took none";
+      break;
+  }
+  reason += " (ISOPOOL_CLEANUP_TIMEOUT)";
+  if (!sharedWorker_) {
+    killBecause(reason);
+  } else if (*blocked == Blocked::kByNothing) {
+    kill(reason);
+  } else {
+    sharedWorker_->overdue(taken);  // the supervisor itself checks that the request still runs
+  }
+}
+
+void WorkerLink::release(PendingRequest& request) {
+  request.exports.clear();
+  request.answerBlob.clear();
+  if (request.answerBlob.capacity() > (size_t{1} << 20)) request.answerBlob.shrink_to_fit();
+  if (request.requestBlob != nullptr) {
+    InputArena::instance().dropReference(std::exchange(request.requestBlob, nullptr));
+  }
+  request.use.store(PendingRequest::Use::kFree, std::memory_order_release);
+  slotFreed_.notify_one();
+}
+
+}  // namespace isopool::client
