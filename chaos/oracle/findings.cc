@@ -6,7 +6,8 @@
 namespace chaos {
 
 namespace {
-constexpr size_t kMostLines = 40;
+// Of each fault: one that is found again in every episode must not hide the others.
+constexpr size_t kMostLines = 10;
 }
 
 const char* nameOf(Fault fault) {
@@ -36,7 +37,8 @@ const char* nameOf(Fault fault) {
 void Findings::add(Fault fault, const std::string& what, uint64_t count) {
   counts_[static_cast<size_t>(fault)] += count;
   const std::lock_guard lock(mutex_);
-  if (lines_.size() < kMostLines) lines_.push_back(std::string(nameOf(fault)) + ": " + what);
+  if (linesOf_[static_cast<size_t>(fault)]++ >= kMostLines) return;
+  lines_.push_back(std::string(nameOf(fault)) + ": " + what);
 }
 
 bool Findings::none() const {

@@ -30,12 +30,13 @@ class Findings {
   void add(Fault fault, const std::string& what, uint64_t count = 1);
   uint64_t count(Fault fault) const { return counts_[static_cast<size_t>(fault)]; }
   bool none() const;
-  /// The first findings, one line each.
+  /// The first findings of each fault, one line each.
   std::vector<std::string> lines() const;
 
  private:
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Fault::kFaults)> counts_{};
   mutable std::mutex mutex_;
+  std::array<size_t, static_cast<size_t>(Fault::kFaults)> linesOf_{};  // guarded by mutex_
   std::vector<std::string> lines_;
 };
 
