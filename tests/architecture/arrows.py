@@ -229,7 +229,7 @@ def wrong_manners(tree: Tree, source: str) -> Iterator[str]:
 
 
 def missing_readmes(tree: Tree) -> Iterator[str]:
-    rooms = [*SUPERVISOR, *WORKER]
+    rooms = [*CLIENT, *SUPERVISOR, *WORKER]
     folders = {source.split("/")[0] for source in tree.sources()}
     folders |= {folder_of(source, rooms) for source in tree.sources()} - {None}
     for folder in sorted(folders):

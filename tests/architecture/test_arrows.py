@@ -19,6 +19,8 @@ GOOD_TREE = {
     "ipc/tensor/codec.h": '#include <ATen/core/Tensor.h>\n#include "ipc/ring.h"',
     "client/README.md": "",
     "client/session.cc": '#include "isopool/pool.h"\n#include "ipc/tensor/codec.h"',
+    "client/models/README.md": "",
+    "client/models/format.h": '#include "base/fd.h"',
     "supervisor/README.md": "",
     "supervisor/log.h": "#include <string_view>",
     "supervisor/log.cc": '#include "supervisor/log.h"\n#include <spdlog/spdlog.h>',
@@ -59,6 +61,8 @@ FAULTS = {
         "client/session.cc", '#include "supervisor/log.h"', "client/ may not"),
     "the client includes Python by way of torch": (
         "client/session.cc", "#include <torch/extension.h>", "may see Python's C API"),
+    "a folder of the client includes the client": (
+        "client/models/format.h", '#include "client/session.h"', "client/models/ may not"),
     "the supervisor includes the worker": (
         "supervisor/main.cc", '#include "worker/zygote.h"', "supervisor/ may not"),
     "the supervisor includes the public header": (

@@ -5,8 +5,8 @@
 
 namespace isopool::worker {
 
-/// A file of worker/python/ that is embedded in this program, so that a worker does not depend
-/// on installed files.
+/// A file of worker/python/ or worker/backends/ that is embedded in this program, so that a worker
+/// does not depend on installed files.
 struct EmbeddedModule {
   const char* name;  ///< "__init__" is the package itself
   const char* text;
