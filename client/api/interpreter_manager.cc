@@ -177,7 +177,8 @@ ReplicatedObj InterpreterManager::loadModel(
 ReplicatedObj InterpreterManager::storedModel(std::shared_ptr<client::ArchiveFile> archive,
                                               const std::string& name) {
   client::StoredModel model = client::readModel(std::move(archive), name);
-  const client::ObjectDefinition definition = client::storedModelObject(model);
+  const client::ObjectDefinition definition =
+      client::loadedObject(model.file->id(), model.format, model.options);
   // The only user of the file: so another program's memory with the same bytes may replace it.
   auto file = std::make_shared<PackageImpl>(impl_->pool, std::move(model.file));
   return ReplicatedObj(replicate(impl_->pool, definition, std::move(file)));

@@ -2,7 +2,10 @@
 #include "isopool/package.h"
 
 #include <new>
+#include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "client/models/model_formats.h"
 #include "client/pool/movable.h"
 #include "client/pool/replicated_object.h"
 #include "client/pool/worker_steps.h"
@@ -27,7 +30,8 @@ ReplicatedObj Package::loadPickle(const std::string& module, const std::string& 
   client::Pool& pool = *impl_->pool;
   pool.check();
   const client::ObjectDefinition definition =
-      client::packagedObject(impl_->file->id(), module, file);
+      client::loadedObject(impl_->file->id(), client::kTorchPackage.name,
+                           base::jsonText(base::Json::array({module, file})));
   return ReplicatedObj(replicate(impl_->pool, definition, impl_));
 }
 

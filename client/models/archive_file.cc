@@ -2,8 +2,7 @@
 #include "client/models/archive_file.h"
 
 #include <c10/util/Exception.h>
-#include <caffe2/serialize/in_memory_adapter.h>
-#include <caffe2/serialize/inline_container.h>
+#include <caffe2/serialize/read_adapter_interface.h>
 #include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -20,7 +19,6 @@
 #include <vector>
 
 #include "base/system_call.h"
-#include "client/models/archive_directory.h"
 #include "client/program/process_fork.h"
 
 namespace isopool::client {
@@ -197,13 +195,6 @@ bool ArchiveFile::adopt(base::Fd object) {
   object_ = std::move(object);
   unusedRanges_->clear();
   return true;
-}
-
-std::unique_ptr<caffe2::serialize::PyTorchStreamReader> ArchiveFile::records() const {
-  checkArchiveDirectory({mapping_.data(), bytes()}, name_);
-  return std::make_unique<caffe2::serialize::PyTorchStreamReader>(
-      std::make_shared<caffe2::serialize::MemoryReadAdapter>(mapping_.data(),
-                                                             static_cast<off_t>(bytes())));
 }
 
 std::shared_ptr<StoredBytes> ArchiveFile::range(uint64_t begin, uint64_t end) {

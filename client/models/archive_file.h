@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -11,7 +13,6 @@
 #include "ipc/memory/memory_object.h"
 
 namespace caffe2::serialize {
-class PyTorchStreamReader;
 class ReadAdapterInterface;
 }  // namespace caffe2::serialize
 
@@ -47,8 +48,8 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
   /// Before it is given to any worker of this connection.
   bool adopt(base::Fd object);
 
-  /// Its records, read from these bytes. Throws c10::Error if they are no archive of PyTorch's.
-  std::unique_ptr<caffe2::serialize::PyTorchStreamReader> records() const;
+  /// All of them. Valid until adopt(), or the file's end.
+  std::span<const std::byte> contents() const { return {mapping_.data(), bytes()}; }
 
   /// The bytes from `begin` to `end` for the tensors of one answer. Null if they are not in it.
   std::shared_ptr<StoredBytes> range(uint64_t begin, uint64_t end);

@@ -7,29 +7,27 @@
 #include <cctype>
 #include <sstream>
 
-#include "client/models/archive_kind.h"
+#include "client/models/model_formats.h"
 
 namespace isopool::client {
 
 namespace {
 
-PackageContents readRecords(caffe2::serialize::PyTorchStreamReader& records) {
-  const ArchiveKind kind = archiveKind(records);
-  const bool isModel = kind == ArchiveKind::kTorchScript || kind == ArchiveKind::kCompiled ||
-                       kind == ArchiveKind::kExported;
-  TORCH_CHECK(!isModel, "it is not a torch.package but ", nameOf(kind),
-              ". Give it to InterpreterManager::loadModel");
-  TORCH_CHECK(kind == ArchiveKind::kPackage, "it is not a torch.package but ", nameOf(kind),
+PackageContents readRecords(ModelFile& file) {
+  const ModelFormat* format = formatOf(file);
+  TORCH_CHECK(format == nullptr || format == &kTorchPackage, "it is not a torch.package but ",
+              describe(file), ". Give it to InterpreterManager::loadModel");
+  TORCH_CHECK(format != nullptr, "it is not a torch.package but ", describe(file),
               ", for it has no record .data/extern_modules. Make it with "
               "torch.package.PackageExporter");
   PackageContents contents;
-  std::istringstream lines(recordText(records, ".data/extern_modules"));
+  std::istringstream lines(file.text(".data/extern_modules"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) contents.externModules.push_back(line);
   }
-  if (records.hasRecord(".data/python_version")) {
+  if (file.records().hasRecord(".data/python_version")) {
     std::string& version = contents.pythonVersion;
-    version = recordText(records, ".data/python_version");
+    version = file.text(".data/python_version");
     while (!version.empty() && std::isspace(static_cast<unsigned char>(version.back())) != 0) {
       version.pop_back();
     }
@@ -41,7 +39,8 @@ PackageContents readRecords(caffe2::serialize::PyTorchStreamReader& records) {
 
 PackageContents readPackage(const ArchiveFile& file) {
   try {
-    return readRecords(*file.records());
+    ModelFile contents(file.name(), file.contents());
+    return readRecords(contents);
   } catch (const c10::Error& error) {
     TORCH_CHECK(false, file.name(),
                 " can't be opened as a torch.package: ", error.what_without_backtrace());

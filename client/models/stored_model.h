@@ -5,16 +5,15 @@
 #include <string>
 
 #include "client/models/archive_file.h"
-#include "ipc/channel/operation.h"
 
 namespace isopool::client {
 
-/// What workers need of a model that was saved without Python source, see Operation::kDefineModel.
+/// A model that was saved without Python source, as workers load it.
 struct StoredModel {
-  /// The archive itself, or the library in it, so that workers map that and nothing is unpacked.
+  /// What they are sent: the file itself, or the part of it that its format takes out.
   std::shared_ptr<ArchiveFile> file;
-  ipc::ModelKind kind = ipc::ModelKind::kTorchScript;
-  std::string operators;
+  std::string format;   ///< ModelFormat::name
+  std::string options;  ///< PreparedModel::options
 };
 
 /// `name` says which model of a .pt2, if it holds several. Throws c10::Error with the file's name

@@ -11,20 +11,12 @@ uint64_t newObjectNumber() {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
-ObjectDefinition packagedObject(base::PackageId package, const std::string& module,
-                                const std::string& file) {
+ObjectDefinition loadedObject(base::PackageId file, const std::string& format,
+                              const std::string& options) {
   const uint64_t object = newObjectNumber();
   msgpack::sbuffer body;
-  msgpack::packer(body).pack_array(4).pack(object).pack(package.value).pack(module).pack(file);
+  msgpack::packer(body).pack_array(4).pack(object).pack(file.value).pack(format).pack(options);
   return {object, ipc::Operation::kDefineObject, std::string(body.data(), body.size())};
-}
-
-ObjectDefinition storedModelObject(const StoredModel& model) {
-  const uint64_t object = newObjectNumber();
-  msgpack::sbuffer body;
-  msgpack::packer(body).pack_array(4).pack(object).pack(model.file->id().value);
-  msgpack::packer(body).pack(static_cast<uint32_t>(model.kind)).pack(model.operators);
-  return {object, ipc::Operation::kDefineModel, std::string(body.data(), body.size())};
 }
 
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition) {

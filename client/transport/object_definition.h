@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/ids.h"
-#include "client/models/stored_model.h"
 #include "client/transport/worker_link.h"
 #include "ipc/channel/operation.h"
 
@@ -22,12 +21,10 @@ struct ObjectDefinition {
 /// The number of a new object: the first in this process to have it. Any thread.
 uint64_t newObjectNumber();
 
-/// An object pickled as `file` in `module` of a package.
-ObjectDefinition packagedObject(base::PackageId package, const std::string& module,
-                                const std::string& file);
-
-/// A model whose file is sent as a package.
-ObjectDefinition storedModelObject(const StoredModel& model);
+/// What the workers' backend for `format` makes of a file that they have as a package, and of
+/// `options`.
+ObjectDefinition loadedObject(base::PackageId file, const std::string& format,
+                              const std::string& options);
 
 /// Fills an empty draft with the definition's request.
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);

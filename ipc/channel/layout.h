@@ -14,8 +14,9 @@
 /// stopped or hostile at any moment: a reader copies a value once, checks the copy and uses it.
 namespace isopool::ipc {
 
-/// Increase it with every change of this layout: both sides compare it before anything else.
-inline constexpr uint32_t kLayoutVersion = 4;
+/// Increase it with every change of this layout, or of a request's body in ipc/channel/operation.h:
+/// both sides compare it before anything else.
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr uint64_t kClientControlMagic = 0x31746e65696c6369;  // "iclient1"
 inline constexpr uint64_t kWorkerControlMagic = 0x3172656b726f7769;  // "iworker1"
 

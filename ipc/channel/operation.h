@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 /// The requests of a client to a worker over a channel. Each payload is one msgpack array as
@@ -13,7 +14,7 @@ enum class Operation : uint32_t {
   kPing = 1,            ///< [] -> nil
   kAssumeSlot,          ///< [slot] -> nil: the number of the worker's interpreter in its pool
   kFindModules,         ///< [name...] -> value: list of the names that cannot be imported
-  kDefineObject,        ///< [object, package, module, file] -> nil; unpickles it at once
+  kDefineObject,        ///< [object, package, format, options] -> nil; loads it at once, see below
   kForgetObject,        ///< [object] -> nil
   kCallObject,          ///< [object, [argument...], {name: argument}] -> value
   kObjectHasAttribute,  ///< [object, name] -> value: bool
@@ -36,8 +37,7 @@ enum class Operation : uint32_t {
   kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
   /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory
   kDefineMovable = 21,
-  kNext = 22,         ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
-  kDefineModel = 23,  ///< [object, package, ModelKind, operators] -> nil; loads it at once
+  kNext = 22,  ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
 };
 
 /// What kNext does. The first kAdvance replaces the handle's object by its iterator.
@@ -46,13 +46,11 @@ enum class NextAction : uint32_t {
   kClose,        ///< calls the iterator's close(), if it has one, and releases the handle
 };
 
-/// The format of the package of a kDefineModel.
-enum class ModelKind : uint32_t {
-  kTorchScript = 1,  ///< an archive of torch.jit.save
-  kExported,         ///< an archive of torch.export.save
-  kCompiled,  ///< a shared library of AOTInductor; `operators` is JSON that describes the operators
-              ///< that it calls through torch's dispatcher, empty if it calls none
-};
+/// For kDefineObject: `format` names the backend that loads the object from the package's bytes
+/// (client/models/ and worker/backends/ define the names), `options` is a text that only the two
+/// sides of that format interpret. A worker refuses longer texts.
+inline constexpr size_t kMostFormatNameBytes = 64;
+inline constexpr size_t kMostModelOptionsBytes = size_t{64} << 20;
 
 enum SubmissionFlag : uint32_t {
   kNoReply = 1u << 0,           ///< no thread waits: the worker publishes no completion

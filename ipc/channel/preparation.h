@@ -16,7 +16,6 @@ constexpr bool isPreparation(Operation operation) {
     case Operation::kFindModules:
     case Operation::kDefineObject:
     case Operation::kDefineMovable:
-    case Operation::kDefineModel:
       return true;
     default:
       return false;

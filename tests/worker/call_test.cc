@@ -255,7 +255,8 @@ TEST_F(Call, IsNotDelayedByNotificationsOfAnUnloadedPackage) {
   waitUntil([&] { return client.end().hasStarted(first); }, "the first call's start");
   const auto define = [](ipc::PayloadWriter& writer) {
     writer.packer().pack_array(4).pack(2).pack(1);
-    writer.packer().pack(std::string("model")).pack(std::string("model.pkl"));
+    writer.packer().pack(std::string("torch.package"));
+    writer.packer().pack(std::string(R"(["model","model.pkl"])"));
   };
   for (int i = 0; i < 20; ++i) client.publish(ipc::Operation::kDefineObject, define, ipc::kNoReply);
   worker->send(ipc::UnmapPackage{1, {1}});

@@ -478,7 +478,8 @@ void TestClient::defineProbe() {
   loadPackage(probePackage());
   const Answer answer = ask(ipc::Operation::kDefineObject, [](ipc::PayloadWriter& writer) {
     writer.packer().pack_array(4).pack(1).pack(1);
-    writer.packer().pack(std::string("model")).pack(std::string("model.pkl"));
+    writer.packer().pack(std::string("torch.package"));
+    writer.packer().pack(std::string(R"(["model","model.pkl"])"));
   });
   if (answer.status != ipc::CompletionStatus::kValue) {
     throw std::runtime_error("the probe can't be loaded: " + answer.reason +

@@ -136,31 +136,27 @@ std::array<PyMethodDef, 5> functions = {{
     {nullptr, nullptr, 0, nullptr},
 }};
 
-const char* loaderOf(ipc::ModelKind kind) {
-  switch (kind) {
-    case ipc::ModelKind::kTorchScript:
-      return "load_script";
-    case ipc::ModelKind::kExported:
-      return "load_exported";
-    case ipc::ModelKind::kCompiled:
-      return "load_compiled";
-  }
-  return "load_unknown";
-}
-
 }  // namespace
 
 bool addModelFunctions(PyObject* module) {
   return PyModule_AddFunctions(module, functions.data()) == 0;
 }
 
-PyRef loadStoredModel(const Package& file, ipc::ModelKind kind, PyObject* operators) {
-  const PyRef load = workerFunction("models", loaderOf(kind));
+PyRef loadModel(Package& file, PyObject* format, PyObject* options) {
+  const PyRef load = workerFunction("model_backends", "load");
   const PyRef path = PyRef::steal(PyUnicode_FromString(file.path().c_str()));
+  const PyRef name = PyRef::steal(PyUnicode_DecodeFSDefaultAndSize(
+      file.name().data(), static_cast<Py_ssize_t>(file.name().size())));
   const PyRef capsule = file.capsule();
-  if (!load || !path || !capsule) return {};
-  return PyRef::steal(
-      PyObject_CallFunctionObjArgs(load.get(), path.get(), capsule.get(), operators, nullptr));
+  if (!load || !path || !name || !capsule) return {};
+  PyObject* importer = file.usedImporter() != nullptr ? file.usedImporter() : Py_None;
+  const PyRef loaded = PyRef::steal(PyObject_CallFunctionObjArgs(
+      load.get(), format, options, path.get(), name.get(), capsule.get(), importer, nullptr));
+  if (!loaded) return {};
+  PyObject* object = nullptr;
+  if (PyArg_ParseTuple(loaded.get(), "OO", &object, &importer) == 0) return {};
+  if (importer != Py_None) file.keepImporter(PyRef::share(importer));
+  return PyRef::share(object);
 }
 
 }  // namespace isopool::worker

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
@@ -57,10 +58,13 @@ class Package {
   PyObject* importer();
   /// The importer if it was made, else null. A borrowed reference.
   PyObject* usedImporter() const { return importer_.get(); }
+  /// Makes importer() return this one from now on. With the GIL.
+  void keepImporter(PyRef importer) { importer_ = std::move(importer); }
+
+ private:
   /// Drops the importer; the next use makes another one. Preserves the current Python error.
   void forgetImporter();
 
- private:
   base::PackageId id_;
   std::string name_;
   base::Fd object_;

@@ -108,8 +108,6 @@ void CallRunner::perform(ClientLink& channel) {
       return answerNothing(channel);
     case ipc::Operation::kDefineObject:
       return defineObject(channel);
-    case ipc::Operation::kDefineModel:
-      return defineModel(channel);
     case ipc::Operation::kForgetObject:
       if (channel.objects.forget(base::ObjectId(reader_->integer(0)))) control_.requestCollection();
       return answerNothing(channel);
@@ -217,40 +215,15 @@ void CallRunner::registerModule() {
 void CallRunner::defineObject(ClientLink& channel) {
   const base::ObjectId id(reader_->integer(0));
   if (channel.objects.find(id) == nullptr) {
-    Package& source = package(channel, 1);
-    const bool isFirst = source.usedImporter() == nullptr;
-    PyObject* importer = source.importer();
-    if (importer == nullptr) throw PythonRaised{};
-    const PyRef module = text(2);
-    const PyRef file = text(3);
-    const PyRef name = orRaised(PyRef::steal(PyUnicode_DecodeFSDefaultAndSize(
-        source.name().data(), static_cast<Py_ssize_t>(source.name().size()))));
-    const PyRef check = orRaised(workerFunction("packages", "check_pickle"));
-    orRaised(PyRef::steal(PyObject_CallFunctionObjArgs(check.get(), importer, name.get(),
-                                                       module.get(), file.get(), nullptr)));
-    const PyRef load = orRaised(PyRef::steal(PyObject_GetAttrString(importer, "load_pickle")));
-    PyRef loaded =
-        PyRef::steal(PyObject_CallFunctionObjArgs(load.get(), module.get(), file.get(), nullptr));
+    Package& file = package(channel, 1);
+    const PyRef format = boundedText(2, ipc::kMostFormatNameBytes);
+    const PyRef options = boundedText(3, ipc::kMostModelOptionsBytes);
+    PyRef loaded = loadModel(file, format.get(), options.get());
     if (!loaded) {
-      // An importer keeps the modules whose import failed, half made: the next try has another.
-      if (isFirst) {
-        source.forgetImporter();
-        control_.requestCollection();
-      }
+      // What was half made, if no importer has it.
+      if (file.usedImporter() == nullptr) control_.requestCollection();
       throw PythonRaised{};
     }
-    flushOutput();
-    channel.objects.set(id, std::move(loaded));
-  }
-  answerNothing(channel);
-}
-
-void CallRunner::defineModel(ClientLink& channel) {
-  const base::ObjectId id(reader_->integer(0));
-  if (channel.objects.find(id) == nullptr) {
-    const Package& file = package(channel, 1);
-    const auto kind = static_cast<ipc::ModelKind>(reader_->integer(2));
-    PyRef loaded = orRaised(loadStoredModel(file, kind, text(3).get()));
     flushOutput();
     channel.objects.set(id, std::move(loaded));
   }
@@ -382,6 +355,16 @@ PyRef CallRunner::text(size_t index) const {
   const std::string_view bytes = reader_->text(index);
   return orRaised(PyRef::steal(
       PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr)));
+}
+
+PyRef CallRunner::boundedText(size_t index, size_t mostBytes) const {
+  const size_t bytes = reader_->text(index).size();
+  if (bytes > mostBytes) {
+    badRequest("element " + std::to_string(index) + " of the request is a text of " +
+               std::to_string(bytes) + " bytes, and at most " + std::to_string(mostBytes) +
+               " are allowed");
+  }
+  return text(index);
 }
 
 PyRef CallRunner::call(ClientLink& channel, PyObject* callable, size_t argumentsIndex) {

@@ -62,7 +62,6 @@ class CallRunner {
   void extendPath();
   void registerModule();
   void defineObject(ClientLink& channel);
-  void defineModel(ClientLink& channel);
   void callObject(ClientLink& channel);
   void packageHandle(ClientLink& channel);
   void global(ClientLink& channel);
@@ -85,6 +84,8 @@ class CallRunner {
   /// A value as a new Python object, or the object behind a handle.
   PyRef argument(const ClientLink& channel, const msgpack::object& object) const;
   PyRef text(size_t index) const;
+  /// The same; refuses the request if the text is longer.
+  PyRef boundedText(size_t index, size_t mostBytes) const;
   /// Calls `callable` with the positional arguments at `argumentsIndex` and the named ones behind
   /// them, in the caller's modes. Throws PythonRaised.
   PyRef call(ClientLink& channel, PyObject* callable, size_t argumentsIndex);

@@ -1,25 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Models that were saved without their Python source."""
+"""Models that AOTInductor compiled to a shared library."""
 
 import _isopool
 import torch
+from isopool_worker.model_file import ModelFile
 from torch.utils import _pytree as pytree
-
-
-def load_script(path: str, mapping: object, operators: str) -> torch.jit.ScriptModule:
-    module = torch.jit.load(path)
-    _isopool.share_weights(mapping, module)
-    return module
-
-
-def load_exported(path: str, mapping: object, operators: str) -> torch.nn.Module:
-    # Seconds, and only these models need it.
-    import torch.export
-
-    with open(path, "rb") as file:
-        module = torch.export.load(file).module()
-    _isopool.share_weights(mapping, [*module.parameters(), *module.buffers()])
-    return module
 
 
 class CompiledModel:
@@ -48,5 +33,7 @@ class CompiledModel:
     forward = __call__
 
 
-def load_compiled(path: str, mapping: object, operators: str) -> CompiledModel:
-    return CompiledModel(_isopool.open_compiled(path, mapping, operators))
+def load(file: ModelFile, options: str) -> CompiledModel:
+    """`options`: the description of the operators that the library calls through torch's dispatcher, JSON,
+    empty if there are none."""
+    return CompiledModel(_isopool.open_compiled(file.path, file.mapping, options))

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/models/model_formats.h"
+
+#include <caffe2/serialize/inline_container.h>
+
+#include <array>
+
+namespace isopool::client {
+
+namespace {
+
+constexpr std::array<const ModelFormat*, 4> kFormats = {&kTorchPackage, &kTorchScript,
+                                                        &kAotInductor, &kExportedProgram};
+
+}  // namespace
+
+std::span<const ModelFormat* const> modelFormats() { return kFormats; }
+
+const ModelFormat* formatOf(ModelFile& file) {
+  for (const ModelFormat* format : kFormats) {
+    if (format->matches(file)) return format;
+  }
+  return nullptr;
+}
+
+std::string describe(ModelFile& file) {
+  if (const ModelFormat* format = formatOf(file)) return format->description;
+  return file.records().hasRecord("data.pkl") ? "a file of torch.save"
+                                              : "an archive of an unknown kind";
+}
+
+}  // namespace isopool::client

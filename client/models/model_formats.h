@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "client/models/model_format.h"
+
+namespace isopool::client {
+
+extern const ModelFormat kTorchPackage;     ///< torch.package
+extern const ModelFormat kTorchScript;      ///< torch.jit.save
+extern const ModelFormat kAotInductor;      ///< a .pt2 of AOTInductor
+extern const ModelFormat kExportedProgram;  ///< a .pt2 of torch.export.save
+
+/// All formats, in the order in which a file is compared with them.
+std::span<const ModelFormat* const> modelFormats();
+
+/// The format of a file, null if it is in none of them. Throws c10::Error with the file's name if
+/// the file is damaged.
+const ModelFormat* formatOf(ModelFile& file);
+
+/// "a TorchScript file", for messages. Also of a file in another format, as far as it is known.
+std::string describe(ModelFile& file);
+
+}  // namespace isopool::client

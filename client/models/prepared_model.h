@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+namespace isopool::client {
+
+/// What workers need of a model's file.
+struct PreparedModel {
+  /// Bytes that were taken out of the file.
+  struct Part {
+    c10::DataPtr data;
+    size_t bytes = 0;
+  };
+
+  /// What the worker's backend of this format takes beside the file; only the two know its form.
+  std::string options;
+  /// What workers load in place of the file; nothing if they load the file as it is.
+  std::optional<Part> part;
+};
+
+}  // namespace isopool::client

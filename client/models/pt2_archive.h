@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string_view>
+
+#include "client/models/model_file.h"
+
+namespace isopool::client {
+
+/// True if the file is a .pt2 archive with a record below `folder`.
+bool isPt2ArchiveWith(ModelFile& file, std::string_view folder);
+
+}  // namespace isopool::client
