@@ -9,7 +9,8 @@ namespace isopool::client {
 
 namespace {
 
-constexpr std::array<const ModelFormat*, 4> kFormats = {&kTorchPackage, &kTorchScript,
+// The last four open the file as an archive, and throw if it is not one.
+constexpr std::array<const ModelFormat*, 5> kFormats = {&kOnnx, &kTorchPackage, &kTorchScript,
                                                         &kAotInductor, &kExportedProgram};
 
 }  // namespace

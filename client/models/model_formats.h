@@ -8,6 +8,7 @@
 
 namespace isopool::client {
 
+extern const ModelFormat kOnnx;             ///< a protobuf of ONNX
 extern const ModelFormat kTorchPackage;     ///< torch.package
 extern const ModelFormat kTorchScript;      ///< torch.jit.save
 extern const ModelFormat kAotInductor;      ///< a .pt2 of AOTInductor

@@ -15,8 +15,8 @@ StoredModel prepared(std::shared_ptr<ArchiveFile> file, const std::string& name)
   ModelFile contents(file->name(), file->contents());
   const ModelFormat* format = formatOf(contents);
   TORCH_CHECK(format != nullptr, "it is ", describe(contents),
-              ". A model is what torch.jit.save, torch._inductor.aoti_compile_and_package or "
-              "torch.export.save writes");
+              ". A model is what torch.jit.save, torch._inductor.aoti_compile_and_package, "
+              "torch.export.save or torch.onnx.export writes");
   PreparedModel model = format->prepare(contents, name);
   auto sent = model.part
                   ? ArchiveFile::copyOf(file->name(), model.part->data.get(), model.part->bytes)

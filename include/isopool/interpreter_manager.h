@@ -115,14 +115,16 @@ class ISOPOOL_EXPORT InterpreterManager {
   Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader);
 
   /// Loads a model that was saved without its Python source: a TorchScript file (torch.jit.save), a
-  /// `.pt2` of AOTInductor (aoti_compile_and_package), or a `.pt2` of torch.export.save. The
+  /// `.pt2` of AOTInductor (aoti_compile_and_package), a `.pt2` of torch.export.save, or an ONNX
+  /// model (torch.onnx.export), for which the workers' Python needs the package onnxruntime. The
   /// contents of the file decide which of them it is. `name` selects a model of a `.pt2` that holds
   /// several. The result is used like an object of a package; `self` of its sessions is the Python
-  /// object that torch's own loader returns.
+  /// object that torch's own loader returns, for an ONNX model a callable with the attribute
+  /// `session`.
   ///
   /// Copies the bytes now and loads the model in one worker, so that errors appear here: c10::Error
-  /// if the file can't be read, is not a model, or is a file for loadPackage(); RemoteError if
-  /// torch can't load it; WorkerLost if the worker dies while it loads the model.
+  /// if the file can't be read, is not a model, or is a file for loadPackage(); RemoteError if its
+  /// loader refuses it; WorkerLost if the worker dies while it loads the model.
   ReplicatedObj loadModel(const std::string& path, const std::string& name = {});
   /// The same from a reader. Reads it to its end now and does not keep it.
   ReplicatedObj loadModel(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader,

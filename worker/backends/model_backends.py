@@ -5,7 +5,7 @@ A backend is a module with a function load(file: ModelFile, options: str) -> obj
 from client/models/. The object that it returns is what calls of the model are made to.
 """
 
-from isopool_worker import aot_inductor, exported_program, torch_package, torchscript
+from isopool_worker import aot_inductor, exported_program, onnx_runtime, torch_package, torchscript
 from isopool_worker.model_file import ModelFile
 from torch.package import PackageImporter
 
@@ -14,6 +14,7 @@ _BACKENDS = {
     "torchscript": torchscript,
     "aot_inductor": aot_inductor,
     "torch.export": exported_program,
+    "onnx": onnx_runtime,
 }
 
 

@@ -67,6 +67,11 @@ PyObject* shareWeights(PyObject*, PyObject* arguments) {
   });
 }
 
+PyObject* trimHeap(PyObject*, PyObject*) {
+  ::malloc_trim(0);
+  Py_RETURN_NONE;
+}
+
 void releaseCompiled(PyObject* capsule) {
   delete static_cast<CompiledModel*>(PyCapsule_GetPointer(capsule, kCompiledCapsule));
 }
@@ -121,11 +126,14 @@ PyObject* runCompiled(PyObject*, PyObject* arguments) {
   });
 }
 
-std::array<PyMethodDef, 5> functions = {{
+std::array<PyMethodDef, 6> functions = {{
     {"share_weights", &shareWeights, METH_VARARGS,
      "share_weights(package, weights): has weights, a ScriptModule or a list of tensors, lie in "
      "the "
      "package's private mapping where their bytes are found there."},
+    {"trim_heap", &trimHeap, METH_NOARGS,
+     "trim_heap(): gives the system what is free in the heap, which a loader has filled for a "
+     "moment."},
     {"open_compiled", &openCompiled, METH_VARARGS,
      "open_compiled(path, package, operators): a model compiled by AOTInductor, from its library "
      "and the description of what it calls through torch's dispatcher."},
