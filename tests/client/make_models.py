@@ -5,6 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import onnx_file as onnx
 import stored_models as models
 import torch
 from torch.package import PackageExporter
@@ -45,7 +46,45 @@ with torch.no_grad():
         torch.export.export(models.Several(), *several), package_path=str(folder / "several.pt2")
     )
     values = models.Values(x, y, layers(x, y))
+    linear = [onnx.weight("weight", layers.linear.weight.t()), onnx.weight("bias", layers.linear.bias)]
+    shift = onnx.weight("shift", layers.shift)
+    elsewhere = onnx.external_weight("shift", layers.shift, "weights.bin")
 torch.jit.script(values).save(str(folder / "values.pt"))
+
+operations = [
+    onnx.node("MatMul", ["x", "weight"], ["product"]),
+    onnx.node("Add", ["product", "bias"], ["linear"]),
+    onnx.node("Relu", ["linear"], ["positive"]),
+    onnx.node("Mul", ["positive", "y"], ["scaled"]),
+    onnx.node("Add", ["scaled", "shift"], ["z"]),
+]
+pair = [onnx.value("x", ["rows", 2048]), onnx.value("y", ["rows", 2048])]
+result = [onnx.value("z", ["rows", 2048])]
+stored = onnx.model(operations, pair, result, [*linear, shift])
+(folder / "model.onnx").write_bytes(stored)
+(folder / "onnx_under_another_name.pt").write_bytes(stored)
+(folder / "cut.onnx").write_bytes(stored[: len(stored) // 2])
+(folder / "external.onnx").write_bytes(onnx.model(operations, pair, result, [*linear, elsewhere]))
+(folder / "unknown_operator.onnx").write_bytes(
+    onnx.model([onnx.node("NoSuchOperator", ["x"], ["z"])], [onnx.value("x", [2])], [onnx.value("z", [2])])
+)
+# A shape that follows from the input's, one that does not, one that is wrong, and the input itself.
+(folder / "several.onnx").write_bytes(
+    onnx.model(
+        [
+            onnx.node("Neg", ["x"], ["negative"]),
+            onnx.node("NonZero", ["x"], ["places"]),
+            onnx.node("Transpose", ["x"], ["transposed"]),
+        ],
+        [onnx.value("x", ["rows", "columns"])],
+        [
+            onnx.value("negative", ["rows", "columns"]),
+            onnx.value("places", [2, "count"], torch.int64),
+            onnx.value("transposed", ["rows", "columns"]),
+            onnx.value("x", ["rows", "columns"]),
+        ],
+    )
+)
 
 made = (folder / "script.pt").read_bytes()
 (folder / "truncated.pt").write_bytes(made[: len(made) // 2])

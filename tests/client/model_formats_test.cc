@@ -5,10 +5,14 @@
 
 #include <fstream>
 #include <future>
+#include <iterator>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <thread>
 
+#include "client/models/model_formats.h"
+#include "ipc/channel/operation.h"
 #include "testing/sanitizers.h"
 #include "tests/client/harness.h"
 
@@ -55,6 +59,16 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+/// Why a test of ONNX models can't run here; nothing if it can.
+const std::optional<std::string>& onnxRuntimeMissing() {
+  static const std::optional<std::string> missing = []() -> std::optional<std::string> {
+    Program python({PYTHON, "-c", "import onnxruntime"});
+    if (python.waitForEnd(milliseconds(60'000)) == 0) return std::nullopt;
+    return PYTHON " has no onnxruntime; requirements/test.txt names it";
+  }();
+  return missing;
+}
+
 pid_t processOf(InterpreterManager& manager, size_t slot) {
   return manager.allInstances()[slot].processId().value_or(-1);
 }
@@ -73,6 +87,11 @@ void replaceWorker(InterpreterManager& manager, size_t slot) {
 
 class ModelFormat : public ::testing::TestWithParam<const char*> {
  protected:
+  void SetUp() override {
+    if (fs::path(GetParam()).extension() == ".onnx" && onnxRuntimeMissing()) {
+      GTEST_SKIP() << *onnxRuntimeMissing();
+    }
+  }
   ReplicatedObj load(InterpreterManager& manager = sharedManager()) {
     const std::string name = GetParam();
     if (name == "package.pt") {
@@ -152,7 +171,22 @@ TEST_P(ModelFormat, RaisesWhatItsCallRaises) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ModelFormat,
                          ::testing::Values("package.pt", "script.pt", "traced.pt", "frozen.pt",
-                                           "compiled.pt2", "exported.pt2"));
+                                           "compiled.pt2", "exported.pt2", "model.onnx"));
+
+TEST(ModelFormats, AreKnownToProgramAndWorkersByTheSameNames) {
+  std::set<std::string> ours;
+  for (const client::ModelFormat* format : client::modelFormats()) {
+    EXPECT_TRUE(ours.insert(format->name).second) << format->name << " is there twice";
+    EXPECT_LE(std::string(format->name).size(), ipc::kMostFormatNameBytes);
+  }
+  InterpreterSession session = sharedManager().acquireOne();
+  const at::IValue names =
+      session.global("isopool_worker.model_backends", "names")(at::ArrayRef<at::IValue>())
+          .toIValue();
+  std::set<std::string> theirs;
+  for (const at::IValue& name : names.toListRef()) theirs.insert(name.toStringRef());
+  EXPECT_EQ(ours, theirs);
+}
 
 // ---- what a file is --------------------------------------------------------------------------
 
@@ -173,6 +207,12 @@ TEST(ModelFile, IsToldByItsContentsAndNotByItsName) {
   EXPECT_TRUE(isExpected(model({values().x, values().y})));
 }
 
+TEST(ModelFile, OfOnnxIsToldByItsContentsToo) {
+  if (onnxRuntimeMissing()) GTEST_SKIP() << *onnxRuntimeMissing();
+  const ReplicatedObj model = sharedManager().loadModel(modelPath("onnx_under_another_name.pt"));
+  EXPECT_TRUE(isExpected(model({values().x, values().y})));
+}
+
 TEST(ModelFile, ThatIsNotThereOrNoArchiveIsRefusedByNameAtOnce) {
   EXPECT_TRUE(contains(refusalOf("/no/such/model.pt"), "No such file"));
   EXPECT_TRUE(contains(refusalOf("/no/such/model.pt"), "/no/such/model.pt"));
@@ -186,7 +226,7 @@ TEST(ModelFile, ThatIsNotThereOrNoArchiveIsRefusedByNameAtOnce) {
 TEST(ModelFile, ThatIsForAnotherCallIsRefusedWithTheRightOne) {
   EXPECT_TRUE(contains(refusalOf(packagePath("subject.pt")), "loadPackage"));
   EXPECT_TRUE(contains(refusalOf(packagePath("saved.pt")), "torch.jit.save"));
-  for (const char* name : {"script.pt", "compiled.pt2", "exported.pt2"}) {
+  for (const char* name : {"script.pt", "compiled.pt2", "exported.pt2", "model.onnx"}) {
     try {
       sharedManager().loadPackage(modelPath(name));
       ADD_FAILURE() << name << " was accepted as a package";
@@ -321,6 +361,123 @@ TEST(CompiledModel, TakesAndGivesWhatIsNested) {
   EXPECT_TRUE(sum.equal(at::full({4}, 9.0f)));
   EXPECT_THROW((void)model.callKwargs({pair}, Named{{"size", one}}), RemoteError);
   EXPECT_THROW((void)model.callKwargs({one}, Named{{"scale", one}}), RemoteError);
+}
+
+/// What a worker says about an ONNX file.
+std::string onnxErrorOf(InterpreterManager& manager, const std::string& name) {
+  try {
+    manager.loadModel(modelPath(name));
+  } catch (const RemoteError& error) {
+    return error.message();
+  }
+  ADD_FAILURE() << name << " was accepted";
+  return "";
+}
+
+TEST(OnnxFile, ThatIsCutShortIsRefusedByName) {
+  const std::string text = refusalOf(modelPath("cut.onnx"));
+  EXPECT_TRUE(contains(text, "cut.onnx")) << text;
+  EXPECT_TRUE(contains(text, "an ONNX model, and damaged or cut short")) << text;
+}
+
+TEST(OnnxFile, WithWeightsInAnotherFileIsRefusedWithWhatToDo) {
+  const std::string text = refusalOf(modelPath("external.onnx"));
+  EXPECT_TRUE(contains(text, "external.onnx")) << text;
+  EXPECT_TRUE(contains(text, R"(its weight "shift" lies in another file, "weights.bin")")) << text;
+  EXPECT_TRUE(contains(text, "external_data=False")) << text;
+}
+
+TEST(OnnxFile, HasOneModelWithoutAName) {
+  const std::string text = refusalOf(modelPath("model.onnx"), "other");
+  EXPECT_TRUE(contains(text, "holds one model, none of the name other")) << text;
+}
+
+class OnnxModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (onnxRuntimeMissing()) GTEST_SKIP() << *onnxRuntimeMissing();
+  }
+};
+
+TEST_F(OnnxModel, TakesItsInputsByName) {
+  const ReplicatedObj model = sharedManager().loadModel(modelPath("model.onnx"));
+  EXPECT_TRUE(isExpected(model.callKwargs(Named{{"y", values().y}, {"x", values().x}})));
+  EXPECT_TRUE(isExpected(model.callKwargs({values().x}, Named{{"y", values().y}})));
+}
+
+TEST_F(OnnxModel, NamesTheInputThatIsWrong) {
+  const ReplicatedObj model = sharedManager().loadModel(modelPath("model.onnx"));
+  const auto errorOf = [&](const Named& arguments) -> std::string {
+    try {
+      (void)model.callKwargs({values().x}, arguments);
+    } catch (const RemoteError& error) {
+      return error.message();
+    }
+    return "no error";
+  };
+  EXPECT_TRUE(contains(errorOf({}), "needs the inputs ['y']")) << errorOf({});
+  const std::string unknown = errorOf({{"y", values().y}, {"z", values().y}});
+  EXPECT_TRUE(contains(unknown, "'z' does not exist")) << unknown;
+  const std::string kind = errorOf({{"y", values().y.to(at::kLong)}});
+  EXPECT_TRUE(contains(kind, "'y' is a tensor(float), and torch.int64 was given")) << kind;
+  EXPECT_TRUE(contains(errorOf({{"y", values().y.narrow(1, 0, 5)}}), "Got: 5 Expected: 2048"));
+}
+
+TEST_F(OnnxModel, TakesAnyNumberOfRowsAndNone) {
+  const ReplicatedObj model = sharedManager().loadModel(modelPath("model.onnx"));
+  for (const int64_t rows : {int64_t{1}, int64_t{0}, int64_t{2}}) {
+    const at::IValue result = model({values().x.narrow(0, 0, rows), values().y.narrow(0, 0, rows)});
+    EXPECT_TRUE(at::allclose(result.toTensor(), values().expected.narrow(0, 0, rows), 1e-4, 1e-4));
+  }
+}
+
+TEST_F(OnnxModel, GivesATupleOfSeveralOutputsAlsoIfTheirShapesAreNotAsDeclared) {
+  const ReplicatedObj model = sharedManager().loadModel(modelPath("several.onnx"));
+  const at::Tensor x = at::arange(6, at::kFloat).view({2, 3});
+  for (int i = 0; i < 3; ++i) {
+    const at::IValue result = model({x});
+    const auto& elements = result.toTupleRef().elements();
+    ASSERT_EQ(elements.size(), 4u);
+    EXPECT_TRUE(elements[0].toTensor().equal(-x));
+    EXPECT_TRUE(elements[1].toTensor().equal(x.nonzero().t()));
+    EXPECT_TRUE(elements[2].toTensor().equal(x.t()));
+    EXPECT_TRUE(elements[3].toTensor().equal(x));
+  }
+}
+
+TEST_F(OnnxModel, RunsOnTheThreadsOfItsWorkerAndAddsNone) {
+  OwnPool pool(1);
+  const fs::path tasks = "/proc/" + std::to_string(pool.processOf(0)) + "/task";
+  const auto threads = [&] {
+    return std::distance(fs::directory_iterator(tasks), fs::directory_iterator());
+  };
+  const auto before = threads();
+  const ReplicatedObj model = pool.manager().loadModel(modelPath("model.onnx"));
+  EXPECT_TRUE(isExpected(model({values().x, values().y})));
+  InterpreterSession session = model.acquireSession();
+  const Obj options =
+      session.self.attr("session").attr("get_session_options")(at::ArrayRef<at::IValue>());
+  EXPECT_EQ(options.attr("intra_op_num_threads").toIValue().toInt(), 1);
+  EXPECT_EQ(threads(), before);
+}
+
+TEST_F(OnnxModel, ThatOnnxRuntimeRefusesIsAnErrorWithItsFilesName) {
+  const std::string text = onnxErrorOf(sharedManager(), "unknown_operator.onnx");
+  EXPECT_TRUE(contains(text, modelPath("unknown_operator.onnx") + " can't be loaded by")) << text;
+  EXPECT_TRUE(contains(text, "NoSuchOperator")) << text;
+  EXPECT_FALSE(contains(text, "/proc/self/fd")) << text;
+}
+
+TEST(OnnxRuntime, ThatIsMissingIsAnErrorThatSaysHowToInstallIt) {
+  OwnPool pool(1);
+  // As if it were not installed: Python raises ImportError where None is in its place.
+  pool.manager()
+      .acquireOne()
+      .global("sys", "modules")
+      .attr("__setitem__")({"onnxruntime", at::IValue()});
+  const std::string text = onnxErrorOf(pool.manager(), "model.onnx");
+  EXPECT_TRUE(contains(text, "model.onnx is an ONNX model")) << text;
+  EXPECT_TRUE(contains(text, "-m pip install onnxruntime")) << text;
 }
 
 // ---- weights, and what is left behind --------------------------------------------------------

@@ -283,6 +283,17 @@ def archive(records: dict[str, bytes], compression: int = zipfile.ZIP_STORED) ->
     return file.getvalue()
 
 
+def protobuf(*fields: tuple[int, int | bytes]) -> bytes:
+    """A message of fields below 16 and of numbers and lengths below 128."""
+    parts = []
+    for field, content in fields:
+        if isinstance(content, int):
+            parts.append(bytes([field << 3, content]))
+        else:
+            parts.append(bytes([field << 3 | 2, len(content)]) + content)
+    return b"".join(parts)
+
+
 def package_opener() -> Iterator[tuple[str, bytes]]:
     package = {".data/extern_modules": b"sys\nnumpy\n", ".data/python_version": b"3.11.2\n"}
     library = {
@@ -311,6 +322,12 @@ def package_opener() -> Iterator[tuple[str, bytes]]:
     yield "deflated", archive({**package, "code.py": b"a = 1\n" * 99}, zipfile.ZIP_DEFLATED)
     yield "cut", archive(package)[:-30]
     yield "no-archive", b"PK\x03\x04 and nothing else"
+    place = protobuf((1, b"location"), (2, b"weights.bin"))
+    weight = protobuf((1, 2), (2, 1), (8, b"weight"), (9, b"8 bytes."))
+    elsewhere = protobuf((1, 2), (2, 1), (8, b"weight"), (13, place), (14, 1))
+    for name, initializer in ("onnx", weight), ("onnx-external", elsewhere):
+        graph = protobuf((1, protobuf((1, b"x"), (2, b"y"), (4, b"Neg"))), (5, initializer))
+        yield name, protobuf((1, 8), (7, graph), (8, protobuf((2, 17))))
 
 
 def main(folder: pathlib.Path) -> None:

@@ -274,6 +274,26 @@ TEST_F(Call, IsNotDelayedByNotificationsOfAnUnloadedPackage) {
   EXPECT_EQ(client.receive(last).status, Status::kValue);
 }
 
+TEST_F(Call, WithAnUnknownModelFormatIsAnErrorWithTheFormatsThatThereAre) {
+  const auto define = [&](const std::string& format) {
+    return client.ask(ipc::Operation::kDefineObject, [&](ipc::PayloadWriter& writer) {
+      writer.packer().pack_array(4).pack(2).pack(1).pack(format).pack(std::string());
+    });
+  };
+  const Answer unknown = define("no.such\nformat");
+  ASSERT_EQ(unknown.status, Status::kPythonError);
+  EXPECT_EQ(unknown.error[0], "ValueError");
+  for (const char* part : {"'no.such\\nformat'", "torch.package", "torchscript", "onnx"}) {
+    EXPECT_NE(unknown.error[1].find(part), std::string::npos) << unknown.error[1];
+  }
+  EXPECT_EQ(define("\xff").status, Status::kPythonError);
+  const Answer tooLong = define(std::string(ipc::kMostFormatNameBytes + 1, 'x'));
+  ASSERT_EQ(tooLong.status, Status::kRefused);
+  EXPECT_EQ(tooLong.refusal, ipc::RefusalKind::kBadRequest);
+  EXPECT_NE(tooLong.reason.find("65 bytes"), std::string::npos) << tooLong.reason;
+  EXPECT_EQ(client.probe("identity", {1}).status, Status::kValue);
+}
+
 TEST_F(Call, InputOfASegmentThatIsNotMappedYetIsWaitedFor) {
   // The message is in the socket, but the doorbell was not rung.
   base::Fd segment = ipc::createMemoryObject("late", 1 << 20);
