@@ -8,7 +8,7 @@ namespace chaos {
 namespace {
 // Of each fault: one that is found again in every episode must not hide the others.
 constexpr size_t kMostLines = 10;
-}
+}  // namespace
 
 const char* nameOf(Fault fault) {
   switch (fault) {
