@@ -79,6 +79,17 @@ void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::
               ". Install them there, or give their folder to a PathEnvironment");
 }
 
+std::shared_ptr<ReplicatedObjImpl> makeModel(const std::shared_ptr<client::Pool>& pool,
+                                             std::shared_ptr<client::ArchiveFile> archive,
+                                             const std::string& name) {
+  client::StoredModel model = client::readModel(std::move(archive), name);
+  const client::ObjectDefinition definition =
+      client::loadedObject(model.file->id(), model.format, model.options);
+  // The only user of the file: so another program's memory with the same bytes may replace it.
+  auto file = std::make_shared<PackageImpl>(pool, std::move(model.file));
+  return replicate(pool, definition, std::move(file));
+}
+
 }  // namespace
 
 ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,
@@ -164,24 +175,14 @@ Package InterpreterManager::loadPackage(
 
 ReplicatedObj InterpreterManager::loadModel(const std::string& path, const std::string& name) {
   impl_->pool->check();
-  return storedModel(client::ArchiveFile::open(path), name);
+  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::open(path), name));
 }
 
 ReplicatedObj InterpreterManager::loadModel(
     std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader, const std::string& name) {
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadModel: the reader is null");
-  return storedModel(client::ArchiveFile::read(*reader), name);
-}
-
-ReplicatedObj InterpreterManager::storedModel(std::shared_ptr<client::ArchiveFile> archive,
-                                              const std::string& name) {
-  client::StoredModel model = client::readModel(std::move(archive), name);
-  const client::ObjectDefinition definition =
-      client::loadedObject(model.file->id(), model.format, model.options);
-  // The only user of the file: so another program's memory with the same bytes may replace it.
-  auto file = std::make_shared<PackageImpl>(impl_->pool, std::move(model.file));
-  return ReplicatedObj(replicate(impl_->pool, definition, std::move(file)));
+  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::read(*reader), name));
 }
 
 void InterpreterManager::debugLimitInterpreters(size_t N) {

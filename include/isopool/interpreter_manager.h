@@ -21,9 +21,6 @@ class ReadAdapterInterface;
 
 namespace isopool {
 
-namespace client {
-class ArchiveFile;
-}
 class ManagerImpl;
 
 /// Names a supervisor that is a service of its own and serves several programs
@@ -154,8 +151,6 @@ class ISOPOOL_EXPORT InterpreterManager {
 
  private:
   friend class Interpreter;
-  ReplicatedObj storedModel(std::shared_ptr<client::ArchiveFile> archive, const std::string& name);
-
   std::shared_ptr<ManagerImpl> impl_;
 };
 
