@@ -11,8 +11,6 @@
 #include <sstream>
 #include <thread>
 
-#include "client/models/model_formats.h"
-#include "ipc/channel/operation.h"
 #include "testing/sanitizers.h"
 #include "tests/client/harness.h"
 
@@ -172,21 +170,6 @@ TEST_P(ModelFormat, RaisesWhatItsCallRaises) {
 INSTANTIATE_TEST_SUITE_P(Models, ModelFormat,
                          ::testing::Values("package.pt", "script.pt", "traced.pt", "frozen.pt",
                                            "compiled.pt2", "exported.pt2", "model.onnx"));
-
-TEST(ModelFormats, AreKnownToProgramAndWorkersByTheSameNames) {
-  std::set<std::string> ours;
-  for (const client::ModelFormat* format : client::modelFormats()) {
-    EXPECT_TRUE(ours.insert(format->name).second) << format->name << " is there twice";
-    EXPECT_LE(std::string(format->name).size(), ipc::kMostFormatNameBytes);
-  }
-  InterpreterSession session = sharedManager().acquireOne();
-  const at::IValue names =
-      session.global("isopool_worker.model_backends", "names")(at::ArrayRef<at::IValue>())
-          .toIValue();
-  std::set<std::string> theirs;
-  for (const at::IValue& name : names.toListRef()) theirs.insert(name.toStringRef());
-  EXPECT_EQ(ours, theirs);
-}
 
 // ---- what a file is --------------------------------------------------------------------------
 
