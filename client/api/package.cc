@@ -2,7 +2,6 @@
 #include "isopool/package.h"
 
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "base/json.h"
 #include "client/models/model_formats.h"
@@ -31,7 +30,7 @@ ReplicatedObj Package::loadPickle(const std::string& module, const std::string& 
   pool.check();
   const client::ObjectDefinition definition =
       client::loadedObject(impl_->file->id(), client::kTorchPackage.name,
-                           base::jsonText(base::Json::array({module, file})));
+                           "[" + base::jsonString(module) + "," + base::jsonString(file) + "]");
   return ReplicatedObj(replicate(impl_->pool, definition, impl_));
 }
 
