@@ -146,7 +146,8 @@ TEST(Command, SaysWhyAWorkerWasReplaced) {
   EXPECT_EQ(inJson(json,
                    "value['restarts'], [(slot['group'], slot['slot'], slot['restarts'], "
                    "slot['last_death']) for slot in value['slots'] if slot['restarts'] > 0]"),
-            "(1, [('shared', 1, 1, '" + reason + "')])");
+            // Python quotes a text with an apostrophe so.
+            "(1, [('shared', 1, 1, \"" + reason + "\")])");
   EXPECT_EQ(inJson(json, "value['slots'][1]['pid'] == " + std::to_string(victim)), "False");
 }
 

@@ -114,7 +114,7 @@ using PlantedFault = Simulated;
 
 TEST_F(PlantedFault, ALostAssignmentIsFound) {
   EXPECT_NE(foundBySeed([](Misfortunes& faults) { faults.clientForgetsAssignments = true; },
-                        "not all is served"),
+                        "not every client is served"),
             0u);
 }
 
