@@ -28,9 +28,11 @@ PackageImpl::~PackageImpl() {
 ReplicatedObj Package::loadPickle(const std::string& module, const std::string& file) {
   client::Pool& pool = *impl_->pool;
   pool.check();
+  // Text by text: the destructor of a JSON array allocates, which must not fail there.
+  std::string options = base::jsonString(module);
+  options.insert(0, 1, '[').append(1, ',').append(base::jsonString(file)).append(1, ']');
   const client::ObjectDefinition definition =
-      client::loadedObject(impl_->file->id(), client::kTorchPackage.name,
-                           "[" + base::jsonString(module) + "," + base::jsonString(file) + "]");
+      client::loadedObject(impl_->file->id(), client::kTorchPackage.name, options);
   return ReplicatedObj(replicate(impl_->pool, definition, impl_));
 }
 
