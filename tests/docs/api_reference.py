@@ -40,7 +40,8 @@ def main() -> int:
         shutil.copytree(ROOT / "include", copy / "include")
         wrong = copy / "include" / "isopool" / "package.h"
         text = wrong.read_text()
-        wrong.write_text(text.replace("class Package {", "/// @ref noSuchThing\nclass Package {"))
+        begin = "class ISOPOOL_EXPORT Package {"
+        wrong.write_text(text.replace(begin, f"/// @ref noSuchThing\n{begin}"))
         assert wrong.read_text() != text
         result = made(copy / "scripts" / "docs", folder / "more pages")
         assert result.returncode != 0, "a wrong comment was accepted"
