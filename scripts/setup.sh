@@ -176,12 +176,12 @@ build() {
   logged "CMake could not configure $build_folder" \
     cmake --preset "$preset" -B "$build_folder" "-DISOPOOL_PYTHON_EXECUTABLE=$python"
   say "building $build_folder"
-  cmake --build "$build_folder" --parallel "$(build_jobs)" "${targets[@]}" </dev/null ||
+  cmake --build "$build_folder" --parallel "$(parallel_jobs)" "${targets[@]}" </dev/null ||
     fail "the build of $build_folder failed"
 }
 
-# Compiling a source file that includes torch's headers takes up to 2 GB.
-build_jobs() {
+# Compiling a source file that includes torch's headers takes up to 2 GB; so does a test with workers.
+parallel_jobs() {
   local cores memory
   cores=$(nproc)
   memory=$(awk '$1 == "MemAvailable:" { print int($2 / 2097152) }' /proc/meminfo)

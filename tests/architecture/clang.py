@@ -11,6 +11,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ NOT_RUN = 77
 def commands(build: pathlib.Path, pattern: str) -> dict[str, list[str]]:
     """The command line for clang++, by source file."""
     headers = str(build / "tests" / "architecture" / "public_headers")
+    cache = (build / "CMakeCache.txt").read_text()
+    compiler = re.search(r"^CMAKE_CXX_COMPILER:\w+=(.+)$", cache, re.MULTILINE)[1]
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         file = str((pathlib.Path(entry["directory"]) / entry["file"]).resolve())
@@ -32,8 +35,7 @@ def commands(build: pathlib.Path, pattern: str) -> dict[str, list[str]]:
             continue
         words = shlex.split(entry["command"])
         # A compiler launcher may come first.
-        first_flag = next(i for i, word in enumerate(words) if word.startswith("-"))
-        flags = words[first_flag : words.index("-o")]
+        flags = words[words.index(compiler) + 1 : words.index("-o")]
         found[file] = ["clang++", *flags, "-O0", "-fsyntax-only", "-Werror", file]
     return found
 
