@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 
 /// Conclusions from a report: sums, relations between its entries, and problems. Pure functions.
 namespace isopool::cli {

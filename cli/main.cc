@@ -20,6 +20,7 @@
 #include "cli/terminal.h"
 #include "cli/top.h"
 #include "cli/wording.h"
+#include "ipc/control/operator_messages.h"
 
 namespace {
 

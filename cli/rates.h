@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 
 namespace isopool::cli {
 

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "cli/rates.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 
 /// A report as JSON for programs. docs/command-line.md lists the names; they are stable.
 namespace isopool::cli {

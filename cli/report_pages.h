@@ -5,7 +5,7 @@
 
 #include "cli/rates.h"
 #include "cli/styled_text.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 
 /// A report as text for people, one page for each command. With rates, a page has one more column.
 namespace isopool::cli {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "cli/rates.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 
 /// The order in which the entries of a report are shown.
 namespace isopool::cli {

@@ -12,6 +12,7 @@
 #include "base/system_call.h"
 #include "base/unix_address.h"
 #include "cli/wording.h"
+#include "ipc/control/client_messages.h"
 
 namespace isopool::cli {
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ipc/control/frame.h"
+#include "ipc/control/operator_messages.h"
 
 namespace isopool::cli {
 

@@ -22,6 +22,7 @@
 #include "cli/styled_text.h"
 #include "cli/supervisor_link.h"
 #include "cli/terminal.h"
+#include "ipc/control/operator_messages.h"
 
 namespace isopool::cli {
 

@@ -17,6 +17,7 @@
 #include "base/lifeline.h"
 #include "base/log/log.h"
 #include "base/loop/kernel_event_loop.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "ipc/crash_point.h"
 #include "supervisor/config/settings.h"

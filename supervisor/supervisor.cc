@@ -12,6 +12,8 @@
 #include <utility>
 
 #include "base/log/log.h"
+#include "ipc/control/client_messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "ipc/crash_point.h"
 #include "supervisor/clients/report.h"
 #include "supervisor/processes/orphans.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/control/operator_messages.h"
 #include "supervisor/clients/client.h"
 #include "supervisor/clients/listener.h"
 #include "supervisor/config/options.h"

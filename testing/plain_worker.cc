@@ -27,6 +27,8 @@
 #include "ipc/channel/status_page.h"
 #include "ipc/channel/worker_end.h"
 #include "ipc/control/frame.h"
+#include "ipc/control/worker_messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "testing/plain_calls.h"
 

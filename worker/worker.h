@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ipc/control/messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "worker/memory/routed_blocks.h"
 #include "worker/process/process_setup.h"
 #include "worker/sandbox/sandbox.h"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ipc/control/frame.h"
+#include "ipc/control/zygote_messages.h"
 #include "worker/memory/routed_blocks.h"
 #include "worker/process/process_setup.h"
 #include "worker/sandbox/sandbox.h"

@@ -13,7 +13,7 @@
 #include "base/ids.h"
 #include "client/models/archive_file.h"
 #include "client/transport/control_writer.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/client_messages.h"
 
 namespace isopool::client {
 

@@ -20,6 +20,7 @@
 #include "client/transport/object_definition.h"
 #include "client/transport/unawaited_watch.h"
 #include "client/transport/worker_link.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 
 namespace isopool::client {

@@ -7,6 +7,7 @@
 #include "base/system_call.h"
 #include "client/models/archive_file.h"
 #include "client/program/process_fork.h"
+#include "ipc/control/client_messages.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {

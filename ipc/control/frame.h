@@ -5,14 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <msgpack.hpp>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "base/await_readable.h"
 #include "base/fd.h"
 #include "base/new_handler.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/message_type.h"
 
 /// Frames of the control messages on a Unix stream socket: a fixed header, a msgpack body of
 /// limited size and depth, and the frame's descriptors by SCM_RIGHTS.

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "ipc/control/client_messages.h"
+#include "ipc/control/operator_messages.h"
 #include "supervisor/pool/client_id.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/worker_group.h"

@@ -6,6 +6,8 @@
 #include <bit>
 #include <utility>
 
+#include "ipc/control/client_messages.h"
+#include "ipc/control/worker_messages.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
 #include "supervisor/clients/client.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/worker_group.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/loop/timer.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/worker_messages.h"
 #include "supervisor/pool/memory_stock.h"
 #include "supervisor/pool/package_library.h"
 

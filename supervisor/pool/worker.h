@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/lifeline.h"
+#include "ipc/control/worker_messages.h"
 #include "supervisor/pool/attachment.h"
 #include "supervisor/pool/client_id.h"
 #include "supervisor/pool/services.h"

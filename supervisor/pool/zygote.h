@@ -11,7 +11,7 @@
 #include "base/ids.h"
 #include "base/lifeline.h"
 #include "base/loop/timer.h"
-#include "ipc/control/messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "supervisor/config/options.h"
 #include "supervisor/pool/zygote_policy.h"
 #include "supervisor/processes/child_process.h"

@@ -105,6 +105,16 @@ ALLOWED = {
     "tests/fuzz": ["include/isopool", "base", "ipc", "ipc/tensor", *CLIENT, "testing", "tests"],
 }
 
+# The folders that exchange the messages of a header. Other code of the product does not include it;
+# tests, and what they share, act as any process.
+AUDIENCES = {
+    "ipc/control/client_messages.h": ["client", "cli", "supervisor"],
+    "ipc/control/operator_messages.h": ["cli", "supervisor"],
+    "ipc/control/worker_messages.h": ["supervisor", "worker"],
+    "ipc/control/zygote_messages.h": ["supervisor", "worker"],
+}
+PRODUCT = ["base", "ipc", "client", "supervisor", "worker", "cli"]
+
 # How our includes begin, and the folder in which they are found.
 SPELLINGS = {
     "isopool/": "include/",
@@ -200,6 +210,15 @@ def wrong_arrows(tree: Tree, source: str) -> Iterator[str]:
             yield f"{source} includes {target}: {folder_of(source, list(ALLOWED))}/ may not"
 
 
+def wrong_audience(tree: Tree, source: str) -> Iterator[str]:
+    folder = folder_of(source, PRODUCT)
+    for include in tree.includes(source):
+        audience = AUDIENCES.get(include)
+        if folder and audience and folder not in audience:
+            names = " and ".join(audience)
+            yield f"{source} includes {include}: only {names} exchange its messages"
+
+
 def wrong_sight(tree: Tree, source: str) -> Iterator[str]:
     torch = sorted(filter(TORCH.match, tree.sees(source)))
     python = sorted(filter(PYTHON.match, tree.sees(source)))
@@ -242,7 +261,7 @@ def violations(root: pathlib.Path) -> list[str]:
     found = [
         violation
         for source in tree.sources()
-        for rule in (wrong_arrows, wrong_sight, wrong_manners)
+        for rule in (wrong_arrows, wrong_audience, wrong_sight, wrong_manners)
         for violation in rule(tree, source)
     ]
     return found + list(missing_readmes(tree))

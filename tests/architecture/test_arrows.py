@@ -35,6 +35,12 @@ GOOD_TREE = {
     "worker/memory/blocks.h": '#include "ipc/tensor/codec.h"',
     "examples/README.md": "",
     "examples/hello.cc": "#include <torch/deploy.h>\n#include <torch/torch.h>",
+    "ipc/control/client_messages.h": "#include <string>",
+    "ipc/control/operator_messages.h": "#include <string>",
+    "ipc/control/worker_messages.h": "#include <string>",
+    "ipc/control/zygote_messages.h": "#include <string>",
+    "cli/README.md": "",
+    "cli/main.cc": '#include "ipc/control/client_messages.h"',
     "bench/README.md": "",
     "bench/ring.cc": '#include "ipc/ring.h"',
     "tests/README.md": "",
@@ -86,6 +92,16 @@ FAULTS = {
         "bench/ring.cc", '#include "worker/zygote.h"', "bench/ may not"),
     "a supervisor's test includes the worker": (
         "tests/supervisor/log_test.cc", '#include "worker/zygote.h"', "tests/ may not"),
+    "the client includes messages of the zygote": (
+        "client/session.cc", '#include "ipc/control/zygote_messages.h"', "exchange its messages"),
+    "the client includes an operator's messages": (
+        "client/models/format.h", '#include "ipc/control/operator_messages.h"', "only cli and"),
+    "the command includes messages of the worker": (
+        "cli/main.cc", '#include "ipc/control/worker_messages.h"', "exchange its messages"),
+    "the worker includes a client's messages": (
+        "worker/zygote.cc", '#include "ipc/control/client_messages.h"', "exchange its messages"),
+    "ipc itself includes messages": (
+        "ipc/ring.h", '#include "ipc/control/client_messages.h"', "exchange its messages"),
     "a file sees torch and spdlog": (
         "worker/zygote.cc", "#include <ATen/ATen.h>\n#include <spdlog/spdlog.h>", "another fmt"),
     "a file sees torch and, through a header of ours, fmt": (

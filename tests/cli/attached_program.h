@@ -9,6 +9,7 @@
 #include <string>
 
 #include "ipc/channel/client_end.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 
 namespace isopool::tests {

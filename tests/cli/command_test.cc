@@ -10,6 +10,7 @@
 #include <sstream>
 #include <string>
 
+#include "ipc/control/operator_messages.h"
 #include "tests/cli/attached_program.h"
 #include "tests/cli/own_supervisor.h"
 #include "tests/cli/running_command.h"

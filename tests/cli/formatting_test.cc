@@ -13,6 +13,7 @@
 #include "cli/sorting.h"
 #include "cli/styled_text.h"
 #include "cli/wording.h"
+#include "ipc/control/operator_messages.h"
 
 namespace isopool::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/control/messages.h"
+#include "ipc/control/operator_messages.h"
 #include "testing/process_mark.h"
 
 namespace isopool::tests {

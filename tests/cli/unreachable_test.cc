@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/unix_address.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "tests/cli/own_supervisor.h"
 #include "tests/cli/running_command.h"

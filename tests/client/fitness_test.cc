@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "ipc/control/operator_messages.h"
 #include "testing/sanitizers.h"
 #include "tests/client/attached_managers.h"
 

@@ -6,6 +6,7 @@
 
 #include <future>
 
+#include "ipc/control/client_messages.h"
 #include "tests/client/harness.h"
 
 namespace isopool::tests {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <future>
 
+#include "ipc/control/operator_messages.h"
 #include "tests/client/attached_managers.h"
 
 namespace isopool::tests {

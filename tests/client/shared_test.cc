@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "ipc/control/operator_messages.h"
 #include "testing/sanitizers.h"
 #include "tests/client/attached_managers.h"
 

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "ipc/control/operator_messages.h"
 #include "tests/client/harness.h"
 #include "tests/crash_matrix/forked.h"
 #include "tests/crash_matrix/neighbour.h"

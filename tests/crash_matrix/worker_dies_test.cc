@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "ipc/control/operator_messages.h"
 #include "tests/client/harness.h"
 #include "tests/crash_matrix/forked.h"
 #include "tests/crash_matrix/neighbour.h"

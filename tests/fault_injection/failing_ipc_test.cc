@@ -15,6 +15,7 @@
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/channel/worker_end.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "ipc/memory/page_arena.h"
 #include "ipc/memory/private_pages.h"

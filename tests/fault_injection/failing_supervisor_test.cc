@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ipc/channel/layout.h"
+#include "ipc/control/client_messages.h"
 #include "testing/process_mark.h"
 #include "tests/fault_injection/failing_calls.h"
 #include "tests/supervisor/control_client.h"

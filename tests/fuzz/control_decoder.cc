@@ -11,7 +11,11 @@
 #include <vector>
 
 #include "base/system_call.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
+#include "ipc/control/operator_messages.h"
+#include "ipc/control/worker_messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace isopool::fuzz {

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MESSAGES = (ROOT / "ipc/control/messages.h").read_text()
+MESSAGES = "".join(path.read_text() for path in sorted((ROOT / "ipc/control").glob("*message*.h")))
 
 
 # ---- msgpack --------------------------------------------------------------------------------

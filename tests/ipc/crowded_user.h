@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
-#include "ipc/control/messages.h"
 
 namespace isopool::tests {
 

@@ -11,6 +11,7 @@
 
 #include "client/transport/request_outcome.h"
 #include "ipc/channel/client_end.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "tests/simulation/call_text.h"
 #include "tests/simulation/ledger.h"

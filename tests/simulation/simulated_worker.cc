@@ -9,6 +9,8 @@
 #include <cstring>
 #include <new>
 
+#include "ipc/control/worker_messages.h"
+
 namespace isopool::simulation {
 
 namespace {

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include "ipc/control/zygote_messages.h"
+
 namespace isopool::simulation {
 
 namespace {

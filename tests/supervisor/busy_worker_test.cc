@@ -9,6 +9,7 @@
 #include <fstream>
 #include <utility>
 
+#include "ipc/control/client_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
 

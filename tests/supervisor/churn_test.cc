@@ -11,6 +11,7 @@
 
 #include <functional>
 
+#include "ipc/control/client_messages.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/loop/kernel_event_loop.h"
+#include "ipc/control/client_messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/ipc/crowded_user.h"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ipc/channel/client_end.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "testing/process_mark.h"
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ipc/control/client_messages.h"
 #include "tests/supervisor/private_pool.h"
 
 namespace isopool::tests {

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "ipc/control/client_messages.h"
+#include "ipc/control/worker_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/private_pool.h"
 

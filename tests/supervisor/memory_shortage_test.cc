@@ -17,6 +17,7 @@
 #include <ostream>
 #include <string>
 
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
 #include "testing/sanitizers.h"
 

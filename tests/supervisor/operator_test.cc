@@ -14,6 +14,7 @@
 #include <fstream>
 #include <regex>
 
+#include "ipc/control/client_messages.h"
 #include "tests/supervisor/private_pool.h"
 #include "tests/supervisor/shared_supervisor.h"
 

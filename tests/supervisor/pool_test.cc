@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "ipc/control/client_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/private_pool.h"
 

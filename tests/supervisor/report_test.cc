@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/procfs.h"
+#include "ipc/control/client_messages.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "tests/supervisor/shared_supervisor.h"
-#include "base/unix_address.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,6 +15,9 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "base/unix_address.h"
+#include "ipc/control/client_messages.h"
 
 namespace isopool::tests {
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/control/operator_messages.h"
 #include "testing/process_mark.h"
 #include "tests/supervisor/control_client.h"
 

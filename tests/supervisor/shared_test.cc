@@ -18,6 +18,8 @@
 #include <thread>
 
 #include "base/unix_address.h"
+#include "ipc/control/client_messages.h"
+#include "ipc/control/operator_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
 

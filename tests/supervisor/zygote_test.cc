@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/control/client_messages.h"
 #include "tests/supervisor/private_pool.h"
 
 namespace isopool::tests {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "ipc/control/worker_messages.h"
 #include "testing/sanitizers.h"
 #include "tests/worker/harness.h"
 

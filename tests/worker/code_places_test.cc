@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/control/zygote_messages.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {

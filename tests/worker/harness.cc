@@ -19,6 +19,8 @@
 #include "base/system_call.h"
 #include "ipc/channel/futex.h"
 #include "ipc/channel/liveness_word.h"
+#include "ipc/control/worker_messages.h"
+#include "ipc/control/zygote_messages.h"
 
 namespace isopool::tests {
 

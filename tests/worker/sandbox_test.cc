@@ -18,6 +18,8 @@
 #include <map>
 #include <utility>
 
+#include "ipc/control/worker_messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "testing/sanitizers.h"
 #include "tests/worker/harness.h"
 

@@ -11,6 +11,8 @@
 #include <fstream>
 
 #include "ipc/channel/liveness_word.h"
+#include "ipc/control/worker_messages.h"
+#include "ipc/control/zygote_messages.h"
 #include "testing/one_processor.h"
 #include "tests/worker/harness.h"
 

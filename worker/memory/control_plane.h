@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ipc/control/messages.h"
+#include "ipc/control/worker_messages.h"
 #include "worker/memory/output_blocks.h"
 
 namespace isopool::worker {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/control/messages.h"
+#include "ipc/control/worker_messages.h"
 #include "worker/sandbox/system_call_filter.h"
 
 /// Counts what user code in this process tried and the sandbox forbade, by name. The state is

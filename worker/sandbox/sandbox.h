@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "ipc/control/worker_messages.h"
 #include "worker/memory/control_plane.h"
 #include "worker/python/python_errors.h"
 #include "worker/sandbox/file_access.h"

@@ -11,6 +11,7 @@
 #include "ipc/channel/spin.h"
 #include "ipc/channel/status_page.h"
 #include "ipc/control/frame.h"
+#include "ipc/control/worker_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/memory/control_plane.h"
 #include "worker/memory/copy_counts.h"

@@ -10,10 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "ipc/control/client_messages.h"
+#include "ipc/control/worker_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/ipc/seed.h"
 

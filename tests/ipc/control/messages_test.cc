@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ipc/control/messages.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,7 +7,11 @@
 #include <stdexcept>
 #include <string>
 
+#include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
+#include "ipc/control/operator_messages.h"
+#include "ipc/control/worker_messages.h"
+#include "ipc/control/zygote_messages.h"
 
 namespace isopool::ipc {
 namespace {

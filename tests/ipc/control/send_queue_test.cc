@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ipc/control/messages.h"
+#include "ipc/control/client_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/ipc/crowded_user.h"
 

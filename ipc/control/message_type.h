@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+/// The control messages, which report rare events between client, supervisor, zygote and worker.
+/// Each is one msgpack array in one frame (ipc/control/frame.h), with the descriptors that its
+/// comment lists, in that order. Fields may be added only at an array's end, and only together with
+/// a new kProtocolVersion. The messages are in client_messages.h, operator_messages.h,
+/// zygote_messages.h and worker_messages.h, by the process at the supervisor's other end.
+namespace isopool::ipc {
+
+inline constexpr uint32_t kProtocolVersion = 3;
+/// The oldest version that this build supports. Both sides send their range; the supervisor chooses
+/// the highest version that both support.
+inline constexpr uint32_t kOldestProtocolVersion = 3;
+
+enum class MessageType : uint32_t {
+  // client -> supervisor
+  kHello = 1,
+  kOpenPool,
+  kClosePool,
+  kDeclareInputSegment,
+  kLoadPackage,
+  kUnloadPackage,
+  kChannelMapped,
+  kReportDeath,
+  kRequestStatistics,
+  kConfirmPackage,
+  kReportOverdue,
+  kWorkerReleased,
+  kAcknowledgeDrain,
+  kRequestReport,
+  // supervisor -> client
+  kWelcome = 100,
+  kIntroduceWorker,
+  kAssignWorker,
+  kWorkerDied,
+  kSlotQuarantined,
+  kGrantOutputSegment,
+  kFailure,
+  kStatistics,
+  kPackageHeld,
+  kRetireWorker,
+  kChannelClosed,
+  kDrain,
+  kReport,
+  kCallTimeOver,
+  // supervisor -> zygote
+  kForkWorker = 200,
+  // zygote -> supervisor
+  kZygoteReady = 300,
+  kZygoteFailed,
+  kWorkerForked,
+  kForkFailed,
+  // supervisor -> worker
+  kAttachChannel = 400,
+  kDetachChannel,
+  kMapInputSegment,
+  kMapPackage,
+  kUnmapPackage,
+  kAddOutputSegment,
+  kRefuseOutputSegment,
+  kRefuseInputSegment,
+  // worker -> supervisor
+  kWorkerReady = 500,
+  kChannelAttached,
+  kRequestOutputSegment,
+  kChannelDetached,
+  kForbiddenAct,
+};
+
+}  // namespace isopool::ipc

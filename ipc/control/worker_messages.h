@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <msgpack.hpp>
+#include <string>
+#include <vector>
+
+#include "ipc/control/message_type.h"
+
+/// The messages between a supervisor and its workers. After each message to a worker the supervisor
+/// rings its doorbell. What holds for every message: ipc/control/message_type.h.
+namespace isopool::ipc {
+
+// ---- supervisor -> worker -------------------------------------------------------------------
+
+/// Serve a client. Descriptors: the client's control segment (the client has sealed it
+/// kSingleWriter), the worker's control segment, the first output segment (number 1).
+struct AttachChannel {
+  static constexpr MessageType kType = MessageType::kAttachChannel;
+  uint64_t epoch = 0;
+  uint64_t client = 0;  ///< the supervisor's number of the client
+  uint64_t outputBytes = 0;
+  uint32_t share = 1;       ///< calls per call of a client with share 1, if both wait
+  uint32_t leaseLimit = 0;  ///< results that it may hold; further ones are refused. 0: no limit
+  /// Private memory that its handles may keep; handles beyond it are refused. 0: no limit
+  uint64_t memoryLimit = 0;
+  MSGPACK_DEFINE_ARRAY(epoch, client, outputBytes, share, leaseLimit, memoryLimit)
+};
+
+/// Detach the client when no call of it runs. The worker answers with kChannelDetached.
+struct DetachChannel {
+  static constexpr MessageType kType = MessageType::kDetachChannel;
+  uint64_t client = 0;
+  MSGPACK_DEFINE_ARRAY(client)
+};
+
+/// Map a segment of the client's input arena. Descriptors: the segment.
+struct MapInputSegment {
+  static constexpr MessageType kType = MessageType::kMapInputSegment;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  uint64_t bytes = 0;
+  MSGPACK_DEFINE_ARRAY(client, segment, bytes)
+};
+
+/// Map a package of the client, see LoadPackage. Descriptors: the package.
+struct MapPackage {
+  static constexpr MessageType kType = MessageType::kMapPackage;
+  uint64_t client = 0;
+  uint32_t package = 0;
+  uint64_t bytes = 0;
+  std::string name;
+  bool shared = false;
+  MSGPACK_DEFINE_ARRAY(client, package, bytes, name, shared)
+};
+
+/// The client has unloaded these packages: unmap them.
+struct UnmapPackage {
+  static constexpr MessageType kType = MessageType::kUnmapPackage;
+  uint64_t client = 0;
+  std::vector<uint32_t> packages;  ///< kMapPackage may not have been sent for some of them
+  MSGPACK_DEFINE_ARRAY(client, packages)
+};
+
+/// Use a further segment for the results of the client. Descriptors: the segment.
+struct AddOutputSegment {
+  static constexpr MessageType kType = MessageType::kAddOutputSegment;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  uint64_t bytes = 0;
+  MSGPACK_DEFINE_ARRAY(client, segment, bytes)
+};
+
+/// Answers kRequestOutputSegment: the supervisor grants no segment.
+struct RefuseOutputSegment {
+  static constexpr MessageType kType = MessageType::kRefuseOutputSegment;
+  uint64_t client = 0;
+  std::string text;          ///< names the limit and its setting
+  bool clientLimit = false;  ///< the limit is the client's; otherwise the worker's
+  MSGPACK_DEFINE_ARRAY(client, text, clientLimit)
+};
+
+/// The client may not have this segment of its input arena: the worker refuses calls that lie in it
+/// with `text`, which names the limit.
+struct RefuseInputSegment {
+  static constexpr MessageType kType = MessageType::kRefuseInputSegment;
+  uint64_t client = 0;
+  uint32_t segment = 0;
+  std::string text;
+  MSGPACK_DEFINE_ARRAY(client, segment, text)
+};
+
+// ---- worker -> supervisor -------------------------------------------------------------------
+
+/// The worker's first message: it waits for channels.
+struct WorkerReady {
+  static constexpr MessageType kType = MessageType::kWorkerReady;
+  uint64_t epoch = 0;
+  MSGPACK_DEFINE_ARRAY(epoch)
+};
+
+/// Answers kAttachChannel: the worker serves the client.
+struct ChannelAttached {
+  static constexpr MessageType kType = MessageType::kChannelAttached;
+  uint64_t client = 0;
+  MSGPACK_DEFINE_ARRAY(client)
+};
+
+/// Requests room for `bytes` more in the output arena of a client's channel. The worker does not
+/// wait for the answer.
+struct RequestOutputSegment {
+  static constexpr MessageType kType = MessageType::kRequestOutputSegment;
+  uint64_t client = 0;
+  uint64_t bytes = 0;
+  MSGPACK_DEFINE_ARRAY(client, bytes)
+};
+
+/// The worker has unmapped all memory of the client.
+struct ChannelDetached {
+  static constexpr MessageType kType = MessageType::kChannelDetached;
+  uint64_t client = 0;
+  MSGPACK_DEFINE_ARRAY(client)
+};
+
+/// User code tried something that the sandbox forbids, `times` since the last such message.
+struct ForbiddenAct {
+  static constexpr MessageType kType = MessageType::kForbiddenAct;
+  std::string act;  ///< "system call ptrace", "file /etc/shadow"
+  uint64_t times = 0;
+  MSGPACK_DEFINE_ARRAY(act, times)
+};
+
+}  // namespace isopool::ipc
