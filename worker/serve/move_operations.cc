@@ -3,7 +3,7 @@
 #include "worker/python/interpreter.h"
 #include "worker/python/output_streams.h"
 #include "worker/serve/call_failures.h"
-#include "worker/serve/call_runner.h"
+#include "worker/serve/call_operations.h"
 #include "worker/values/python_values.h"
 
 namespace isopool::worker {
@@ -18,8 +18,8 @@ void setNumbered(const PyRef& dict, base::PackageId number, const PyRef& value) 
 
 }  // namespace
 
-void CallRunner::pickle(ClientLink& channel) {
-  PyObject* moved = handle(channel, 0);
+void pickle(RunningCall& call, ClientLink& channel) {
+  PyObject* moved = call.handle(channel, 0);
   const PyRef importers = orRaised(PyRef::steal(PyDict_New()));
   const PyRef ranges = orRaised(PyRef::steal(PyList_New(0)));
   for (const auto& package : channel.packages.all()) {
@@ -39,32 +39,32 @@ void CallRunner::pickle(ClientLink& channel) {
       PyObject_CallFunctionObjArgs(makeMove.get(), moved, importers.get(), ranges.get(), nullptr)));
   const PyRef summary = orRaised(PyRef::steal(PyObject_CallMethod(move.get(), "summary", nullptr)));
   flushOutput();
-  channel.handles.set(newHandle(1), std::move(move));
-  answerValue(channel, fromPython(summary.get()));
+  channel.handles.set(call.newHandle(1), std::move(move));
+  call.answerValue(channel, fromPython(summary.get()));
 }
 
-void CallRunner::fillMovable(ClientLink& channel) {
-  PyObject* move = handle(channel, 0);
-  const PyRef memory = orRaised(package(channel, 1).capsule());
+void fillMovable(RunningCall& call, ClientLink& channel) {
+  PyObject* move = call.handle(channel, 0);
+  const PyRef memory = orRaised(call.package(channel, 1).capsule());
   orRaised(PyRef::steal(PyObject_CallMethod(move, "fill", "O", memory.get())));
-  answerNothing(channel);
+  call.answerNothing(channel);
 }
 
-void CallRunner::defineMovable(ClientLink& channel) {
-  const base::ObjectId id(reader_->integer(0));
+void defineMovable(RunningCall& call, ClientLink& channel) {
+  const base::ObjectId id(call.reader().integer(0));
   if (channel.objects.find(id) == nullptr) {
-    const Package& own = package(channel, 1);
-    const uint64_t offset = reader_->integer(2);
-    const uint64_t bytes = reader_->integer(3);
+    const Package& own = call.package(channel, 1);
+    const uint64_t offset = call.reader().integer(2);
+    const uint64_t bytes = call.reader().integer(3);
     if (offset > own.mapping()->bytes() || bytes > own.mapping()->bytes() - offset) {
       badRequest("a moved object's pickle reaches beyond its memory");
     }
     const PyRef memories = orRaised(PyRef::steal(PyDict_New()));
     const PyRef importers = orRaised(PyRef::steal(PyDict_New()));
-    const msgpack::object& referred = reader_->element(4);
+    const msgpack::object& referred = call.reader().element(4);
     for (uint32_t i = 0; i < arrayOf(referred).via.array.size; ++i) {
       const base::PackageId number(referred.via.array.ptr[i].as<uint32_t>());
-      Package& package = packageOf(channel, number);
+      Package& package = call.packageOf(channel, number);
       if (package.shared()) {
         setNumbered(memories, number, orRaised(package.capsule()));
       } else {
@@ -81,7 +81,7 @@ void CallRunner::defineMovable(ClientLink& channel) {
     flushOutput();
     channel.objects.set(id, std::move(received));
   }
-  answerNothing(channel);
+  call.answerNothing(channel);
 }
 
 }  // namespace isopool::worker

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ipc/channel/worker_end.h"
+#include "ipc/tensor/value_codec.h"
+#include "worker/memory/control_plane.h"
+#include "worker/memory/copy_counts.h"
+#include "worker/sandbox/sandbox.h"
+#include "worker/serve/call_inputs.h"
+#include "worker/serve/client_link.h"
+#include "worker/serve/result_export.h"
+
+namespace isopool::worker {
+
+/// The call that the worker runs now, as its operation sees it: the elements of the request, and
+/// the answers. CallRunner takes it from a channel and hands it to the operation. Reused from call
+/// to call. The call loop's thread, with the GIL.
+///
+/// `channel` is always the link of the client that made the call. If the client dies, an answer
+/// goes into memory that no process reads.
+class RunningCall {
+ public:
+  /// Both arguments must outlive this object.
+  RunningCall(ControlPlane& control, Sandbox& sandbox);
+  RunningCall(const RunningCall&) = delete;
+  RunningCall& operator=(const RunningCall&) = delete;
+
+  // Steps of CallRunner before the operation, in this order.
+
+  /// Copies the oldest call of the channel without taking it, see WorkerEnd::peek().
+  ipc::Received peek(ipc::WorkerEnd& end) noexcept { return end.peek(received_); }
+  /// The call has no answer and no copies yet.
+  void begin() {
+    answered_ = false;
+    copies_.clear();
+  }
+  /// `payload` must stay valid until dropInputs(). Throws ipc::ValueError.
+  const ipc::PayloadReader& read(std::span<const std::byte> payload) {
+    return reader_.emplace(payload);
+  }
+  /// See CallInputs::resolve().
+  void resolveInputs(ClientLink& channel, UnclaimedLeases& loans) {
+    inputs_.resolve(channel, *reader_, loans);
+  }
+
+  const ipc::ReceivedCall& received() const { return received_; }
+  ControlPlane& control() const { return control_; }
+  Sandbox& sandbox() const { return sandbox_; }
+  /// The bytes that this call has copied so far.
+  const CopyCounts& copies() const { return copies_; }
+  /// The slot that Python code sees now, in torch.version.interp. Stays from call to call.
+  std::optional<uint64_t>& shownSlot() { return shownSlot_; }
+
+  // Elements of the request's payload, by index. They throw Refusal if an element is invalid.
+
+  /// Between read() and dropInputs().
+  const ipc::PayloadReader& reader() const { return *reader_; }
+  /// The replicated object with the number at `index`; borrowed.
+  PyObject* object(const ClientLink& channel, size_t index) const;
+  /// The object behind the handle at `index`; borrowed.
+  PyObject* handle(const ClientLink& channel, size_t index) const;
+  /// The package with the number at `index`; waits up to 5 s for the supervisor to send it.
+  Package& package(ClientLink& channel, size_t index);
+  Package& packageOf(ClientLink& channel, base::PackageId id);
+  /// A value as a new Python object, or the object behind a handle.
+  PyRef argument(const ClientLink& channel, const msgpack::object& object) const;
+  PyRef text(size_t index) const;
+  /// The same; refuses the request if the text is longer.
+  PyRef boundedText(size_t index, size_t mostBytes) const;
+  base::HandleId newHandle(size_t index) const { return base::HandleId(reader_->integer(index)); }
+
+  /// Calls `callable` with the positional arguments at `argumentsIndex` and the named ones behind
+  /// them, in the caller's modes. Throws PythonRaised.
+  PyRef callPython(ClientLink& channel, PyObject* callable, size_t argumentsIndex);
+  /// Ends this process if user code forked it and came back: what follows belongs to the parent
+  /// alone. To be called after user code has run.
+  static void endForkedChild();
+
+  // Answers. Each is the last step of its call. They throw Refusal if a long answer finds no room
+  // in the output arena.
+
+  void answerNothing(ClientLink& channel);
+  void answerTruth(ClientLink& channel, bool truth);
+  void answerValue(ClientLink& channel, const at::IValue& value);
+  void answerResult(ClientLink& channel, PyRef result);
+  /// Answers with the Python error that is set.
+  void answerPythonError(ClientLink& channel);
+  /// Answers with a MemoryError, as if the model's own code had run out of memory.
+  void answerShortage(ClientLink& channel, const char* what);
+  void refuse(ClientLink& channel, ipc::RefusalKind kind, std::string_view reason);
+  /// The client has recalled the call before it started.
+  void withdraw(ClientLink& channel);
+
+  // Parts of an answer.
+
+  /// Uses the conversion that the call requests.
+  at::IValue valueOf(PyObject* object) const;
+  /// For the payload of an answer that finishValue() completes.
+  ipc::PayloadWriter& writer() { return writer_; }
+  /// Exports the storages of the value in writer(), adds the counts of copied bytes, and publishes.
+  void finishValue(ClientLink& channel);
+  /// Drops the call's own references to its storages.
+  void dropInputs();
+  /// Makes private what the model keeps of the call. After dropInputs().
+  void settleKept(ClientLink& channel);
+
+  /// Returns ready(). While it is false, waits up to 5 s for messages of the supervisor, which
+  /// may change it.
+  bool awaitSupervisor(const std::function<bool()>& ready);
+
+ private:
+  class Arguments;
+
+  /// Publishes the answer once; later calls have no effect. With kNoReply there is no answer, and
+  /// the leases are cancelled. Throws Refusal if a long answer finds no room in the output arena.
+  void publish(ClientLink& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
+
+  ControlPlane& control_;
+  Sandbox& sandbox_;
+  ipc::PageHistory history_;
+  std::optional<uint64_t> shownSlot_;
+
+  ipc::ReceivedCall received_;
+  bool answered_ = false;
+  std::optional<ipc::PayloadReader> reader_;
+  CallInputs inputs_;
+  CopyCounts copies_;             // of this call
+  std::vector<PyObject*> stack_;  // the arguments of the Python call
+  ipc::PayloadWriter writer_;
+  ResultExport export_;
+};
+
+}  // namespace isopool::worker
