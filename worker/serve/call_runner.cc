@@ -9,25 +9,13 @@
 #include "ipc/channel/preparation.h"
 #include "worker/process/crash_log.h"
 #include "worker/serve/call_failures.h"
-#include "worker/serve/call_operations.h"
+#include "worker/serve/operations/operation_table.h"
 
 namespace isopool::worker {
 
 namespace {
 
 constexpr size_t kMaxBlobBytes = size_t{1} << 32;
-
-// Operations that make an object which the client keeps in the worker.
-bool makesHandle(ipc::Operation operation) {
-  return operation == ipc::Operation::kFromValue || operation == ipc::Operation::kCallHandle ||
-         operation == ipc::Operation::kAttribute;
-}
-
-// Operations that run a model; the others prepare the worker.
-bool runsModels(ipc::Operation operation) {
-  return operation == ipc::Operation::kCallObject || operation == ipc::Operation::kCallHandle ||
-         operation == ipc::Operation::kNext;
-}
 
 }  // namespace
 
@@ -52,7 +40,7 @@ CallRunner::Served CallRunner::serveOne(ClientLink& channel) {
     channel.memory->output.dropReference(channel.blobs.front().block);
     channel.blobs.pop_front();
   }
-  call_.begin();
+  call_.begin(operationOf(call_.received().operation));
   channel.memory->borrowed.beginCall();
   run(channel);
   channel.memory->output.endCall();
@@ -62,7 +50,7 @@ CallRunner::Served CallRunner::serveOne(ClientLink& channel) {
 }
 
 void CallRunner::run(ClientLink& channel) {
-  const auto operation = static_cast<ipc::Operation>(call_.received().operation);
+  const OperationEntry& operation = call_.operation();
   auto refusalKind = ipc::RefusalKind::kBadRequest;
   std::string reason;
   try {
@@ -78,14 +66,14 @@ void CallRunner::run(ClientLink& channel) {
             "5 seconds");
       }
       requireLeases(channel);
-      if (makesHandle(operation)) channel.handles.requireRoom();
+      if (operation.traits.needsHandleRoom) channel.handles.requireRoom();
       call_.resolveInputs(channel, loans);
     }
     if (channel.memory->end.start(call_.received().sequence) == ipc::Start::kRecalled) {
       return call_.withdraw(channel);
     }
-    if (runsModels(operation)) sandbox_.beginCalls();
-    perform(call_, channel);
+    if (operation.traits.runsModel) sandbox_.beginCalls();
+    operation.handler(call_, channel);
     return;
   } catch (const PythonRaised&) {
     call_.answerPythonError(channel);

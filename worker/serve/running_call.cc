@@ -17,6 +17,7 @@
 #include "worker/python/python_errors.h"
 #include "worker/serve/call_failures.h"
 #include "worker/serve/caller_modes.h"
+#include "worker/serve/operations/operation_table.h"
 #include "worker/serve/traced_range.h"
 #include "worker/values/permissive_values.h"
 #include "worker/values/python_values.h"
@@ -331,7 +332,7 @@ void RunningCall::dropInputs() {
 // as long as it has the handle.
 void RunningCall::settleKept(ClientLink& channel) {
   ChannelMemory& memory = *channel.memory;
-  if (static_cast<ipc::Operation>(received_.operation) == ipc::Operation::kCallObject) {
+  if (operation_->traits.modelKeepsTensors) {
     memory.borrowed.privatiseKept(memory, copies_);
     memory.output.noteKept();
     if (!channel.alone) memory.output.privatiseKept(copies_);

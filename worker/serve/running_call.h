@@ -22,6 +22,8 @@
 
 namespace isopool::worker {
 
+struct OperationEntry;
+
 /// The call that the worker runs now, as its operation sees it: the elements of the request, and
 /// the answers. CallRunner takes it from a channel and hands it to the operation. Reused from call
 /// to call. The call loop's thread, with the GIL.
@@ -39,8 +41,9 @@ class RunningCall {
 
   /// Copies the oldest call of the channel without taking it, see WorkerEnd::peek().
   ipc::Received peek(ipc::WorkerEnd& end) noexcept { return end.peek(received_); }
-  /// The call has no answer and no copies yet.
-  void begin() {
+  /// The call has no answer and no copies yet. `operation` is that of received().
+  void begin(const OperationEntry& operation) {
+    operation_ = &operation;
     answered_ = false;
     copies_.clear();
   }
@@ -54,6 +57,7 @@ class RunningCall {
   }
 
   const ipc::ReceivedCall& received() const { return received_; }
+  const OperationEntry& operation() const { return *operation_; }
   ControlPlane& control() const { return control_; }
   Sandbox& sandbox() const { return sandbox_; }
   /// The bytes that this call has copied so far.
@@ -131,6 +135,7 @@ class RunningCall {
   std::optional<uint64_t> shownSlot_;
 
   ipc::ReceivedCall received_;
+  const OperationEntry* operation_ = nullptr;  // of received_, in operations::kTable
   bool answered_ = false;
   std::optional<ipc::PayloadReader> reader_;
   CallInputs inputs_;
