@@ -29,7 +29,8 @@ class ObjectUnloaded : public Error {
 };
 
 /// The answer to a request. Until take() or the destructor it holds a slot of the channel, for
-/// which other threads may wait: its thread must not wait for a lock meanwhile.
+/// which other threads may wait: its thread must not wait for a lock meanwhile. It keeps the
+/// channel alive. For the thread that made the request only.
 class Answer {
  public:
   Answer(Answer&& other) noexcept;
@@ -41,9 +42,17 @@ class Answer {
   RequestOutcome outcome() const { return outcome_; }
   /// The request's number on its channel; 0 if it was not sent.
   uint64_t sequence() const { return sequence_; }
-  /// The answer's value (None for most operations). Throws RemoteError for a Python exception,
-  /// ObjectUnloaded, WorkerLost if the worker died before the result's memory could be mapped, and
-  /// Error for any other refusal. Call it once, and only if outcome() is kAnswered.
+  /// The answer's value (None for most operations). Its tensors may lie in the worker's memory; the
+  /// worker's death does not change or unmap them. Call it once, and only if outcome() is
+  /// kAnswered. If outcome() is kAnswered, it must be called: what the worker lent with the answer
+  /// is given back by the tensors.
+  ///
+  /// Throws RemoteError for a Python exception and for SystemExit. For a refusal of the worker
+  /// throws ArenaFull, LimitExceeded, ObjectUnloaded, UnsupportedValue, else Error. Throws
+  /// WorkerLost if the worker died before the result's memory could be mapped. If the answer is
+  /// invalid, kills the worker and throws Error. The slot is free in every case.
+  ///
+  /// Waits up to half a second if the supervisor's message about the result's memory is late.
   at::IValue take();
 
  private:

@@ -13,12 +13,17 @@ namespace isopool::client {
 
 /// The limit of calls that a connection may have in flight, set by the operator of a shared
 /// supervisor. In flight are calls that run or wait for a worker, and asynchronous calls without an
-/// outcome. Any thread. If there is no limit, the pointer to it is null and nothing is counted.
+/// outcome. Any thread. No member blocks: a call above the limit is refused and does not wait. If
+/// there is no limit, the pointer to it is null and nothing is counted.
+///
+/// The limit is this process's own check of what the supervisor's Welcome allows. A CallLimit must
+/// outlive its Places, Scopes and Calls.
 class CallLimit {
  public:
   explicit CallLimit(uint32_t most) : most_(most) {}
 
-  /// Counts as one call in flight as long as it lives. The constructor throws LimitExceeded.
+  /// Counts as one call in flight as long as it lives, on whichever thread it is destroyed. The
+  /// constructor throws LimitExceeded; then nothing is counted.
   class Place {
    public:
     explicit Place(CallLimit* limit) : limit_(limit) {
@@ -34,8 +39,9 @@ class CallLimit {
     CallLimit* const limit_;
   };
 
-  /// While it lives, the calling thread makes a call that already has its Place: the requests that
-  /// the thread makes meanwhile are part of that call and not counted.
+  /// While it lives, the calling thread makes a call that already has its Place: the requests to
+  /// the same connection that the thread makes meanwhile are part of that call and not counted.
+  /// Destroy it on the thread that made it, in reverse order.
   class Scope {
    public:
     explicit Scope(const CallLimit* limit) : outer_(std::exchange(current_, limit)) {}
@@ -47,8 +53,9 @@ class CallLimit {
     const CallLimit* const outer_;
   };
 
-  /// The call that the calling thread makes while this lives: a Place and a Scope, or nothing if
-  /// the thread is inside another call. The constructor throws LimitExceeded.
+  /// The call that the calling thread makes while this lives: a Place and a Scope, without a Place
+  /// if the thread is inside another call of the same connection. The constructor throws
+  /// LimitExceeded.
   class Call {
    public:
     explicit Call(CallLimit* limit) {

@@ -12,14 +12,18 @@ enum class RequestOutcome : uint32_t;
 struct PendingRequest;
 
 /// Lets any thread take back a request that another thread makes. One token serves one request, on
-/// all the workers on which the request is tried, and must outlive it.
+/// all the workers on which the request is tried, and must outlive it. Any thread; no member waits
+/// for the worker or for the requesting thread.
 class CancellationToken {
  public:
-  /// True if user code of the request has not run and never will; the requesting thread then gets
-  /// RequestOutcome::kWithdrawn (or kNeverStarted). False if the request has started or ended.
+  /// True if user code of the request has not run and never will; the requesting thread is woken
+  /// and gets RequestOutcome::kWithdrawn (or kNeverStarted). False if the request has started or
+  /// ended; then it continues unchanged. May be called before the request is published: it is not
+  /// published then. Further calls return the same until end().
   bool cancel();
   /// Call when the request has ended, whatever its outcome: from here on cancel() returns false.
-  /// True if the request was taken back before.
+  /// True if the request was taken back before: then its outcome must be "cancelled", also if it
+  /// was to be tried again on another worker.
   bool end();
   /// True if the request was taken back.
   bool requested() const { return requested_.load(std::memory_order_acquire); }

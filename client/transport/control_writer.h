@@ -17,13 +17,19 @@ namespace isopool::client {
 /// outlive it. Any thread. No member blocks: if the socket is full because the supervisor is
 /// stopped or slow, messages wait in a queue that the connection's own thread sends. In a forked
 /// child nothing is sent, woken or revoked: the connection belongs to the parent.
+///
+/// An object may keep the writer after the connection has ended: messages are then dropped without
+/// an error. The same happens after the queue has overflowed, see flush().
 class ControlWriter {
  public:
-  /// `wake`: an eventfd; written to when flush() has something to do.
+  /// Neither `socket` nor `wake` is owned: both must stay open until close(). `wake`: an eventfd;
+  /// written to when flush() has something to do.
   ControlWriter(ipc::ControlSocket& socket, int wake) : socket_(&socket), wake_(wake) {}
 
   /// Messages leave in the order of the calls. A message to a dead supervisor is dropped without
-  /// an error: the thread that reads from the connection finds the death.
+  /// an error: the thread that reads from the connection finds the death. The caller keeps
+  /// `descriptors` and may close them when this returns. Throws std::bad_alloc; then the message
+  /// was not sent.
   template <typename Message>
   void send(const Message& message, std::initializer_list<int> descriptors = {}) {
     if (generation_ != forkGeneration()) return;
@@ -36,15 +42,17 @@ class ControlWriter {
     enqueue(ipc::encodeMessage(message, 1), {object},
             ipc::SendQueue::Subject(kOnlyClient, package.value));
   }
-  /// Wakes the connection's own thread.
+  /// Wakes the connection's own thread. Does nothing after close().
   void wake();
-  /// Removes the package's message from the queue. False if it was sent before.
+  /// Removes the package's message from the queue. False if it is not in the queue: it was sent or
+  /// dropped before. Then the supervisor has to be asked to unload the package.
   bool revoke(base::PackageId package);
 
-  /// Sends what the socket accepts. For the connection's own thread. After kOverflow or kOutOfFiles
+  /// Sends what the socket accepts. For the connection's own thread. kFull: call again when the
+  /// socket is writable; kCrowded: after SendQueue::kCrowdedRetry. After kOverflow or kOutOfFiles
   /// messages were dropped, and the connection can't be used any more.
   ipc::SendQueue::State flush();
-  /// Drops the queue; nothing is sent from now on.
+  /// Drops the queue; nothing is sent from now on. Call before the socket is closed.
   void close();
 
  private:

@@ -7,6 +7,7 @@
 
 namespace isopool::client {
 
+/// CLOCK_MONOTONIC: does not count the time in which the machine is suspended.
 using Clock = std::chrono::steady_clock;
 /// When a call ends at the latest; empty: without limit.
 using Deadline = std::optional<Clock::time_point>;
@@ -18,6 +19,7 @@ inline Deadline deadlineAfter(std::chrono::nanoseconds time) {
   return now + std::max(time, std::chrono::nanoseconds(0));
 }
 
+/// Reads the clock only if there is a deadline.
 inline bool isPast(const Deadline& deadline) { return deadline && Clock::now() >= *deadline; }
 
 }  // namespace isopool::client

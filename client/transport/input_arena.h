@@ -23,7 +23,9 @@ namespace isopool::client {
 class SegmentAudience {
  public:
   virtual ~SegmentAudience() = default;
-  /// If it throws, it must have had no effect: it is called again before a block is used.
+  /// Called by the thread that allocates or that adds the audience, under a lock of the arena: must
+  /// not block and must not use the arena. `object` is valid during the call only; `bytes` is its
+  /// size. If it throws, it must have had no effect: it is called again before a block is used.
   virtual void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) = 0;
 };
 
@@ -34,20 +36,30 @@ class SegmentAudience {
 ///
 /// Never destroyed, because storages may refer to it until the process exits. Any thread. A forked
 /// child has an arena of its own; the parent's arena neither allocates nor frees in the child.
+///
+/// A block is free when its last reference ends. References: one of the storage, and one for each
+/// lease. If a worker dies, WorkerLink::reaped() ends the leases and not the death itself: until
+/// the supervisor has reaped the worker, one of its processes may still write to the blocks.
 class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
  public:
+  /// This process's arena; made by the first call. Throws Error if ISOPOOL_INPUT_ARENA_LIMIT is
+  /// invalid, base::SystemCallError if there is no address space for it.
   static InputArena& instance();
 
   /// A block with one reference. nullptr if the arena has reached its limit, if there is no memory
   /// or descriptor for a new segment, and on a parent's arena in a forked child. Does not wait for
   /// another process, but creates and pre-faults memory when the arena grows.
   void* allocateBlock(size_t bytes) noexcept override;
+  /// True if `data` lies in the arena's address space, also where no block is.
   bool ownsBlock(const void* data) const noexcept override { return arena_.contains(data); }
+  /// Ends the storage's reference: a block that is lent is free only when it was returned.
   void freeBlock(void* data) noexcept override;
 
-  /// A storage over a new block; nullopt where allocateBlock() returns nullptr.
+  /// A storage over a new block; nullopt where allocateBlock() returns nullptr. Its content is
+  /// undefined. It can't be resized. Throws std::bad_alloc.
   std::optional<c10::Storage> makeStorage(size_t bytes);
 
+  /// See PageArena::locate(). A worker finds the block by the result.
   std::optional<ipc::BlockLocation> locate(const void* data) const noexcept {
     return arena_.locate(data);
   }
@@ -55,20 +67,25 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   std::optional<ipc::PageArena::BlockReference> referTo(const void* data) noexcept {
     return arena_.referTo(data);
   }
+  /// Does nothing on a parent's arena in a forked child, and for an address outside the arena.
   void dropReference(const void* block) noexcept;
 
   /// Notifies `audience` of the segments that exist now and, until removeAudience(), of each new
-  /// one. If it throws, the audience was not added.
+  /// one. Not owned. If it throws, the audience was not added. After removeAudience() has returned,
+  /// no notification runs or follows.
   void addAudience(SegmentAudience& audience);
   void removeAudience(SegmentAudience& audience);
 
-  /// Tables of loans of this arena's blocks. When the arena is full, it collects from them what the
-  /// workers have returned.
+  /// Tables of loans of this arena's blocks, not owned. When the arena is full, it collects from
+  /// them what the workers have returned; not after removeLoans() has returned.
   void addLoans(ipc::LeaseTable& loans);
   void removeLoans(ipc::LeaseTable& loans);
 
+  /// The size of all segments together, and of all blocks that have a reference.
   uint64_t capacityBytes() const { return arena_.capacityBytes(); }
   uint64_t bytesInUse() const { return arena_.bytesInUse(); }
+  /// The most that capacityBytes() can become: ISOPOOL_INPUT_ARENA_LIMIT, or less if the process's
+  /// address space is limited.
   uint64_t limitBytes() const { return limitBytes_; }
   /// Which limit limitBytes() is, for messages: a setting or a limit of the process.
   std::string limitInWords() const;

@@ -13,7 +13,11 @@ struct PendingRequest;
 
 /// The search for another worker while a worker does not start a request, as the code that waits
 /// for the worker sees it: WorkerLink, and Pool while a worker is prepared. PoolMigration knows the
-/// pool. Only the thread that makes the call uses it, except for wake().
+/// pool. Only the thread that makes the call uses it, except for wake(). No member blocks, except
+/// that findPlace() and the end of a search lock the pool for a moment.
+///
+/// A search begins with findPlace() and ends in one of two ways: leave(), after which the call uses
+/// the reserved place, or stay(), after which the place is free for other calls.
 class Migration {
  public:
   virtual ~Migration() = default;
@@ -24,20 +28,24 @@ class Migration {
   Clock::time_point nextLook() const {
     return found_.load(std::memory_order_acquire) ? Clock::time_point() : nextLook_;
   }
+  /// True if findPlace() is to be called now. Reads the clock.
   bool due() const { return nextLook_ != kNever && Clock::now() >= nextLook(); }
   /// Asks for a place at another worker. True if one is reserved; else one is reserved later, and
-  /// the thread that waits for `request` is woken then.
+  /// the thread that waits for `request` is woken then. `channel` and `request` must stay valid
+  /// until the search has ended.
   virtual bool findPlace(WorkerLink& channel, PendingRequest& request) = 0;
-  /// The call leaves its worker and gets the reserved place.
+  /// The call leaves its worker and gets the reserved place. Call only if findPlace() returned
+  /// true and the request was taken back.
   void leave() { left_ = true; }
   /// True if the call has left its worker for a place that is reserved elsewhere.
   bool left() const { return left_; }
-  /// The call stays with its worker: ends the search, and a reserved place is free again.
+  /// The call stays with its worker: ends the search, and a reserved place is free again. May be
+  /// called without a search; then it only stops due() from returning true.
   void stay() {
     nextLook_ = kNever;
     if (std::exchange(asked_, false)) endSearch();
   }
-  /// The request has ended, or was taken back.
+  /// The request has ended, or was taken back. Ends the search unless the call has left.
   void requestEnded() {
     if (!left_) stay();
   }
@@ -47,7 +55,7 @@ class Migration {
 
   Migration() = default;
 
-  /// Called if the search has begun.
+  /// Called once for each search that has begun: no place is reserved for the call afterwards.
   virtual void endSearch() = 0;
   /// Wakes the thread that waits for the request. Any thread.
   static void wake(WorkerLink& channel, PendingRequest& request);

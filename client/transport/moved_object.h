@@ -18,26 +18,33 @@ namespace isopool::client {
 /// The shared memory of one moved object: its tensors' storages and its pickle. The worker that the
 /// object was moved from writes it. All workers of the connection map it, and each sees what
 /// another one writes. The workers keep it as long as this object lives, that is, as long as a
-/// ReplicatedObj or a tensor refers to it. Any thread.
+/// ReplicatedObj or a tensor refers to it. Any thread. No member blocks.
+///
+/// This process has its own mapping: the memory stays readable when a worker, all workers or the
+/// supervisor die. In a forked child the destructor reports nothing to the supervisor.
 class MovedObject : public std::enable_shared_from_this<MovedObject> {
  public:
   /// Creates the memory and announces it to the supervisor of the connection with this number, to
-  /// which `writer` writes. Throws Error if there is no memory.
+  /// which `writer` writes. Does not wait until the workers have it: a worker waits for it when a
+  /// request refers to it. Throws Error if there is no memory.
   static std::shared_ptr<MovedObject> make(std::shared_ptr<ControlWriter> writer,
                                            uint64_t connection, uint64_t bytes);
   ~MovedObject();
   MovedObject(const MovedObject&) = delete;
   MovedObject& operator=(const MovedObject&) = delete;
 
-  /// The moved object with this number; null if it no longer exists.
+  /// The moved object of this process with this number; null if it no longer exists.
   static std::shared_ptr<MovedObject> find(base::PackageId id);
 
+  /// From the same range as the numbers of ArchiveFile: the workers know both as packages.
   base::PackageId id() const { return id_; }
   /// True if the workers of the connection with this number have it.
   bool knownTo(uint64_t connection) const { return connection_ == connection; }
 
-  /// The storage at that place; a null storage if it reaches beyond the memory. As long as a
-  /// storage for the same place exists, that one is returned, so that the tensors are aliases.
+  /// The storage at that place, which shares ownership of this object; a null storage if it reaches
+  /// beyond the memory. `offset` and `bytes` may come from a worker. As long as a storage for the
+  /// same place exists, that one is returned, so that the tensors are aliases. Throws
+  /// std::bad_alloc.
   c10::Storage storageAt(uint64_t offset, uint64_t bytes);
 
  private:
@@ -62,7 +69,8 @@ struct MovedSlice {
   uint64_t offset = 0;
 };
 
-/// The place of a storage that MovedObject::storageAt made, else nullptr.
+/// The place of a storage that MovedObject::storageAt made, else nullptr. Lives as long as the
+/// storage.
 const MovedSlice* movedSliceOf(const c10::Storage& storage) noexcept;
 
 }  // namespace isopool::client

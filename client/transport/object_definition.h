@@ -10,25 +10,29 @@
 
 namespace isopool::client {
 
-/// How any worker comes by a replicated object: the request that makes it there, see
-/// ipc::Operation.
+/// How any worker makes a replicated object: the request that makes it there, see ipc::Operation.
+/// A plain value: it does not own the package or the memory that the request refers to, which must
+/// exist in the workers as long as the definition is used.
 struct ObjectDefinition {
-  uint64_t object = 0;
+  uint64_t object = 0;  ///< see newObjectNumber()
   ipc::Operation operation = ipc::Operation::kDefineObject;
   std::string request;  ///< its body, a msgpack array that begins with `object`; no tensors in it
 };
 
-/// The number of a new object: the first in this process to have it. Any thread.
+/// The number of a new object: no other object of this process gets it. Any thread.
 uint64_t newObjectNumber();
 
-/// What the workers' backend for `format` makes of a file that they have as a package, and of
-/// `options`.
+/// A new object, with a number of its own: what the workers' backend for `format` makes of a file
+/// that they have as a package, and of `options`. Any thread. `format` and `options` are checked by
+/// the worker only.
 ObjectDefinition loadedObject(base::PackageId file, const std::string& format,
                               const std::string& options);
 
-/// Fills an empty draft with the definition's request.
+/// Fills an empty draft with the definition's request. The caller sends it as
+/// `definition.operation`.
 void draftDefinition(RequestDraft& draft, const ObjectDefinition& definition);
-/// Fills an empty draft with the request that ends it, ipc::Operation::kForgetObject.
+/// Fills an empty draft with the request that ends the object in a worker,
+/// ipc::Operation::kForgetObject.
 void draftForgetting(RequestDraft& draft, uint64_t object);
 
 }  // namespace isopool::client

@@ -15,7 +15,13 @@
 namespace isopool::client {
 
 /// One request in flight. It occupies the slot of its WorkerLink that its sequence number selects;
-/// the link owns the slots and reuses them. `use` decides which thread may read and write the rest.
+/// the link owns the slots and reuses them. `use` decides which thread may read and write the rest:
+/// in kWaiting and kDelivered the thread that made the request, in kDelivering the leader, in
+/// kAbandoned the thread that settles the request. Only the thread that holds the link's
+/// publishMutex_ moves a slot away from kFree.
+///
+/// `outcome` is stored last when a request is settled: with it the request belongs to its thread
+/// again, which may free the slot at once.
 struct PendingRequest {
   enum class Use : uint8_t {
     kFree,
@@ -30,13 +36,14 @@ struct PendingRequest {
   std::atomic<bool> asleep{false};      // its thread sleeps on `signal` or is about to
   uint64_t sequence = 0;
   ipc::Operation operation{};
-  Clock::time_point publishedAt;  // if it has a deadline
-  Clock::time_point leftAt;       // when the thread of an abandoned preparation left
-  std::vector<ExportedStorage> exports;
-  void* requestBlob = nullptr;
+  Clock::time_point publishedAt;         // if it has a deadline
+  Clock::time_point leftAt;              // when the thread of an abandoned preparation left
+  std::vector<ExportedStorage> exports;  // alive until the request has ended, for echoes
+  void* requestBlob = nullptr;  // a block of the input arena with one reference; null: inline
   ipc::ReceivedCompletion completion;
-  std::vector<std::byte> answerBlob;
+  std::vector<std::byte> answerBlob;  // a private copy: the worker may reuse its blob
 
+  // Private memory, so the worker can't change it. The content is untrusted.
   std::span<const std::byte> answerBytes() const {
     if (!answerBlob.empty()) return answerBlob;
     return {completion.bytes, completion.payload.inlineBytes};

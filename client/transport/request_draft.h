@@ -11,24 +11,27 @@ namespace isopool::client {
 
 /// A tensor's storage that a request passes to a worker. If the worker returns the same tensor (an
 /// echo), the result uses `storage`. `block`, unless null, is lent under `lease` until the worker
-/// returns it.
+/// returns it. `storage` is null if the bytes were copied into the request.
 struct ExportedStorage {
   c10::Storage storage;
   const void* block = nullptr;
   ipc::Lease lease;
 };
 
-/// The buffers in which one thread builds a request. Reused from call to call.
+/// The buffers in which one thread builds a request. Reused from call to call, because their
+/// allocation would take longer than a short call. The maker of the request fills `writer` and
+/// `flags`; WorkerLink::exchange() fills `records` and `exports`, and takes `exports`.
 struct RequestDraft {
   ipc::PayloadWriter writer;
-  uint32_t modes = 0;  ///< SubmissionFlags of the caller's modes
-  std::vector<ipc::StorageRecord> records;
-  std::vector<ExportedStorage> exports;
-  uint32_t flags = 0;  ///< further ipc::SubmissionFlags
+  uint32_t modes = 0;                       ///< SubmissionFlags of the caller's modes
+  std::vector<ipc::StorageRecord> records;  ///< one for each storage that `writer` refers to
+  std::vector<ExportedStorage> exports;     ///< of the same storages
+  uint32_t flags = 0;                       ///< further ipc::SubmissionFlags
 };
 
 /// The calling thread's draft, cleared, with the thread's present modes. Valid until the thread
-/// calls this function again.
+/// calls this function again. So a request that has to be sent while another one is being built,
+/// and a request in a destructor of a static object, needs a RequestDraft of its own.
 RequestDraft& requestDraft();
 
 }  // namespace isopool::client

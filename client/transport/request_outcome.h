@@ -7,10 +7,10 @@
 /// clock or thread.
 namespace isopool::client {
 
-/// How a request ended.
+/// How a request ended. Changes once, from kPending to one of the others.
 enum class RequestOutcome : uint32_t {
   kPending,
-  kAnswered,
+  kAnswered,      ///< the worker has answered: with a value, an exception or a refusal
   kNeverStarted,  ///< the worker is dead and has not run an instruction of the call's user code
   kLost,          ///< the worker is dead and may have run user code of the call
   kWithdrawn,     ///< taken back before it started: the deadline passed, or by a CancellationToken
@@ -31,9 +31,16 @@ constexpr RequestOutcome outcomeAtDeadline(bool takenBack) {
 }
 
 /// What follows for the call that made the request.
-enum class RetryDecision { kAnswer, kRunElsewhere, kWorkerLost, kNotStarted, kOverdue };
+enum class RetryDecision {
+  kAnswer,        ///< Answer::take() gives the result
+  kRunElsewhere,  ///< the call is made again on another worker; its caller does not notice
+  kWorkerLost,    ///< WorkerLost: the call may have run in part
+  kNotStarted,    ///< DeadlineExceeded or Cancelled: the call has not run and will not
+  kOverdue        ///< DeadlineExceeded: the call has run, perhaps in part
+};
 
-/// `idempotent`: the call may run twice. `cancelled`: the caller took the call back.
+/// `idempotent`: the call may run twice. `cancelled`: the caller took the call back; then a call
+/// that has not started does not run elsewhere.
 constexpr RetryDecision retryDecisionFor(RequestOutcome outcome, bool idempotent, bool cancelled) {
   switch (outcome) {
     case RequestOutcome::kAnswered:

@@ -11,11 +11,13 @@ namespace isopool::client {
 
 /// Whether a connection's control thread checks ten times a second for work that hangs and that no
 /// thread waits for. The watch is on only while such work exists: an idle program has no wake-ups.
+/// One per connection; the links of its workers share it.
 class UnawaitedWatch {
  public:
+  /// `writer` wakes the control thread.
   explicit UnawaitedWatch(std::shared_ptr<ControlWriter> writer) : writer_(std::move(writer)) {}
 
-  /// Call after work was added. Any thread. Costs one load while the watch is on.
+  /// Call after work was added. Any thread. Does not block. Costs one load while the watch is on.
   void begin() {
     if (!on_.load() && !on_.exchange(true)) writer_->wake();
   }

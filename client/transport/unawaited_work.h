@@ -19,9 +19,13 @@ namespace isopool::client {
 /// requests that their threads have left. No thread gets an answer when such work is done. So its
 /// progress is read from words in the worker's memory, and only while there is such work.
 ///
-/// Sequence numbers are those of the channel. A worker takes requests in their order.
+/// Sequence numbers are those of the channel. A worker takes requests in their order. What the
+/// worker publishes may be invalid; at worst its own work is counted wrongly then.
+///
+/// No member blocks. A worker's death is not seen here: the channel's end makes it irrelevant.
 class UnawaitedWork {
  public:
+  /// `memory` must outlive this object.
   explicit UnawaitedWork(WorkerMemory& memory) : memory_(memory) {}
 
   /// How long a worker may run clean-up work; 0: without limit. `watch`: begins when there is such
@@ -41,7 +45,8 @@ class UnawaitedWork {
     const uint64_t last = last_.load(std::memory_order_relaxed);
     if (last != 0 && last <= sequence) done(last);
   }
-  /// True if some of it is not done. Any thread.
+  /// True if some of it is not done. Any thread. Reads the worker's memory only if there may be
+  /// such work.
   bool any() const;
 
   // The other members need the lock under which requests are published.
@@ -61,8 +66,8 @@ class UnawaitedWork {
     kByNothing       ///< it runs no request, and takes none of those that wait
   };
   /// Why the worker is blocked, if it is so for longer than limitOf(); then the time is counted
-  /// from zero again. Call about ten times a second. Between two calls that are far apart, most of
-  /// the time is not counted, because this process itself was not running.
+  /// from zero again. Nothing if there is no limit. Call about ten times a second: at most 200 ms
+  /// are counted between two calls, because in a longer time this process itself was not running.
   std::optional<Blocked> overLimit(uint64_t published);
   /// Ten times the limit for a preparation: loading a large object takes longer than releasing one.
   std::chrono::nanoseconds limitOf(Blocked blocked) const {

@@ -8,8 +8,12 @@
 
 namespace isopool::client {
 
-/// Decides whether a worker is stopped, from calls that it has not taken before their deadlines.
-/// Pure: no memory, clock or thread of its own. The caller serialises the calls.
+/// Decides whether a worker is stopped (by SIGSTOP, a debugger, a frozen control group), from calls
+/// that it has not taken before their deadlines: a stopped worker is alive, so its liveness word
+/// does not show it. An awake worker that runs a long call is never taken for a stopped one.
+///
+/// Pure: no memory, clock or thread of its own. The caller serialises the calls. What the worker
+/// publishes may be invalid; at worst the decision about this worker is wrong then.
 class UnheardCalls {
  public:
   /// Longer than a healthy worker leaves a call in its ring while it sleeps, however loaded the

@@ -50,23 +50,39 @@ class Migration;
 /// When the worker dies, every waiting thread is woken within a fraction of a millisecond, after
 /// the answers that the worker had finished were delivered. A dead channel stays dead: the
 /// worker's replacement has another channel, with another epoch.
+///
+/// Everything that the worker publishes is untrusted. If it is invalid, the worker is killed, and
+/// its requests are settled by that death.
+///
+/// Only exchange(), death() and processGone() are meant to wait for another process.
 class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
  public:
+  /// For the control thread, from the supervisor's introduction. `processId`: the supervisor's
+  /// number for the worker, for messages only. `crashLog`: a file that the worker writes; may be
+  /// invalid. `livenessWordWorks`: false if the kernel does not mark the liveness word of a dead
+  /// worker; then its pidfd is polled. `connection`: see SupervisorConnection::number().
   WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd crashLog,
              bool livenessWordWorks, uint64_t connection);
+  /// Frees what is still lent to the worker. Answers share ownership of the link, results do not.
   ~WorkerLink();
   WorkerLink(const WorkerLink&) = delete;
   WorkerLink& operator=(const WorkerLink&) = delete;
 
   /// Sends the draft's body as `operation` and waits for the answer, the worker's death, the
   /// deadline, another thread's `cancellation`, or until `migration` has found another worker for a
-  /// request that has not started. Throws Error in a forked child, ArenaFull, LimitExceeded (the
-  /// call ran for too long), SupervisorLost after refuseRequests().
+  /// request that has not started. Before that waits for a free slot of the ring, with the same
+  /// deadline, and up to 5 seconds for room in the input arena. If the deadline has passed and the
+  /// worker runs the call, kills the worker; a shared one is reported to the supervisor.
+  ///
+  /// Throws ForkedError in a forked child, ArenaFull, SupervisorLost after refuseRequests(),
+  /// ipc::ValueError: then nothing was sent, and nothing stays lent. Throws LimitExceeded if the
+  /// call ran for too long. In every case a further attempt needs a new draft.
   Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                   CancellationToken* cancellation = nullptr, Migration* migration = nullptr);
-  /// Sends a request that has no answer; does not wait. Only for bodies without tensors that fit
-  /// into a slot. False if the body does not fit or the channel has no room now, is dead or
-  /// refuses requests.
+  /// Sends a request that has no answer; does not wait for the worker. Only for bodies without
+  /// tensors that fit into a slot. False if the body does not fit or the channel has no room now,
+  /// is dead or refuses requests, and in a forked child; then nothing was sent. If the worker dies
+  /// before it has taken the request, the request is lost without a report.
   bool notify(ipc::Operation operation, RequestDraft& draft);
 
   /// Makes the worker release an object: handles are sent with the next request, or by themselves
@@ -74,8 +90,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// as long as it lives.
   void releaseHandle(base::HandleId handle) noexcept;
   /// Call when an Obj was made; releaseObj() releases its handle. When the last Obj is released,
-  /// all noted handles are sent at once: if the program made no further request, the worker would
-  /// keep the objects.
+  /// all noted handles are sent at once, if the ring has room: if the program made no further
+  /// request, the worker would keep the objects.
   void objMade() noexcept { objs_.fetch_add(1, std::memory_order_relaxed); }
   void releaseObj(base::HandleId handle) noexcept;
   /// A handle that was never used on this channel.
@@ -86,16 +102,20 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// True as soon as the worker is dead, even before its requests are settled.
   bool workerDied() const;
   /// The worker of a dead channel and the cause of its death. Waits up to half a second for the
-  /// supervisor if the cause can't be read here.
+  /// supervisor if the cause can't be read here; then Death::causeKnown may be false. The crash log
+  /// is the last 4 KiB of the worker's file, or this process's reason for killing the worker.
   WorkerLost::Death death();
-  /// Kills the worker; a shared worker is killed by its supervisor. The requests are settled by the
-  /// death that follows.
+  /// Kills the worker with SIGKILL; a shared worker is killed by its supervisor. Does not wait: the
+  /// requests are settled by the death that follows. `reason` is for the supervisor's log.
   void kill(const std::string& reason);
 
-  /// The ways to have a shared worker ended by its supervisor.
+  /// The ways to have a shared worker ended by its supervisor. Called by any thread that uses the
+  /// link; must not block and must not use the link.
   struct SharedWorker {
+    /// The worker is dead, stopped, or publishes invalid data. The supervisor checks that.
     std::function<void(const std::string& reason)> kill;
-    /// A call runs past its deadline.
+    /// A call runs past its deadline. The supervisor kills the worker after the grace period if the
+    /// call still runs.
     std::function<void(uint64_t sequence)> overdue;
     uint64_t client = 0;  ///< the supervisor's number for this client
   };
@@ -119,8 +139,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// True if a request has waited too long behind the running one, and none was answered since.
   bool held() const { return held_.load(std::memory_order_relaxed); }
   /// Kills the worker if it has run clean-up work, or kept requests waiting while it ran none, for
-  /// longer than limitCleanup() allows. Threads that wait for the worker call this about ten times
-  /// a second.
+  /// longer than limitCleanup() allows; a shared one is reported to the supervisor. Does nothing
+  /// without a limit. Threads that wait for the worker call this about ten times a second.
   void killIfBlocked();
   /// The same for the control thread, while there is work that no thread waits for. False if there
   /// is none.
@@ -133,7 +153,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
   bool cleansUp();
   /// The supervisor does not let the request of this number run any longer: if its thread still
-  /// waits, its exchange() throws LimitExceeded with this text.
+  /// waits, its exchange() throws LimitExceeded with this text. No effect on other requests.
   void callTimeOver(uint64_t sequence, const std::string& text);
   /// From here on new requests throw SupervisorLost with this text; those in flight continue.
   void refuseRequests(const std::string& text);
@@ -143,21 +163,24 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// True while blocks of this process are lent to the worker.
   bool hasLoans() const { return loans_.outstanding() > 0; }
   /// Ends the channel and settles all requests, although this process may not have seen the
-  /// worker's death: the supervisor has reaped the worker or is gone, or the manager ends.
+  /// worker's death: the supervisor has reaped the worker or is gone, or the manager ends. If
+  /// another thread leads, that thread settles them, soon after this returns. Blocks stay lent.
   void markDead();
   /// Call when no process of the worker can access memory any more: ends the channel and frees what
-  /// was lent to the worker.
+  /// was lent to the worker. `signal` and `exitCode` are the cause that death() returns; one of
+  /// them is 0.
   void reaped(int signal, int exitCode);
   /// True if the worker's process has ended; waits for that up to `patience`.
   bool processGone(std::chrono::milliseconds patience = std::chrono::milliseconds(0)) const;
   /// Sets a callback. It is called with an empty reason when a waiting thread first sees the death,
   /// and with the reason before kill() kills a worker that no other program uses. Call once, before
-  /// the pool has the channel.
+  /// the pool has the channel. The callback must not block and must not use the link.
   void onDeath(std::function<void(const std::string& reason)> callback) {
     deathReport_ = std::move(callback);
   }
 
   base::Epoch epoch() const { return memory_->end().epoch(); }
+  /// For messages only: in this PID namespace it may be the number of another process.
   int processId() const { return processId_; }
   WorkerMemory& memory() { return *memory_; }
   /// From now on the worker serves that slot. Call once, before the pool has the channel.
@@ -174,8 +197,9 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// The worker in messages: "worker 1 (pid 4711)", or "worker (pid 4711)" for a spare.
   std::string name();
 
-  /// Locked by the thread that prepares the worker, as long as the preparation takes. A thread that
-  /// has a deadline waits for the lock only until then.
+  /// Locked by the thread that prepares the worker, as long as the preparation takes, which may be
+  /// minutes. A thread that has a deadline waits for the lock only until then. Recursive: the
+  /// user's environment makes calls while it is applied.
   std::recursive_timed_mutex& preparation() { return preparation_; }
   /// Objects that this worker has unpickled. Added under preparation().
   DefinedObjects definedObjects;
