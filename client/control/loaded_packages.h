@@ -17,8 +17,9 @@
 
 namespace isopool::client {
 
-/// The packages that one supervisor has of this process. Its workers, present and future, know each
-/// while anybody here uses it. Any thread.
+/// The packages that one supervisor has of this process. Its workers, present and future, have each
+/// of them from its first use to the end of its last use. Any thread. Only loadShared() waits for
+/// the supervisor.
 class LoadedPackages {
  public:
   /// `patience`: how long loadShared() waits for an answer. A supervisor that runs answers at once.
@@ -26,28 +27,34 @@ class LoadedPackages {
                           std::chrono::milliseconds patience = std::chrono::seconds(30))
       : writer_(std::move(writer)), patience_(patience) {}
 
-  /// One more use; the first one sends the package to a supervisor of our own.
+  /// Adds a use; the first one sends the package to a private supervisor. Does not keep the file.
   void load(const std::shared_ptr<ArchiveFile>& package);
-  /// One more use; for the first one a shared supervisor is asked, and the package's memory becomes
-  /// that of the same bytes that another program has sent before. Returns when the supervisor has
-  /// the package, also for a use that is not the first. Throws LimitExceeded, SupervisorLost: then
-  /// there is no use more.
+  /// Adds a use; the first one sends the package to a shared supervisor. If another program has
+  /// sent the same bytes before, the package's memory becomes that program's memory, see
+  /// ArchiveFile::adopt(). Returns when the supervisor has the package, also for a use that is not
+  /// the first. Throws LimitExceeded if the supervisor refuses the package; SupervisorLost if the
+  /// connection has ended or no answer comes in time. Then the use is not counted: do not unload().
   void loadShared(const std::shared_ptr<ArchiveFile>& package);
-  /// One use less; with the last one workers unmap the package.
+  /// Ends a use; at the end of the last one workers unmap the package. Does nothing for a package
+  /// without a use.
   void unload(base::PackageId package);
 
-  /// What a shared supervisor says to loadShared(). The control thread.
+  // For the control thread.
+
+  /// A shared supervisor's answer to loadShared(). Takes the descriptor from `frame`, if it has
+  /// one. An answer that no thread waits for any more has no effect.
   void answered(const ipc::PackageHeld& message, ipc::Frame& frame);
-  /// Whoever waits for an answer, now or later, gets SupervisorLost. The control thread.
+  /// Threads that wait for an answer, now or later, get SupervisorLost. The first reason stays.
   void supervisorLost(const std::string& reason);
 
  private:
-  /// A package from its first use to its last. Each refusal ends one: a use after that asks anew.
+  /// A package from its first use to its last. A refusal ends it: the next use sends the package
+  /// again.
   struct Load {
     uint32_t uses = 0;
     bool answered = false;
     std::string refusal;
-    base::Fd same;  ///< what may be the same bytes; the use that takes it confirms
+    base::Fd same;  ///< memory that may hold the same bytes; the use that takes it confirms
   };
   struct Use {
     std::shared_ptr<Load> load;
@@ -64,13 +71,12 @@ class LoadedPackages {
   const std::shared_ptr<ControlWriter> writer_;
   const std::chrono::milliseconds patience_;
 
-  /// Held from the change of a count to the end of the message that tells of it, so that messages
-  /// are in the order of the changes: the supervisor refuses a package that is loaded twice. Locked
-  /// before mutex_.
+  /// Held from the change of a count until its message is queued, so that messages are in the order
+  /// of the changes: the supervisor refuses a package that is loaded twice. Locked before mutex_.
   std::mutex orderMutex_;
   std::mutex mutex_;
   std::map<uint32_t, std::shared_ptr<Load>> loads_;
-  /// Answers that are still to come for packages that nobody waits for any more.
+  /// The number of answers that are still to come for packages that no thread waits for any more.
   std::map<uint32_t, uint32_t> abandoned_;
   std::string lostReason_;
   std::condition_variable changed_;  // an answer came, or lostReason_

@@ -11,8 +11,9 @@ namespace isopool::client {
 /// constructor names none. Empty: the manager starts a private supervisor.
 std::string sharedSupervisorAddress();
 
-/// Connects to the supervisor that listens at `address`, the path of a Unix socket. Does not block.
-/// Throws SupervisorLost, whose text names the remedy.
+/// Connects to the supervisor that listens at `address`, the path of a Unix socket. Does not block:
+/// if the supervisor's queue of connections is full, that is an error. Sends nothing. Throws
+/// SupervisorLost, whose text names the remedy.
 ipc::ControlSocket connectToSupervisor(const std::string& address);
 
 }  // namespace isopool::client

@@ -26,17 +26,21 @@
 namespace isopool::client {
 
 /// Receives the events of one pool of a connection. The control thread calls its members, which
-/// must not block.
+/// must not block and must not throw anything but std::bad_alloc. It calls none of them while it
+/// holds a lock. Events may still arrive after SupervisorConnection::closePool() has returned: the
+/// control thread may have begun to report one.
 class PoolEvents {
  public:
   virtual ~PoolEvents() = default;
   /// `channel` leads to the worker that serves `slot` from now on.
   virtual void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) = 0;
-  /// The worker of `slot` has died. Its replacement may have been assigned before.
+  /// The worker of `slot` has died, and its link is dead. Its replacement may have been assigned
+  /// before. Not reported for a worker that was replaced on purpose.
   virtual void workerDied(uint32_t slot, const WorkerLost::Death& death) = 0;
   /// `slot` stays empty for a while; `text` has the reason.
   virtual void slotQuarantined(uint32_t slot, std::string text) = 0;
-  /// The connection has ended, and the pool gets no further worker; `text` has the reason.
+  /// The connection has ended, and the pool gets no further worker; `text` has the reason. The
+  /// links of its workers end right after this. May be reported more than once.
   virtual void supervisorLost(std::string text) = 0;
   /// The supervisor is about to end: from here on the pool refuses new calls with this text. False
   /// if earlier calls are under way: another thread calls SupervisorConnection::drained() when they
@@ -60,43 +64,57 @@ enum class SpareWorker : uint8_t {
 /// private supervisor kills its workers and exits; a shared one forgets this client.
 ///
 /// The last owner must not be the control thread, which the destructor joins. So nothing that the
-/// control thread may destroy owns a connection.
+/// control thread may destroy owns a connection. The destructor waits until a private supervisor
+/// has ended, or until the workers of a shared one have returned what was lent to them, for some
+/// seconds at most.
+///
+/// In a forked child the connection is the parent's: the destructor closes the child's copies of
+/// the descriptors and has no other effect.
 class SupervisorConnection final : public SegmentAudience {
  public:
   /// The connection for workers with these folders on sys.path, in the present environment (working
   /// folder and environment variables) and for the environment object `identity`. Starts a
-  /// supervisor if none exists for these, and waits until its Python runs. Throws SupervisorLost
-  /// with the reason, and base::SystemCallError.
+  /// supervisor if none exists for these, and waits until its Python runs, for three minutes at
+  /// most (without limit with ISOPOOL_NO_KILL). Other calls wait meanwhile. Throws SupervisorLost
+  /// with the reason, base::SystemCallError, Error (a setting is invalid), and std::system_error if
+  /// there is no thread; then no supervisor is left behind.
   static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
                                                       const std::string& identity,
                                                       SpareWorker spare);
-  /// A new connection to the shared supervisor at `address`. Throws the same exceptions.
+  /// A new connection to the shared supervisor at `address`. Waits for its greeting, with the same
+  /// limit. Throws the same exceptions.
   static std::shared_ptr<SupervisorConnection> attach(const std::vector<std::string>& pythonPaths,
                                                       const std::string& address,
                                                       SpareWorker spare);
 
   /// Asks the supervisor for a pool of so many workers, which are reported to `events`. Does not
-  /// wait. Throws SupervisorLost if the connection has ended.
+  /// wait: the first event may come before this returns. Throws SupervisorLost if the connection
+  /// has ended.
   base::PoolId openPool(uint32_t workers, std::weak_ptr<PoolEvents> events);
-  /// Asks the supervisor to end the pool's workers; the pool gets no further events.
+  /// Asks the supervisor to end the pool's workers. Does not wait for that. Throws std::bad_alloc;
+  /// then the workers live as long as the connection.
   void closePool(base::PoolId pool);
   /// Call when the calls that were accepted before PoolEvents::drain() have ended: makes the
   /// channels refuse further requests and reports that to the supervisor.
   void drained() noexcept;
 
-  /// See LoadedPackages.
+  /// See LoadedPackages. With a shared supervisor loadPackage() waits for its answer.
   void loadPackage(const std::shared_ptr<ArchiveFile>& package) {
     shared() ? packages_.loadShared(package) : packages_.load(package);
   }
   void unloadPackage(base::PackageId package) { packages_.unload(package); }
 
-  /// An object that future spare workers make ahead of time.
+  /// An object that future spare workers make ahead of time, if this connection's spares do that
+  /// (see SpareWorker). Present workers do not get it. Its package must stay loaded until
+  /// removeDefinition().
   void addDefinition(const ObjectDefinition& definition);
-  /// Asks all workers, spares too, to release the object.
+  /// Asks all workers, spares too, to release the object. Does not wait. A worker whose ring is
+  /// full is not asked and keeps the object.
   void removeDefinition(uint64_t object);
 
   /// A number that no other connection of this process has.
   uint64_t number() const { return number_; }
+  /// For objects that may outlive the connection.
   const std::shared_ptr<ControlWriter>& writer() const { return writer_; }
   /// True if other programs use the supervisor's workers, too.
   bool shared() const { return welcome_.shared; }
@@ -104,6 +122,7 @@ class SupervisorConnection final : public SegmentAudience {
   bool noKill() const { return noKill_; }
   /// Null if the number of the program's calls in flight is not limited.
   const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
+  /// Of the workers' Python, for example "3.11.2".
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Why the connection has ended; empty while it works.
   std::string lostReason() const;
@@ -111,8 +130,10 @@ class SupervisorConnection final : public SegmentAudience {
   /// seen: workers die with their supervisor, and the control thread may see its death later.
   /// `started`: the call in question had started.
   void checkSupervisorLives(bool started) const;
+  /// Of the process that made the connection, see client::forkGeneration().
   uint32_t forkGeneration() const { return generation_; }
 
+  /// Declares the segment to the supervisor, which passes it to the workers. Does not wait.
   void segmentAdded(base::SegmentId id, const base::Fd& object, size_t bytes) override;
 
  private:

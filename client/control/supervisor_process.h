@@ -21,7 +21,9 @@ struct SupervisorProcess {
 std::string supervisorPath();
 
 /// Starts a supervisor that serves only this process and dies with it. Afterwards the supervisor is
-/// not a child of this process. Safe in a program with threads. Throws SupervisorLost.
+/// not a child of this process. Safe in a program with threads. Waits until the process that is
+/// started first has forked the supervisor and exited; whether the supervisor works shows in its
+/// greeting only. Throws SupervisorLost; then no process is left behind.
 SupervisorProcess startPrivateSupervisor();
 
 /// Reaps the guardian of a supervisor that has ended if the guardian is a child of this process: so
