@@ -7,7 +7,9 @@
 
 namespace isopool::client {
 
-/// Adds `bytes` to the figure for `reason` in isopool::copyCounters(). Any thread.
+/// Adds `bytes` to the figure for `reason` in isopool::copyCounters(). Any thread. The figures are
+/// of the whole process and count from its start. An unknown reason, which a worker may have sent,
+/// is not counted.
 void countCopied(ipc::CopyReason reason, uint64_t bytes) noexcept;
 
 }  // namespace isopool::client

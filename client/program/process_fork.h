@@ -27,8 +27,9 @@ class ForkedError : public Error {
 void checkNotForked(uint32_t created, const char* what = "InterpreterManager");
 
 /// A deleter that deletes an object only in the process that made it. In a forked child it does
-/// nothing: there a destructor would wait for threads that do not exist, lock mutexes that such
-/// threads hold, and unmap addresses whose mappings were not inherited.
+/// nothing, and the object's memory is lost there: a destructor would wait for threads that do not
+/// exist, lock mutexes that such threads hold, and unmap addresses whose mappings were not
+/// inherited.
 template <typename T>
 class EndInOwnProcess {
  public:
@@ -51,6 +52,8 @@ std::shared_ptr<T> makeForThisProcess(Arguments&&... arguments) {
 template <typename T>
 class PerProcess {
  public:
+  /// Without a lock, so that it works in a child whatever the parent's threads were doing. Two
+  /// threads may construct a T at the same time; one of the two is destroyed.
   T& get() {
     const uint32_t generation = forkGeneration();
     Held* held = held_.load(std::memory_order_acquire);
@@ -79,14 +82,16 @@ class InheritedSetting {
  public:
   using Value = std::shared_ptr<const T>;
 
+  /// The present value, which stays valid while the caller holds it; null before the first change.
   Value get() {
     std::lock_guard lock(mutex_.get());
     const Value* current = current_.load(std::memory_order_acquire);
     return current != nullptr ? *current : nullptr;
   }
 
-  /// `make` gets the present value and returns the new one. Returns the value before: it may own a
-  /// user's objects, so it is destroyed by the caller, without a lock.
+  /// `make` gets the present value and returns the new one; it runs under the setting's lock and
+  /// must not use the setting. If it throws, nothing changes. Returns the value before: it may own
+  /// a user's objects, so it is destroyed by the caller, without a lock.
   template <typename Make>
   Value change(Make&& make) {
     std::lock_guard lock(mutex_.get());

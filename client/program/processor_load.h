@@ -8,11 +8,13 @@ namespace isopool::client {
 
 /// Whether a thread may spin without taking a processor from others: compares the number of this
 /// process's workers that run a call and of its threads that spin with the number of processors
-/// that it may use. Any thread.
+/// that it may use, as its affinity mask states at the first use. Other processes are not counted.
+/// Any thread; no member blocks.
 class ProcessorLoad {
  public:
-  /// While it lives, a worker runs a call for this process. `callsOfWorker` counts the calls that
-  /// are under way there: the worker counts once, however many these are.
+  /// While it lives, a worker runs a call for this process. `callsOfWorker`, which the caller owns
+  /// and only this class changes, counts the calls that are under way there: the worker counts
+  /// once, however many these are.
   class BusyWorker {
    public:
     explicit BusyWorker(std::atomic<int>& callsOfWorker) noexcept;
