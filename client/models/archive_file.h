@@ -19,11 +19,14 @@ class ReadAdapterInterface;
 namespace isopool::client {
 
 /// The bytes of a package or a stored model, copied once from its file into a sealed memory object
-/// that all workers map. Files with the same bytes are one ArchiveFile in this process. Knows
-/// nothing of what they mean. Immutable; any thread.
+/// that all workers map: later changes of the file have no effect. Files with the same bytes are
+/// one ArchiveFile in this process. The class does not interpret the bytes.
+///
+/// The bytes never change, only adopt() changes the memory that holds them. Any thread.
 class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
  public:
-  /// Throws c10::Error if the file can't be read or is empty.
+  /// Reads the whole file; takes as long as the disk needs. Throws c10::Error if the file can't be
+  /// read or is empty, or if there is no memory for it.
   static std::shared_ptr<ArchiveFile> open(const std::string& path);
   /// The same from a reader of its bytes, which is not kept.
   static std::shared_ptr<ArchiveFile> read(caffe2::serialize::ReadAdapterInterface& reader);
@@ -33,25 +36,27 @@ class ArchiveFile : public std::enable_shared_from_this<ArchiveFile> {
 
   /// A number that no other file or moved object of this process has.
   static base::PackageId newId();
-  /// The file with this number, if it is still open somewhere.
+  /// The file with this number; null if it has no owner any more.
   static std::shared_ptr<ArchiveFile> find(base::PackageId id);
 
   base::PackageId id() const { return id_; }
   const std::string& name() const { return name_; }  ///< the path as it was given first
   uint64_t bytes() const { return mapping_.bytes(); }
+  /// Sealed Seal::kReadOnly: no process can write to it.
   const base::Fd& object() const { return object_; }
   /// XXH3-128 of the bytes: low and high half.
   const std::pair<uint64_t, uint64_t>& digest() const { return digest_; }
-  /// True if `object`, which another program made, holds the same bytes. They are then held there
-  /// from now on and the file's own memory is let go, unless it has another user than the caller.
-  /// False too if there is no address space to compare them.
-  /// Before it is given to any worker of this connection.
+  /// True if `object`, which another program made, is sealed and holds the same bytes. The file
+  /// then uses it from now on and frees its own memory; if the file has another user than the
+  /// caller, it keeps its own. False also if there is no address space to compare the two. Call it
+  /// before the file is given to any worker of this connection.
   bool adopt(base::Fd object);
 
-  /// All of them. Valid until adopt(), or the file's end.
+  /// All bytes, mapped; must not be written to. Valid until adopt(), or the file's end.
   std::span<const std::byte> contents() const { return {mapping_.data(), bytes()}; }
 
-  /// The bytes from `begin` to `end` for the tensors of one answer. Null if they are not in it.
+  /// The bytes from `begin` to `end` for the tensors of one answer; may outlive the file. Null if
+  /// they are not in it. Throws c10::Error if there is no memory.
   std::shared_ptr<StoredBytes> range(uint64_t begin, uint64_t end);
 
  private:

@@ -12,8 +12,8 @@ class PyTorchStreamReader;
 
 namespace isopool::client {
 
-/// The bytes of a file that may hold a model, as the formats look at them. Refers to the bytes,
-/// which outlive it. Not thread-safe.
+/// The bytes of a file that may hold a model, as the formats examine them. They may be any bytes.
+/// Does not copy them: they must outlive it. Not thread-safe.
 class ModelFile {
  public:
   using Records = caffe2::serialize::PyTorchStreamReader;
@@ -25,13 +25,13 @@ class ModelFile {
   ModelFile& operator=(const ModelFile&) = delete;
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// True if it begins as every ZIP archive of PyTorch does.
+  /// True if it begins as every ZIP archive of PyTorch does. Does not open the archive.
   bool beginsAsArchive() const;
   /// Its records, opened at the first use. Throws c10::Error, with the file's name, if it is not an
-  /// archive of PyTorch's.
+  /// archive of PyTorch's; the next use then tries again.
   Records& records();
   /// A record as text. Throws c10::Error if there is none of that name, or if it claims to be
-  /// longer than a text can be.
+  /// longer than ipc::kMostModelOptionsBytes.
   std::string text(const std::string& record);
 
  private:

@@ -9,9 +9,10 @@
 namespace isopool::client {
 
 /// A format of model files. One constant for each, in a file of its own; model_formats.h has the
-/// table.
+/// table. Its functions may be called by any thread, for different files at the same time, and must
+/// accept any bytes.
 struct ModelFormat {
-  /// How requests call it: the worker's backend that loads it has the same name
+  /// Its name in requests: the worker's backend that loads it has the same name
   /// (worker/backends/model_backends.py). At most ipc::kMostFormatNameBytes.
   const char* name;
   /// For messages: "a TorchScript file".
@@ -19,9 +20,9 @@ struct ModelFormat {
   /// Decides from the file's contents alone. Throws c10::Error if they are damaged so that this
   /// can't be decided.
   bool (*matches)(ModelFile& file);
-  /// Checks that workers can run the model, as far as this shows without loading it. `model` says
-  /// which of several models of the file is meant, empty for the only one. Throws c10::Error with
-  /// the reason and what to do, without the file's name.
+  /// Checks that workers can run the model, as far as this shows without loading it. `model` names
+  /// one of several models of the file; empty for the only one. Call it only if matches() is true.
+  /// Throws c10::Error with the reason and what to do, without the file's name.
   PreparedModel (*prepare)(ModelFile& file, const std::string& model);
 };
 

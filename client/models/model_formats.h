@@ -17,11 +17,12 @@ extern const ModelFormat kExportedProgram;  ///< a .pt2 of torch.export.save
 /// All formats, in the order in which a file is compared with them.
 std::span<const ModelFormat* const> modelFormats();
 
-/// The format of a file, null if it is in none of them. Throws c10::Error with the file's name if
-/// the file is damaged.
+/// The format of a file; null if it is an archive of PyTorch's in none of them. Throws c10::Error
+/// with the file's name if the file is damaged, and if it is neither an archive nor ONNX.
 const ModelFormat* formatOf(ModelFile& file);
 
-/// "a TorchScript file", for messages. Also of a file in another format, as far as it is known.
+/// "a TorchScript file", for messages. Also of an archive in another format, as far as it is known.
+/// Throws as formatOf().
 std::string describe(ModelFile& file);
 
 }  // namespace isopool::client

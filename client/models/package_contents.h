@@ -8,13 +8,14 @@
 
 namespace isopool::client {
 
-/// What a torch.package says of itself.
+/// What a torch.package states about itself.
 struct PackageContents {
   std::vector<std::string> externModules;  ///< that it expects its importer to have
-  std::string pythonVersion;  ///< "3.11.2" of the Python that made it; empty if it does not say
+  std::string pythonVersion;  ///< "3.11.2" of the Python that made it; empty if it is not stated
 };
 
-/// Throws c10::Error with the file's name if it is no torch.package.
+/// Reads two records of the file; does not check the rest. Throws c10::Error with the file's name,
+/// its actual format and the remedy if it is not a torch.package.
 PackageContents readPackage(const ArchiveFile& file);
 
 }  // namespace isopool::client

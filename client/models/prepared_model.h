@@ -17,9 +17,11 @@ struct PreparedModel {
     size_t bytes = 0;
   };
 
-  /// What the worker's backend of this format takes beside the file; only the two know its form.
+  /// What the worker's backend of this format takes beside the file; only the format and the
+  /// backend interpret it. At most ipc::kMostModelOptionsBytes. May be empty.
   std::string options;
-  /// What workers load in place of the file; nothing if they load the file as it is.
+  /// What workers load in place of the file, for example the shared library of an AOTInductor
+  /// model; nothing if they load the file as it is.
   std::optional<Part> part;
 };
 

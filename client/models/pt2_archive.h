@@ -7,7 +7,8 @@
 
 namespace isopool::client {
 
-/// True if the file is a .pt2 archive with a record below `folder`.
+/// True if the file is a .pt2 archive with a record below `folder`, which ends with a slash. Throws
+/// c10::Error if the file is not an archive of PyTorch's.
 bool isPt2ArchiveWith(ModelFile& file, std::string_view folder);
 
 }  // namespace isopool::client

@@ -15,17 +15,20 @@
 
 namespace isopool::client {
 
-/// Mappings of ranges of one archive that no storage refers to any more and nobody wrote to: the
-/// next answer with that range uses them again, without a page fault for every 64 KiB that it
-/// reads. Any thread.
+/// Mappings of ranges of one archive that no storage refers to any more and that were not written
+/// to: the next answer with that range uses them again, without a page fault for every 64 KiB that
+/// it reads. At most 16 of them. Any thread.
 class UnusedRanges {
  public:
   /// `fileBytes`: unused ranges are not longer than that in all.
   explicit UnusedRanges(uint64_t fileBytes) : mostBytes_(fileBytes) {}
 
-  /// A mapping of exactly that range, or an invalid one.
+  /// A mapping of exactly that range, or an invalid one. The caller owns it.
   ipc::Mapping take(uint64_t begin, size_t bytes);
+  /// Keeps the mapping, whose content must equal the archive's; unmaps the oldest if there are too
+  /// many. `begin`: its place in the archive, in bytes. Throws std::bad_alloc.
   void put(uint64_t begin, ipc::Mapping mapping);
+  /// Unmaps all. Call when the archive's memory object is replaced.
   void clear();
 
  private:
@@ -41,18 +44,20 @@ class UnusedRanges {
 
 /// A range of a sealed archive as the tensors of one answer see it, copy-on-write: what is written
 /// to them reaches neither the archive nor the tensors of another answer. Lives as long as one of
-/// its storages. Any thread.
+/// its storages, also longer than the archive, the worker and the manager. Any thread.
 class StoredBytes : public std::enable_shared_from_this<StoredBytes> {
  public:
-  /// The bytes from `begin` to `end` of `object`. Short ranges are copied, and counted. Throws
-  /// c10::Error if there is no memory for the copy.
+  /// The bytes from `begin` to `end` of `object`, which must contain them. Copied if they are at
+  /// most 16 KiB long or no mapping is left, and counted then (countCopied()); mapped otherwise.
+  /// Throws c10::Error if there is no memory for the copy.
   static std::shared_ptr<StoredBytes> of(const base::Fd& object, uint64_t begin, uint64_t end,
                                          std::shared_ptr<UnusedRanges> unused);
   ~StoredBytes();
   StoredBytes(const StoredBytes&) = delete;
   StoredBytes& operator=(const StoredBytes&) = delete;
 
-  /// A storage over a part of the range, by its place in the archive.
+  /// A storage over a part of the range, by its place in the archive; shares ownership of the
+  /// range. The caller has checked that the part lies in it.
   c10::Storage storage(uint64_t offset, uint64_t bytes);
 
  private:
