@@ -11,11 +11,14 @@
 namespace isopool {
 
 /// The implementation of an InterpreterManager: owns the pool, which ends with it, and the
-/// Interpreters to which users may keep pointers. The destructor keeps these alive for a while.
+/// Interpreters to which users may keep pointers. Any thread may use it until the destructor runs.
 class ManagerImpl {
  public:
+  /// Waits for the workers and throws, as PoolOwner's constructor. `address`: see there.
   ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,
               const std::string& address);
+  /// The Interpreters of the last 64 managers stay valid objects, whose use throws Error. Then ends
+  /// the pool, see Pool::close().
   ~ManagerImpl();
   ManagerImpl(const ManagerImpl&) = delete;
   ManagerImpl& operator=(const ManagerImpl&) = delete;
@@ -23,7 +26,7 @@ class ManagerImpl {
   const std::shared_ptr<client::ModuleSources> modules;
   const client::PoolOwner owner;
   const std::shared_ptr<client::Pool> pool;
-  std::vector<Interpreter> interpreters;
+  std::vector<Interpreter> interpreters;  ///< one per slot, in slot order; constant
 };
 
 }  // namespace isopool

@@ -15,17 +15,18 @@
 namespace isopool {
 
 /// The implementation of a ResultStream: the handle of an iterator in one life of one worker. When
-/// that worker dies, the stream is lost. For one thread at a time.
+/// that worker dies, the stream is lost: next() throws WorkerLost. For one thread at a time.
 class StreamImpl {
  public:
+  /// Takes over the handle, which it releases at its end.
   StreamImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::WorkerLink> channel,
              base::HandleId handle, const CallOptions& options);
   ~StreamImpl() { close(); }
   StreamImpl(const StreamImpl&) = delete;
   StreamImpl& operator=(const StreamImpl&) = delete;
 
-  /// Waits for the next item; nothing at the end. Throws what client::step() throws; a RemoteError
-  /// ends the stream.
+  /// Waits for the next item, with the deadline of the options for each item; nothing at the end.
+  /// Throws what client::step() throws; a RemoteError ends the stream.
   std::optional<at::IValue> next();
   /// Makes the worker close the iterator; does not wait for that. No effect after the end.
   void close() noexcept;
@@ -41,8 +42,10 @@ class StreamImpl {
   bool ended_ = false;
 };
 
-/// Calls the object on a free worker, where its result stays. Throws what client::callOnPool()
-/// throws, and ipc::ValueError if an argument can't be passed.
+/// Calls the object on a free worker, where its result stays. Waits until the call has returned,
+/// not for the first item. If the worker dies before the call has started (or at any time, if the
+/// call is idempotent), calls it on another one. Throws what client::callOnPool() throws, and
+/// ipc::ValueError if an argument can't be passed.
 std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
                                        const std::vector<at::IValue>& args,
                                        const std::unordered_map<std::string, c10::IValue>& kwargs,
