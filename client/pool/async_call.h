@@ -24,11 +24,16 @@ class AsyncExecutor;
 /// events settles the call, later ones have no effect: a thread of the executor has made the call,
 /// cancel() succeeds, the deadline passes while the call is queued, the manager ends while the call
 /// is queued. Any thread.
+///
+/// The thread that settles the call runs the callback, without a lock, before it wakes the threads
+/// that wait for the outcome. So the callback may make calls, but must not wait for its own call.
+/// Its exceptions are logged and ignored.
 class AsyncCall {
  public:
   using Callback = std::function<void(const Outcome&)>;
   using Named = std::unordered_map<std::string, c10::IValue>;
 
+  /// Takes the calling thread's modes; the deadline counts from now on. Throws LimitExceeded.
   AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args, Named kwargs,
             const CallOptions& options, Callback callback,
             std::shared_ptr<client::AsyncExecutor> executor);
@@ -40,13 +45,14 @@ class AsyncCall {
   void run();
   /// Settles the call with `error` if no thread has begun to make it.
   void settleIfQueued(std::exception_ptr error);
-  /// True if user code of the call has not run and never will: the outcome is Cancelled. False if
-  /// the call has started or was settled before. Throws Error in a forked child.
+  /// True if user code of the call has not run and never will: the outcome is Cancelled, and the
+  /// callback has run unless another thread runs it now. False if the call has started or was
+  /// settled before. Throws Error in a forked child.
   bool cancel();
   const client::Deadline& deadline() const { return how_.deadline; }
 
-  /// Waits for the outcome; null if there is none at `until`. The outcome lives as long as this
-  /// object. Throws Error in a forked child.
+  /// Waits for the outcome; null if there is none at `until`. The outcome is constant and lives as
+  /// long as this object. A worker's death is an outcome. Throws Error in a forked child.
   const Outcome* outcome(const client::Deadline& until);
 
  private:

@@ -17,31 +17,37 @@
 namespace isopool::client {
 
 /// The queue of one pool's asynchronous calls and the threads that make them. There are at most
-/// `mostThreads` of these, as many as calls fit into the workers' rings. A thread is started when
-/// there is work for it, and makes one ordinary synchronous call at a time. One more thread watches
-/// the deadlines of queued calls. Any thread.
+/// `mostThreads` of these, as many as calls that the pool gives to its workers (kCallsPerWorker). A
+/// thread is started when there is work for it, and makes one ordinary synchronous call at a time.
+/// One more thread watches the deadlines of queued calls. Any thread; only close() waits.
+///
+/// The queue is first in, first out, and has no limit of its own, see CallLimit. The threads block
+/// all signals.
 ///
 /// Its threads and its calls share ownership of it, so that it outlives a callback that releases
 /// the manager and everything else.
 class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
  public:
+  /// Starts no thread yet.
   explicit AsyncExecutor(size_t mostThreads);
+  /// Does not wait: close() has joined the threads.
   ~AsyncExecutor();
 
   /// Queues the call. Throws Error after close(), or if there is no thread that could make the call
   /// or watch its deadline, and SupervisorLost after drain(); then the call gets no outcome.
   void submit(std::shared_ptr<AsyncCall> call);
-  /// The number of calls that no thread has begun to make.
+  /// The number of calls that no thread has begun to make, and that were not settled.
   size_t queued() const { return queued_.load(std::memory_order_relaxed); }
   /// Called by a call that is no longer queued.
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
   /// From here on submit() throws SupervisorLost with the text `refusal`. Returns false if calls
   /// that were submitted before are queued or running: when they are settled, a thread of the
-  /// executor calls `drained`.
+  /// executor calls `drained`, without a lock. `drained` must not keep the pool alive.
   bool drain(const std::string& refusal, std::function<void()> drained);
   /// Call when the pool is closed. Settles the queued calls with Error and waits for the threads,
-  /// whose calls fail with the pool; does not wait for the calling thread if it is one of them.
+  /// whose calls fail with the pool, and for the callbacks that they run; does not wait for the
+  /// calling thread if it is one of them. A second call has no effect.
   void close();
 
  private:

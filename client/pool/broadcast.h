@@ -12,10 +12,13 @@
 namespace isopool::client {
 
 /// Runs `work` once for every slot of the pool, all at the same time, each on a thread of its own
-/// under the caller's torch modes. Returns the results in slot order when all threads have ended.
-/// If `work` failed for some slots, throws the exception of the first of them in slot order. Throws
-/// what Pool::Broadcast throws, before any work starts, and std::system_error if a thread can't be
-/// started, when the threads before it have ended.
+/// under the caller's torch modes. Also for slots beyond Pool::limitSlots() and for slots without a
+/// worker: `work` decides whether to wait for one. Returns the results in slot order when all
+/// threads have ended, without a time limit of its own.
+///
+/// If `work` failed for some slots, throws the exception of the first of them in slot order; the
+/// others have run nevertheless. Throws what Pool::Broadcast throws, before any work starts, and
+/// std::system_error if a thread can't be started, when the threads before it have ended.
 std::vector<at::IValue> onEverySlot(
     Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
 

@@ -11,17 +11,19 @@
 namespace isopool {
 
 /// The implementation of a CompletionQueue. The calls that are to complete in it share ownership of
-/// it. Any thread. Each use throws Error in a forked child, which shares the eventfd with its
-/// parent process.
+/// it. Any thread. No member blocks. Each use throws Error in a forked child, which shares the
+/// eventfd with its parent process.
 class CompletionState {
  public:
+  /// Throws Error if no descriptor is free.
   CompletionState();
 
-  /// Adds a completed call and makes fd() readable.
+  /// Adds a completed call and makes fd() readable. `tag` is the user's; it need not be unique.
   void push(uint64_t tag, const Outcome& outcome);
-  /// Removes and returns all completed calls, in the order of their completion. Does not block.
+  /// Removes and returns all completed calls, in the order of their completion.
   std::vector<Completed> take();
-  /// The eventfd; readable while take() would return something.
+  /// The eventfd, for poll(2) and epoll(7) only; readable while take() would return something. The
+  /// queue owns it.
   int fd() const;
 
  private:

@@ -13,7 +13,9 @@
 namespace isopool::client {
 
 /// Python modules that the program registered as text for its workers, in the order of their
-/// registration. Any thread. In a forked child every member but count() throws Error.
+/// registration. Workers get them before the next request that may import one, also the workers
+/// that replace others, see Pool::syncModules(). A source is never removed. Any thread; no member
+/// waits for a worker. In a forked child every member but count() throws Error.
 class ModuleSources {
  public:
   struct Source {
@@ -22,14 +24,15 @@ class ModuleSources {
   };
 
   /// Adds a module. Where an earlier source of the same name is not imported yet, this one replaces
-  /// it. Throws Error if `name` can't be a module's name.
+  /// it; where it is imported, the worker keeps the imported module. `text` is compiled only when a
+  /// worker imports it. Throws Error if `name` can't be a module's name.
   void add(std::string name, std::string text);
 
   /// The number of different names.
   size_t names() const;
   /// The number of sources that were added. A worker that got as many has all of them.
   size_t count() const { return count_.load(std::memory_order_acquire); }
-  /// All sources but the first `given`.
+  /// Copies of all sources but the first `given`, which is at most count().
   std::vector<Source> after(size_t given) const;
 
  private:

@@ -13,9 +13,10 @@ namespace client {
 class Pool;
 
 /// Moves an object of `session` to all workers of its pool: the session's worker pickles it and
-/// writes its tensors' storages into memory that all workers share. Waits for that worker. Throws
-/// Error (another session made the object, the manager is gone, no memory), RemoteError (the object
-/// can't be pickled), WorkerLost.
+/// writes its tensors' storages into memory that all workers share. The object in that worker stays
+/// as it is. Waits for that worker, without limit; the other workers make the object at its first
+/// use there. Throws Error (another session made the object, the manager is gone, no memory),
+/// RemoteError (the object can't be pickled), and what step() throws; then nothing is moved.
 std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
                                               const InterpreterObj& object);
 

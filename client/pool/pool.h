@@ -27,7 +27,8 @@ class Pool;
 }  // namespace client
 
 /// A slot of a pool, which users see as an Interpreter: the worker that serves it now, and its
-/// load. `pool` and `index` are constant; the rest is guarded by the pool's mutex.
+/// load. `pool` and `index` are constant; the rest is guarded by the pool's mutex. May outlive the
+/// pool; then it has no worker.
 class WorkerSlot {
  public:
   std::weak_ptr<client::Pool> pool;
@@ -60,27 +61,36 @@ namespace client {
 ///
 /// When a worker dies, calls avoid its slot until the supervisor assigns a replacement. When the
 /// connection to the supervisor is lost, members that need a worker throw SupervisorLost. In a
-/// forked child they throw Error.
+/// forked child they throw Error. A member with a deadline waits until then; without one it waits
+/// without limit. The mutex is never held while a worker or the supervisor is waited for.
 class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
  public:
-  /// `owner`: what users call the owner of the pool, for messages, e.g. "InterpreterManager".
+  /// `owner`: what users call the owner of the pool, for messages, e.g. "InterpreterManager"; a
+  /// string constant. No worker exists before open().
   Pool(std::shared_ptr<SupervisorConnection> connection, std::shared_ptr<Environment> environment,
        std::shared_ptr<ModuleSources> modules, const char* owner);
   ~Pool() override;
 
-  /// Asks the supervisor for the workers and waits until all of them serve. Throws SupervisorLost,
-  /// PoolUnavailable, DeadlineExceeded after two minutes, and what the environment throws.
+  /// Asks the supervisor for the workers and waits until all of them serve and the environment was
+  /// applied to them. Call once, before other threads have the pool; after an exception call
+  /// close(). Throws SupervisorLost, PoolUnavailable, DeadlineExceeded after two minutes (not with
+  /// noKill()), and what the environment throws.
   void open(uint32_t workers);
-  /// Call when the manager ends: calls in flight fail, and every later use throws Error.
+  /// Call when the manager ends: calls in flight fail, and every later use throws Error. Waits for
+  /// the executor's threads and their callbacks, and, if this was the connection's last owner, for
+  /// the supervisor's end. Has no effect in a forked child.
   void close();
 
-  /// A place for one call at one worker; the destructor gives it back.
+  /// A place for one call at one worker; the destructor gives it back, which serves the line. The
+  /// worker may die meanwhile: the reservation stays valid, and requests to the channel find the
+  /// death. Used by one thread at a time.
   class WorkerReservation {
    public:
     WorkerReservation(std::shared_ptr<Pool> pool, std::shared_ptr<WorkerSlot> slot,
                       std::shared_ptr<WorkerLink> channel, bool idle);
     WorkerReservation(WorkerReservation&& other) noexcept = default;
     ~WorkerReservation();
+    /// Lives as long as the reservation.
     WorkerLink& channel() const { return *channel_; }
     const std::shared_ptr<WorkerSlot>& slot() const { return slot_; }
     /// True if the worker had nothing to do when the place was reserved.
@@ -106,8 +116,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   }
 
   /// Chooses the slot for a new session: the one whose worker is the least occupied, and among
-  /// equals the one with the fewest users. The session counts as its user until releaseUser().
+  /// equals the one with the fewest users. The session counts as its user until releaseUser(). The
+  /// slot may have no worker now, see liveChannel(). Does not wait. Throws what check() throws, and
+  /// SupervisorLost if the supervisor is about to end.
   std::shared_ptr<WorkerSlot> acquireUser();
+  /// Users of a slot that the caller has chosen. Each addUser() needs a releaseUser().
   void addUser(WorkerSlot& slot);
   void releaseUser(WorkerSlot& slot);
   /// Counts as a user of a slot as long as it lives.
@@ -141,12 +154,16 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// The same without waiting; null if there is none, and in a forked child.
   std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
 
-  /// Applies the environment to the worker unless that was done before. Throws what the
-  /// environment throws.
+  /// Applies the environment to the worker unless that was done before: calls the user's code on
+  /// this thread, and waits without limit while another thread does that. Throws what the
+  /// environment throws; then the next use applies it again. The second form does nothing if the
+  /// worker serves no slot any more.
   void configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel);
   void configure(WorkerLink& channel);
   /// Sends the worker the registered modules that it does not have yet. Call before each request
-  /// that may import one.
+  /// that may import one. Mostly costs one load. Returns without an error if the worker dies
+  /// meanwhile: the request that follows finds that. Throws DeadlineExceeded, and what
+  /// WorkerLink::exchange() throws.
   void syncModules(WorkerLink& channel, const Deadline& deadline) {
     if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
       teachNewModules(channel, deadline);
@@ -155,21 +172,26 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
   /// unless null. False if `migration` has found a worker that is free earlier: the call is to
   /// continue there. True also if the worker died meanwhile: the request that follows finds that.
-  /// Throws RemoteError, DeadlineExceeded.
+  /// If the deadline passes, the worker continues and the next call can use the object.
+  ///
+  /// Throws RemoteError, DeadlineExceeded, what configure() throws, and what
+  /// WorkerLink::exchange() and Answer::take() throw; then the next use defines the object again.
   bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
               ReplicaTracker* replicas, PoolMigration* migration = nullptr);
   /// Notes that the worker has unloaded the object, so that define() defines it again.
   void forget(WorkerLink& channel, uint64_t object);
   /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
-  /// only if the worker's ring is full.
+  /// while another thread prepares the worker, and for an answer if the worker's ring is full; both
+  /// without limit. No effect if the worker is dead.
   void unload(WorkerLink& channel, uint64_t object);
 
   /// From now on only the first `count` slots take calls and new sessions; the others finish what
-  /// they have.
+  /// they have. `count` is between 1 and the number of slots. Throws what check() throws.
   void limitSlots(size_t count);
 
+  /// Constant after open().
   const std::vector<std::shared_ptr<WorkerSlot>>& slots() const { return slots_; }
-  /// Null after close() and in a forked child.
+  /// Null after close() and in a forked child. The caller may become the last owner.
   std::shared_ptr<SupervisorConnection> connection();
   /// Throws Error if the pool is closed or this is a forked child, and SupervisorLost.
   void check();
@@ -182,14 +204,18 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<AsyncExecutor> executor();
   /// True if no worker is killed and no call times out for being slow, see docs/debugging.md.
   bool noKill() const { return noKill_; }
+  /// The figures of one moment; those of the workers are their own, untrusted. Does not wait.
   /// Throws what check() throws.
   PoolStatistics statistics();
 
+  /// Call when a call is made again on another worker, unseen by its caller.
   void countRerun() { callsRerun_.fetch_add(1, std::memory_order_relaxed); }
-  /// Updates the average time of a call, which decides whether calls are short.
+  /// Updates the average time of a call, from before its request until its answer, which decides
+  /// whether calls are short.
   void noteServiceTime(std::chrono::nanoseconds time);
   /// Null if the number of the program's calls in flight is not limited.
   const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
+  /// Counted since the pool was opened.
   uint64_t callsRerun() const { return callsRerun_.load(); }
   uint64_t workersReplaced() const { return workersReplaced_.load(); }
 

@@ -18,7 +18,7 @@ class PoolMigration;
 /// The deadline of a call with these options that begins now; empty if Pool::noKill().
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
-/// The options of one call of a replicated object.
+/// The options of one call of a replicated object. Constant while the call runs.
 struct PoolCall {
   PoolCall() = default;
   /// A call with these options that begins now.
@@ -28,13 +28,13 @@ struct PoolCall {
         permissive(options.permissive) {}
 
   ipc::Operation operation = ipc::Operation::kCallObject;
-  Deadline deadline;
-  bool idempotent = false;
-  bool permissive = false;
+  Deadline deadline;        ///< for the whole call, with all its attempts
+  bool idempotent = false;  ///< it may run again after a worker's death during it
+  bool permissive = false;  ///< see ipc::kPermissive
   /// The modes of the thread that requested the call, if another thread makes it.
   std::optional<uint32_t> modes = std::nullopt;
-  CancellationToken* cancellation = nullptr;
-  bool accepted = false;  ///< see Pool::reserveWorker()
+  CancellationToken* cancellation = nullptr;  ///< not owned; null: can't be cancelled
+  bool accepted = false;                      ///< see Pool::reserveWorker()
 };
 
 /// Writes the request of kCallObject. Throws ipc::ValueError if a value can't be passed.
@@ -49,26 +49,32 @@ Cancelled cancelledCall();
 [[noreturn]] void throwOverdue(WorkerLink& channel, const char* what);
 
 /// Makes the call on a worker of the pool and waits for the answer. If the worker dies before the
-/// call has started (or at any time, if the call is idempotent), makes it again on another worker.
-/// `fill` writes the request and is called for each attempt. Throws RemoteError, WorkerLost,
-/// DeadlineExceeded, Cancelled, PoolUnavailable, SupervisorLost, LimitExceeded, ArenaFull, Error.
+/// call has started (or at any time, if the call is idempotent), makes it again on another worker;
+/// that may happen any number of times. `fill` writes the request and is called for each attempt,
+/// on this thread and without a lock. The workers make the object where it is missing.
+///
+/// Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled, PoolUnavailable, SupervisorLost,
+/// LimitExceeded, ArenaFull, Error. WorkerLost, DeadlineExceeded and SupervisorLost state whether
+/// the call had started.
 at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill);
 
-/// The same on the worker of one slot, or on its replacement.
+/// The same on the worker of one slot, or on its replacement. Waits for a replacement, and does not
+/// wait in the pool's line.
 at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
                       const std::function<void(RequestDraft&)>& fill);
 
 /// Defines an object in a worker where it is missing, and lets the program restore the state that
 /// the object lost with an earlier worker. One per use of the object, for all workers on which the
-/// use is tried.
+/// use is tried: it counts their deaths. Used by one thread; `object` must outlive it.
 class Preparation {
  public:
   Preparation(const ReplicatedObjImpl& object, const Deadline& deadline)
       : object_(object), deadline_(deadline) {}
-  /// False if another worker is to be tried: this one died during the preparation, or `migration`
-  /// has found one that is free earlier. Throws what Pool::define() and the program's callback
-  /// throw, and WorkerLost after several deaths.
+  /// Waits until the object is ready in the worker. False if another worker is to be tried: this
+  /// one died during the preparation, or `migration` has found one that is free earlier. Throws
+  /// what Pool::define() and the program's callback throw, and WorkerLost after
+  /// kMostLostInPreparation deaths.
   bool on(WorkerLink& channel, PoolMigration* migration = nullptr);
 
  private:

@@ -15,7 +15,8 @@ namespace isopool::client {
 /// back: the call stays, and the place is free again.
 ///
 /// One object per call, for all workers on which the call is tried. Only the thread that makes the
-/// call uses it, except for give() and the members that the pool's mutex guards.
+/// call uses it, except for give() and the members that the pool's mutex guards. `pool` must
+/// outlive it. The destructor gives back a place that the call did not use.
 class PoolMigration final : public Migration {
  public:
   /// `accepted`: see Pool::reserveWorker().
@@ -33,6 +34,7 @@ class PoolMigration final : public Migration {
   }
   /// False if the pool has no other worker.
   bool possible() const { return possible_; }
+  /// Does not wait: the search stays in the pool's list until it has a place or ends.
   bool findPlace(WorkerLink& channel, PendingRequest& request) override;
   /// The same for a call that waits until another thread has prepared its worker: the pool does not
   /// wake this thread, which has to look again at nextLook().

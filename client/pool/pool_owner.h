@@ -10,7 +10,8 @@
 namespace isopool::client {
 
 /// Owns a pool: the constructor starts its workers, the destructor ends them. Part of a manager, or
-/// of an Interpreter with a worker of its own.
+/// of an Interpreter with a worker of its own. Others may share ownership of the pool; after the
+/// destructor they get Error from it. In a forked child the destructor does nothing.
 class PoolOwner {
  public:
   /// Returns when all workers serve. `kind`: what users call the owner, for messages. `address`: of
@@ -20,6 +21,7 @@ class PoolOwner {
   PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
             std::shared_ptr<ModuleSources> modules, const char* kind,
             const std::string& address = {});
+  /// See Pool::close().
   ~PoolOwner();
   PoolOwner(const PoolOwner&) = delete;
   PoolOwner& operator=(const PoolOwner&) = delete;

@@ -20,12 +20,15 @@ namespace isopool::client {
 /// can be called by any thread.
 class ReplicaTracker {
  public:
+  /// Runs without a lock on the thread whose use of the object comes first. Its own uses of the
+  /// object do not wait for it, see Restoring.
   using Callback = std::function<void(size_t slot)>;
 
+  /// `slots`: of the pool. Slot numbers below are smaller than that.
   explicit ReplicaTracker(size_t slots) : replicas_(slots) {}
 
   /// The worker has the object from now on. Counted by rebuilt() if an earlier life of the slot's
-  /// worker had it.
+  /// worker had it. Call before another thread can find the object there.
   void begun(const WorkerLink& channel);
   /// The slot's worker unloads the object on purpose: the next begun() is not counted.
   void unloaded(uint32_t slot);
@@ -37,13 +40,15 @@ class ReplicaTracker {
     if (unrestored_.load(std::memory_order_acquire) != 0) restoreNow(channel, deadline);
   }
 
+  /// How often the object was made in a worker that replaced one that had it.
   uint64_t rebuilt() const { return rebuilt_.load(std::memory_order_relaxed); }
-  /// Sets the callback; empty: none. Throws Error in a forked child, where no object of the parent
-  /// is rebuilt.
+  /// Sets the callback; empty: none. It is called for objects that are rebuilt from now on. Throws
+  /// Error in a forked child, where no object of the parent is rebuilt.
   void onRebuilt(Callback callback);
 
-  /// While it lives, the calling thread is inside a callback: then its uses of the object do not
-  /// wait for callbacks.
+  /// While it lives, the calling thread is inside a callback: then its uses of any replicated
+  /// object neither call callbacks nor wait for them. A thread that works for such a thread needs
+  /// one, too.
   class Restoring {
    public:
     explicit Restoring(bool yes = true);

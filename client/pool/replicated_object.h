@@ -12,7 +12,10 @@ namespace isopool {
 /// lives. Any thread.
 class PackageImpl {
  public:
+  /// With a shared supervisor waits for its answer, and throws what LoadedPackages::loadShared()
+  /// throws. No effect on the workers if the pool is closed.
   PackageImpl(std::shared_ptr<client::Pool> pool, std::shared_ptr<client::ArchiveFile> file);
+  /// Does not wait.
   ~PackageImpl();
   PackageImpl(const PackageImpl&) = delete;
   PackageImpl& operator=(const PackageImpl&) = delete;
@@ -22,8 +25,9 @@ class PackageImpl {
 };
 
 /// The implementation of a ReplicatedObj: the definition by which each worker of the pool makes the
-/// object, spares ahead of time (see SpareWorker). The destructor asks all workers to release it.
-/// Any thread.
+/// object, spares ahead of time (see SpareWorker). If a worker dies, its replacement makes the
+/// object again at its next use. The destructor asks all workers to release it, see
+/// SupervisorConnection::removeDefinition(), and does not wait. Any thread.
 class ReplicatedObjImpl {
  public:
   /// `source` owns what the definition refers to; it lives as long as this object.
@@ -42,7 +46,8 @@ class ReplicatedObjImpl {
 };
 
 /// Makes the object in a free worker, so that errors show here, and returns the implementation of a
-/// new ReplicatedObj. Throws RemoteError, WorkerLost, and what Pool::reserveWorker() throws.
+/// new ReplicatedObj. Waits without limit. Throws RemoteError, WorkerLost if the worker died over
+/// it (another worker is not tried), and what Pool::reserveWorker() and Pool::define() throw.
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
                                              std::shared_ptr<const void> source);

@@ -9,9 +9,10 @@
 
 namespace isopool::client {
 
-/// The load of the worker in one slot, as far as the pool knows it when it chooses a worker.
+/// The load of the worker in one slot, as far as the pool knows it when it chooses a worker. In
+/// part read from words that the worker writes: a worker may state a wrong load of itself.
 struct WorkerLoad {
-  bool serves = false;
+  bool serves = false;    ///< the slot has a worker, and it is not known to be dead
   uint32_t inFlight = 0;  ///< calls of the pool on it
   /// Requests of this program that the worker has not ended: calls, steps of sessions, work that no
   /// thread waits for.
@@ -34,8 +35,9 @@ constexpr uint32_t callsPerWorker(bool callsAreShort) {
 }
 
 /// The slot, of `count`, that gets the next call: the `preferred` one if it is idle, else the least
-/// busy one that has fewer than `most` calls and is not held; nothing if no slot qualifies.
-/// `loadOf(slot)` returns a WorkerLoad.
+/// busy one that has fewer than `most` calls and is not held; nothing if no slot qualifies. Of
+/// equally busy ones, that with the fewest calls of other programs, then the fewest users, then the
+/// first. `loadOf(slot)` returns a WorkerLoad; the preferred slot may be asked for twice.
 template <typename LoadOf>
 std::optional<size_t> chooseWorker(size_t count, std::optional<size_t> preferred, uint32_t most,
                                    LoadOf&& loadOf) {

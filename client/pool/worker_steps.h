@@ -18,9 +18,11 @@ namespace isopool {
 class SessionImpl;
 
 /// The implementation of an Obj: a reference to an object in one life of one worker. The destructor
-/// releases the object in the worker. When the worker dies, the object is lost. Any thread.
+/// releases the object in the worker and does not wait; it does nothing in a forked child. When the
+/// worker dies, the object is lost: its uses throw WorkerLost. Any thread.
 class InterpreterObj {
  public:
+  /// Takes over the handle, which a request has given, or is about to give, to an object.
   InterpreterObj(const SessionImpl& owner, base::HandleId handle);
   /// For the result of an operation on `origin`: it has the same owner.
   InterpreterObj(const InterpreterObj& origin, base::HandleId handle)
@@ -46,9 +48,11 @@ class InterpreterObj {
 
 /// The implementation of an InterpreterSession: a user of a slot, bound to the worker that served
 /// the slot when the session was opened. The session's steps throw WorkerLost when that worker
-/// has died.
+/// has died: the slot's next worker does not have the session's objects. Any thread; the worker
+/// runs the steps one after another.
 class SessionImpl {
  public:
+  /// Takes over one user of the slot (Pool::addUser()), which the destructor releases.
   SessionImpl(std::shared_ptr<client::Pool> poolOfSlot, std::shared_ptr<WorkerSlot> usedSlot,
               std::shared_ptr<client::WorkerLink> channelOfWorker)
       : pool(std::move(poolOfSlot)),
@@ -63,6 +67,8 @@ class SessionImpl {
   const std::shared_ptr<WorkerSlot> slot;
   const std::shared_ptr<client::WorkerLink> channel;
   const uint64_t number;  ///< no other session of this process has it
+  /// The destructor calls it, after the slot is released; its exceptions are ignored. Set it before
+  /// other threads have the session.
   std::function<void()> whenEnded;
 
  private:
@@ -79,8 +85,10 @@ inline InterpreterObj::InterpreterObj(const SessionImpl& owner, base::HandleId h
 
 namespace client {
 
-/// Makes one request that only this worker can run, and waits for the answer. Throws RemoteError,
-/// WorkerLost, DeadlineExceeded, LimitExceeded, SupervisorLost, ArenaFull, Error.
+/// Makes one request that only this worker can run, and waits for the answer; without a deadline
+/// until the worker answers or dies. It is not tried on another worker. Throws RemoteError,
+/// WorkerLost, DeadlineExceeded, LimitExceeded, SupervisorLost, ArenaFull, Error. WorkerLost and
+/// DeadlineExceeded state whether the request had started.
 at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline = std::nullopt);
 
@@ -89,7 +97,9 @@ at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, Reque
 inline constexpr int kMostLostInPreparation = 3;
 
 /// A session on `slot`, or on the least occupied slot if it is null. Waits until a worker serves
-/// the slot and the environment was applied to it.
+/// the slot and the environment was applied to it, without limit; if workers die meanwhile, tries
+/// their replacements. Throws PoolUnavailable, SupervisorLost, what the environment throws, Error,
+/// and WorkerLost after kMostLostInPreparation deaths.
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
                                          std::shared_ptr<WorkerSlot> slot = nullptr);
 
