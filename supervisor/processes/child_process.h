@@ -18,17 +18,23 @@ namespace isopool::supervisor {
 /// process's before. When the child has ended, this kills its process group, reaps it and calls
 /// `reaped`, which may destroy this object. If a debugger does not release the child within about
 /// five seconds, `reaped` gets SIGKILL as the status. Not thread-safe: used on the loop's thread.
+/// No member blocks.
+///
+/// The destructor neither kills nor reaps the child.
 class ChildProcess {
  public:
+  /// Called once, from the loop, never from the constructor or from kill().
   using Reaped = std::function<void(ExitStatus)>;
 
-  /// Throws base::SystemCallError if there is no such process.
+  /// `pid` must be a child that leads its own process group. Throws base::SystemCallError if there
+  /// is no such process, or no free descriptor.
   ChildProcess(base::EventLoop& loop, Processes& processes, pid_t pid, Reaped reaped);
 
   pid_t pid() const { return pid_; }
+  /// Readable when the child has ended. This object owns it.
   const base::Fd& pidfd() const { return pidfd_; }
 
-  /// Sends SIGKILL to the process and to its group. Does nothing if it is reaped.
+  /// Sends SIGKILL to the process and to its group; `reaped` follows. Does nothing if it is reaped.
   void kill();
   /// The same after 100 ms: if the process is ending by itself, its own exit status is kept.
   void killSoon();

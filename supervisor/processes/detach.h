@@ -8,8 +8,8 @@
 namespace isopool::supervisor {
 
 /// Closes descriptors that the parent process left open by mistake: all but 0, 1, 2 and `kept`.
-/// Makes `kept` close-on-exec. If one of 0, 1, 2 is closed, opens /dev/null there. Throws
-/// base::SystemCallError.
+/// Makes `kept` close-on-exec. If one of 0, 1, 2 is closed, opens /dev/null there. Call it first of
+/// all, before this process opens descriptors of its own. Throws base::SystemCallError.
 void closeInheritedDescriptors(const std::vector<int>& kept);
 
 /// Detaches a private supervisor from the program that started it. The calling process exits with
@@ -22,8 +22,7 @@ InheritedLimits detach(const std::string& folders = {});
 
 /// The same for a shared supervisor, which stays in the foreground: the calling process becomes the
 /// guardian (see continueUnderForegroundGuardian()), and the function returns in the supervisor.
-/// The guardian closes its copies of all descriptors. SIGTERM and SIGHUP are blocked until
-/// EventLoop::onSignals().
+/// The guardian closes its copies of all descriptors. SIGTERM and SIGHUP stay blocked.
 InheritedLimits detachStandalone(const std::string& folders = {});
 
 }  // namespace isopool::supervisor

@@ -7,14 +7,15 @@ namespace isopool::supervisor {
 
 /// How a process ended.
 struct ExitStatus {
-  int signal = 0;  ///< 0 if it exited by itself
-  int exitCode = 0;
+  int signal = 0;    ///< that killed it; 0 if it exited by itself
+  int exitCode = 0;  ///< 0 if a signal killed it
 
   /// "was killed by signal 9 (Killed)" or "exited with code 3".
   std::string describe() const;
   /// "SIGKILL" or "exit code 3".
   std::string name() const;
-  /// The probable cause, from the status alone, of an end that the supervisor did not cause.
+  /// The probable cause, from the status alone, of an end that the supervisor did not cause: a text
+  /// for operators.
   std::string likelyCause() const;
 };
 

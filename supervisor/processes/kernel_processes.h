@@ -7,7 +7,8 @@
 
 namespace isopool::supervisor {
 
-/// Processes of the kernel: the implementation that isopoold uses.
+/// Processes of the kernel: the implementation that isopoold uses, by pidfds, waitid(2) and /proc.
+/// One per process: it notes the children that it has opened, for isNewChild().
 class KernelProcesses final : public Processes {
  public:
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,

@@ -12,10 +12,13 @@
 /// `own` lists the supervisor's own children, which these functions do not touch.
 namespace isopool::supervisor {
 
-/// Reaps dead orphans. Returns early if it finds a dead process of `own`, which its owner reaps.
+/// Reaps dead orphans. Returns early if it finds a dead process of `own`, which its owner reaps:
+/// call it again then.
 void reapOrphans(Processes& processes, const std::vector<pid_t>& own);
 
-/// Kills orphans that are not in the process group of one of `own`. Returns how many.
+/// Kills orphans that are not in the process group of one of `own`. Returns how many. Their
+/// children become this process's: call it again until it returns 0. `own` must be complete: a
+/// forked worker that is missing there would be killed.
 size_t killOrphans(Processes& processes, const std::vector<pid_t>& own);
 
 }  // namespace isopool::supervisor

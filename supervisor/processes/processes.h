@@ -16,12 +16,16 @@
 namespace isopool::supervisor {
 
 /// The interface by which the supervisor starts, kills and inspects processes. isopoold uses
-/// KernelProcesses; tests/simulation simulates a table of processes. Not thread-safe.
+/// KernelProcesses; tests/simulation simulates a table of processes. Not thread-safe. No member
+/// waits for a process.
+///
+/// A child that has ended keeps its pid until reap() or reapOrphan(). So a pid of a child that is
+/// not reaped names that child; any other pid may be another process's at any time.
 class Processes {
  public:
   virtual ~Processes() = default;
 
-  /// As spawnZygote().
+  /// As spawnZygote(). Returns before the program runs: it may end at once.
   virtual pid_t startZygote(const std::string& executable,
                             const std::vector<std::string>& variables, const base::Fd& control,
                             const base::Fd& lifeline, const InheritedLimits& limits) = 0;
@@ -33,7 +37,8 @@ class Processes {
   virtual base::Fd open(pid_t pid) = 0;
   /// Sends SIGKILL. Does nothing if the process is dead.
   virtual void kill(const base::Fd& pidfd) = 0;
-  /// Sends SIGKILL to the process group of `leader`.
+  /// Sends SIGKILL to the process group of `leader`, which must not be reaped. Does nothing if
+  /// there is no such group.
   virtual void killGroup(pid_t leader) = 0;
   /// Returns how a dead child ended; nothing while a tracer holds it. Does not reap the child: its
   /// pid stays its own.
@@ -52,14 +57,17 @@ class Processes {
   // For orphans (orphans.h).
   /// All children of this process, including dead ones that are not reaped.
   virtual std::vector<pid_t> children() = 0;
+  /// Returns -1 if there is no such process.
   virtual pid_t groupOf(pid_t pid) = 0;
-  /// Sends SIGKILL. Returns false if there is no such process.
+  /// Sends SIGKILL to a child. Returns false if there is no such process.
   virtual bool killOrphan(pid_t pid) = 0;
-  /// Returns a child that is dead and not reaped; 0 if there is none.
+  /// Returns a child that is dead and not reaped, any of several; 0 if there is none.
   virtual pid_t deadChild() = 0;
+  /// Reaps a dead child that has no pidfd here. Does nothing if it is not dead.
   virtual void reapOrphan(pid_t pid) = 0;
 
-  // For clients and reports.
+  // For clients and reports: processes that are not children, so that they may end and be replaced
+  // under the same pid at any time.
   /// As peerOf().
   virtual Peer peer(const base::Fd& socket) = 0;
   /// As supervisor::isPidfdOf().
@@ -67,9 +75,9 @@ class Processes {
   /// True if the process descends from this one, or if that can't be determined: the process has
   /// ended, /proc hides it although this user may signal it, or there are too many ancestors.
   virtual bool isDescendant(pid_t pid) = 0;
-  /// The name of the process's program.
+  /// The name of the process's program, which that process can choose.
   virtual std::string programOf(pid_t pid) = 0;
-  /// Private memory of the process that is resident; 0 if the process has ended.
+  /// Private memory of the process that is resident, in bytes; 0 if the process has ended.
   virtual uint64_t residentAnonymousBytes(pid_t pid) = 0;
 };
 

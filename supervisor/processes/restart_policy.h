@@ -20,7 +20,9 @@ struct RestartLimits {
 enum class ExitKind { kBeforeFirstCall, kAfterCall };
 
 /// Decides when a place (of a slot, a spare or the zygote) gets its next process. After a death
-/// that is not early: at once, always. Pure: the caller passes the time.
+/// that is not early: at once, always. After early deaths in a row: at once, then after 10 ms,
+/// 100 ms, 1 s, and after each further one 1 s, until RestartLimits demand a quarantine. Pure: the
+/// caller passes the time, which must not decrease.
 class RestartPolicy {
  public:
   struct Decision {
@@ -30,7 +32,8 @@ class RestartPolicy {
 
   explicit RestartPolicy(const RestartLimits& limits) : limits_(limits) {}
 
-  /// The place's process has died. Returns when the next one is started.
+  /// The place's process has died. Returns after which delay the next one is started. After a
+  /// quarantine one early death is enough for the next quarantine.
   Decision died(ExitKind death, base::TimePoint now);
 
   /// Early deaths since the last death that was not early, or since a window without any.

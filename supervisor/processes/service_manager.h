@@ -16,14 +16,16 @@ namespace isopool::supervisor {
 
 /// The service manager that started this process and gets its state: systemd, or another one with
 /// the sd_notify protocol. Without one all notifications do nothing. Never waits: if the manager
-/// does not read, the last state is kept and sent with the next alive(). Not thread-safe.
+/// does not read, the last state is kept and sent with the next alive(). Errors are ignored: the
+/// supervisor serves without its manager, too. Not thread-safe.
 class ServiceManager {
  public:
   /// No service manager.
   ServiceManager() = default;
   /// The manager that the environment names (NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID). Removes
   /// these variables from the environment: they are not for child processes. Call it in the process
-  /// that was started, before it forks. Throws base::SystemCallError.
+  /// that was started, before it forks. An address that can't be used is logged, as if there were
+  /// no manager. Throws base::SystemCallError.
   static ServiceManager fromEnvironment();
 
   /// True if there is a service manager.
@@ -31,15 +33,18 @@ class ServiceManager {
   /// How often to call alive(): half of the manager's watchdog time; nothing if it has no watchdog.
   std::optional<std::chrono::microseconds> signOfLifePeriod() const { return period_; }
 
+  // `status` and `text` are shown to operators; line breaks in them become spaces.
+
   /// The supervisor serves; also ends a reload.
   void ready(std::string_view status);
   /// The supervisor reads its settings again, until ready() is called.
   void reloading();
   /// The supervisor shuts down.
   void stopping(std::string_view status);
-  /// One line for operators, in `systemctl status`.
+  /// One line for operators, in `systemctl status`. Lost if the manager does not read.
   void status(std::string_view text);
-  /// Resets the manager's watchdog.
+  /// Resets the manager's watchdog. If this is not called for twice signOfLifePeriod(), the manager
+  /// kills this process.
   void alive();
 
  private:

@@ -18,11 +18,12 @@ std::string reserveWorkerFolders();
 
 /// That folder (mode 0700). A worker's folder in it has the number of the worker's epoch as its
 /// name. The supervisor removes a worker's folder when the worker is reaped, and the guardian
-/// removes everything when the supervisor has ended.
+/// removes everything when the supervisor has ended. The destructor removes nothing.
 class WorkerFolders {
  public:
   /// Makes the folder, and removes those of supervisors that have ended together with their
-  /// guardians. Throws base::SystemCallError.
+  /// guardians, in the calling thread. `path`: what reserveWorkerFolders() returned. Throws
+  /// base::SystemCallError.
   explicit WorkerFolders(const std::string& path);
 
  private:

@@ -26,8 +26,10 @@ inline constexpr std::array<std::string_view, 3> kOneThread{
 
 /// Starts `executable --zygote` in a process group of its own, with default signals, one thread per
 /// math library, the standard streams of this process, and no other descriptors than `control` and
-/// `lifeline`. `variables` (NAME=VALUE) override this process's environment. Returns the pid.
-/// Throws base::SystemCallError.
+/// `lifeline`. `variables` (NAME=VALUE) override this process's environment. The caller keeps its
+/// own copies of the two descriptors and closes them: the lifeline works only when the child has
+/// the only read end. Returns the pid of a child, which the caller reaps. Throws
+/// base::SystemCallError; then there is no child.
 pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
                   const base::Fd& control, const base::Fd& lifeline, const InheritedLimits& limits);
 
