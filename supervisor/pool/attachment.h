@@ -16,7 +16,8 @@
 
 namespace isopool::supervisor {
 
-/// A memory object that a client declared for its inputs.
+/// A memory object that a client declared for its inputs. The client and all its attachments share
+/// it.
 struct InputSegment {
   base::Fd object;
   uint64_t bytes = 0;
@@ -39,6 +40,8 @@ class Attachment {
     kDetaching    ///< DetachChannel was sent to the worker, which has not answered yet
   };
 
+  /// `memory` holds the channel's descriptors: control segments and the first output segment. They
+  /// close with the attachment; the memory itself lives as long as client or worker map it.
   Attachment(base::EventLoop& loop, ChannelMemory memory);
 
   /// True while the worker has to get messages about the client's packages and segments.
@@ -50,7 +53,7 @@ class Attachment {
   bool usable() const { return stage == Stage::kUsable; }
 
   /// Counts another output segment. Returns its number, or nothing if the sum of all would exceed
-  /// `limit` bytes.
+  /// `limit` bytes. Numbers are not used again.
   std::optional<uint32_t> reserveSegment(uint64_t bytes, uint64_t limit);
   /// Undoes reserveSegment() for a segment that could not be made.
   void releaseSegment(uint64_t bytes) { outputBytes_ -= bytes; }
@@ -63,7 +66,8 @@ class Attachment {
 
   /// Calls completed.
   uint64_t completedCalls() const;
-  /// Requests that the client has published and the worker has not taken yet.
+  /// Requests that the client has published and the worker has not taken yet. May be any number if
+  /// one of the two writes invalid counters.
   uint32_t queuedCalls() const;
   /// The number of the last call whose user code may have started.
   uint64_t startedSequence() const;
@@ -72,11 +76,13 @@ class Attachment {
   /// Bytes of the worker's own memory that these objects keep.
   uint64_t handleBytes() const;
 
+  // The Worker that owns the attachment changes the following.
+
   ChannelMemory memory;
   Stage stage = Stage::kIntroduced;
-  base::Timer deadline;  ///< of attaching, or of detaching
-  base::Timer overdue;   ///< the grace period of a call past its deadline
-  uint64_t overdueSequence = 0;
+  base::Timer deadline;          ///< of attaching, or of detaching
+  base::Timer overdue;           ///< the grace period of a call past its deadline
+  uint64_t overdueSequence = 0;  ///< that call
 
   /// Messages about the client that are not sent to the worker yet. Worker::tellMore() sends them
   /// when there is room. The size is bounded by the number of the client's packages and segments,

@@ -21,8 +21,9 @@ struct PackageDigest {
 };
 
 /// The memory of a package. Lives while a client has it loaded, or a message about it is pending.
+/// Constant once it is in the library.
 struct PackageMemory {
-  base::Fd object;
+  base::Fd object;  ///< sealed kReadOnly; that of a moved object only kFixedSize
   PackageDigest digest;
   std::string name;  ///< from the client that loaded it first
 };
@@ -32,9 +33,11 @@ struct PackageMemory {
 /// sender a comparison. Not thread-safe.
 class PackageLibrary {
  public:
-  /// Returns the memory that may hold the same bytes; null if there is none.
+  /// Returns the memory that may hold the same bytes; null if there is none. The caller shares
+  /// ownership of it.
   std::shared_ptr<PackageMemory> find(const PackageDigest& digest) const;
-  /// Adds a package. If the index has one with the same digest, that one stays in the index.
+  /// Adds a package. If the index has one with the same digest, that one stays in the index. A
+  /// package leaves the index when its last owner releases it.
   void add(const std::shared_ptr<PackageMemory>& memory);
 
  private:

@@ -13,8 +13,8 @@
 
 namespace isopool::supervisor {
 
-/// What clients, groups and workers use of the supervisor, which outlives them. Used only on the
-/// loop's thread.
+/// What clients, groups and workers use of the supervisor, which outlives them. It owns the
+/// referenced objects. Used only on the loop's thread.
 struct Services {
   base::EventLoop& loop;
   Processes& processes;
@@ -22,8 +22,8 @@ struct Services {
   MemoryStock& stock;
   Zygote& zygote;
   PackageLibrary packages;
-  std::minstd_rand random;
-  base::Epoch lastEpoch;  ///< the last that nextEpoch() has returned
+  std::minstd_rand random;  ///< for jitter, not for secrets
+  base::Epoch lastEpoch;    ///< the last that nextEpoch() has returned
 
   /// Returns an epoch that no worker of this supervisor has had.
   base::Epoch nextEpoch() { return lastEpoch = base::Epoch(lastEpoch.value + 1); }

@@ -31,14 +31,14 @@ struct Quarantine {
 class SlotTableEffects {
  public:
   virtual ~SlotTableEffects() = default;
-  /// Starts a worker and returns its epoch. The owner reports the result later by workerUsable(),
-  /// workerLost() or workerNotMade().
+  /// Starts a worker and returns its epoch, one that was never used. The owner reports the result
+  /// later by workerUsable(), workerLost() or workerNotMade(). `spare`: no slot waits for it.
   virtual base::Epoch startWorker(bool spare) = 0;
   /// Ends a worker that no place needs. Its death needs no report.
   virtual void retireWorker(base::Epoch epoch) = 0;
-  /// Makes this usable worker serve the slot.
+  /// Makes this usable worker serve the slot. The slot's earlier worker, if any, no longer does.
   virtual void assignWorker(const Slot& slot, base::Epoch epoch) = 0;
-  /// Reports that a slot stays empty.
+  /// Reports that a slot stays empty, to operators and clients.
   virtual void slotQuarantined(const Quarantine& quarantine) = 0;
   /// Reports that a spare's place stays empty.
   virtual void spareQuarantined(uint32_t deaths, base::Milliseconds duration) = 0;
@@ -53,14 +53,18 @@ class SlotTableEffects {
 /// workers, each place keeps its own record of deaths.
 class SlotTable {
  public:
+  /// `spares`: of the whole group. `effects` must outlive the table.
   SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits);
 
-  /// Makes the pool's slots and starts all their workers, then the spares.
+  /// Makes the pool's slots and starts all their workers, then the spares. A spare that is ready
+  /// already takes a slot at once. The pool must not be open.
   void openPool(base::PoolId pool, uint32_t workers);
   /// Retires the pool's workers; with the last pool the spares, too.
   void closePool(base::PoolId pool);
   bool hasPool(base::PoolId pool) const;
 
+  /// The worker is ready: it gets its place's slot, or becomes a ready spare, or takes a slot that
+  /// has no worker yet. Ignores unknown epochs.
   void workerUsable(base::Epoch epoch);
   /// The worker is dead, or is being killed. Returns for how long its place stays empty; 0 if
   /// another worker serves it or is started. Ignores unknown epochs (retired, lost before).
@@ -81,10 +85,11 @@ class SlotTable {
 
   struct SlotAssignment {
     std::optional<Slot> slot;  ///< nothing: a spare's place
-    bool usable = false;
+    bool usable = false;       ///< workerUsable() was called
   };
   /// The place of a worker; nothing if no place holds it.
   std::optional<SlotAssignment> assignmentOf(base::Epoch epoch) const;
+  /// In the order of their indices; empty if the pool is not open.
   std::vector<Slot> slotsOf(base::PoolId pool) const;
   /// Slots that no usable worker serves.
   std::vector<Slot> unservedSlots() const;

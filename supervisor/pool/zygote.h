@@ -42,16 +42,22 @@ struct ForkRequest {
   base::Fd statusPage;
   /// A spare: no caller waits for it.
   bool lowPriority = false;
-  /// Called once with the outcome, unless the request is withdrawn.
+  /// Called once with the outcome, unless the request is withdrawn. From the loop, never from
+  /// fork(). May make further requests.
   std::function<void(const ForkOutcome&)> settled;
 };
 
 /// Keeps one zygote process running, which forks workers. Replaces a zygote that died, is stopped,
-/// or does not answer in time. Sends it fork requests in order, low-priority ones slightly later
-/// than the others; requests that arrive while no zygote is ready wait for the next one. Not
-/// thread-safe: used on the loop's thread.
+/// or does not answer in time (Options::zygoteTimeout, Options::forkTimeout). Sends it fork
+/// requests in order, low-priority ones slightly later than the others; requests that arrive while
+/// no zygote is ready wait for the next one, without limit. Not thread-safe: used on the loop's
+/// thread. No member blocks.
+///
+/// When the zygote dies, its workers continue: they are this process's children. Requests that it
+/// has not answered get ForkOutcome::Kind::kLost. A zygote that sends an invalid message is killed.
 class Zygote {
  public:
+  /// Called from the loop. They must not destroy this object.
   struct Events {
     /// A zygote is ready; called again for each successor.
     std::function<void(const ipc::ZygoteReady&)> ready;
@@ -68,14 +74,15 @@ class Zygote {
   Zygote(base::EventLoop& loop, Processes& processes, const Options& options,
          InheritedLimits limits, Events events);
 
-  /// Starts the zygote. Called once by the owner.
+  /// Starts the zygote. Called once by the owner. An error is treated as the zygote's death.
   void start();
   /// Requests one worker; `request.settled` gets the outcome.
   void fork(ForkRequest request);
   /// Removes a request that is not sent yet and returns true. Returns false if it was sent: its
   /// outcome will follow.
   bool withdraw(base::Epoch epoch);
-  /// Kills the zygote and cuts its lifeline.
+  /// Kills the zygote and cuts its lifeline. For the supervisor's end: while the loop runs, another
+  /// zygote would follow.
   void kill();
 
   /// 0 if no zygote runs.
@@ -86,6 +93,7 @@ class Zygote {
   bool forksOutstanding() const { return !outstanding_.empty(); }
   /// As ZygotePolicy::struggling().
   bool struggling() const { return policy_.struggling(); }
+  /// How many zygotes were started after the first.
   uint64_t restarts() const { return restarts_; }
   /// Why the last zygote that ended did; empty if none has.
   const std::string& lastFailure() const { return lastFailure_; }

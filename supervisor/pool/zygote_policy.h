@@ -5,7 +5,9 @@
 
 namespace isopool::supervisor {
 
-/// Decides what follows the loss of a zygote. Pure: the caller passes the time.
+/// Decides what follows the loss of a zygote. Once a zygote has been ready, there is always
+/// another one, after the delays of RestartPolicy and without a quarantine: the workers that exist
+/// can serve meanwhile. Pure: the caller passes the time.
 class ZygotePolicy {
  public:
   enum class Verdict {
@@ -24,9 +26,9 @@ class ZygotePolicy {
 
   ZygotePolicy();
 
-  /// The zygote is ready.
+  /// The zygote is ready: from here on lost() never returns kGiveUp.
   void ready() { everReady_ = true; }
-  /// The zygote has forked a worker.
+  /// The zygote has forked a worker: its loss is not an early death.
   void forked() { forked_ = true; }
   /// The zygote is lost. Returns what to do, and after which delay.
   Decision lost(base::TimePoint now, Loss loss = Loss::kByItself);
