@@ -22,16 +22,20 @@ struct ListeningSocket {
   std::pair<dev_t, ino_t> file{};
 };
 
-/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group`. Removes the socket file of
-/// a process that has ended; fails if any process serves the path. Waits up to two seconds for a
-/// supervisor that is ending. Throws std::runtime_error with one line.
+/// Makes a Unix stream socket at `path`, mode 0600, or 0660 for `group` (empty: none). Removes the
+/// socket file of a process that has ended; fails if any process serves the path. Waits up to two
+/// seconds for a supervisor that is ending. Leaves a file `path`.lock behind. Call it while this
+/// process has one thread: it changes the umask for a moment. Throws std::runtime_error with one
+/// line.
 ListeningSocket listenAt(const std::string& path, const std::string& group);
 
 /// Accepts connections on the event loop and never blocks. Without free descriptors it logs that,
-/// and tries again after 100 ms; connections wait meanwhile. Not thread-safe.
+/// and tries again after 100 ms; connections wait meanwhile. Does not check the peers. Not
+/// thread-safe.
 class Listener {
  public:
-  /// Calls `accepted` with each connection, close-on-exec and non-blocking.
+  /// Calls `accepted` with each connection, close-on-exec and non-blocking, from the loop. It must
+  /// not destroy the listener.
   Listener(base::EventLoop& loop, ListeningSocket socket, std::function<void(base::Fd)> accepted);
   /// Removes the socket's file if it is the one that listenAt() made.
   ~Listener();
