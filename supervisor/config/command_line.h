@@ -19,10 +19,10 @@ struct OptionsRefused {
 /// The parsed flags of isopoold: those outside the table of settings, and the texts, not yet
 /// interpreted, of those in the table.
 struct CommandLine {
-  bool privatePool = false;
-  int controlFd = 3;
-  int lifelineFd = 4;
-  std::string file;  ///< --config or ISOPOOL_CONFIG; empty: none
+  bool privatePool = false;  ///< --private
+  int controlFd = 3;         ///< of a private supervisor
+  int lifelineFd = 4;        ///< of a private supervisor
+  std::string file;          ///< --config or ISOPOOL_CONFIG; empty: none
   std::map<const base::Setting*, std::string> flags;
 };
 
@@ -36,7 +36,8 @@ struct CommandLineRequest {
 
 /// Parses the flags without interpreting the values of settings. Returns OptionsRefused with exit
 /// code 0 for --help and for what is printed from the table of settings alone (an example file),
-/// with exit code 2 for a flag that is wrong. Reads the environment variable ISOPOOL_CONFIG.
+/// with exit code 2 for a flag that is wrong. Reads the environment variable ISOPOOL_CONFIG; opens
+/// no file and prints nothing.
 std::variant<CommandLineRequest, OptionsRefused> parseCommandLine(int argc,
                                                                   const char* const* argv);
 

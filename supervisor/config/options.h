@@ -47,22 +47,22 @@ struct Recycling {
 
 /// Every value that the supervisor uses, with its default. Settings (settings.h) makes one from
 /// flags, ISOPOOL_* environment variables and a file; base/settings/setting_table.cc describes all
-/// settings.
+/// settings, those without a comment here, too. A plain value: each owner has a copy.
 struct Options {
   bool privatePool = false;
-  int controlFd = 3;
-  int lifelineFd = 4;
+  int controlFd = 3;        ///< of a private supervisor: the program's control socket
+  int lifelineFd = 4;       ///< of a private supervisor: read end of the program's lifeline
   std::string listen;       ///< path of the socket of a shared supervisor
   std::string socketGroup;  ///< its members may connect, too; empty: only the same user and root
   uint32_t workers = 0;     ///< of a shared supervisor; at least 1 after parsing
   std::string worker;       ///< path of the isopool-worker executable
-  uint32_t spares = 1;
+  uint32_t spares = 1;      ///< per worker group
   RestartLimits restart;
-  uint64_t outputArena = 4u << 20;
-  uint64_t outputArenaLimit = uint64_t{4} << 30;
-  std::chrono::milliseconds zygoteTimeout{120'000};
-  std::chrono::milliseconds forkTimeout{5'000};
-  std::chrono::milliseconds workerTimeout{30'000};
+  uint64_t outputArena = 4u << 20;  ///< bytes of a channel's first output segment; whole pages
+  uint64_t outputArenaLimit = uint64_t{4} << 30;      ///< bytes of all of a channel's segments
+  std::chrono::milliseconds zygoteTimeout{120'000};   ///< from its start until it is ready
+  std::chrono::milliseconds forkTimeout{5'000};       ///< between two answers of the zygote
+  std::chrono::milliseconds workerTimeout{30'000};    ///< until it is ready, or has attached
   std::chrono::milliseconds handshakeTimeout{5'000};  ///< from a client's connection to its Hello
   std::chrono::milliseconds drainTimeout{30'000};     ///< for calls in flight after SIGTERM
   /// How long a worker may still run a call past its deadline, or of a client that has left.

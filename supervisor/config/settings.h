@@ -14,7 +14,8 @@
 namespace isopool::supervisor {
 
 /// The value and the source of every setting. A flag overrides an environment variable, the
-/// variable overrides the file, and the file overrides the default. Not thread-safe.
+/// variable overrides the file, and the file overrides the default. Every value is checked: if
+/// there is a Settings, all of them are valid. Not thread-safe.
 class Settings {
  public:
   /// One setting as --show-settings prints it.
@@ -33,17 +34,22 @@ class Settings {
   };
 
   /// Reads flags, environment, and the file that the command line names. Returns OptionsRefused
-  /// for a setting that is wrong, and also, with exit code 0, as the answer to --help, --check and
-  /// the like.
+  /// for a setting that is wrong (exit code 2, one line with the place, the error and a remedy),
+  /// and also, with exit code 0, as the answer to --help, --check and the like. --check may take a
+  /// minute, see problemOnThisSystem().
   static std::variant<Settings, OptionsRefused> parse(int argc, const char* const* argv);
 
+  /// Valid until reload().
   const Options& options() const { return options_; }
+  /// All settings in the order of the table, then [environment] and the classes.
   std::vector<Shown> shown() const;
+  /// The path of the settings file; empty if there is none.
   const std::string& file() const { return commandLine_.file; }
 
   /// Reads the file again, with the flags and the environment of the start. Afterwards options()
   /// has the new values of those settings that can change at run time. If it returns
-  /// OptionsRefused, nothing has changed.
+  /// OptionsRefused, nothing has changed. Of the classes only the shares can change, of
+  /// [environment] nothing.
   std::variant<Changes, OptionsRefused> reload();
 
  private:

@@ -28,13 +28,14 @@ struct SettingsFile {
     uint32_t line = 0;
   };
 
-  std::map<const base::Setting*, Entry> entries;
-  std::vector<Variable> environment;  ///< [environment]
-  std::vector<Class> classes;         ///< [class.NAME], in the file's order
+  std::map<const base::Setting*, Entry> entries;  ///< only what the file sets; values are checked
+  std::vector<Variable> environment;              ///< [environment]
+  std::vector<Class> classes;                     ///< [class.NAME], in the file's order
 };
 
 /// Returns the contents of the file, or one line with the place of the error, the error, and a
-/// correct value. Reads the user database for the users that classes name.
+/// correct value. An unknown key is an error. Reads the user database for the users that classes
+/// name.
 std::variant<SettingsFile, std::string> readSettingsFile(const std::string& path);
 
 }  // namespace isopool::supervisor

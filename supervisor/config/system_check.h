@@ -14,8 +14,8 @@ namespace isopool::supervisor {
 /// interpreter that `python` names, and the worker program, and waits up to 30 s for each.
 std::string problemOnThisSystem(const Settings& settings);
 
-/// Variables of our environment that begin with ISOPOOL_ but are not settings: one line each, with
-/// the setting whose name is nearest.
+/// Variables of this process's environment that begin with ISOPOOL_ but are not settings: one line
+/// each, with the setting whose name is nearest.
 std::vector<std::string> unknownVariables();
 
 }  // namespace isopool::supervisor
