@@ -41,21 +41,30 @@ struct Platform {
 /// Owns one zygote, the clients, and the groups of workers. A private pool's client has its own
 /// group; clients of a shared supervisor share one group, or one per class with dedicated workers.
 ///
-/// Made by main. Not thread-safe: all of it runs on the loop's thread. Everything that it started
-/// is dead or dying when run() returns. `platform` must outlive it; its owner removes the loop's
-/// handlers before it destroys this object.
+/// Made by main. Not thread-safe: all of it runs on the loop's thread. `platform` must outlive it;
+/// its owner removes the loop's handlers before it destroys this object.
+///
+/// When run() returns, the zygote and a private pool's workers are dead or dying. The workers of a
+/// shared supervisor end when their lifelines close: with this object, or with this process. If
+/// this process dies in any other way, the same happens.
 class Supervisor {
  public:
+  /// Starts no process yet. `limits`: what the zygote gets back, see detach().
   Supervisor(const Platform& platform, const Options& options, InheritedLimits limits,
              SupervisorEvents events);
 
   /// Serves the client of a private pool over its control socket. run() returns when it leaves.
+  /// Call either this or listen(), once, before run().
   void addClient(base::Fd socket);
-  /// Serves all programs that connect and have permission to.
+  /// Serves all programs that connect and have permission to. Requests the workers at once; they
+  /// are forked when the zygote is ready.
   void listen(ListeningSocket socket);
 
   /// Runs the loop until the end. Returns the exit code: 0 if the client of a private pool has
-  /// left, or after SIGTERM or SIGINT; 1 if the zygote could not start or that client failed.
+  /// left, or after SIGTERM or SIGINT; 1 if the zygote could not start or that client failed. A
+  /// shared supervisor first waits for calls in flight, up to Options::drainTimeout; a second
+  /// signal ends that wait. Throws std::bad_alloc after a shortage of memory
+  /// (processes/memory_shortage.h); then the process must end.
   int run();
 
  private:
