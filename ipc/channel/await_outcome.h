@@ -19,7 +19,8 @@ namespace isopool::ipc {
 ///   sleep()            sleeps until one of these words is woken
 ///   completionReady(), announceSleep(), withdrawSleep()   as in RingReader
 ///
-/// Returns true if the call has its outcome, false if the thread stops waiting without one.
+/// Returns true if the call has its outcome, false if the thread stops waiting without one: then
+/// the call stays published. One thread per channel at a time, because it consumes completions.
 template <typename Client>
 bool awaitOutcome(Client& client) {
   for (;;) {

@@ -24,6 +24,8 @@ struct OutgoingPayload {
   uint64_t blobBytes = 0;
 };
 
+/// A call to publish. The payload is copied into the ring, so it need not outlive publish(); a blob
+/// must not change until the call has ended.
 struct OutgoingCall {
   Operation operation = Operation::kPing;
   uint32_t flags = 0;
@@ -69,12 +71,15 @@ class ClientEnd {
 
   /// Asks the worker not to start `sequence`. Returns true if the call has not started and never
   /// will. Returns false if it may have started: then its completion (perhaps kWithdrawn) or the
-  /// worker's death decides.
+  /// worker's death decides. Any thread, also while others publish and consume, as long as
+  /// `sequence` is in flight.
   bool recall(uint64_t sequence) noexcept;
-  /// True if user code of `sequence` may have run an instruction.
+  /// True if user code of `sequence` may have run an instruction. Final once the worker is dead.
+  /// Any thread.
   bool hasStarted(uint64_t sequence) const noexcept;
 
-  /// Copies the oldest completion without consuming it. Its blob stays valid until consumed().
+  /// Copies the oldest completion without consuming it. Its blob stays valid until consumed(). If
+  /// it returns kPoisoned, the channel is unusable: kill the worker.
   Received peek(ReceivedCompletion& completion) noexcept;
   /// Consumes the completion that peek() copied: the worker may reuse its slot and its blob.
   void consumed() noexcept;

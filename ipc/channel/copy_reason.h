@@ -7,7 +7,8 @@ namespace isopool::ipc {
 
 /// Why bytes of a tensor were copied between a client and a worker. The client counts its inputs
 /// itself. A worker reports what it copied for a call in the call's answer: the body of a kValue
-/// completion is [value, [[reason, bytes]...]]; the inner list is empty if nothing was copied.
+/// completion is [value, [[reason, bytes]...]]; the inner list is empty if nothing was copied. The
+/// numbers are part of the protocol; the client ignores unknown ones.
 enum class CopyReason : uint32_t {
   kInputOutsideSharedMemory = 1,  ///< copied once into the client's input arena
   kInputInline,                   ///< small, travelled inside the call

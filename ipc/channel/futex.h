@@ -27,7 +27,8 @@ inline constexpr size_t kMaxFutexWatches = 128;
 void futexWait(std::span<const FutexWatch> watches,
                std::optional<std::chrono::nanoseconds> timeout) noexcept;
 
-/// Wakes every thread that sleeps on `word`, in all processes.
+/// Wakes every thread that sleeps on `word`, in all processes. A system call, also if none sleeps.
+/// The word may lie in a read-only mapping.
 void futexWake(const SharedWord<uint32_t>& word) noexcept;
 
 /// The time of CLOCK_MONOTONIC in nanoseconds.

@@ -31,12 +31,14 @@ inline constexpr uint32_t kLeasesPerGroup = kLeases / kLeaseGroups;
 
 inline constexpr size_t kCacheLinePair = 128;  // processors fetch neighbouring lines in pairs
 
+/// A word in shared memory. Each has one writing process. Lock-free, so that a process that dies
+/// leaves no lock behind.
 template <typename T>
 using SharedWord = std::atomic<T>;
 static_assert(SharedWord<uint32_t>::is_always_lock_free);
 static_assert(SharedWord<uint64_t>::is_always_lock_free);
 
-/// Constant once the peer has the segment.
+/// Constant once the peer has the segment. The peer checks it before it uses the segment.
 struct SegmentHeader {
   uint64_t magic;
   uint32_t layoutVersion;
@@ -53,6 +55,8 @@ struct PayloadPlace {
   uint64_t blobBytes;
 };
 
+/// One call. Written by the client before it counts the call in submissionTail; reused when the
+/// worker has counted it in submissionHead.
 struct alignas(64) SubmissionSlot {
   uint64_t sequence;  ///< number of the call on this channel, from 1
   uint64_t epoch;
@@ -62,6 +66,8 @@ struct alignas(64) SubmissionSlot {
   std::array<std::byte, kInlineBytes> bytes;
 };
 
+/// One answer. Written by the worker before it counts the answer in completionTail; reused when the
+/// client has counted it in completionHead.
 struct alignas(64) CompletionSlot {
   uint64_t sequence;  ///< of the call that this answers
   uint64_t epoch;
@@ -100,7 +106,7 @@ struct ClientControl {
   alignas(kCacheLinePair) std::array<SubmissionSlot, kRingSlots> slots;
 };
 
-/// Written by the worker only.
+/// Written by the worker only: the segment is sealed as the client's is.
 struct WorkerControl {
   SegmentHeader header;
   /// The liveness word: a robust process-shared mutex that the thread that publishes completions

@@ -22,13 +22,17 @@ struct Lease {
 
 /// The lender's private record of the leases of one channel. The borrower returns a lease by
 /// storing its generation in the borrower's own LeaseReturns: idempotent and in any order. A
-/// hostile borrower can at worst return what was lent to it. Thread-safe.
+/// hostile borrower can at worst return what was lent to it. Thread-safe. No member blocks.
+///
+/// The table does not own the blocks: the lender adds a reference to a block before lend() and
+/// drops it when the lease has ended. If the borrower dies, its leases end by collectAll() only.
 class LeaseTable {
  public:
   /// `returns` is the peer's part of the channel and must outlive the table.
   explicit LeaseTable(const LeaseReturns& returns);
 
-  /// Records that `block` is lent. nullopt if no lease is free.
+  /// Records that `block` is lent. nullopt if no lease is free: collect() first, or copy. A block
+  /// may have several leases.
   std::optional<Lease> lend(const void* block);
 
   /// Ends the leases that the peer has returned since the last call, and calls `returned` for the
@@ -85,6 +89,8 @@ class LeaseTable {
 };
 
 /// The borrower's side: returns a lease. Any thread may call it; it only stores to shared words.
+/// From then on the borrower must not touch the block. Ignores an index that is too large: it may
+/// come from the peer.
 void returnLease(LeaseReturns& returns, Lease lease) noexcept;
 
 }  // namespace isopool::ipc

@@ -16,7 +16,9 @@
 /// dies. The kernel wakes one waiter, so one thread per channel sleeps on the word.
 namespace isopool::ipc {
 
-/// Initialises the word and locks it for the calling thread's life. Throws SystemCallError.
+/// Initialises the word and locks it for the calling thread's life: the end of that thread, not
+/// only of its process, is the death. `control` must stay mapped until leaveLivenessWord() has
+/// returned true. Throws SystemCallError.
 void holdLivenessWord(WorkerControl& control);
 
 /// Releases the word without other processes' noticing, so that the memory may be unmapped: the
@@ -25,7 +27,8 @@ void holdLivenessWord(WorkerControl& control);
 /// then `control` must stay mapped.
 bool leaveLivenessWord(WorkerControl& control) noexcept;
 
-/// True once the holder is dead.
+/// True once the holder is dead. Any thread; one load. A hostile worker may write any value: note a
+/// death that was seen.
 bool livenessWordOwnerDied(const WorkerControl& control) noexcept;
 
 /// For futexWait(): sleeps until the holder dies. Create the watch before the last check of the
@@ -33,8 +36,9 @@ bool livenessWordOwnerDied(const WorkerControl& control) noexcept;
 FutexWatch watchLivenessWord(const WorkerControl& control) noexcept;
 
 /// Tests the kernel: kills a forked child that holds a liveness word. True if the calling process
-/// was woken within 90 ms. False means that on this system only pidfds show deaths. Only for a
-/// process with one thread, at its start. Throws SystemCallError.
+/// was woken within 90 ms. False means that on this system only pidfds show deaths. Blocks for
+/// 200 ms at most, mostly for a few. Only for a process with one thread, at its start. Throws
+/// SystemCallError.
 bool livenessWordWorksHere();
 
 }  // namespace isopool::ipc

@@ -10,6 +10,9 @@
 /// unless kNoReply is set.
 namespace isopool::ipc {
 
+/// The numbers are part of the protocol (kLayoutVersion). "-> nil": the answer is kValue with None.
+/// The client chooses the numbers of objects and of handles; a handle's number is new on its
+/// channel.
 enum class Operation : uint32_t {
   kPing = 1,            ///< [] -> nil
   kAssumeSlot,          ///< [slot] -> nil: the number of the worker's interpreter in its pool

@@ -29,9 +29,11 @@ class SpinBudget {
   int64_t expectedWait_ = 0;
 };
 
-/// The processor on which the calling thread runs; 0 if it can't be determined.
+/// The processor on which the calling thread runs; 0 if it can't be determined. A hint: the kernel
+/// may move the thread at any time.
 uint32_t currentProcessor() noexcept;
 
+/// For the body of a spin: leaves the core's resources to the other hardware thread.
 inline void pauseProcessor() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -23,7 +23,8 @@ enum class Work { kCall, kPreparation };
 
 /// The worker's end of a channel, the counterpart of ClientEnd: consumes calls and publishes
 /// completions. Only the thread that holds the liveness word may use it. No member blocks. When the
-/// client dies, the memory stays mapped until this object is destroyed.
+/// client dies, the memory stays mapped until this object is destroyed: the supervisor reports the
+/// death, the channel does not show it.
 class WorkerEnd {
  public:
   /// `own` is a writable mapping of kWorkerControlBytes of zeroes, `peer` a read-only one of
@@ -47,8 +48,12 @@ class WorkerEnd {
   /// Consumes the call that peek() copied: the client may reuse the slot.
   void taken() noexcept;
   /// Announces that user code of `sequence` runs now, unless the client has recalled the call.
+  /// Without it the call's user code must not run: if the worker died, the client would take the
+  /// call for one that can run elsewhere.
   Start start(uint64_t sequence) noexcept;
-  /// Publishes the answer to `sequence` and wakes the client if it sleeps.
+  /// Publishes the answer to `sequence` and wakes the client if it sleeps. The ring has room: the
+  /// client keeps at most kRingSlots calls in flight. A blob must stay until the client has
+  /// consumed the completion, see completionsConsumed().
   void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
                 Work work = Work::kCall) noexcept;
 
