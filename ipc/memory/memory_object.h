@@ -17,7 +17,8 @@ constexpr size_t roundUpToPages(size_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
 }
 
-/// Owns one mapping and unmaps it once. Move-only; an empty one has no data. Not thread-safe.
+/// Owns one mapping and unmaps it once. Move-only; an empty one has no data. Not thread-safe. The
+/// mapping stays valid when its descriptor is closed and when other processes that have it die.
 class Mapping {
  public:
   Mapping() = default;
@@ -72,28 +73,32 @@ base::Fd createGrowingMemoryObject(const char* label);
 void sealMemoryObject(const base::Fd& object, Seal seal);
 
 /// True if `object` is a memory object of exactly `bytes` bytes with at least the guarantees of
-/// `seal`. Check every descriptor from another process by this before mapping it.
+/// `seal`. Check every descriptor from another process by this before mapping it: a file without
+/// seals could be made smaller later, and an access would end this process (SIGBUS).
 bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal);
 
 /// Maps `bytes` from `offset`, shared. Prefault::kYes sets up the page tables as well, so that the
-/// first accesses do not fault. Throws SystemCallError.
+/// first accesses do not fault; for a large range that takes milliseconds. Does not need the
+/// descriptor afterwards. Throws SystemCallError.
 Mapping mapShared(const base::Fd& object, size_t offset, size_t bytes, Access access,
                   Prefault prefault);
 
-/// As mapShared(), but at an address of a reservation, whose mapping there it replaces. The
-/// reservation owns the result.
+/// As mapShared(), but at an address of a reservation, whose mapping there it replaces in one step.
+/// The reservation owns the result.
 void mapSharedAt(void* address, const base::Fd& object, size_t offset, size_t bytes, Access access,
                  Prefault prefault);
 
 /// Maps `bytes` from `offset` copy-on-write: writes stay in this process. Throws SystemCallError.
 Mapping mapPrivate(const base::Fd& object, size_t offset, size_t bytes);
 
-/// Reserves address space without memory. Throws SystemCallError.
+/// Reserves address space without memory: an access is a segmentation fault until something is
+/// mapped there. Throws SystemCallError.
 Mapping reserveAddressSpace(size_t bytes);
 
-/// Replaces the shared pages at [address, address + bytes) by private pages with the same content,
-/// in one step: pointers stay valid, and later writes of other processes are not seen. Returns
-/// false and changes nothing if the kernel has no memory or no mapping left.
+/// Replaces the shared pages at [address, address + bytes), whole pages, by private pages with the
+/// same content, in one step: pointers stay valid, and later writes of other processes are not
+/// seen. A write during the call, of this or another process, may be lost. Returns false and
+/// changes nothing if the kernel has no memory or no mapping left.
 bool privatisePages(void* address, size_t bytes) noexcept;
 /// The same, but uses the pages of `pages`, a private mapping of that length. The mapping at
 /// `pages` is gone afterwards, also after a failure.

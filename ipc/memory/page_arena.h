@@ -28,7 +28,9 @@ struct BlockLocation {
 ///
 /// A block is freed when its last reference is dropped: the owner's storage holds one, and each
 /// lease to another process holds one. Any thread may call any member, except addSegment(), which
-/// only one thread at a time may call. A forked child must not use its parent's arena.
+/// only one thread at a time may call. A forked child must not use its parent's arena. No member
+/// waits for another process; the lock is held for microseconds, except by restoreSharedPages() and
+/// leaveSegments().
 class PageArena {
  public:
   /// Reserves address space for segments of `capacityBytes` in all. Throws SystemCallError.
@@ -43,7 +45,8 @@ class PageArena {
   /// True if the reservation has room for a segment of that size.
   bool hasRoomFor(size_t bytes) const noexcept;
   /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and owns the descriptor
-  /// from then on. Returns false if the reservation has no room left. Throws SystemCallError.
+  /// from then on. Returns false if the reservation has no room left. Throws SystemCallError. In
+  /// both cases nothing has changed and the descriptor is closed.
   bool addSegment(base::SegmentId id, base::Fd object, size_t bytes, Prefault prefault);
 
   /// A block of at least `bytes`, page-aligned, with one reference. nullptr if no segment has room:
@@ -72,7 +75,8 @@ class PageArena {
   /// The first byte of the live block that begins at exactly this location, or nullptr.
   void* find(base::SegmentId segment, uint64_t offset) const noexcept;
 
-  /// Maps the shared pages again under a block that was privatised. Throws SystemCallError.
+  /// Maps the shared pages again under a block that was privatised, whose content is lost. `block`
+  /// must be the first byte of a live block. Throws SystemCallError.
   void restoreSharedPages(const void* block);
 
   /// Separates the arena from its segments when their other user is gone: live blocks become

@@ -12,8 +12,11 @@ namespace isopool::ipc {
 /// child needs an object of its own.
 class PageHistory {
  public:
+  /// Does not throw: without a pagemap, written() always returns true.
   PageHistory();
-  /// True if a page of [data, data + bytes) was written, or if the pagemap can't be read.
+  /// True if a page of [data, data + bytes) was written, or if the pagemap can't be read. The range
+  /// is part of a private file mapping. A thread that writes meanwhile may be missed. Takes one
+  /// system call for each 2 MiB. Any thread.
   bool written(const void* data, size_t bytes) const;
 
  private:

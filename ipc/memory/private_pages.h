@@ -20,7 +20,8 @@ class PrivatePages {
   /// As privatisePages(), with cached pages if there is a run of this length.
   bool privatise(void* address, size_t bytes) noexcept;
   /// Moves the private pages of a range, whole pages whose content is not needed any more, into the
-  /// cache. The range stays mapped with undefined content: unmap it or map something over it.
+  /// cache, or leaves them there if the run is too long or the kernel refuses. The range stays
+  /// mapped with undefined content: unmap it or map something over it.
   void recover(void* address, size_t bytes) noexcept;
 
   /// Bytes in the cache.
