@@ -17,10 +17,11 @@ class DictBuilder {
   DictBuilder(const c10::TypePtr& keyType, const c10::TypePtr& valueType, size_t entries);
 
   /// Adds an entry and returns true, or replaces the value of an existing key and returns false.
-  /// Throws ValueError if the key is NaN or the hashes of the keys lie too close together.
+  /// The caller has checked that the key has the dict's key type. Throws ValueError if the key is
+  /// NaN or the hashes of the keys lie too close together; then the dict is of no use any more.
   bool set(at::IValue key, at::IValue value);
 
-  /// Moves the dict out.
+  /// Moves the dict out. Call it once, last.
   c10::impl::GenericDict take() { return std::move(dict_).toGenericDict(); }
 
  private:

@@ -15,11 +15,14 @@ namespace isopool::ipc {
 /// Writes a type. A type that no value can have becomes Any.
 void packType(PayloadWriter::Packer& packer, const c10::TypePtr& type);
 
-/// Reads what packType() has written. Throws ValueError if it is not a type.
+/// Reads what packType() has written, from any bytes. Throws ValueError if it is not a type, is
+/// nested more than kMaxNesting deep, or is a combination that torch forbids.
 c10::TypePtr readType(const msgpack::object& object);
 
 /// Throws ValueError if a container with elements of `type` must not contain the value: torch's
-/// typed accessors do not check. Replaces None by an undefined tensor if `type` is that of tensors.
+/// typed accessors do not check, so that a wrong value would be read as another type's bytes.
+/// Replaces None by an undefined tensor if `type` is that of tensors. Checks the value itself, not
+/// the elements of a container in it.
 void checkKind(c10::IValue& value, const c10::Type& type);
 
 /// True if a dict may have keys of this type.

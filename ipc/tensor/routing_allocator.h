@@ -11,7 +11,8 @@ namespace isopool::ipc {
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
-  /// A block of at least `bytes`, or nullptr: then the heap is used.
+  /// A block of at least `bytes` with undefined content, aligned for any element type, or nullptr:
+  /// then the heap is used. Called for at least kSmallestBlockBytes.
   virtual void* allocateBlock(size_t bytes) noexcept = 0;
 };
 
@@ -19,8 +20,10 @@ class BlockSource {
 class BlockOwner {
  public:
   virtual ~BlockOwner() = default;
-  /// True if `data` is a block of this owner.
+  /// True if `data` is a block of this owner. Called for every tensor memory that is freed, of any
+  /// origin, so it must be fast.
   virtual bool ownsBlock(const void* data) const noexcept = 0;
+  /// Called once per block, on any thread, perhaps long after its source was removed.
   virtual void freeBlock(void* data) noexcept = 0;
 };
 
@@ -37,7 +40,8 @@ void installRoutingAllocator(BlockOwner& owner);
 bool isHeapMemory(const c10::DataPtr& data) noexcept;
 
 /// Routes the calling thread's allocations of CPU tensors to `source` while this object exists, or
-/// to the heap if `source` is null. May be nested. Destroy it on the same thread.
+/// to the heap if `source` is null. May be nested. Destroy it on the same thread, in reverse order.
+/// No effect before installRoutingAllocator(). Other threads, such as torch's, are not affected.
 class ScopedBlockSource {
  public:
   explicit ScopedBlockSource(BlockSource* source);

@@ -77,17 +77,21 @@ class ValueError : public std::runtime_error {
 };
 
 /// Writes one payload at a time: add the elements, give each storage a record, finish(). clear()
-/// begins the next one. Not thread-safe.
+/// begins the next one. Keeps the storages of its tensors alive until clear() or releaseStorages().
+/// Not thread-safe. Every member may also throw std::bad_alloc.
 class PayloadWriter {
  public:
   using Packer = msgpack::packer<msgpack::sbuffer>;
 
   PayloadWriter() { clear(); }
+  /// Begins an empty payload; keeps the buffer's memory.
   void clear();
   /// The body is one array: begin it by pack_array(), then pack its elements; values by addValue().
   Packer& packer() { return packer_; }
-  /// Throws ValueError if the value can't cross. The payload is then incomplete: clear() it.
+  /// Throws ValueError if the value can't cross. The payload is then incomplete: clear() it. Reads
+  /// no tensor's bytes.
   void addValue(const at::IValue& value);
+  /// Adds an argument that stands for an object of the receiving worker.
   void addHandle(uint64_t handle);
   /// The distinct storages of the tensors so far. finish() needs a record of each, in this order.
   const std::vector<c10::Storage>& storages() const { return storages_; }
@@ -98,8 +102,9 @@ class PayloadWriter {
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
   /// Releases the writer's references to the storages. The written payload stays as it is.
   void releaseStorages() { storages_.clear(); }
-  /// Writes the storage table and returns the payload, valid until the next clear(). Throws
-  /// ValueError if it is too long.
+  /// Writes the storage table and returns the payload, valid until the next clear(). Copies the
+  /// bytes of inline storages: from here on only those that are lent are read later. Call it once.
+  /// Throws ValueError if the payload is too long.
   std::span<const std::byte> finish(std::span<const StorageRecord> records);
 
  private:
@@ -131,24 +136,29 @@ class PayloadWriter {
 };
 
 /// Reads one payload from private memory. Checks sizes, strides, types and nesting before it makes
-/// a tensor. A ValueError means that the sender is broken or hostile. Not thread-safe.
+/// a tensor. A ValueError means that the sender is broken or hostile. Not thread-safe. The values
+/// that it makes do not refer to it; their tensors share ownership of the storages.
 class PayloadReader {
  public:
-  /// Parses the payload. `bytes` must stay valid and unchanged while the reader is used. An invalid
-  /// payload throws ValueError.
+  /// Parses the payload. `bytes` must stay valid and unchanged while the reader is used: memory
+  /// that the sender can write to must be copied first. An invalid payload throws ValueError.
   explicit PayloadReader(std::span<const std::byte> bytes);
 
+  /// The number of elements of the body.
   size_t elements() const { return body_.via.array.size; }
-  const msgpack::object& element(size_t index) const;  ///< throws ValueError if there is none
+  // These throw ValueError if there is no such element, or not of that kind.
+  const msgpack::object& element(size_t index) const;
   uint64_t integer(size_t index) const;
-  std::string_view text(size_t index) const;
+  std::string_view text(size_t index) const;  ///< valid as long as the reader
 
+  /// The storage table as the sender wrote it: places and numbers in it are not checked.
   const std::vector<StorageRecord>& storages() const { return records_; }
-  /// Sets the storages of the tensors, one per record, in order. Each must have at least the length
-  /// in its record.
+  /// Sets the storages of the tensors, one per record, in order. A tensor that reaches beyond its
+  /// storage is refused.
   void setStorages(std::vector<c10::Storage> storages) { storages_ = std::move(storages); }
 
-  /// Builds the value of an element, or of an object inside one. Throws ValueError.
+  /// Builds the value of an element, or of an object inside one. Needs setStorages() if there are
+  /// tensors. Throws ValueError.
   at::IValue value(const msgpack::object& object) const;
   /// The handle that an object encodes; nullopt if it is not a handle.
   static std::optional<uint64_t> handle(const msgpack::object& object);
