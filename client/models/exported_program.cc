@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <c10/util/Exception.h>
-
 #include "client/models/model_formats.h"
 #include "client/models/pt2_archive.h"
 
@@ -11,8 +9,8 @@ namespace {
 bool matches(ModelFile& file) { return isPt2ArchiveWith(file, "models/"); }
 
 PreparedModel prepare(ModelFile&, const std::string& model) {
-  TORCH_CHECK(model.empty() || model == "model", "it is ", kExportedProgram.description,
-              " and holds one model, none of the name ", model);
+  // torch.export.save gives the only model this name.
+  if (model != "model") checkOnlyModel(kExportedProgram, model);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/models/model_formats.h"
 
+#include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 
 #include <array>
@@ -22,6 +23,11 @@ const ModelFormat* formatOf(ModelFile& file) {
     if (format->matches(file)) return format;
   }
   return nullptr;
+}
+
+void checkOnlyModel(const ModelFormat& format, const std::string& model) {
+  TORCH_CHECK(model.empty(), "it is ", format.description,
+              " and holds one model, none of the name ", model);
 }
 
 std::string describe(ModelFile& file) {

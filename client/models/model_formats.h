@@ -21,6 +21,10 @@ std::span<const ModelFormat* const> modelFormats();
 /// with the file's name if the file is damaged, and if it is neither an archive nor ONNX.
 const ModelFormat* formatOf(ModelFile& file);
 
+/// For the `prepare` of a format whose files hold one model without a name: throws c10::Error, with
+/// the format's description, if `model` is not empty.
+void checkOnlyModel(const ModelFormat& format, const std::string& model);
+
 /// "a TorchScript file", for messages. Also of an archive in another format, as far as it is known.
 /// Throws as formatOf().
 std::string describe(ModelFile& file);

@@ -102,8 +102,7 @@ void checkWeight(Bytes tensor) {
 }
 
 PreparedModel prepare(ModelFile& file, const std::string& model) {
-  TORCH_CHECK(model.empty(), "it is ", kOnnx.description, " and holds one model, none of the name ",
-              model);
+  checkOnlyModel(kOnnx, model);
   bool hasGraph = false;
   ProtobufFields fields(file.bytes());
   while (const auto field = fields.next()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/models/model_formats.h"
 
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -25,6 +26,28 @@ TEST(ModelFormats, AreKnownToProgramAndWorkersByTheSameNames) {
   std::set<std::string> theirs;
   for (const at::IValue& name : names.toListRef()) theirs.insert(name.toStringRef());
   EXPECT_EQ(ours, theirs);
+}
+
+TEST(ModelFormats, OfOneModelRefuseANameByTheSameText) {
+  for (const client::ModelFormat* format : client::modelFormats()) {
+    EXPECT_NO_THROW(client::checkOnlyModel(*format, ""));
+    try {
+      client::checkOnlyModel(*format, "other");
+      ADD_FAILURE() << format->name << " accepted the name";
+    } catch (const c10::Error& error) {
+      EXPECT_EQ(error.what_without_backtrace(), std::string("it is ") + format->description +
+                                                    " and holds one model, none of the name other");
+    }
+  }
+}
+
+TEST(ModelFormats, OfExportedProgramsAcceptsTheNameOfTheOnlyModel) {
+  client::ModelFile file("model.pt2", {});
+  EXPECT_NO_THROW(client::kExportedProgram.prepare(file, ""));
+  EXPECT_NO_THROW(client::kExportedProgram.prepare(file, "model"));
+  EXPECT_THROW(client::kExportedProgram.prepare(file, "other"), c10::Error);
+  EXPECT_THROW(client::kTorchScript.prepare(file, "model"), c10::Error);
+  EXPECT_THROW(client::kOnnx.prepare(file, "model"), c10::Error);
 }
 
 }  // namespace
