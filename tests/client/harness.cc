@@ -117,6 +117,12 @@ const std::filesystem::path& testFolder() { return run->folder(); }
 
 std::string packagePath(const std::string& name) { return run->packages() / name; }
 
+void appendToArchive(const std::filesystem::path& archive) {
+  std::ofstream file(archive, std::ios::app | std::ios::binary);
+  file << "behind the archive's directory";
+  if (!file.flush()) throw std::runtime_error("appending to " + archive.string() + " failed");
+}
+
 // ---- Subject ---------------------------------------------------------------------------------
 
 Subject::Subject(InterpreterManager& manager)

@@ -34,6 +34,9 @@ const std::filesystem::path& testFolder();
 /// The path of a file that make_packages.py makes under this name: a package, or a file that is not
 /// a valid package.
 std::string packagePath(const std::string& name = "subject.pt");
+/// Appends bytes to an archive, which its readers ignore: its contents stay the same, and no other
+/// file has its bytes. The library would use an open file with the same bytes in its place.
+void appendToArchive(const std::filesystem::path& archive);
 
 /// Calls methods of a Subject object (subject.py) by name. Copies share the object.
 class Subject {

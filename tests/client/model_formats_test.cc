@@ -255,7 +255,9 @@ TEST(ModelFile, ComesFromAReaderAsWellAsFromAPath) {
 TEST(ModelFile, DoesNotChangeWhenItsFileIsOverwritten) {
   const fs::path copy = testFolder() / "copy-of-script.pt";
   fs::copy_file(modelPath("script.pt"), copy, fs::copy_options::overwrite_existing);
-  std::ofstream(copy, std::ios::app | std::ios::binary);
+  // No other model may have these bytes: loadModel would use that model's.
+  appendToArchive(copy);
+  ASSERT_GT(fs::file_size(copy), fs::file_size(modelPath("script.pt")));
   const ReplicatedObj model = sharedManager().loadModel(copy);
   std::ofstream(copy, std::ios::trunc) << "something else";
   for (const Interpreter& worker : sharedManager().allInstances()) {

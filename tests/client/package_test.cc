@@ -157,7 +157,8 @@ TEST(Package, LivesOnWhenItsFileIsDeleted) {
 TEST(Package, DoesNotChangeWhenItsFileIsOverwritten) {
   const fs::path file = copyOfPackage("subject.pt");
   // No other package may have these bytes: loadPackage would return that package.
-  std::ofstream(file, std::ios::app | std::ios::binary);
+  appendToArchive(file);
+  ASSERT_GT(fs::file_size(file), fs::file_size(packagePath("subject.pt")));
   Package package = sharedManager().loadPackage(file);
   const Subject subject(package.loadPickle("model", "model.pkl"));
   const double sum = subject.ask("weight_sum").toDouble();
@@ -165,6 +166,8 @@ TEST(Package, DoesNotChangeWhenItsFileIsOverwritten) {
   const auto size = fs::file_size(file);
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
       << std::string(static_cast<size_t>(size), '\xff');
+  ASSERT_EQ(fs::file_size(file), size);
+  ASSERT_EQ(std::ifstream(file, std::ios::binary).get(), 0xff);
   EXPECT_EQ(subject.ask("weight_sum").toDouble(), sum);
   fs::resize_file(file, 10);
   EXPECT_EQ(subject.ask("weight_sum").toDouble(), sum);

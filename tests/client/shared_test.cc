@@ -109,7 +109,6 @@ TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
   const std::string copy = testFolder() / "a_copy_of_subject.pt";
   std::filesystem::copy_file(packagePath(), copy,
                              std::filesystem::copy_options::overwrite_existing);
-  std::ofstream(copy, std::ios::app);
   Package package = own->loadPackage(copy);
   ReplicatedObj object = package.loadPickle("model", "model.pkl");
   EXPECT_EQ(object({"slot"}).toInt(), object({"slot"}).toInt());
