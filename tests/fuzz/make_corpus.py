@@ -1,6 +1,8 @@
-"""make_corpus.py FOLDER: makes the first inputs of each fuzzer from isopool's own messages.
+"""make_corpus.py [--check] FOLDER: makes the first inputs of each fuzzer from isopool's messages.
 
-Writes FOLDER/<fuzzer>/made-<name>. Inputs that libFuzzer found are beside them in corpus/.
+Writes FOLDER/<fuzzer>/made-<name>, and removes other files of such names. Inputs that libFuzzer
+found are beside them in corpus/. With --check it writes nothing and exits with 1 if a file would
+change.
 """
 
 import io
@@ -330,16 +332,57 @@ def package_opener() -> Iterator[tuple[str, bytes]]:
         yield name, protobuf((1, 8), (7, graph), (8, protobuf((2, 17))))
 
 
-def main(folder: pathlib.Path) -> None:
-    for fuzzer in (control_decoder, rings, payload_reader, worker_answer, package_opener):
-        place = folder / fuzzer.__name__
-        place.mkdir(parents=True, exist_ok=True)
-        for name, content in fuzzer():
-            (place / f"made-{name}").write_bytes(content)
+FUZZERS = (control_decoder, rings, payload_reader, worker_answer, package_opener)
+
+
+def made() -> dict[str, bytes]:
+    """The content of each input, by its path in FOLDER."""
+    return {
+        f"{fuzzer.__name__}/made-{name}": content
+        for fuzzer in FUZZERS
+        for name, content in fuzzer()
+    }
+
+
+def existing(folder: pathlib.Path) -> dict[str, bytes]:
+    """The same of the inputs that are in FOLDER."""
+    return {
+        f"{file.parent.name}/{file.name}": file.read_bytes() for file in folder.glob("*/made-*")
+    }
+
+
+def write(folder: pathlib.Path) -> None:
+    inputs = made()
+    for name in existing(folder).keys() - inputs.keys():
+        (folder / name).unlink()
+    for name, content in inputs.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+def check(folder: pathlib.Path) -> int:
+    """The exit status: 1 if the inputs in FOLDER are not those that write() would leave there."""
+    now, before = made(), existing(folder)
+    stale = sorted(name for name in now.keys() | before.keys() if now.get(name) != before.get(name))
+    if not stale:
+        return 0
+    print(f"{len(stale)} inputs are not those of today's messages: {', '.join(stale)}")
+    print(f"Run {pathlib.Path(__file__).name} {folder}")
+    return 1
+
+
+def main(words: list[str]) -> int:
+    checks = words[:1] == ["--check"]
+    folders = words[1:] if checks else words
+    if len(folders) != 1 or folders[0].startswith("-"):
+        print(__doc__)
+        return 2
+    folder = pathlib.Path(folders[0])
+    if checks:
+        return check(folder)
+    write(folder)
+    return 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__)
-        sys.exit(2)
-    main(pathlib.Path(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))
