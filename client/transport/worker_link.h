@@ -247,6 +247,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
             std::optional<ProcessorLoad::Spinner>& spinner);
   bool migrates(PendingRequest& request, Migration& migration);
   bool deliverCompletions();
+  void deliverOrPoison();
   bool deliver(PendingRequest& request);
   void discard(PendingRequest& request);
   void deliverUnlessLed();

@@ -84,9 +84,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     std::array<ipc::FutexWatch, 2> watches{};
     bool slept = false;
 
-    void deliver() {
-      if (!channel.deliverCompletions()) channel.poison("its completion ring is inconsistent");
-    }
+    void deliver() { channel.deliverOrPoison(); }
     bool hasOutcome() const {
       return request.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
     }
@@ -130,6 +128,11 @@ bool WorkerLink::deliverCompletions() {
     if (!delivered) return false;
   }
   return true;
+}
+
+// Needs leadMutex_.
+void WorkerLink::deliverOrPoison() {
+  if (!deliverCompletions()) poison("its completion ring is inconsistent");
 }
 
 bool WorkerLink::deliver(PendingRequest& request) {
@@ -194,9 +197,11 @@ void WorkerLink::discard(PendingRequest& request) {
 
 // Delivers answers if no thread leads; then one of the waiting threads takes the lead.
 void WorkerLink::deliverUnlessLed() {
-  if (!leadMutex_.try_lock()) return;
-  deliverCompletions();
-  leadMutex_.unlock();
+  std::unique_lock lead(leadMutex_, std::try_to_lock);
+  if (!lead) return;
+  // If no thread waits, no leader finds that the ring is inconsistent.
+  deliverOrPoison();
+  lead.unlock();
   passLead();
 }
 

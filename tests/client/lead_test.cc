@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -60,6 +61,28 @@ TEST(Lead, PassesToTheNextThreadAtTheLeadersDeadline) {
   for (int round = 0; round < kRounds; ++round) late += lastOnesAnswer() > kWoken ? 1 : 0;
   // On a loaded machine an answer may also be late for other reasons, but rarely.
   EXPECT_LE(late, kRounds / 10) << "of " << kRounds << " answers that no thread watched for";
+}
+
+/// Makes calls that no answer follows, until each slot of the ring has one whose thread has left.
+void fillWithAbandonedCalls(PlayedWorker& worker) {
+  while (worker.callsPublished() < ipc::kRingSlots) {
+    const client::Answer answer = worker.call(Clock::now() + milliseconds(10));
+    EXPECT_EQ(answer.outcome(), client::RequestOutcome::kWithdrawn);
+  }
+}
+
+// Otherwise calls without a deadline would wait for a free slot without limit.
+TEST(Lead, IsNotNeededToFindThatTheRingIsInconsistent) {
+  PlayedWorker worker;
+  fillWithAbandonedCalls(worker);
+  EXPECT_EQ(worker.killed(), "");
+  constexpr uint64_t kNoCalls = 999;
+  worker.answerNothing(kNoCalls);
+  // No slot is free, so this call is not published and its thread never leads.
+  const client::Answer answer = worker.call(Clock::now() + milliseconds(500));
+  EXPECT_EQ(answer.sequence(), 0u);
+  EXPECT_NE(worker.killed().find("its completion ring is inconsistent"), std::string::npos)
+      << worker.killed();
 }
 
 }  // namespace
