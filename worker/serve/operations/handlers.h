@@ -7,9 +7,9 @@ class RunningCall;
 struct ClientLink;
 
 /// What each operation of the protocol does (ipc/channel/operation.h): one file per operation,
-/// named after it. A handler publishes the answer as its last step. It throws PythonRaised, Refusal,
-/// ipc::ValueError, c10::Error or other standard exceptions; CallRunner::run() answers all of them.
-/// The call loop's thread, with the GIL, after WorkerEnd::start().
+/// named after it. A handler publishes the answer as its last step. It throws PythonRaised,
+/// Refusal, ipc::ValueError, c10::Error or other standard exceptions, all of which
+/// CallRunner::run() answers. The call loop's thread, with the GIL, after WorkerEnd::start().
 namespace operations {
 
 using Handler = void(RunningCall& call, ClientLink& channel);
