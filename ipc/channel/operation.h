@@ -42,6 +42,7 @@ enum class Operation : uint32_t {
   kDefineMovable = 21,
   kNext = 22,  ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
 };
+inline constexpr auto kLastOperation = Operation::kNext;
 
 /// What kNext does. The first kAdvance replaces the handle's object by its iterator.
 enum class NextAction : uint32_t {

@@ -60,12 +60,13 @@ inline constexpr OperationEntry kTable[] = {
 
 static_assert(
     [] {
+      if (std::size(kTable) != static_cast<size_t>(ipc::kLastOperation) + 1) return false;
       for (size_t i = 0; i < std::size(kTable); ++i) {
         if (static_cast<size_t>(kTable[i].operation) != i) return false;
       }
       return true;
     }(),
-    "the table has the operations in the order of their numbers");
+    "the table has each operation, in the order of their numbers");
 
 }  // namespace operations
 
