@@ -46,7 +46,7 @@ Client::Client(Services& services, ClientId id, base::Fd socket, std::optional<P
                                      [this](const std::string& reason) { end(reason); }, nullptr}),
       handshake_(services.loop),
       attachedAt_(services.loop.now()),
-      self_(std::make_shared<Client*>(this)) {}
+      self_(this) {}
 
 Client::Client(Services& services, ClientId id, base::Fd socket, Events events)
     : Client(services, id, std::move(socket), std::nullopt, std::move(events)) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/weak_self.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/operator_messages.h"
 #include "supervisor/pool/client_id.h"
@@ -164,7 +165,7 @@ class Client final : public GroupClient {
   uint64_t overdueCalls_ = 0;
   uint64_t refusals_ = 0;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
-  std::shared_ptr<Client*> self_;
+  base::WeakSelf<Client> self_;
 };
 
 }  // namespace isopool::supervisor

@@ -216,13 +216,12 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
         /*clientLimit=*/false});
     return;
   }
-  services_.stock.makeSegment(
-      size, [self = std::weak_ptr(self_), epoch = worker.epoch(), number = *number, size](
-                base::Fd segment, const std::string& failure) {
-        if (const auto alive = self.lock()) {
-          (*alive)->grantSegment(epoch, number, size, std::move(segment), failure);
-        }
-      });
+  services_.stock.makeSegment(size, [self = self_.weak(), epoch = worker.epoch(), number = *number,
+                                     size](base::Fd segment, const std::string& failure) {
+    if (Client* alive = self.get()) {
+      alive->grantSegment(epoch, number, size, std::move(segment), failure);
+    }
+  });
 }
 
 void Client::grantSegment(Epoch epoch, uint32_t number, uint64_t bytes, base::Fd segment,

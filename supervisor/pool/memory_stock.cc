@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "base/log/log.h"
@@ -26,10 +27,7 @@ ChannelMemory makeChannelMemory(uint64_t outputBytes) {
 }  // namespace
 
 MemoryStock::MemoryStock(base::EventLoop& loop, uint64_t outputBytes, uint32_t atRest)
-    : loop_(loop),
-      outputBytes_(outputBytes),
-      atRest_(atRest),
-      self_(std::make_shared<MemoryStock*>(this)) {
+    : loop_(loop), outputBytes_(outputBytes), atRest_(atRest), self_(this) {
   replenish();
 }
 
@@ -68,16 +66,16 @@ void MemoryStock::make(Taken taken) {
 
 void MemoryStock::replenish() {
   for (; ready_.size() + making_ < std::max(expected_, atRest_); ++making_) {
-    make([self = std::weak_ptr(self_)](ChannelMemory made, const std::string& error) {
-      const auto alive = self.lock();
+    make([self = self_.weak()](ChannelMemory made, const std::string& error) {
+      MemoryStock* alive = self.get();
       if (alive == nullptr) return;
-      --(*alive)->making_;
+      --alive->making_;
       if (!error.empty()) {
         return base::log(
             base::LogLevel::kWarning,
             "shared memory for the next worker could not be made in advance: " + error);
       }
-      (*alive)->ready_.push_back(std::move(made));
+      alive->ready_.push_back(std::move(made));
     });
   }
 }

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "base/fd.h"
 #include "base/loop/event_loop.h"
+#include "base/weak_self.h"
 
 namespace isopool::supervisor {
 
@@ -57,7 +57,7 @@ class MemoryStock {
   uint32_t making_ = 0;
   uint32_t expected_ = 0;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
-  std::shared_ptr<MemoryStock*> self_;
+  base::WeakSelf<MemoryStock> self_;
 };
 
 }  // namespace isopool::supervisor

@@ -34,7 +34,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
       crashLog_(ipc::createGrowingMemoryObject("isopool:crash-log")),
       statusPage_(ipc::createMemoryObject("isopool:status-page", ipc::kPageBytes)),
       deadline_(services.loop),
-      self_(std::make_shared<Worker*>(this)) {
+      self_(this) {
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   base::Fd lifelineEnd;
   lifeline_ = base::Lifeline::make(lifelineEnd);
@@ -61,8 +61,8 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   request.crashLog = crashLog_.duplicate();
   request.statusPage = statusPage_.duplicate();
   request.lowPriority = spare;
-  request.settled = [self = std::weak_ptr(self_)](const ForkOutcome& outcome) {
-    if (const auto alive = self.lock()) (*alive)->forkSettled(outcome);
+  request.settled = [self = self_.weak()](const ForkOutcome& outcome) {
+    if (Worker* alive = self.get()) alive->forkSettled(outcome);
   };
   services_.zygote.fork(std::move(request));
 }
@@ -466,8 +466,8 @@ void Worker::blame(const std::string& reason) {
 }
 
 void Worker::goneSoon() {
-  services_.loop.post([self = std::weak_ptr(self_)] {
-    if (const auto alive = self.lock()) (*alive)->events_.gone(std::nullopt);
+  services_.loop.post([self = self_.weak()] {
+    if (Worker* alive = self.get()) alive->events_.gone(std::nullopt);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/lifeline.h"
+#include "base/weak_self.h"
 #include "ipc/control/worker_messages.h"
 #include "supervisor/pool/attachment.h"
 #include "supervisor/pool/client_id.h"
@@ -181,7 +182,7 @@ class Worker {
   std::map<std::string, uint64_t> forbiddenActs_;
   base::Timer deadline_;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
-  std::shared_ptr<Worker*> self_;
+  base::WeakSelf<Worker> self_;
 };
 
 }  // namespace isopool::supervisor

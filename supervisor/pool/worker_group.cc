@@ -74,7 +74,7 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
       callWatch_(services.loop),
-      self_(std::make_shared<WorkerGroup*>(this)) {}
+      self_(this) {}
 
 WorkerGroup::~WorkerGroup() = default;
 
@@ -207,11 +207,11 @@ void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   const std::optional<SlotTable::SlotAssignment> assignment =
       slotTable_.assignmentOf(worker.epoch());
   if (!assignment || (assignment->slot && !member.uses(*assignment->slot))) return;
-  services_.stock.take([self = std::weak_ptr(self_), epoch = worker.epoch(), id = member.id()](
+  services_.stock.take([self = self_.weak(), epoch = worker.epoch(), id = member.id()](
                            ChannelMemory memory, const std::string& failure) {
-    const auto alive = self.lock();
+    WorkerGroup* alive = self.get();
     if (alive == nullptr) return;
-    (*alive)->introduceWith(epoch, id, std::move(memory), failure);
+    alive->introduceWith(epoch, id, std::move(memory), failure);
   });
 }
 
@@ -284,8 +284,8 @@ void WorkerGroup::workerDetached(Worker& worker, ClientId client) {
     }
     member->second->channelClosed(worker.epoch());
     // In a later handler: the worker still has the old channel until this returns.
-    services_.loop.post([self = std::weak_ptr(self_), epoch = worker.epoch(), client] {
-      if (const auto alive = self.lock()) (*alive)->introduceAnew(epoch, client);
+    services_.loop.post([self = self_.weak(), epoch = worker.epoch(), client] {
+      if (WorkerGroup* alive = self.get()) alive->introduceAnew(epoch, client);
     });
     return;
   }
@@ -368,18 +368,18 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
     if (unfit || gaveUp) worker.blame(lastLineOf(worker.crashLog()));
     // Logged by a later handler: a client's report of the cause may be the next message.
-    services_.loop.post([self = std::weak_ptr(self_), record = std::move(lost->second), how,
+    services_.loop.post([self = self_.weak(), record = std::move(lost->second), how,
                          death = status ? status->name() : "not started",
                          leaving = workers_.at(epoch)] {
       const std::string& known = leaving->cause();
       const std::string cause = known.empty() ? how.likelyCause() : known;
-      const auto alive = self.lock();
+      WorkerGroup* alive = self.get();
       if (alive == nullptr) return;
-      (*alive)->reaped_.erase(leaving->epoch());
-      for (auto& [slot, lastExit] : (*alive)->lastExits_) {
+      alive->reaped_.erase(leaving->epoch());
+      for (auto& [slot, lastExit] : alive->lastExits_) {
         if (lastExit.worker == leaving->epoch()) lastExit.reason = death + " (" + cause + ")";
       }
-      (*alive)->logDeath(record, death, cause);
+      alive->logDeath(record, death, cause);
     });
     reaped_[epoch] = workers_.at(epoch);
     lost_.erase(lost);
@@ -449,12 +449,11 @@ Epoch WorkerGroup::startWorker(bool spare) {
     workers_.erase(epoch);
     base::log(base::LogLevel::kError,
               std::string("a worker could not be started: ") + error.what());
-    services_.loop.post([self = std::weak_ptr(self_), epoch] {
-      const auto alive = self.lock();
-      if (alive == nullptr || (*alive)->over_) return;
-      (*alive)->slotTable_.workerLost(epoch, ExitKind::kBeforeFirstCall,
-                                      (*alive)->services_.loop.now());
-      (*alive)->scheduleTick();
+    services_.loop.post([self = self_.weak(), epoch] {
+      WorkerGroup* alive = self.get();
+      if (alive == nullptr || alive->over_) return;
+      alive->slotTable_.workerLost(epoch, ExitKind::kBeforeFirstCall, alive->services_.loop.now());
+      alive->scheduleTick();
     });
   }
   return epoch;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/weak_self.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/slot_table.h"
 #include "supervisor/pool/worker.h"
@@ -198,7 +199,7 @@ class WorkerGroup : private SlotTableEffects {
   base::Timer channelRetry_;
   base::Timer callWatch_;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
-  std::shared_ptr<WorkerGroup*> self_;
+  base::WeakSelf<WorkerGroup> self_;
 };
 
 }  // namespace isopool::supervisor

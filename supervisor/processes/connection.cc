@@ -33,7 +33,7 @@ Connection::Connection(base::EventLoop& loop, base::Fd socket, Events events)
       queue_([this] {
         if (events_.sent) events_.sent();
       }),
-      self_(std::make_shared<Connection*>(this)) {
+      self_(this) {
   watch_->onReadable([this] { readNow(); });
 }
 
@@ -50,9 +50,9 @@ bool Connection::tryEnqueue(ipc::OutgoingFrame frame, std::initializer_list<int>
     return true;
   }
   if (!std::exchange(lacksCopies_, true)) sayThatDescriptorsLack();
-  offerRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
-    const auto alive = self.lock();
-    if (alive != nullptr && (*alive)->events_.sent) (*alive)->events_.sent();
+  offerRetry_.setAfter(kOutOfDescriptors, [self = self_.weak()] {
+    Connection* alive = self.get();
+    if (alive != nullptr && alive->events_.sent) alive->events_.sent();
   });
   return false;
 }
@@ -71,8 +71,8 @@ void Connection::flush() {
 }
 
 void Connection::handle(State state) {
-  const auto retry = [self = std::weak_ptr(self_)] {
-    if (const auto alive = self.lock()) (*alive)->flush();
+  const auto retry = [self = self_.weak()] {
+    if (Connection* alive = self.get()) alive->flush();
   };
   switch (state) {
     case State::kEmpty:
@@ -80,11 +80,11 @@ void Connection::handle(State state) {
       return;
     case State::kFull:
       if (std::exchange(awaitsRoom_, true)) return;
-      return watch_->onceWritable([self = std::weak_ptr(self_)] {
-        const auto alive = self.lock();
+      return watch_->onceWritable([self = self_.weak()] {
+        Connection* alive = self.get();
         if (alive == nullptr) return;
-        (*alive)->awaitsRoom_ = false;
-        (*alive)->flush();
+        alive->awaitsRoom_ = false;
+        alive->flush();
       });
     case State::kCrowded:
       if (!std::exchange(crowded_, true)) {
@@ -108,10 +108,10 @@ void Connection::handle(State state) {
 void Connection::readWhenDescriptorsFit() {
   if (!std::exchange(lacksDescriptors_, true)) sayThatDescriptorsLack();
   watch_->pause();
-  readRetry_.setAfter(kOutOfDescriptors, [self = std::weak_ptr(self_)] {
-    const auto alive = self.lock();
-    if (alive == nullptr || (*alive)->over_) return;
-    (*alive)->watch_->resume();
+  readRetry_.setAfter(kOutOfDescriptors, [self = self_.weak()] {
+    Connection* alive = self.get();
+    if (alive == nullptr || alive->over_) return;
+    alive->watch_->resume();
   });
 }
 
@@ -139,9 +139,9 @@ void Connection::readNow() {
 void Connection::endOnceRead() {
   peerGone_ = true;
   queue_.clear();
-  loop_.post([self = std::weak_ptr(self_)] {
-    if (const auto alive = self.lock()) (*alive)->readNow();
-    if (const auto alive = self.lock()) (*alive)->giveUp("");
+  loop_.post([self = self_.weak()] {
+    if (Connection* alive = self.get()) alive->readNow();
+    if (Connection* alive = self.get()) alive->giveUp("");
   });
 }
 
@@ -149,8 +149,8 @@ void Connection::giveUp(std::string reason) {
   if (std::exchange(over_, true)) return;
   watch_.reset();
   queue_.clear();
-  loop_.post([self = std::weak_ptr(self_), reason = std::move(reason)] {
-    if (const auto alive = self.lock()) (*alive)->events_.over(reason);
+  loop_.post([self = self_.weak(), reason = std::move(reason)] {
+    if (Connection* alive = self.get()) alive->events_.over(reason);
   });
 }
 

@@ -3,13 +3,13 @@
 
 #include <functional>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/loop/readiness_watch.h"
 #include "base/loop/timer.h"
+#include "base/weak_self.h"
 #include "ipc/control/frame.h"
 #include "ipc/control/send_queue.h"
 
@@ -83,7 +83,7 @@ class Connection {
   bool peerGone_ = false;
   bool over_ = false;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
-  std::shared_ptr<Connection*> self_;
+  base::WeakSelf<Connection> self_;
 };
 
 /// Takes the descriptor of a frame. Throws ipc::ProtocolError if it does not have exactly one.
