@@ -41,8 +41,7 @@ Supervisor::Supervisor(const Platform& platform, const Options& options, Inherit
                              [this](const std::string& text) { zygoteGivenUp(text); },
                              [this](const std::string&) {
                                for (const auto& [name, group] : groups_) group->onZygoteCrashLoop();
-                               for (const auto& [id, client] : clients_)
-                                 client->onZygoteCrashLoop();
+                               if (privateClient_ != nullptr) privateClient_->onZygoteCrashLoop();
                              },
                              [this] { childReaped(); }, [this] { sweepSoon(); }}),
       services_{loop_, processes_, options_, stock_, zygote_, {}, std::minstd_rand(platform.seed),
@@ -53,10 +52,11 @@ Supervisor::Supervisor(const Platform& platform, const Options& options, Inherit
 
 void Supervisor::addClient(base::Fd socket) {
   const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
-  clients_[id] = std::make_unique<Client>(
+  privateClient_ = std::make_unique<PrivateClient>(
       services_, id, std::move(socket),
-      Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); },
-                     [this] { childReaped(); }, nullptr, nullptr, nullptr, nullptr});
+      PrivateClient::Events{
+          .over = [this](const std::string& reason) { privateClientOver(reason); },
+          .reaped = [this] { childReaped(); }});
 }
 
 void Supervisor::listen(ListeningSocket socket) {
@@ -98,6 +98,7 @@ void Supervisor::makeFolders() {
 
 void Supervisor::zygoteReady() {
   if (zygote_.readiness()->needsFolders) makeFolders();
+  if (privateClient_ != nullptr) privateClient_->zygoteReady();
   for (const auto& [id, client] : clients_) client->zygoteReady();
   if (std::exchange(served_, true)) return;
   for (const std::string& missing : zygote_.readiness()->missingProtections) {
@@ -142,12 +143,14 @@ void Supervisor::accept(base::Fd socket) {
     return;
   }
   const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
-  clients_[id] = std::make_unique<Client>(
+  clients_[id] = std::make_unique<SharedClient>(
       services_, id, std::move(socket), peer,
-      Client::Events{[this, id](const std::string& reason) { clientOver(id, reason); }, nullptr,
-                     [this](const ClientClass* its) -> WorkerGroup& { return groupFor(its); },
-                     [this] { return report(); }, [this] { return descriptorsOfClients(); },
-                     [this] { return whyNoMorePrograms(); }});
+      SharedClient::Events{
+          .over = [this, id](const std::string& reason) { clientOver(id, reason); },
+          .groupFor = [this](const ClientClass* its) -> WorkerGroup& { return groupFor(its); },
+          .report = [this] { return report(); },
+          .descriptorsOfClients = [this] { return descriptorsOfClients(); },
+          .whyNoMorePrograms = [this] { return whyNoMorePrograms(); }});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientAccepted);
 }
 
@@ -168,13 +171,15 @@ std::string Supervisor::whyNoMorePrograms() const {
          " programs are connected, which is the limit (max_clients, ISOPOOL_MAX_CLIENTS)";
 }
 
+// The client is kept until the supervisor ends: its last message is not sent yet.
+void Supervisor::privateClientOver(const std::string& reason) {
+  const bool failed = !reason.empty() && !ending_;
+  if (failed) base::log(base::LogLevel::kError, privateClient_->describe() + ": " + reason);
+  stop(failed ? 1 : 0);
+}
+
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
   const auto found = clients_.find(id);
-  if (options_.privatePool) {
-    const bool failed = !reason.empty() && !ending_;
-    if (failed) base::log(base::LogLevel::kError, found->second->describe() + ": " + reason);
-    return stop(failed ? 1 : 0);
-  }
   if (ending_) {
     base::log(base::LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
   } else if (!reason.empty()) {
@@ -185,7 +190,7 @@ void Supervisor::clientOver(ClientId id, const std::string& reason) {
               {{"client", id.value}});
   }
   // Destroyed by a later handler: the client is calling us, and its last message is not sent yet.
-  loop_.post([leaving = std::shared_ptr<Client>(std::move(found->second))] {});
+  loop_.post([leaving = std::shared_ptr<SharedClient>(std::move(found->second))] {});
   clients_.erase(found);
   ipc::reachCrashPoint(ipc::CrashPoint::kClientForgotten);
 }
@@ -255,7 +260,7 @@ std::vector<pid_t> Supervisor::ownChildren() const {
   std::vector<pid_t> own;
   if (zygote_.pid() != 0) own.push_back(zygote_.pid());
   for (const auto& [name, group] : groups_) group->appendPids(own);
-  for (const auto& [id, client] : clients_) client->appendPids(own);
+  if (privateClient_ != nullptr) privateClient_->appendPids(own);
   return own;
 }
 
@@ -309,10 +314,11 @@ void Supervisor::awaitDrained(base::TimePoint until) {
 }
 
 void Supervisor::refuseAll(const std::string& text) {
+  if (privateClient_ != nullptr) privateClient_->refuse(text);
   // A copy: each client that ends is erased from the map.
-  std::vector<Client*> all;
+  std::vector<SharedClient*> all;
   for (const auto& [id, client] : clients_) all.push_back(client.get());
-  for (Client* client : all) client->refuse(text);
+  for (SharedClient* client : all) client->refuse(text);
 }
 
 void Supervisor::sayAlive() {

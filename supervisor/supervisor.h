@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "ipc/control/operator_messages.h"
-#include "supervisor/clients/client.h"
 #include "supervisor/clients/listener.h"
+#include "supervisor/clients/private_client.h"
+#include "supervisor/clients/shared_client.h"
 #include "supervisor/config/options.h"
 #include "supervisor/pool/memory_stock.h"
 #include "supervisor/pool/services.h"
@@ -72,6 +73,7 @@ class Supervisor {
   void makeFolders();
   void zygoteGivenUp(const std::string& text);
   void accept(base::Fd socket);
+  void privateClientOver(const std::string& reason);
   void clientOver(ClientId id, const std::string& reason);
   WorkerGroup& groupFor(const ClientClass* its);
   ipc::Report report();
@@ -100,7 +102,8 @@ class Supervisor {
   std::optional<Listener> listener_;
   /// "shared", and one for each class that has workers of its own.
   std::map<std::string, std::unique_ptr<WorkerGroup>> groups_;
-  std::map<ClientId, std::unique_ptr<Client>> clients_;
+  std::unique_ptr<PrivateClient> privateClient_;  ///< null in a shared supervisor
+  std::map<ClientId, std::unique_ptr<SharedClient>> clients_;
   ClientId lastClient_;
   uint64_t refusedConnections_ = 0;
   const base::TimePoint startedAt_;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A client's memory: the segments that it declares, the packages that it loads, the segments that
 // workers get for its results, and the limits of all of these.
-#include <sys/resource.h>
-
 #include <bit>
 #include <utility>
 
@@ -54,9 +52,8 @@ uint64_t Client::outputBytes() const { return sumOverWorkers(&Attachment::output
 
 uint64_t Client::handleBytes() const { return sumOverWorkers(&Attachment::handleBytes); }
 
-// Empty, or why the client may not have `bytes` more.
 std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
-  const uint64_t limit = isShared() ? services_.options.limits.memory : 0;
+  const uint64_t limit = limits().memory;
   if (limit == 0) return {};
   const uint64_t held = inputBytes_ + packageBytes() + outputBytes() + handleBytes();
   if (bytes <= limit && held <= limit - bytes) return {};
@@ -64,21 +61,6 @@ std::string Client::refusalOfMemory(uint64_t bytes, const char* what) const {
          " bytes is refused: the program holds " + std::to_string(held) +
          " bytes of inputs, packages, results and handles and may hold " + std::to_string(limit) +
          " (limits.memory, ISOPOOL_CLIENT_MEMORY)";
-}
-
-// Empty, or why isopoold may not keep another descriptor for the client. All clients together may
-// use half of isopoold's open files, and one client a quarter; the rest is for connections, workers
-// and channels.
-std::string Client::refusalOfDescriptor() const {
-  rlimit limit{};
-  if (!isShared() || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
-  const size_t own = declaredDescriptors();
-  const size_t ofAll = events_.descriptorsOfClients();
-  if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) return {};
-  return "the program has " + std::to_string(own) + " segments and packages, all programs have " +
-         std::to_string(ofAll) +
-         "; one program may have a quarter, and all programs half, of the " +
-         std::to_string(limit.rlim_cur) + " files that isopoold may open (ulimit -n, LimitNOFILE)";
 }
 
 void Client::declareInputSegment(ipc::Frame& frame) {
@@ -132,37 +114,16 @@ void Client::loadPackage(ipc::Frame& frame) {
     throw ProtocolError("a package does not have the declared size, or is not sealed");
   }
   if (packages_.count(message.package) != 0) throw ProtocolError("a package was loaded twice");
-  std::string refusal = refusalOfDescriptor();
-  // The memory of a moved object exists already and belongs to this client alone: it is counted,
-  // but neither compared nor refused by limits.memory.
-  if (!isShared() || message.shared) {
-    // The client does not wait for an answer here, and its calls need the object: a refusal has to
-    // end the connection.
-    if (!refusal.empty()) return refuse("an object can't be moved: " + refusal);
-    Package& package =
-        packages_[message.package] = {memory, message.name, message.shared, {}, false};
-    return mapPackage(message.package, package);
-  }
-  if (refusal.empty()) refusal = refusalOfMemory(message.bytes, "a package");
-  const uint32_t models = services_.options.limits.models;
-  if (models != 0 && packages_.size() >= models) {
-    refusal = "the program has " + std::to_string(packages_.size()) +
-              " packages loaded and may have " + std::to_string(models) +
-              " (limits.models, ISOPOOL_CLIENT_MODELS)";
-  }
-  if (!refusal.empty()) {
-    ++refusals_;
-    return connection_.send(ipc::PackageHeld{message.package, refusal});
-  }
-  const auto candidate = services_.packages.find(memory->digest);
-  Package& package = packages_[message.package] = {memory, message.name, false, candidate, false};
-  if (candidate != nullptr) {
-    return connection_.send(ipc::PackageHeld{message.package, ""}, {candidate->object.get()});
-  }
-  services_.packages.add(memory);
-  mapPackage(message.package, package);
-  connection_.send(ipc::PackageHeld{message.package, ""});
-  ipc::reachCrashPoint(ipc::CrashPoint::kPackageHeldSent);
+  takePackage(message, std::move(memory));
+}
+
+void Client::holdPackage(const ipc::LoadPackage& message, std::shared_ptr<PackageMemory> memory,
+                         std::shared_ptr<PackageMemory> candidate) {
+  Package& package = packages_[message.package] = {.memory = std::move(memory),
+                                                   .name = message.name,
+                                                   .shared = message.shared,
+                                                   .candidate = std::move(candidate)};
+  if (package.candidate == nullptr) mapPackage(message.package, package);
 }
 
 void Client::confirmPackage(const ipc::ConfirmPackage& message) {

@@ -7,7 +7,7 @@
 
 #include "ipc/channel/status_page.h"
 #include "ipc/control/frame.h"
-#include "supervisor/clients/client.h"
+#include "supervisor/clients/shared_client.h"
 
 namespace isopool::supervisor {
 

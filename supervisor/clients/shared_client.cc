@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/clients/shared_client.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/log.h"
+#include "base/system_call.h"
+#include "ipc/crash_point.h"
+#include "supervisor/clients/report.h"
+#include "supervisor/pool/printable.h"
+
+namespace isopool::supervisor {
+
+using base::Epoch;
+using base::PoolId;
+using ipc::ProtocolError;
+
+namespace {
+
+constexpr size_t kLongestProgramName = 64;
+
+}  // namespace
+
+SharedClient::SharedClient(Services& services, ClientId id, base::Fd socket, const Peer& peer,
+                           Events events)
+    : Client(services, id, std::move(socket), events.over),
+      peer_(peer),
+      events_(std::move(events)),
+      handshake_(services.loop),
+      program_(printable(services.processes.programOf(peer.processId), kLongestProgramName)) {
+  handshake_.setAfter(services.options.handshakeTimeout, [this] {
+    refuse("it sent no Hello within " + std::to_string(services_.options.handshakeTimeout.count()) +
+           " ms (ISOPOOL_HANDSHAKE_TIMEOUT)");
+  });
+}
+
+SharedClient::~SharedClient() {
+  if (group_ != nullptr) group_->forget(id());
+}
+
+std::string SharedClient::describe() const {
+  return "client " + std::to_string(id().value) + " (" + program_ + ", pid " +
+         std::to_string(peer_.processId) + ", user " + std::to_string(peer_.userId) + ")";
+}
+
+void SharedClient::drain(const std::string& text) {
+  if (over() || std::exchange(draining_, true)) return;
+  if (welcomed() && !isOperator()) send(ipc::Drain{text});
+  ipc::reachCrashPoint(ipc::CrashPoint::kDrainSent);
+}
+
+bool SharedClient::drained() const {
+  if (over() || isOperator() || !welcomed() || group_ == nullptr) return true;
+  if (!drainAcknowledged_) return false;
+  const auto& workers = group_->workers();
+  return std::none_of(workers.begin(), workers.end(),
+                      [&](const auto& entry) { return entry.second->busyWith(id()); });
+}
+
+// ---- messages from the client -----------------------------------------------------------------
+
+void SharedClient::dispatch(ipc::Frame& frame) {
+  if (isOperator()) return handleOperator(frame);
+  if (draining_ && frame.type == ipc::MessageType::kAcknowledgeDrain) {
+    drainAcknowledged_ = true;
+    return;
+  }
+  Client::dispatch(frame);
+}
+
+void SharedClient::handleOperator(const ipc::Frame& frame) {
+  const uint64_t token = ipc::decodeMessage<ipc::RequestReport>(frame).token;
+  ipc::Report report = events_.report();
+  report.token = token;
+  makeFit(report);
+  send(report);
+}
+
+bool SharedClient::serves(uint32_t role) const {
+  return role == static_cast<uint32_t>(ipc::ClientRole::kProgram) ||
+         role == static_cast<uint32_t>(ipc::ClientRole::kOperator);
+}
+
+std::string SharedClient::admit(const ipc::Hello& hello, const base::Fd& pidfd) {
+  try {
+    if (!services_.processes.isPidfdOf(pidfd, peer_.processId)) {
+      throw ProtocolError("Hello with a descriptor that is not a pidfd of the client");
+    }
+  } catch (const base::SystemCallError& error) {
+    return std::string("isopoold can't read the client's pidfd: ") + error.what();
+  }
+  if (hello.role == static_cast<uint32_t>(ipc::ClientRole::kProgram)) {
+    std::string refusal = events_.whyNoMorePrograms();
+    if (!refusal.empty()) return refusal;
+  }
+  handshake_.cancel();
+  if (!hello.program.empty()) program_ = printable(hello.program, kLongestProgramName);
+  return {};
+}
+
+void SharedClient::welcome() {
+  ipc::Welcome welcome;
+  welcome.shared = true;
+  welcome.callLimit = limits().calls;
+  sendWelcome(std::move(welcome));
+  if (isOperator()) return;
+  base::log(base::LogLevel::kInfo, describe() + " is attached",
+            {{"client", id().value},
+             {"program", program_},
+             {"client_pid", peer_.processId},
+             {"user", peer_.userId}});
+}
+
+void SharedClient::openPool(PoolId pool, uint32_t workers) {
+  if (group_ != nullptr) throw ProtocolError("OpenPool a second time on one connection");
+  pool_ = pool;
+  group_ = &events_.groupFor(ownClass());
+  slotIndices_ = group_->leastUsedSlots(kSharedPool, workers);
+  group_->join(*this);
+}
+
+void SharedClient::closePool(PoolId pool) {
+  if (group_ == nullptr || pool != pool_) return;
+  // The channels close one by one; a second pool would need a second connection.
+  group_->leave(*this);
+  slotIndices_.clear();
+}
+
+const ClientClass* SharedClient::ownClass() const {
+  for (const ClientClass& each : services_.options.classes) {
+    if (each.userId && *each.userId != peer_.userId) continue;
+    if (!each.program.empty() && each.program != program_) continue;
+    return &each;
+  }
+  return nullptr;
+}
+
+uint32_t SharedClient::share() const {
+  const ClientClass* its = ownClass();
+  return its != nullptr ? its->share : 1;
+}
+
+void SharedClient::reportDeath(Epoch epoch, const std::string& reason) {
+  if (Worker* worker = judged(epoch)) group_->workerReported(*worker, *this, reason);
+}
+
+// All clients together may use half of isopoold's open files, and one client a quarter; the rest is
+// for connections, workers and channels.
+std::string SharedClient::refusalOfDescriptor() const {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  const size_t own = declaredDescriptors();
+  const size_t ofAll = events_.descriptorsOfClients();
+  if (own < limit.rlim_cur / 4 && ofAll < limit.rlim_cur / 2) return {};
+  return "the program has " + std::to_string(own) + " segments and packages, all programs have " +
+         std::to_string(ofAll) +
+         "; one program may have a quarter, and all programs half, of the " +
+         std::to_string(limit.rlim_cur) + " files that isopoold may open (ulimit -n, LimitNOFILE)";
+}
+
+void SharedClient::takePackage(const ipc::LoadPackage& message,
+                               std::shared_ptr<PackageMemory> memory) {
+  std::string refusal = refusalOfDescriptor();
+  // The memory of a moved object exists already and belongs to this client alone: it is counted,
+  // but neither compared nor refused by limits.memory.
+  if (message.shared) {
+    // The client does not wait for an answer here, and its calls need the object: a refusal has to
+    // end the connection.
+    if (!refusal.empty()) return refuse("an object can't be moved: " + refusal);
+    return holdPackage(message, std::move(memory), nullptr);
+  }
+  if (refusal.empty()) refusal = refusalOfMemory(message.bytes, "a package");
+  const uint32_t models = limits().models;
+  if (models != 0 && packages() >= models) {
+    refusal = "the program has " + std::to_string(packages()) + " packages loaded and may have " +
+              std::to_string(models) + " (limits.models, ISOPOOL_CLIENT_MODELS)";
+  }
+  if (!refusal.empty()) {
+    ++refusals_;
+    return send(ipc::PackageHeld{message.package, refusal});
+  }
+  const auto candidate = services_.packages.find(memory->digest);
+  if (candidate != nullptr) {
+    holdPackage(message, std::move(memory), candidate);
+    return send(ipc::PackageHeld{message.package, ""}, {candidate->object.get()});
+  }
+  services_.packages.add(memory);
+  holdPackage(message, std::move(memory), nullptr);
+  send(ipc::PackageHeld{message.package, ""});
+  ipc::reachCrashPoint(ipc::CrashPoint::kPackageHeldSent);
+}
+
+void SharedClient::leaveGroup() {
+  handshake_.cancel();
+  if (group_ == nullptr) return;
+  group_->leave(*this);
+  group_->forget(id());
+  group_ = nullptr;
+}
+
+// ---- as a member of its group -----------------------------------------------------------------
+
+bool SharedClient::uses(const Slot& slot) const {
+  return std::find(slotIndices_.begin(), slotIndices_.end(), slot.index) != slotIndices_.end();
+}
+
+void SharedClient::slotServed(const Slot& slot, Epoch epoch) {
+  for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
+    if (slotIndices_[own] == slot.index) sendAssignment(pool_, own, epoch);
+  }
+}
+
+void SharedClient::slotQuarantined(const Quarantine& quarantine, const std::string& text) {
+  for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
+    if (slotIndices_[own] == quarantine.slot.index) sendQuarantine(pool_, own, quarantine, text);
+  }
+}
+
+// ---- for reports -----------------------------------------------------------------------------
+
+ipc::ReportedClient SharedClient::report() const {
+  ipc::ReportedClient entry = reportFigures();
+  entry.processId = peer_.processId;
+  entry.userId = peer_.userId;
+  entry.groupId = peer_.groupId;
+  if (const ClientClass* its = ownClass()) {
+    entry.clientClass = its->name;
+    entry.share = its->share;
+  }
+  entry.program = program_;
+  entry.state = !welcomed() ? "greeting" : draining_ ? "draining" : "attached";
+  entry.slots = static_cast<uint32_t>(slotIndices_.size());
+  return entry;
+}
+
+}  // namespace isopool::supervisor

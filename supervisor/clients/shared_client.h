@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "supervisor/clients/client.h"
+#include "supervisor/processes/peer.h"
+
+namespace isopool::supervisor {
+
+/// The one pool of a shared supervisor's group. A client calls some of its slots.
+inline constexpr base::PoolId kSharedPool{1};
+
+/// A client of a shared supervisor: a program, or an operator that requests reports. A program
+/// joins the group of its class, calls some of the group's slots under the limits of one client,
+/// and leaves; its report about a worker is a hint. Contracts as for Client.
+class SharedClient final : public Client {
+ public:
+  struct Events {
+    Over over;
+    /// Returns the group for a client of this class (null: of no class).
+    std::function<WorkerGroup&(const ClientClass*)> groupFor;
+    /// The client is an operator and requests a report.
+    std::function<ipc::Report()> report;
+    /// Returns how many descriptors isopoold keeps for packages and segments of all clients.
+    std::function<size_t()> descriptorsOfClients;
+    /// Returns why no more programs are served; empty: the client may attach as a program.
+    std::function<std::string()> whyNoMorePrograms;
+  };
+
+  SharedClient(Services& services, ClientId id, base::Fd socket, const Peer& peer, Events events);
+  ~SharedClient() override;
+
+  /// Sends Drain: the client shall publish no more calls.
+  void drain(const std::string& text);
+  /// True once the client has acknowledged Drain, and no call of it is in flight.
+  bool drained() const;
+
+  /// "client 7 (trader, pid 4711, user 1000)".
+  std::string describe() const override;
+  /// True for a program after its Hello.
+  bool isServedProgram() const { return saidHello() && !isOperator(); }
+  using Client::isOperator;
+  ipc::ReportedClient report() const;
+
+ private:
+  bool serves(uint32_t role) const override;
+  std::string admit(const ipc::Hello& hello, const base::Fd& pidfd) override;
+  void welcome() override;
+  void dispatch(ipc::Frame& frame) override;
+  void openPool(base::PoolId pool, uint32_t workers) override;
+  void closePool(base::PoolId pool) override;
+  void reportDeath(base::Epoch epoch, const std::string& reason) override;
+  void takePackage(const ipc::LoadPackage& message, std::shared_ptr<PackageMemory> memory) override;
+  std::string refusalOfDescriptor() const override;
+  ClientLimits limits() const override { return services_.options.limits; }
+  uint32_t share() const override;
+  void leaveGroup() override;
+
+  bool uses(const Slot& slot) const override;
+  void slotServed(const Slot& slot, base::Epoch epoch) override;
+  void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
+  void onNoWorkers(const std::string&) override {}  // its slots are reported one by one
+
+  void handleOperator(const ipc::Frame& frame);
+  const ClientClass* ownClass() const;
+
+  const Peer peer_;
+  const Events events_;
+  base::Timer handshake_;
+  std::string program_;
+  bool draining_ = false;
+  bool drainAcknowledged_ = false;
+  base::PoolId pool_;  ///< the client's number of its pool
+  /// The index of the client's slot is the index here; the value is the slot of the shared pool.
+  std::vector<uint32_t> slotIndices_;
+};
+
+}  // namespace isopool::supervisor
