@@ -14,15 +14,21 @@
 namespace isopool::worker {
 
 /// A model compiled by AOTInductor, its library loaded from a memory object, so that all workers
-/// have its pages in common and nothing is unpacked to a folder.
+/// have its pages in common and the library is not unpacked to a folder. For one thread at a time.
+/// The library's code is native code of the user: it may crash this process.
 class CompiledModel : public torch::inductor::AOTIModelContainerRunner {
  public:
-  /// `library` is the private mapping of the same file as `path`; `operators` describes those that
-  /// it calls through torch's dispatcher, empty if there are none. Throws.
+  /// `library` is the private mapping of the same file as `path`; the model's weights lie in it
+  /// afterwards, where that is possible, and keep it. `operators` describes those that the library
+  /// calls through torch's dispatcher, empty if there are none; AOTInductor's runtime reads them
+  /// from a folder (anonymous_folder.h), which is needed until the constructor returns. Throws
+  /// std::runtime_error with the remedy if there is no such folder, base::SystemCallError, and what
+  /// torch's runtime throws.
   CompiledModel(const std::string& path, std::shared_ptr<const ipc::Mapping> library,
                 const std::string& operators);
 
-  /// Without gradients. The number of inputs is checked by the library.
+  /// Without gradients. The number of inputs is checked by the library. Throws what the library
+  /// and torch's runtime throw.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs);
 
  private:
