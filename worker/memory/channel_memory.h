@@ -14,7 +14,11 @@ namespace isopool::worker {
 /// and by every borrowed storage, so a tensor that the model keeps stays valid after the client
 /// is gone. `end`, `inputs` and `output` are for the call loop's thread except where their
 /// classes allow others.
+///
+/// When the client is gone, BorrowedStorages::detach() and OutputBlocks::detach() make private what
+/// the worker still uses: until then the client's process may write to it.
 struct ChannelMemory {
+  /// `requester` must outlive it. Throws SystemCallError.
   ChannelMemory(uint64_t clientNumber, base::Epoch epoch, ipc::Mapping ownControl,
                 ipc::Mapping clientControl, SegmentRequester& requester)
       : client(clientNumber),

@@ -16,10 +16,11 @@ class ControlPlane : public SegmentRequester {
   /// it waits. A message that detaches a channel only marks it. Does not return if the supervisor
   /// is gone: the process exits.
   virtual bool waitForMessage(int64_t deadline) = 0;
-  /// Reports a forbidden act to the supervisor. Never waits; false if the socket has no room now.
+  /// Reports a forbidden act to the supervisor. Never waits; false if the socket has no room now:
+  /// the caller keeps the act.
   virtual bool tell(const ipc::ForbiddenAct& act) = 0;
-  /// To be called when the last reference to an object of a dropped package may be
-  /// gone; see IdleCollection.
+  /// To be called when the last reference to an object of a dropped package may be gone: garbage is
+  /// collected when the worker is idle, see IdleCollection. Returns at once.
   virtual void requestCollection() noexcept = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace isopool::worker {
 
 /// Bytes of tensors that were copied, by reason. One object counts for a call, another one for the
-/// life of the worker. For one thread.
+/// life of the worker. For one thread. Cheap for the usual call, which copies nothing.
 class CopyCounts {
  public:
   static constexpr size_t kReasons = static_cast<size_t>(ipc::CopyReason::kCount);
@@ -28,8 +28,9 @@ class CopyCounts {
     if (any_) *this = CopyCounts();
   }
 
+  /// True if a byte was counted since the last clear().
   bool any() const { return any_; }
-  /// Bytes for one ipc::CopyReason, by its number.
+  /// Bytes for one ipc::CopyReason, by its number, which is less than kReasons.
   uint64_t of(size_t reason) const { return bytes_[reason]; }
 
  private:

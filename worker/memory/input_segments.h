@@ -23,12 +23,14 @@ struct InputSegment {
   ipc::Mapping mapping;
 };
 
-/// The segments of one client's input arena. The call loop's thread.
+/// The segments of one client's input arena. The call loop's thread. A segment is never removed;
+/// the client may change its content at any time.
 class InputSegments {
  public:
-  /// Maps a segment. The caller has checked its number, size and seals. Throws SystemCallError.
+  /// Maps a segment. The caller has checked its number, size and seals. Throws SystemCallError;
+  /// then find() does not have it.
   void add(base::SegmentId id, base::Fd object, size_t bytes);
-  /// Null if the segment is not mapped.
+  /// Null if the segment is not mapped. `id` may be any number. Valid as long as this object.
   InputSegment* find(base::SegmentId id) const noexcept {
     return id.value < byId_.size() ? byId_[id.value].get() : nullptr;
   }

@@ -13,6 +13,8 @@ namespace isopool::worker {
 /// short. `shared`: the mapping is a moved object's memory, which may be written.
 PyRef makePackageCapsule(std::shared_ptr<const ipc::Mapping> mapping, bool shared);
 
+// User code can get hold of a capsule and pass any object to these two.
+
 /// The mapping in a capsule of either kind; null with a Python error set for any other object.
 std::shared_ptr<const ipc::Mapping> packageMapping(PyObject* capsule);
 /// The mapping in a capsule of a moved object's memory; else null with a Python error set.

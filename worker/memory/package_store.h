@@ -34,10 +34,10 @@ class Package {
     kCopyOnWrite,  ///< an archive: all workers share its clean pages
     kShared,       ///< the memory of a moved object: all workers see what one writes
   };
-  /// Maps the package. Throws SystemCallError.
+  /// Maps the package. The caller has checked the object's size and seals. Throws SystemCallError.
   Package(base::PackageId id, std::string name, base::Fd object, size_t bytes, Sharing sharing);
 
-  /// With the GIL.
+  /// Releases the importer. Preserves the current Python error.
   ~Package() { forgetImporter(); }
   Package(const Package&) = delete;
   Package& operator=(const Package&) = delete;
@@ -47,7 +47,7 @@ class Package {
   const std::shared_ptr<const ipc::Mapping>& mapping() const { return mapping_; }
   bool shared() const { return sharing_ == Sharing::kShared; }
 
-  /// A path by which this process can open the file.
+  /// A path by which this process can open the file, as long as this object lives.
   std::string path() const { return "/proc/self/fd/" + std::to_string(object_.get()); }
   /// A new capsule with the mapping (package_capsule.h); null with a Python error set if
   /// memory is short.
@@ -62,7 +62,7 @@ class Package {
   void keepImporter(PyRef importer) { importer_ = std::move(importer); }
 
  private:
-  /// Drops the importer; the next use makes another one. Preserves the current Python error.
+  /// Drops the importer; the next use makes another one.
   void forgetImporter();
 
   base::PackageId id_;
@@ -78,12 +78,14 @@ struct PackagePlace {
   uint64_t offset = 0;
 };
 
-/// The packages of one client. The call loop's thread, with the GIL.
+/// The packages of one client. The call loop's thread, with the GIL. Packages come and go by
+/// messages of the supervisor, which arrive independently of the requests in the ring.
 class PackageStore {
  public:
   void add(std::unique_ptr<Package> package) { packages_.push_back(std::move(package)); }
-  /// False if the store does not have it.
+  /// Destroys the package. False if the store does not have it; wasRemoved() notes that, too.
   bool remove(base::PackageId id);
+  /// Destroys all packages. Call when the client is gone.
   void clear();
   /// True if the package was removed since the last forgetRemoved(). A client publishes
   /// notifications about a package before it unloads it, so a notification about a removed package
@@ -91,6 +93,8 @@ class PackageStore {
   bool wasRemoved(base::PackageId id) const noexcept;
   /// To be called when the client's ring is empty.
   void forgetRemoved() noexcept { removed_.clear(); }
+  /// Null if the store does not have it, perhaps not yet. Valid until the package is removed, which
+  /// ControlPlane::waitForMessage() may do.
   Package* find(base::PackageId id) const noexcept;
   const std::vector<std::unique_ptr<Package>>& all() const noexcept { return packages_; }
   /// The package and the offset in which [data, data + bytes) lies; nullopt if in none.

@@ -12,9 +12,10 @@ namespace isopool::worker {
 
 /// Finds the channel's arena that a tensor's memory belongs to when its storage dies. Storages
 /// outlive channels and die on any thread, so this object is never destroyed. ownsBlock() and
-/// freeBlock(): any thread.
+/// freeBlock(): any thread, without a lock in this class.
 class RoutedBlocks final : public ipc::BlockOwner {
  public:
+  /// Searches the table in order: its time grows with the number of clients.
   bool ownsBlock(const void* data) const noexcept override;
   void freeBlock(void* data) noexcept override;
 
