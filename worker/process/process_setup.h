@@ -20,7 +20,8 @@ struct WorkerDescriptors {
   base::Fd statusPage;  ///< memory object of one page that the worker writes
 };
 
-/// The number of threads of this process; 0 if /proc is not mounted.
+/// The number of threads of this process, those of native libraries included; 0 if /proc is not
+/// mounted.
 size_t threadCount();
 
 /// True if ISOPOOL_NO_KILL is set: a debugger may be attached to workers.
