@@ -16,7 +16,8 @@ enum class UserPackages : uint8_t { kAsUsual, kNot };
 /// that before. The calling thread holds the GIL afterwards. Call once. Throws std::runtime_error.
 void startInterpreter(const char* executable, UserPackages users);
 
-/// The object isopool_worker.<module>.<name>, or null with a Python error set. With the GIL.
+/// The object isopool_worker.<module>.<name>, or null with a Python error set. Imports the module
+/// at its first use. With the GIL.
 PyRef workerFunction(const char* module, const char* name);
 
 }  // namespace isopool::worker

@@ -11,7 +11,8 @@ namespace isopool::worker {
 void flushOutput();
 
 /// Sets the streams that call noteOutput() on each write, or None. flushOutput() flushes these only
-/// after a write; it flushes any other stream in sys each time. With the GIL.
+/// after a write; it flushes any other stream in sys each time. Keeps a reference to both until the
+/// process ends or other streams are set. With the GIL.
 void adoptOutputStreams(PyObject* out, PyObject* err);
 /// To be called when text was written to an adopted stream. With the GIL.
 void noteOutput();

@@ -8,7 +8,7 @@
 namespace isopool::worker {
 
 /// Owns one reference to a Python object, or null. Move-only. To be used and destroyed with
-/// the GIL held.
+/// the GIL held. The end of the last reference may run user code (`__del__`).
 class PyRef {
  public:
   PyRef() = default;
@@ -32,7 +32,9 @@ class PyRef {
   PyRef& operator=(const PyRef&) = delete;
   ~PyRef() { Py_XDECREF(object_); }
 
+  /// A borrowed reference, valid as long as this object has it.
   PyObject* get() const { return object_; }
+  /// The caller owns the reference from now on.
   PyObject* release() { return std::exchange(object_, nullptr); }
   void reset() { *this = PyRef(); }
   explicit operator bool() const { return object_ != nullptr; }
