@@ -17,6 +17,7 @@ struct KernelProtections {
   bool temporaryFolders = true;    ///< workers can have folders in memory
 };
 
+/// Asks the kernel for all but temporaryFolders, without a change to this process.
 KernelProtections probeKernelProtections();
 
 /// One line for each protection that `settings` require and the kernel lacks: its name, the cause,
