@@ -11,11 +11,12 @@
 /// with the GIL held.
 namespace isopool::worker {
 
-/// Makes a Python object. Throws ipc::ValueError if the value has no counterpart.
+/// Makes a Python object; tensors share their storages with the value. Never null: throws
+/// ipc::ValueError if the value has no counterpart, such as a string that is not UTF-8.
 PyRef toPython(at::IValue value);
 
 /// Makes an IValue; tensors are detached. May run user code. Throws ipc::ValueError with
-/// the tracer's text.
+/// the tracer's text; no Python error is set then.
 at::IValue fromPython(PyObject* object);
 
 /// A one-dimensional Python tensor with `elements` of the given torch.dtype, from the begin of

@@ -12,9 +12,11 @@
 /// The common part of both conversions of Python objects. With the GIL held.
 namespace isopool::worker {
 
+/// The deepest nesting that is converted; equal to that of a payload.
 inline constexpr int kMaxNesting = 64;
 
 /// The reason why the type of a value can't be inferred; the catching function adds which value.
+/// Thrown inside the conversions only, which make an ipc::ValueError of it.
 class NotInferable {
  public:
   explicit NotInferable(std::string reason) : reason_(std::move(reason)) {}
