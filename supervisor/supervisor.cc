@@ -37,15 +37,25 @@ Supervisor::Supervisor(const Platform& platform, const Options& options, Inherit
       stock_(loop_, options_.outputArena,
              options_.privatePool ? 1 : options_.workers + options_.spares),
       zygote_(loop_, processes_, options_, std::move(limits),
-              Zygote::Events{[this](const ipc::ZygoteReady&) { zygoteReady(); },
-                             [this](const std::string& text) { zygoteGivenUp(text); },
-                             [this](const std::string&) {
-                               for (const auto& [name, group] : groups_) group->onZygoteCrashLoop();
-                               if (privateClient_ != nullptr) privateClient_->onZygoteCrashLoop();
-                             },
-                             [this] { childReaped(); }, [this] { sweepSoon(); }}),
-      services_{loop_, processes_, options_, stock_, zygote_, {}, std::minstd_rand(platform.seed),
-                {}},
+              Zygote::Events{.ready = [this](const ipc::ZygoteReady&) { zygoteReady(); },
+                             .givenUp = [this](const std::string& text) { zygoteGivenUp(text); },
+                             .struggling =
+                                 [this](const std::string&) {
+                                   for (const auto& [name, group] : groups_)
+                                     group->onZygoteCrashLoop();
+                                   if (privateClient_ != nullptr)
+                                     privateClient_->onZygoteCrashLoop();
+                                 },
+                             .reaped = [this] { childReaped(); },
+                             .forksSettled = [this] { sweepSoon(); }}),
+      services_{.loop = loop_,
+                .processes = processes_,
+                .options = options_,
+                .stock = stock_,
+                .zygote = zygote_,
+                .packages = {},
+                .random = std::minstd_rand(platform.seed),
+                .lastEpoch = {}},
       startedAt_(loop_.now()),
       drained_(loop_),
       alive_(loop_) {}
@@ -63,7 +73,7 @@ void Supervisor::listen(ListeningSocket socket) {
   const auto makeGroup = [&](const std::string& name, uint32_t workers) {
     auto& group = groups_[name];
     group = std::make_unique<WorkerGroup>(services_, name,
-                                          WorkerGroup::Events{[this] { childReaped(); }});
+                                          WorkerGroup::Events{.reaped = [this] { childReaped(); }});
     group->openPool(kSharedPool, workers);
   };
   makeGroup(std::string(kSharedGroup), options_.workers);

@@ -89,7 +89,9 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
     report.workers.push_back(std::move(entry));
   }
   for (const Slot& slot : group.slotTable().slotsOf(kSharedPool)) {
-    ipc::ReportedSlot entry{group.name(), slot.index, 0, {}, 0};
+    ipc::ReportedSlot entry;
+    entry.group = group.name();
+    entry.slot = slot.index;
     const auto lastExit = group.lastExits().find({slot.pool.value, slot.index});
     if (lastExit != group.lastExits().end()) {
       entry.restarts = lastExit->second.restarts;

@@ -30,10 +30,12 @@ SlotTable::SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLi
 void SlotTable::openPool(PoolId pool, uint32_t workers) {
   std::vector<SlotEntry>& entries = pools_[pool];
   for (uint32_t index = 0; index < workers; ++index) {
-    entries.push_back(SlotEntry{Slot{pool, index}, RestartPolicy(limits_), {}, false, {}, false});
+    entries.push_back(SlotEntry{
+        .slot = Slot{pool, index}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
   }
   while (spareEntries_.size() < spares_) {
-    spareEntries_.push_back(SlotEntry{std::nullopt, RestartPolicy(limits_), {}, false, {}, false});
+    spareEntries_.push_back(
+        SlotEntry{.slot = {}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
   }
   for (SlotEntry& entry : entries) fill(entry);
   for (SlotEntry& entry : spareEntries_) {

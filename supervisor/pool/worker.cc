@@ -40,12 +40,13 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
   lifeline_ = base::Lifeline::make(lifelineEnd);
   connection_ = std::make_unique<Connection>(
       services.loop, std::move(ours),
-      Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
-                         [this](const std::string& reason) { controlOver(reason); },
-                         [this] {
-                           doorbell_.ring();
-                           tellMore();
-                         }});
+      Connection::Events{.frame = [this](ipc::Frame& frame) { handle(frame); },
+                         .over = [this](const std::string& reason) { controlOver(reason); },
+                         .sent =
+                             [this] {
+                               doorbell_.ring();
+                               tellMore();
+                             }});
   requestFork(std::move(theirs), std::move(lifelineEnd), spare);
   if (services_.options.privatePool) services_.stock.expectWorker();
 }

@@ -185,7 +185,8 @@ void WorkerGroup::onZygoteCrashLoop() {
   }
   for (const Slot& slot : slotTable_.unservedSlots()) {
     for (const auto& [id, member] : members_) {
-      if (member->uses(slot)) member->slotQuarantined({slot, 0, kZygoteRetry}, text);
+      if (member->uses(slot))
+        member->slotQuarantined({.slot = slot, .deaths = 0, .duration = kZygoteRetry}, text);
     }
   }
 }
@@ -231,7 +232,8 @@ void WorkerGroup::introduceAnew(Epoch epoch, ClientId client) {
   for (const auto& [key, served] : serving_) {
     const Slot slot{PoolId(key.first), key.second};
     if (served == epoch && member->second->uses(slot)) {
-      member->second->slotQuarantined({slot, 0, base::Milliseconds(0)}, text);
+      member->second->slotQuarantined(
+          {.slot = slot, .deaths = 0, .duration = base::Milliseconds(0)}, text);
     }
   }
 }
@@ -357,7 +359,7 @@ void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
 void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
   ipc::reachCrashPoint(CrashPoint::kWorkerReaped);
   const Epoch epoch = worker.epoch();
-  const ExitStatus how = status.value_or(ExitStatus{SIGKILL, 0});
+  const ExitStatus how = status.value_or(ExitStatus{.signal = SIGKILL});
   removeLeftoversSoon(services_.options.workerFolders, epoch);
   const auto lost = lost_.find(epoch);
   if (lost == lost_.end()) {

@@ -58,13 +58,14 @@ void Zygote::start() {
         });
     connection_ = std::make_unique<Connection>(
         loop_, std::move(ours),
-        Connection::Events{[this](ipc::Frame& frame) { handle(frame); },
-                           [this](const std::string& reason) {
-                             if (!reason.empty())
-                               condemn("the zygote broke the protocol: " + reason);
-                             process_->killSoon();
-                           },
-                           nullptr});
+        Connection::Events{.frame = [this](ipc::Frame& frame) { handle(frame); },
+                           .over =
+                               [this](const std::string& reason) {
+                                 if (!reason.empty())
+                                   condemn("the zygote broke the protocol: " + reason);
+                                 process_->killSoon();
+                               },
+                           .sent = nullptr});
   } catch (const base::SystemCallError& error) {
     return lost(std::string("the zygote could not be started: ") + error.what());
   }
@@ -122,12 +123,13 @@ void Zygote::handle(ipc::Frame& frame) {
                                  ", which is not a new child of isopoold");
       }
       policy_.forked();
-      return settle(base::Epoch(forked.epoch), {ForkOutcome::Kind::kForked, forked.processId, {}});
+      return settle(base::Epoch(forked.epoch),
+                    {.kind = ForkOutcome::Kind::kForked, .pid = forked.processId, .text = {}});
     }
     case ipc::MessageType::kForkFailed: {
       auto failed = ipc::decodeMessage<ipc::ForkFailed>(frame);
       return settle(base::Epoch(failed.epoch),
-                    {ForkOutcome::Kind::kFailed, 0, std::move(failed.text)});
+                    {.kind = ForkOutcome::Kind::kFailed, .pid = 0, .text = std::move(failed.text)});
     }
     default:
       throw ipc::ProtocolError("unexpected message of type " +

@@ -48,7 +48,7 @@ void ChildProcess::reap() {
     processes_.reap(pidfd_);
     return std::exchange(reaped_, {})(*status);
   }
-  if (++retries_ > kTracedRetries) return std::exchange(reaped_, {})({SIGKILL, 0});
+  if (++retries_ > kTracedRetries) return std::exchange(reaped_, {})({.signal = SIGKILL});
   retry_.setAfter(kTracedRetry, [this] { reap(); });
 }
 

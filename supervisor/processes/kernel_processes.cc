@@ -17,8 +17,8 @@ namespace {
 constexpr auto kAnyPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which C libraries may lack
 
 ExitStatus toExitStatus(const siginfo_t& info) {
-  if (info.si_code == CLD_EXITED) return {0, info.si_status};
-  return {info.si_status, 0};
+  if (info.si_code == CLD_EXITED) return {.exitCode = info.si_status};
+  return {.signal = info.si_status};
 }
 
 }  // namespace

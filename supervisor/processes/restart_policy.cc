@@ -29,9 +29,9 @@ RestartPolicy::Decision RestartPolicy::died(ExitKind death, base::TimePoint now)
   if (onProbation_ || earlyExits_.size() >= limits_.deaths) {
     earlyExits_.clear();
     onProbation_ = true;
-    return {limits_.quarantine, true};
+    return {.delay = limits_.quarantine, .quarantined = true};
   }
-  return {kBackOff[std::min<size_t>(inARow_, kBackOff.size()) - 1], false};
+  return {.delay = kBackOff[std::min<size_t>(inARow_, kBackOff.size()) - 1]};
 }
 
 }  // namespace isopool::supervisor

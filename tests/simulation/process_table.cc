@@ -129,7 +129,7 @@ base::Fd ProcessTable::open(pid_t pid) {
 }
 
 void ProcessTable::kill(const base::Fd& pidfd) {
-  if (const pid_t pid = pidOf(pidfd)) end(pid, {SIGKILL, 0});
+  if (const pid_t pid = pidOf(pidfd)) end(pid, {.signal = SIGKILL});
 }
 
 void ProcessTable::killGroup(pid_t leader) {
@@ -137,7 +137,7 @@ void ProcessTable::killGroup(pid_t leader) {
     world_.violated("the group of process " + std::to_string(leader) +
                     " was killed after it was reaped: the number may be another's");
   }
-  end(leader, {SIGKILL, 0});
+  end(leader, {.signal = SIGKILL});
 }
 
 std::optional<ExitStatus> ProcessTable::exitStatus(const base::Fd& pidfd) {
@@ -176,7 +176,7 @@ bool ProcessTable::killOrphan(pid_t pid) {
     world_.violated("process " + std::to_string(pid) +
                     " was killed as an orphan although the zygote had announced it");
   }
-  end(pid, {SIGKILL, 0});
+  end(pid, {.signal = SIGKILL});
   return true;
 }
 
@@ -190,7 +190,7 @@ pid_t ProcessTable::deadChild() {
 void ProcessTable::reapOrphan(pid_t pid) { processes_.erase(pid); }
 
 supervisor::Peer ProcessTable::peer(const base::Fd&) {
-  supervisor::Peer peer{0, ::geteuid(), ::getegid()};
+  supervisor::Peer peer{.userId = ::geteuid(), .groupId = ::getegid()};
   if (!connecting_.empty()) {
     peer.processId = connecting_.front();
     connecting_.pop_front();

@@ -56,7 +56,7 @@ void SimulatedClient::act() {
   if (dead_ || over_) return;
   if (!begun_) begin();
   if (world.misfortune(places_.misfortunes.clientDies)) {
-    return places_.processes.end(pid_, {SIGKILL, 0});
+    return places_.processes.end(pid_, {.signal = SIGKILL});
   }
   readControl();
   if (over_) return;
@@ -111,7 +111,12 @@ void SimulatedClient::handle(ipc::Frame& frame) {
       if (plan_.loadsPackage) {
         package_ = ipc::createMemoryObject("simulated:package", ipc::kPageBytes);
         ipc::sealMemoryObject(package_, ipc::Seal::kReadOnly);
-        send(ipc::LoadPackage{kPackage, ipc::kPageBytes, "package", false, 7, 7}, {package_.get()});
+        send(ipc::LoadPackage{.package = kPackage,
+                              .bytes = ipc::kPageBytes,
+                              .name = "package",
+                              .digestLow = 7,
+                              .digestHigh = 7},
+             {package_.get()});
         packageHeld_ = !plan_.shared;
       }
       nextCall_ = world.now();

@@ -52,22 +52,22 @@ bool SimulatedWorker::dies() {
   if (!world.misfortune(places_.misfortunes.workerDies)) return false;
   // Some workers close their control socket first: the supervisor notices it before the death.
   if (world.chance.oneIn(4)) control_.close();
-  places_.processes.end(pid_, world.chance.oneIn(3) ? supervisor::ExitStatus{0, 3}
-                                                    : supervisor::ExitStatus{SIGSEGV, 0});
+  places_.processes.end(pid_, world.chance.oneIn(3) ? supervisor::ExitStatus{.exitCode = 3}
+                                                    : supervisor::ExitStatus{.signal = SIGSEGV});
   return true;
 }
 
 void SimulatedWorker::act() {
   World& world = places_.world;
   if (!places_.processes.alive(pid_)) return;
-  if (readable(lifeline_.get())) return places_.processes.end(pid_, {SIGKILL, 0});
+  if (readable(lifeline_.get())) return places_.processes.end(pid_, {.signal = SIGKILL});
   if (!control_.valid()) return;  // the worker is dying
   if (!saidReady_) {
     saidReady_ = true;
     if (world.misfortune(places_.misfortunes.workerFailsToStart)) {
       switch (world.chance.below(3)) {
         case 0:
-          return places_.processes.end(pid_, {0, 5});
+          return places_.processes.end(pid_, {.exitCode = 5});
         case 1:
           saidReady_ = false;
           return later(kLongestStart);
@@ -109,7 +109,7 @@ bool SimulatedWorker::readControl() {
     }
   }
   if (result == ipc::ReceiveResult::kPeerGone) {
-    places_.processes.end(pid_, {0, 0});
+    places_.processes.end(pid_, {.exitCode = 0});
     return true;
   }
   return any;
@@ -205,7 +205,7 @@ void SimulatedWorker::takeCall() {
   }
   places_.ledger.ran(text.call);
   if (text.barren != 0 && world.storm()) {
-    return places_.processes.end(pid_, {SIGSEGV, 0});
+    return places_.processes.end(pid_, {.signal = SIGSEGV});
   }
   const bool endless = text.microseconds < 0;
   running_ = {client, call.sequence, text, endless,

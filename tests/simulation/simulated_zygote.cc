@@ -34,7 +34,7 @@ void SimulatedZygote::act() {
   World& world = places_.world;
   if (!places_.processes.alive(pid_)) return;
   pollfd end{lifeline_.get(), POLLIN, 0};
-  if (::poll(&end, 1, 0) == 1) return places_.processes.end(pid_, {SIGKILL, 0});
+  if (::poll(&end, 1, 0) == 1) return places_.processes.end(pid_, {.signal = SIGKILL});
   const Misfortunes& misfortunes = places_.misfortunes;
   if (!saidReady_) {
     const bool fails = everReady_ ? world.misfortune(misfortunes.zygoteDies / 4)
@@ -43,9 +43,9 @@ void SimulatedZygote::act() {
       switch (world.chance.below(4)) {
         case 0:
           control_.send(ipc::ZygoteFailed{"No module named 'torch'"}, {}, kAtOnce);
-          return places_.processes.end(pid_, {0, 1});
+          return places_.processes.end(pid_, {.exitCode = 1});
         case 1:
-          return places_.processes.end(pid_, {0, 7});
+          return places_.processes.end(pid_, {.exitCode = 7});
         case 2: {
           [[maybe_unused]] const ssize_t written = ::write(control_.fd(), "no frame, no frame", 18);
           return;
@@ -55,11 +55,14 @@ void SimulatedZygote::act() {
       }
     }
     saidReady_ = everReady_ = true;
-    control_.send(ipc::ZygoteReady{"3.11.2", "none", true, {}, false}, {}, kAtOnce);
+    control_.send(
+        ipc::ZygoteReady{
+            .pythonVersion = "3.11.2", .torchVersion = "none", .missingProtections = {}},
+        {}, kAtOnce);
     return wakeAt(world.now());
   }
   if (world.misfortune(misfortunes.zygoteDies)) {
-    return places_.processes.end(pid_, {SIGKILL, 0});
+    return places_.processes.end(pid_, {.signal = SIGKILL});
   }
   if (!unannounced_.empty()) {
     const Forked forked = unannounced_.front();
@@ -75,7 +78,7 @@ void SimulatedZygote::act() {
     const bool gone = control_.receive() == ipc::ReceiveResult::kPeerGone;
     while (std::optional<ipc::Frame> frame = control_.next())
       requests_.push_back(std::move(*frame));
-    if (gone) return places_.processes.end(pid_, {0, 0});
+    if (gone) return places_.processes.end(pid_, {.exitCode = 0});
     if (requests_.empty()) return;
   }
   wakeAt(world.now() + world.latency());

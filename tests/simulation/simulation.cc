@@ -250,7 +250,7 @@ void Simulation::nemesis() {
   }
   const std::vector<pid_t> children = processes_.children();
   if (children.empty()) return;
-  processes_.end(children[world_.chance.below(children.size())], {SIGKILL, 0});
+  processes_.end(children[world_.chance.below(children.size())], {.signal = SIGKILL});
 }
 
 // ---- the life of the supervisor --------------------------------------------------------------
@@ -351,7 +351,7 @@ void Simulation::outliveSupervisor() {
       return processes_.alive(pid) && !clientsByPid_.at(pid)->over();
     });
     if (!clientsLeft && clientsToCome_ == 0) {
-      for (const pid_t pid : clientPids_) processes_.end(pid, {0, 0});
+      for (const pid_t pid : clientPids_) processes_.end(pid, {.exitCode = 0});
       if (processes_.running() == 0) break;
     }
     if (world_.now() > giveUp) {

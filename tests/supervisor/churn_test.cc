@@ -156,7 +156,8 @@ TEST(Churn, AProgramThatStopsInTheMiddleOfAMessageDelaysNoOther) {
   halfway.back()->sendBytes(allButTheEndOf(ipc::ChannelMapped{introduced}));
   aNewProgramIsServed("half a ChannelMapped");
   halfway.push_back(supervisor.attachWithPool(1));
-  halfway.back()->sendBytes(allButTheEndOf(ipc::LoadPackage{1, 4096, "model", false, 1, 1}));
+  halfway.back()->sendBytes(allButTheEndOf(ipc::LoadPackage{
+      .package = 1, .bytes = 4096, .name = "model", .digestLow = 1, .digestHigh = 1}));
   aNewProgramIsServed("half a LoadPackage");
   halfway.clear();
   aNewProgramIsServed("the ends of all of them");

@@ -27,9 +27,10 @@ class ConnectionTest : public testing::Test {
     peer_ = ipc::ControlSocket(std::move(theirs));
     connection_ = std::make_unique<Connection>(
         loop_, std::move(ours),
-        Connection::Events{[this](ipc::Frame& frame) { frames_.push_back(std::move(frame)); },
-                           [this](const std::string& reason) { over_ = reason; },
-                           [this] { ++sent_; }});
+        Connection::Events{
+            .frame = [this](ipc::Frame& frame) { frames_.push_back(std::move(frame)); },
+            .over = [this](const std::string& reason) { over_ = reason; },
+            .sent = [this] { ++sent_; }});
   }
 
   std::vector<ipc::Frame> readAll() {
@@ -154,7 +155,9 @@ TEST_F(ConnectionTest, MayBeDestroyedWhileItsHandlersAreOnTheirWay) {
   if (!crowd.crowded()) ::_exit(1);
   auto [ours, theirs] = ipc::ControlSocket::makePair();
   base::KernelEventLoop loop;
-  Connection connection(loop, std::move(ours), {[](ipc::Frame&) {}, [](const std::string&) {}, {}});
+  Connection connection(
+      loop, std::move(ours),
+      {.frame = [](ipc::Frame&) {}, .over = [](const std::string&) {}, .sent = nullptr});
   for (const uint32_t pool : {1, 2}) {
     ::dprintf(STDERR_FILENO, "message %u\n", pool);
     connection.send(ipc::ClosePool{pool}, {theirs.get()});

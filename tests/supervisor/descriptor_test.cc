@@ -47,7 +47,10 @@ TEST(Descriptors, OneProgramGetsAtMostAQuarterOfThem) {
   }
   EXPECT_EQ(descriptorsCalled(process, "isopool-test-segment"), kFiles / 4);
   const base::Fd model = package();
-  greedy->send(ipc::LoadPackage{1, ipc::kPageBytes, "model", false, 1, 1}, {model.get()});
+  greedy->send(
+      ipc::LoadPackage{
+          .package = 1, .bytes = ipc::kPageBytes, .name = "model", .digestLow = 1, .digestHigh = 1},
+      {model.get()});
   ASSERT_TRUE(greedy->waitFor([&] { return greedy->held().count(1) != 0; }));
   EXPECT_NE(greedy->held().at(1).refusal.find("LimitNOFILE"), std::string::npos);
   EXPECT_EQ(greedy->call(worker, "served all the same"), "served all the same");
@@ -70,7 +73,10 @@ TEST(Descriptors, ObjectsThatAreMovedBeyondTheQuarterEndTheirProgramOnly) {
   limitFilesOf(supervisor.supervisorPid(), kFiles);
   const base::Fd object = segment();
   for (uint32_t number = 1; number <= kFiles / 4 + 1; ++number) {
-    greedy->send(ipc::LoadPackage{number, ipc::kPageBytes, "object", true}, {object.get()});
+    greedy->send(
+        ipc::LoadPackage{
+            .package = number, .bytes = ipc::kPageBytes, .name = "object", .shared = true},
+        {object.get()});
   }
   ASSERT_TRUE(greedy->waitForEnd());
   EXPECT_NE(greedy->failure().value_or("").find("LimitNOFILE"), std::string::npos);

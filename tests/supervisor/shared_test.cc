@@ -283,13 +283,19 @@ TEST(SharedPackage, IsHeldOnceForTwoPrograms) {
   const base::Fd own = packageOf('p', 64);
   const base::Fd same = packageOf('p', 64);
   const uint64_t bytes = 64 * ipc::kPageBytes;
-  first->send(ipc::LoadPackage{7, bytes, "model.pt", false, 1, 2}, {own.get()});
+  first->send(
+      ipc::LoadPackage{
+          .package = 7, .bytes = bytes, .name = "model.pt", .digestLow = 1, .digestHigh = 2},
+      {own.get()});
   ASSERT_TRUE(first->waitFor([&] { return first->held().count(7) != 0; }));
   EXPECT_EQ(first->offered().count(7), 0u);
-  second->send(ipc::LoadPackage{9, bytes, "copy.pt", false, 1, 2}, {same.get()});
+  second->send(
+      ipc::LoadPackage{
+          .package = 9, .bytes = bytes, .name = "copy.pt", .digestLow = 1, .digestHigh = 2},
+      {same.get()});
   ASSERT_TRUE(second->waitFor([&] { return second->offered().count(9) != 0; }));
   EXPECT_TRUE(ipc::memoryObjectHas(second->offered()[9], bytes, ipc::Seal::kReadOnly));
-  second->send(ipc::ConfirmPackage{9, true});
+  second->send(ipc::ConfirmPackage{.package = 9, .same = true});
   EXPECT_TRUE(second->waitFor(
       [&] { return second->call(second->serving(1, 0), "!known") == "+model.pt+copy.pt"; }));
   const ipc::Report report = supervisor.report();
@@ -309,11 +315,17 @@ TEST(SharedPackage, WithAnEqualDigestButOtherContentIsHeldToo) {
   const auto second = supervisor.attachWithPool(1);
   const base::Fd one = packageOf('1');
   const base::Fd two = packageOf('2');
-  first->send(ipc::LoadPackage{1, ipc::kPageBytes, "one", false, 5, 5}, {one.get()});
+  first->send(
+      ipc::LoadPackage{
+          .package = 1, .bytes = ipc::kPageBytes, .name = "one", .digestLow = 5, .digestHigh = 5},
+      {one.get()});
   ASSERT_TRUE(first->waitFor([&] { return first->held().count(1) != 0; }));
-  second->send(ipc::LoadPackage{1, ipc::kPageBytes, "two", false, 5, 5}, {two.get()});
+  second->send(
+      ipc::LoadPackage{
+          .package = 1, .bytes = ipc::kPageBytes, .name = "two", .digestLow = 5, .digestHigh = 5},
+      {two.get()});
   ASSERT_TRUE(second->waitFor([&] { return second->offered().count(1) != 0; }));
-  second->send(ipc::ConfirmPackage{1, false});
+  second->send(ipc::ConfirmPackage{.package = 1, .same = false});
   EXPECT_TRUE(supervisor.waitForReport(
       [](const ipc::Report& report) { return report.models.size() == 2; }));
 }
@@ -323,9 +335,12 @@ TEST(SharedPackage, ThousandsWithLongNamesShortenTheReport) {
   const auto client = supervisor.attachWithPool(1);
   const base::Fd package = packageOf('x');
   for (uint32_t number = 1; number <= 5000; ++number) {
-    client->send(
-        ipc::LoadPackage{number, ipc::kPageBytes, std::string(2000, 'n'), false, number, 0},
-        {package.get()});
+    client->send(ipc::LoadPackage{.package = number,
+                                  .bytes = ipc::kPageBytes,
+                                  .name = std::string(2000, 'n'),
+                                  .digestLow = number,
+                                  .digestHigh = 0},
+                 {package.get()});
     if (number % 50 == 0) {
       ASSERT_TRUE(client->waitFor([&] { return client->held().count(number) != 0; }));
     }
@@ -342,14 +357,23 @@ TEST(SharedLimit, OfModelsRefusesTheNextAndNamesTheKnob) {
   SharedSupervisor supervisor({"--workers", "1", "--client-models", "1"});
   const auto client = supervisor.attachWithPool(1);
   const base::Fd package = packageOf('x');
-  client->send(ipc::LoadPackage{1, ipc::kPageBytes, "a", false, 1, 1}, {package.get()});
-  client->send(ipc::LoadPackage{2, ipc::kPageBytes, "b", false, 2, 2}, {package.get()});
+  client->send(
+      ipc::LoadPackage{
+          .package = 1, .bytes = ipc::kPageBytes, .name = "a", .digestLow = 1, .digestHigh = 1},
+      {package.get()});
+  client->send(
+      ipc::LoadPackage{
+          .package = 2, .bytes = ipc::kPageBytes, .name = "b", .digestLow = 2, .digestHigh = 2},
+      {package.get()});
   ASSERT_TRUE(client->waitFor([&] { return client->held().count(2) != 0; }));
   EXPECT_EQ(client->held().at(1).refusal, "");
   EXPECT_NE(client->held().at(2).refusal.find("limits.models"), std::string::npos);
   EXPECT_EQ(supervisor.report().clients.front().refusals, 1u);
   client->send(ipc::UnloadPackage{1});
-  client->send(ipc::LoadPackage{3, ipc::kPageBytes, "c", false, 3, 3}, {package.get()});
+  client->send(
+      ipc::LoadPackage{
+          .package = 3, .bytes = ipc::kPageBytes, .name = "c", .digestLow = 3, .digestHigh = 3},
+      {package.get()});
   ASSERT_TRUE(client->waitFor([&] { return client->held().count(3) != 0; }));
   EXPECT_EQ(client->held().at(3).refusal, "");
 }
@@ -370,7 +394,12 @@ TEST(SharedLimit, OfMemoryRefusesSegmentsPackagesAndRoomForResults) {
   })) << known;
   EXPECT_NE(known.find("limits.memory"), std::string::npos);
   const base::Fd package = packageOf('x', 200);
-  client->send(ipc::LoadPackage{1, 200 * ipc::kPageBytes, "p", false, 1, 1}, {package.get()});
+  client->send(ipc::LoadPackage{.package = 1,
+                                .bytes = 200 * ipc::kPageBytes,
+                                .name = "p",
+                                .digestLow = 1,
+                                .digestHigh = 1},
+               {package.get()});
   ASSERT_TRUE(client->waitFor([&] { return client->held().count(1) != 0; }));
   EXPECT_NE(client->held().at(1).refusal.find("limits.memory"), std::string::npos);
   client->call(worker, "!want 600000");
@@ -400,7 +429,12 @@ TEST(SharedLimit, IsReadAgainOnSighup) {
   const auto client = supervisor.attachWithPool(1);
   const base::Fd package = packageOf('x');
   const auto load = [&](uint32_t number) {
-    client->send(ipc::LoadPackage{number, ipc::kPageBytes, "m", false, number, 0}, {package.get()});
+    client->send(ipc::LoadPackage{.package = number,
+                                  .bytes = ipc::kPageBytes,
+                                  .name = "m",
+                                  .digestLow = number,
+                                  .digestHigh = 0},
+                 {package.get()});
     EXPECT_TRUE(client->waitFor([&] { return client->held().count(number) != 0; }));
     return client->held().at(number).refusal.empty();
   };
