@@ -571,6 +571,18 @@ TEST_F(Call, AForkedChildThatReturnsAnswersNothing) {
   EXPECT_TRUE(client.probeValue("nothing").isNone());
 }
 
+TEST_F(Call, AForkedChildThatReturnsFromAnAttributeAnswersNothing) {
+  client.ask(ipc::Operation::kObjectHandle,
+             [](ipc::PayloadWriter& writer) { writer.packer().pack_array(2).pack(1).pack(1); });
+  client.ask(ipc::Operation::kAttribute, [](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(3).pack(1).pack(std::string("forked")).pack(2);
+  });
+  const Answer seen = client.ask(ipc::Operation::kToValue, [](ipc::PayloadWriter& writer) {
+    writer.packer().pack_array(1).pack(2);
+  });
+  EXPECT_EQ(seen.value.toStringRef(), "the parent saw 1");
+}
+
 TEST_F(Call, ThreadsOfUserCodeRunWhileTheWorkerIsIdle) {
   client.probeValue("start_thread");
   const int64_t before = client.probeValue("tick_count").toInt();

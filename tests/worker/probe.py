@@ -227,6 +227,10 @@ class Probe(torch.nn.Module):
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return f"the parent saw {status}"
 
+    @property
+    def forked(self):
+        return self.fork_and_return("")
+
     def fork_sleeper(self):
         pid = os.fork()
         if pid == 0:

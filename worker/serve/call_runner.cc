@@ -23,6 +23,8 @@ CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandb
     : control_(control), totalCopies_(copies), sandbox_(sandbox), call_(control, sandbox) {}
 
 CallRunner::Served CallRunner::serveOne(ClientLink& channel) {
+  // Finalizers of user code run between calls, too.
+  RunningCall::endForkedChild();
   ipc::WorkerEnd& end = channel.memory->end;
   switch (call_.peek(end)) {
     case ipc::Received::kNothing:

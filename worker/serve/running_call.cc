@@ -297,6 +297,8 @@ void RunningCall::refuse(ClientLink& channel, ipc::RefusalKind kind, std::string
 void RunningCall::publish(ClientLink& channel, ipc::CompletionStatus status,
                           std::span<const std::byte> bytes) {
   if (answered_) return;
+  // Attributes, iterators, unpickling and conversions run user code, too.
+  endForkedChild();
   ipc::WorkerEnd& end = channel.memory->end;
   if ((received_.flags & ipc::kNoReply) != 0) {
     channel.memory->output.cancelLeases();

@@ -86,8 +86,8 @@ class RunningCall {
   /// Calls `callable` with the positional arguments at `argumentsIndex` and the named ones behind
   /// them, in the caller's modes. Throws PythonRaised.
   PyRef callPython(ClientLink& channel, PyObject* callable, size_t argumentsIndex);
-  /// Ends this process if user code forked it and came back: what follows belongs to the parent
-  /// alone. To be called after user code has run.
+  /// Ends this process if user code forked it and returned: what follows belongs to the parent
+  /// alone. Each answer does this first; call it where user code may return long before that.
   static void endForkedChild();
 
   // Answers. Each is the last step of its call. They throw Refusal if a long answer finds no room
