@@ -5,6 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/fd.h"
 #include "chaos/nemesis/nemesis.h"
 
@@ -26,10 +29,14 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
     const auto now = std::chrono::steady_clock::now();
     noteDisturbance(now, now);
   }
+  const std::vector<Member> members = target_.members();
+  const bool hasWorkers = std::any_of(members.begin(), members.end(), [](const Member& member) {
+    return member.role == Role::kWorker && !member.ofZygote;
+  });
   const bool withAll = attack.victim == Role::kSupervisor || attack.victim == Role::kGuardian ||
                        (attack.victim == Role::kProgram && !target_.plan().shared) ||
-                       (attack.victim == Role::kZygote && target_.living(Role::kWorker).empty());
-  for (const Member& member : withAll ? target_.members() : std::vector<Member>()) {
+                       (attack.victim == Role::kZygote && !hasWorkers);
+  for (const Member& member : withAll ? members : std::vector<Member>()) {
     const bool program = member.role == Role::kProgram;
     if (!program) target_.attacks().note(member.id.pid);
   }

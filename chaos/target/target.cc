@@ -234,16 +234,12 @@ std::vector<Member> Target::members() const {
       if (isZygote) ofZygotes.insert(child);
     }
     if (!status.alive()) continue;
-    Member member{{roots[i], status.startTime}, Role::kOther};
+    Member member{{roots[i], status.startTime}, Role::kOther, ofZygotes.count(roots[i]) != 0};
     if (status.name.rfind("isopool_chaos_p", 0) == 0) member.role = Role::kProgram;
     if (status.name == "isopoold-guard") member.role = Role::kGuardian;
     if (status.name == "isopoold") member.role = Role::kSupervisor;
     if (isWorkerProgram(status)) {
-      // The parent of a worker is the supervisor. A zygote that starts forks processes for a moment
-      // to try what the kernel permits: a supervisor whose zygote has no worker yet ends with it.
-      member.role = !status.forkedOnly               ? Role::kZygote
-                    : ofZygotes.count(roots[i]) == 0 ? Role::kWorker
-                                                     : Role::kOther;
+      member.role = status.forkedOnly ? Role::kWorker : Role::kZygote;
     }
     found.push_back(member);
   }
@@ -391,16 +387,20 @@ void Target::checkBooks(Program& program) {
   }
 }
 
-// Each program must map the status page of each of its workers and no other. Otherwise
-// describes a program that does not, and which other processes hold those pages: this shows
-// which side is wrong.
-std::string Target::notAttached(const std::vector<Member>& members) const {
-  std::map<pid_t, std::set<uint64_t>> pages;
+Target::StatusPages Target::statusPages(const std::vector<Member>& members) {
+  StatusPages pages;
   for (const Member& member : members) {
     for (const auto& [inode, object] : holdingsOf(member.id.pid).objects) {
       if (object.label == "isopool:status-page") pages[member.id.pid].insert(inode);
     }
   }
+  return pages;
+}
+
+// Each program must map the status page of each of its workers and no other. Otherwise
+// describes a program that does not, and which other processes hold those pages: this shows
+// which side is wrong.
+std::string Target::notAttached(const std::vector<Member>& members, StatusPages pages) const {
   for (const Member& member : members) {
     if (member.role != Role::kProgram) continue;
     const std::set<uint64_t>& own = pages[member.id.pid];
@@ -456,7 +456,7 @@ bool Target::waitUntilComplete() {
         expected = static_cast<size_t>(plan_.programs) + supervisors * 2 + count(Role::kGuardian) +
                    workers;
         there = marked().size();
-        attachment = notAttached(all);
+        attachment = notAttached(all, statusPages(all));
         return there == expected && serving == workers && attachment.empty();
       },
       kPatience);
@@ -495,19 +495,18 @@ void Target::checkHoldings() {
   Fault fault = Fault::kLeakedBytes;
   uint64_t amount = 0;
   bool replaces = false;
-  const auto isBeingReplaced = [&](const std::vector<Member>& all) {
-    const std::string text = notAttached(all);
-    replaces = !text.empty();
-    if (!replaces) return false;
-    fault = Fault::kHung;
-    amount = 1;
-    leak = plan_.name + ": " + text;
-    return true;
-  };
   const auto nothingLeaks = [&] {
     // Lists the processes each time: a worker may still be replaced for a call past its deadline.
     const std::vector<Member> all = members();
-    if (isBeingReplaced(all)) return false;
+    const StatusPages pages = statusPages(all);
+    const std::string incomplete = notAttached(all, pages);
+    replaces = !incomplete.empty();
+    if (replaces) {
+      fault = Fault::kHung;
+      amount = 1;
+      leak = plan_.name + ": " + incomplete;
+      return false;
+    }
     std::map<uint64_t, std::set<Role>> holders;
     std::map<uint64_t, MemoryObject> objects;
     std::map<ProcessId, Baseline> seen;
@@ -574,7 +573,13 @@ void Target::checkHoldings() {
     }
     // If a worker was replaced meanwhile, its program had fewer descriptors for a moment. As a
     // baseline, that number would make a leak of each later one.
-    if (isBeingReplaced(all)) return false;
+    if (statusPages(all) != pages) {
+      replaces = true;
+      fault = Fault::kHung;
+      amount = 1;
+      leak = plan_.name + ": its workers are replaced again and again";
+      return false;
+    }
     baselines_ = seen;
     return true;
   };

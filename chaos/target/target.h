@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,9 @@ const char* nameOf(Role role);
 struct Member {
   ProcessId id;
   Role role = Role::kOther;
+  /// Its parent is a zygote: it is about to fork a worker, or the zygote has not started yet and
+  /// tries what the kernel permits. The parent of a worker is the supervisor.
+  bool ofZygote = false;
 };
 
 /// The files of which a target is made.
@@ -95,7 +101,10 @@ class Target {
   void startProgram();
   void checkBooks(Program& program);
   void checkEnd(const std::string& who, pid_t pid, std::optional<int> status, const char* log);
-  std::string notAttached(const std::vector<Member>& members) const;
+  /// The inodes of the workers' status pages that each process maps.
+  using StatusPages = std::map<pid_t, std::set<uint64_t>>;
+  static StatusPages statusPages(const std::vector<Member>& members);
+  std::string notAttached(const std::vector<Member>& members, StatusPages pages) const;
   static std::string unreaped(const std::vector<Member>& members);
   bool waitUntilComplete();
   uint64_t stockBytes() const;
