@@ -6,10 +6,10 @@
 namespace isopool::base {
 
 /// An object's handle to itself, for callbacks that may outlive the object: a callback keeps a
-/// Pointer, whose get() returns null once the object is destroyed. Declare it as the last
-/// member of its class: it is destroyed before the other members, so a callback that the destructor
-/// of one of them calls finds null. The constructor allocates once and may throw std::bad_alloc; all other functions allocate
-/// nothing and throw nothing.
+/// Pointer, whose get() returns null once the object is destroyed. Declare it as the last member of
+/// its class: it is destroyed before the other members, so a callback that the destructor of one of
+/// them calls finds null. The constructor allocates once and may throw std::bad_alloc; all other
+/// functions allocate nothing and throw nothing.
 ///
 /// get() does not keep the object alive: it must be called on the thread that destroys the object,
 /// which is the event loop's. Any thread may copy and destroy a Pointer, because a callback may

@@ -130,8 +130,8 @@ bool WorkerLink::deliverCompletions() {
   return true;
 }
 
-// Needs leadMutex_. After markDead() the requests are settled: an answer that comes then is no fault
-// of the worker.
+// Needs leadMutex_. After markDead() the requests are settled: an answer that comes then is no
+// fault of the worker.
 void WorkerLink::deliverOrPoison() {
   if (deliverCompletions() || ended_.load(std::memory_order_acquire)) return;
   poison("its completion ring is inconsistent");
