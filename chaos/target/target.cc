@@ -400,10 +400,15 @@ Target::StatusPages Target::statusPages(const std::vector<Member>& members) {
 // Each program must map the status page of each of its workers and no other. Otherwise
 // describes a program that does not, and which other processes hold those pages: this shows
 // which side is wrong.
-std::string Target::notAttached(const std::vector<Member>& members, StatusPages pages) const {
+std::string Target::notAttached(const std::vector<Member>& members,
+                                const StatusPages& pages) const {
+  const auto pagesOf = [&](const Member& member) {
+    const auto found = pages.find(member.id.pid);
+    return found == pages.end() ? std::set<uint64_t>() : found->second;
+  };
   for (const Member& member : members) {
     if (member.role != Role::kProgram) continue;
-    const std::set<uint64_t>& own = pages[member.id.pid];
+    const std::set<uint64_t> own = pagesOf(member);
     if (own.size() == static_cast<size_t>(plan_.workers) + 1) continue;
     std::string text = "program " + std::to_string(member.id.pid) + " maps the status pages of " +
                        std::to_string(own.size()) + " workers and not of " +
@@ -412,7 +417,7 @@ std::string Target::notAttached(const std::vector<Member>& members, StatusPages 
       text += "; one is held";
       std::string others;
       for (const Member& other : members) {
-        if (other.role == Role::kProgram || pages[other.id.pid].count(page) == 0) continue;
+        if (other.role == Role::kProgram || pagesOf(other).count(page) == 0) continue;
         others.append(" by ").append(nameOf(other.role));
         others.append(" ").append(std::to_string(other.id.pid));
       }
@@ -494,19 +499,18 @@ void Target::checkHoldings() {
   std::string leak;
   Fault fault = Fault::kLeakedBytes;
   uint64_t amount = 0;
-  bool replaces = false;
+  const auto incomplete = [&](const std::string& how) {
+    fault = Fault::kHung;
+    amount = 1;
+    leak = plan_.name + ": " + how;
+    return false;
+  };
   const auto nothingLeaks = [&] {
     // Lists the processes each time: a worker may still be replaced for a call past its deadline.
     const std::vector<Member> all = members();
     const StatusPages pages = statusPages(all);
-    const std::string incomplete = notAttached(all, pages);
-    replaces = !incomplete.empty();
-    if (replaces) {
-      fault = Fault::kHung;
-      amount = 1;
-      leak = plan_.name + ": " + incomplete;
-      return false;
-    }
+    const std::string wrong = notAttached(all, pages);
+    if (!wrong.empty()) return incomplete(wrong);
     std::map<uint64_t, std::set<Role>> holders;
     std::map<uint64_t, MemoryObject> objects;
     std::map<ProcessId, Baseline> seen;
@@ -573,18 +577,12 @@ void Target::checkHoldings() {
     }
     // If a worker was replaced meanwhile, its program had fewer descriptors for a moment. As a
     // baseline, that number would make a leak of each later one.
-    if (statusPages(all) != pages) {
-      replaces = true;
-      fault = Fault::kHung;
-      amount = 1;
-      leak = plan_.name + ": its workers are replaced again and again";
-      return false;
-    }
+    if (statusPages(all) != pages) return incomplete("its workers are replaced again and again");
     baselines_ = seen;
     return true;
   };
   if (waitUntil(nothingLeaks, milliseconds(5000))) return;
-  if (replaces && waitUntil(nothingLeaks, kPatience)) return;
+  if (fault == Fault::kHung && waitUntil(nothingLeaks, kPatience)) return;
   findings_.add(fault, leak, amount);
 }
 

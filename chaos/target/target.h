@@ -104,7 +104,7 @@ class Target {
   /// The inodes of the workers' status pages that each process maps.
   using StatusPages = std::map<pid_t, std::set<uint64_t>>;
   static StatusPages statusPages(const std::vector<Member>& members);
-  std::string notAttached(const std::vector<Member>& members, StatusPages pages) const;
+  std::string notAttached(const std::vector<Member>& members, const StatusPages& pages) const;
   static std::string unreaped(const std::vector<Member>& members);
   bool waitUntilComplete();
   uint64_t stockBytes() const;

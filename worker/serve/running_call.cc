@@ -130,7 +130,10 @@ PyObject* RunningCall::object(const ClientLink& channel, size_t index) const {
 }
 
 PyObject* RunningCall::handle(const ClientLink& channel, size_t index) const {
-  const base::HandleId id(reader_->integer(index));
+  return handleOf(channel, base::HandleId(reader_->integer(index)));
+}
+
+PyObject* RunningCall::handleOf(const ClientLink& channel, base::HandleId id) {
   PyObject* found = channel.handles.find(id);
   if (found == nullptr) badRequest("handle " + std::to_string(id.value) + " is not on this worker");
   return found;
@@ -143,7 +146,7 @@ Package& RunningCall::package(ClientLink& channel, size_t index) {
 Package& RunningCall::packageOf(ClientLink& channel, base::PackageId id) {
   const auto settled = [&] {
     if (channel.packages.find(id) != nullptr) return true;
-    // Nobody keeps a package loaded for a notification: this one has come too late.
+    // No client keeps a package loaded for a notification: this one has come too late.
     if ((received_.flags & ipc::kNoReply) == 0 || !channel.packages.wasRemoved(id)) return false;
     badRequest("package " + std::to_string(id.value) + " is not loaded any more");
   };
@@ -156,9 +159,7 @@ Package& RunningCall::packageOf(ClientLink& channel, base::PackageId id) {
 PyRef RunningCall::argument(const ClientLink& channel, const msgpack::object& object) const {
   if (object.type == msgpack::type::EXT) {
     if (const auto id = ipc::PayloadReader::handle(object)) {
-      PyObject* found = channel.handles.find(base::HandleId(*id));
-      if (found == nullptr) badRequest("handle " + std::to_string(*id) + " is not on this worker");
-      return PyRef::share(found);
+      return PyRef::share(handleOf(channel, base::HandleId(*id)));
     }
   }
   return toPython(reader_->value(object));
@@ -213,10 +214,14 @@ void RunningCall::withdraw(ClientLink& channel) {
 
 void RunningCall::answerTruth(ClientLink& channel, bool truth) { answerValue(channel, truth); }
 
-void RunningCall::answerValue(ClientLink& channel, const at::IValue& value) {
+void RunningCall::beginValue(const at::IValue& value) {
   writer_.clear();
   writer_.packer().pack_array(2);
   writer_.addValue(value);
+}
+
+void RunningCall::answerValue(ClientLink& channel, const at::IValue& value) {
+  beginValue(value);
   finishValue(channel);
 }
 
@@ -226,9 +231,7 @@ at::IValue RunningCall::valueOf(PyObject* object) const {
 }
 
 void RunningCall::answerResult(ClientLink& channel, PyRef result) {
-  writer_.clear();
-  writer_.packer().pack_array(2);
-  writer_.addValue(valueOf(result.get()));
+  beginValue(valueOf(result.get()));
   result.reset();
   finishValue(channel);
 }

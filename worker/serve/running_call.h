@@ -73,6 +73,7 @@ class RunningCall {
   PyObject* object(const ClientLink& channel, size_t index) const;
   /// The object behind the handle at `index`; borrowed.
   PyObject* handle(const ClientLink& channel, size_t index) const;
+  static PyObject* handleOf(const ClientLink& channel, base::HandleId id);
   /// The package with the number at `index`; waits up to 5 s for the supervisor to send it.
   Package& package(ClientLink& channel, size_t index);
   Package& packageOf(ClientLink& channel, base::PackageId id);
@@ -109,9 +110,10 @@ class RunningCall {
 
   /// Uses the conversion that the call requests.
   at::IValue valueOf(PyObject* object) const;
-  /// For the payload of an answer that finishValue() completes.
-  ipc::PayloadWriter& writer() { return writer_; }
-  /// Exports the storages of the value in writer(), adds the counts of copied bytes, and publishes.
+  /// Begins an answer. Drop other references to the value's tensors before finishValue(), which
+  /// takes those that are still alive for the model's.
+  void beginValue(const at::IValue& value);
+  /// Exports the storages of that value, adds the counts of copied bytes, and publishes.
   void finishValue(ClientLink& channel);
   /// Drops the call's own references to its storages.
   void dropInputs();

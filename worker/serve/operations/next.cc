@@ -11,8 +11,8 @@ namespace isopool::worker::operations {
 
 namespace {
 
-// As the end of a `for` would, but at once; a generator's `finally` runs. What it raises is
-// nobody's.
+// As the end of a `for` would, but at once; a generator's `finally` runs. No caller
+// gets what it raises.
 void closeIterator(PyObject* iterator) {
   const PyRef close = PyRef::steal(PyObject_GetAttrString(iterator, "close"));
   if (!close) return PyErr_Clear();
@@ -45,10 +45,8 @@ void next(RunningCall& call, ClientLink& channel) {
   if (!item && PyErr_Occurred() != nullptr) throw PythonRaised{};
   flushOutput();
   if (!item) channel.handles.forget(id);
-  call.writer().clear();
-  call.writer().packer().pack_array(2);
   const bool has = static_cast<bool>(item);
-  call.writer().addValue(
+  call.beginValue(
       c10::ivalue::Tuple::create(at::IValue(has), has ? call.valueOf(item.get()) : at::IValue()));
   item.reset();
   call.finishValue(channel);
