@@ -60,6 +60,8 @@ bool PageArena::addSegment(base::SegmentId id, base::Fd object, size_t bytes, Pr
     if (!hasRoomForLocked(bytes)) return false;
     firstPage = usedPages_;
     openBooksFor(firstPage + pages);
+    // Before the mapping: nothing that follows it can fail.
+    segments_.reserve(segments_.size() + 1);
   }
   // Without the lock, because mapping a large segment takes milliseconds. Only one thread adds
   // segments, so no other segment can take this range meanwhile.

@@ -45,8 +45,8 @@ class PageArena {
   /// True if the reservation has room for a segment of that size.
   bool hasRoomFor(size_t bytes) const noexcept;
   /// Maps `object` (whole pages, sealed kFixedSize) as a further segment and owns the descriptor
-  /// from then on. Returns false if the reservation has no room left. Throws SystemCallError. In
-  /// both cases nothing has changed and the descriptor is closed.
+  /// from then on. Returns false if the reservation has no room left. Throws SystemCallError and
+  /// std::bad_alloc. In all these cases nothing has changed and the descriptor is closed.
   bool addSegment(base::SegmentId id, base::Fd object, size_t bytes, Prefault prefault);
 
   /// A block of at least `bytes`, page-aligned, with one reference. nullptr if no segment has room:

@@ -100,6 +100,23 @@ TEST(EachCallThatFails, LeavesNothingOfAnArena) {
   });
 }
 
+TEST(EachCallThatFails, LeavesAnArenaRoomForTheSegmentThatWasNotAdded) {
+  constexpr size_t kBytes = 8 * ipc::kPageBytes;
+  failEachCall([] {
+    ipc::PageArena arena(kBytes);  // room for one such segment
+    const auto add = [&] {
+      return arena.addSegment(base::SegmentId(1), ipc::createMemoryObject("test", kBytes), kBytes,
+                              ipc::Prefault::kNo);
+    };
+    try {
+      ASSERT_TRUE(add());
+    } catch (const std::exception&) {
+      ASSERT_TRUE(add()) << "the failed call took address space or records";
+      throw;
+    }
+  });
+}
+
 TEST(EachCallThatFails, LeavesNothingOfAControlMessage) {
   failEachCall([] {
     auto [left, right] = ipc::ControlSocket::makePair();
