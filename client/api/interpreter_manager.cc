@@ -50,6 +50,12 @@ std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environ
                                        address);
 }
 
+// An empty address would select a private supervisor.
+const std::string& checkedAddress(const SharedSupervisor& supervisor) {
+  if (supervisor.address.empty()) throw Error("the address of the shared supervisor is empty");
+  return supervisor.address;
+}
+
 // Checks what a worker would find only when it runs the package.
 void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::ArchiveFile& file) {
   const auto connection = pool->connection();
@@ -121,9 +127,7 @@ InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environme
 
 InterpreterManager::InterpreterManager(const SharedSupervisor& supervisor, size_t nInterp,
                                        std::shared_ptr<Environment> env)
-    : impl_(makeManager(nInterp, std::move(env), supervisor.address)) {
-  if (supervisor.address.empty()) throw Error("the address of the shared supervisor is empty");
-}
+    : impl_(makeManager(nInterp, std::move(env), checkedAddress(supervisor))) {}
 
 InterpreterManager::~InterpreterManager() = default;
 

@@ -99,6 +99,19 @@ TEST_F(Shared, IfMissingIsReportedWithARemedy) {
   }
 }
 
+TEST(SharedSupervisorAddress, IfEmptyIsRefusedBeforeAnyProcessStarts) {
+  // A private supervisor would fail to start.
+  const ScopedVariable program("ISOPOOL_SUPERVISOR=/does/not/exist");
+  try {
+    const InterpreterManager manager(isopool::SharedSupervisor{}, 1);
+    FAIL() << "it has an address";
+  } catch (const SupervisorLost& error) {
+    FAIL() << error.what();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("address"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Shared, APackageThatTwoProgramsLoadIsOneMemoryInBoth) {
   serve({});
   const auto other = program("rest");
