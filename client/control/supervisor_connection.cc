@@ -2,7 +2,6 @@
 #include "client/control/supervisor_connection.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -21,6 +20,7 @@
 #include <utility>
 
 #include "base/await_readable.h"
+#include "base/blocked_signals.h"
 #include "base/pidfd.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
@@ -165,13 +165,8 @@ void SupervisorConnection::begin() {
   if (welcome_.callLimit != 0) callLimit_ = std::make_shared<CallLimit>(welcome_.callLimit);
   InputArena::instance().addAudience(*this);
   hearsOfInputs_ = true;
-  // The control thread blocks all signals: they are for the program's own threads.
-  sigset_t all;
-  sigset_t previous;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+  const base::BlockedSignals blocked;
   thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
 }
 
 SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,

@@ -2,12 +2,12 @@
 #include "client/pool/async_executor.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <exception>
 #include <new>
 #include <system_error>
 
+#include "base/blocked_signals.h"
 #include "client/program/process_fork.h"
 
 namespace isopool::client {
@@ -31,21 +31,10 @@ DeadlineExceeded overdueInLine() {
   return {"the deadline passed while the call waited for a free worker", /*started=*/false};
 }
 
-// Starts a thread that blocks all signals: they are for the program's own threads.
 template <typename Body>
 std::thread startThread(const char* name, Body body) {
-  sigset_t all;
-  sigset_t previous;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(body));
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  const base::BlockedSignals blocked;
+  std::thread thread(std::move(body));
   ::pthread_setname_np(thread.native_handle(), name);
   return thread;
 }

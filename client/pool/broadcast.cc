@@ -3,12 +3,13 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/autocast_mode.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <exception>
+#include <string>
+#include <system_error>
 #include <thread>
 
+#include "base/blocked_signals.h"
 #include "client/pool/replica_tracker.h"
 
 namespace isopool::client {
@@ -38,18 +39,12 @@ std::vector<at::IValue> onEverySlot(
   {
     std::vector<std::jthread> threads;
     threads.reserve(slots.size());
-    // The new threads block all signals: these are for the program's own threads.
-    sigset_t all;
-    sigset_t previous;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+    const base::BlockedSignals blocked;
     try {
       for (size_t i = 0; i < slots.size(); ++i) threads.emplace_back(serve, i);
-    } catch (...) {
-      ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
-      throw;
+    } catch (const std::system_error& error) {
+      throw Error(std::string("can't start a thread for each worker: ") + error.what());
     }
-    ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
   }
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);

@@ -18,7 +18,7 @@ namespace isopool::client {
 ///
 /// If `work` failed for some slots, throws the exception of the first of them in slot order; the
 /// others have run nevertheless. Throws what Pool::Broadcast throws, before any work starts, and
-/// std::system_error if a thread can't be started, when the threads before it have ended.
+/// Error if a thread can't be started, when the threads before it have ended.
 std::vector<at::IValue> onEverySlot(
     Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
 

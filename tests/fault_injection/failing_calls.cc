@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -278,6 +279,13 @@ int fcntl(int descriptor, int operation, ...) {
   va_end(arguments);
   if (operation == F_DUPFD_CLOEXEC && fails(CallKind::kDuplicate)) return failWith(EMFILE);
   return static_cast<int>(::syscall(SYS_fcntl, descriptor, operation, argument));
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*body)(void*),
+                   void* argument) {
+  static const auto real = next<decltype(&pthread_create)>("pthread_create");
+  if (fails(CallKind::kThread)) return EAGAIN;
+  return real(thread, attributes, body, argument);
 }
 
 // The supervisor and the library call the kernel for pidfds directly. glibc's syscall() does

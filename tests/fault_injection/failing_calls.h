@@ -23,12 +23,13 @@ enum class CallKind : uint32_t {
   kEpoll,      ///< epoll_create1 and epoll_ctl
   kDuplicate,  ///< fcntl(F_DUPFD_CLOEXEC)
   kPidfdOpen,
+  kThread,  ///< pthread_create
   kCount
 };
 
 inline constexpr std::array<std::string_view, static_cast<size_t>(CallKind::kCount)> kCallKindNames{
     "allocation", "mmap", "memfd_create", "fallocate", "fork", "socketpair", "sendmsg",
-    "recvmsg",    "pipe", "eventfd",      "epoll",     "dup",  "pidfd_open"};
+    "recvmsg",    "pipe", "eventfd",      "epoll",     "dup",  "pidfd_open", "thread"};
 
 /// The library libisopool_failing_calls.so makes the n-th call of a kind fail with the error that
 /// the kernel returns when the resource is used up. It is linked first, or loaded by LD_PRELOAD and

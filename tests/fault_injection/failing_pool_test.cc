@@ -47,6 +47,7 @@ class Life {
     expectAnswer(at::full({10'000}, 6, at::kLong));              // is copied
     expectAnswer(isopool::empty({10'000}, at::kLong).fill_(7));  // lies in shared memory
     expectOneOutcome(at::full({10'000}, 8, at::kLong));
+    expectAnswersOfAll();
     letObjsAndAStreamGo(manager);
     loseTheWorker(manager);
     step_ = {};
@@ -76,6 +77,11 @@ class Life {
     }
     pending.wait();
     EXPECT_EQ(outcomes, 1);
+  }
+
+  void expectAnswersOfAll() {
+    const at::Tensor x = at::full({8}, 4, at::kLong);
+    for (const at::IValue& answer : step_.callOnAll(arguments(x))) expectRight(answer, x);
   }
 
   void letObjsAndAStreamGo(InterpreterManager& manager) {

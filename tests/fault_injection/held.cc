@@ -2,6 +2,8 @@
 #include "tests/fault_injection/held.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <fstream>
 #include <memory>
@@ -11,7 +13,8 @@
 namespace isopool::tests {
 
 std::ostream& operator<<(std::ostream& out, const Held& held) {
-  return out << held.descriptors << " descriptors, " << held.mappings << " mappings";
+  return out << held.descriptors << " descriptors, " << held.mappings << " mappings, "
+             << held.blockedSignals << " blocked signals";
 }
 
 Held heldNow() {
@@ -21,6 +24,11 @@ Held heldNow() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (line.find("memfd:") != std::string::npos) ++held.mappings;
+  }
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (::sigismember(&blocked, signal) == 1) ++held.blockedSignals;
   }
   return held;
 }

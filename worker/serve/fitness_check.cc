@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/blocked_signals.h"
 #include "base/fd.h"
 #include "ipc/channel/futex.h"
 #include "worker/process/crash_log.h"
@@ -108,14 +108,13 @@ std::string failureOfThreads() {
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
   ::pthread_attr_setstacksize(&attributes, kStack);
-  sigset_t all;
-  sigset_t previous;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &previous);
   pthread_t thread{};
-  const int error = ::pthread_create(
-      &thread, &attributes, [](void*) -> void* { return nullptr; }, nullptr);
-  ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  int error = 0;
+  {
+    const base::BlockedSignals blocked;
+    error = ::pthread_create(
+        &thread, &attributes, [](void*) -> void* { return nullptr; }, nullptr);
+  }
   ::pthread_attr_destroy(&attributes);
   if (error == 0) {
     ::pthread_join(thread, nullptr);

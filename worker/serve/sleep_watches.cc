@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/serve/sleep_watches.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <optional>
+
+#include "base/blocked_signals.h"
 
 namespace isopool::worker {
 
@@ -24,14 +24,10 @@ void SleepWatches::sleep(std::optional<std::chrono::nanoseconds> timeout) {
   for (size_t begin = kOwn; begin < watches_.size(); begin += kPerDeputy, ++used) {
     if (used == deputies_.size()) {
       deputies_.push_back(new Deputy);
-      sigset_t all;
-      sigset_t previous;
-      ::sigfillset(&all);
-      ::pthread_sigmask(SIG_SETMASK, &all, &previous);
+      const base::BlockedSignals blocked;
       std::thread([deputy = deputies_.back(), woken = woken_] {
         deputise(*deputy, *woken);
       }).detach();
-      ::pthread_sigmask(SIG_SETMASK, &previous, nullptr);
     }
     Deputy& deputy = *deputies_[used];
     {
