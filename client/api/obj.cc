@@ -22,7 +22,7 @@ Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(4).pack(body.handle().value).pack(handle.value);
   try {
-    client::draftArguments(draft, args, kwargs);
+    client::draftArguments(draft, args, &kwargs);
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
   }

@@ -98,9 +98,7 @@ const ReplicatedObjImpl& ReplicatedObj::impl() const {
 }
 
 at::IValue ReplicatedObj::operator()(at::ArrayRef<at::IValue> args) const {
-  const ReplicatedObjImpl& object = impl();
-  return client::callOnPool(
-      object, {}, [&](client::RequestDraft& draft) { client::draftCall(draft, object, args, {}); });
+  return client::callOnPool(client::PoolCall(impl(), args));
 }
 
 at::IValue ReplicatedObj::callKwargs(std::vector<at::IValue> args,
@@ -115,11 +113,7 @@ at::IValue ReplicatedObj::callKwargs(std::unordered_map<std::string, c10::IValue
 at::IValue ReplicatedObj::call(std::vector<at::IValue> args,
                                std::unordered_map<std::string, c10::IValue> kwargs,
                                const CallOptions& options) const {
-  const ReplicatedObjImpl& object = impl();
-  const client::PoolCall call(*object.pool, options);
-  return client::callOnPool(object, call, [&](client::RequestDraft& draft) {
-    client::draftCall(draft, object, args, kwargs);
-  });
+  return client::callOnPool(client::PoolCall(impl(), args, &kwargs, options));
 }
 
 PendingCall ReplicatedObj::callAsyncWith(std::function<void(const Outcome&)> callback,
@@ -153,7 +147,7 @@ ResultStream ReplicatedObj::stream(std::vector<at::IValue> args,
                                    std::unordered_map<std::string, c10::IValue> kwargs,
                                    const CallOptions& options) const {
   try {
-    return ResultStream(openStream(impl(), args, kwargs, options));
+    return ResultStream(openStream(client::PoolCall(impl(), args, &kwargs, options), options));
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
   }
@@ -162,14 +156,11 @@ ResultStream ReplicatedObj::stream(std::vector<at::IValue> args,
 std::vector<at::IValue> ReplicatedObj::callOnAll(
     std::vector<at::IValue> args, std::unordered_map<std::string, c10::IValue> kwargs,
     const CallOptions& options) const {
-  const ReplicatedObjImpl& object = impl();
-  client::Pool& pool = *object.pool;
-  const client::PoolCall call(pool, options);
+  client::Pool& pool = *impl().pool;
+  const client::PoolCall call(impl(), args, &kwargs, options);
   return client::onEverySlot(pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
     const client::Pool::User user(pool, *slot);
-    return client::callOnSlot(object, *slot, call, [&](client::RequestDraft& draft) {
-      client::draftCall(draft, object, args, kwargs);
-    });
+    return client::callOnSlot(call, *slot);
   });
 }
 
@@ -180,15 +171,10 @@ void ReplicatedObj::onRebuilt(std::function<void(size_t interpreter)> callback) 
 }
 
 bool ReplicatedObj::hasattr(const char* attr) const {
-  const ReplicatedObjImpl& object = impl();
-  client::PoolCall call;
+  client::PoolCall call(impl());
   call.operation = ipc::Operation::kObjectHasAttribute;
-  return client::callOnPool(object, call,
-                            [&](client::RequestDraft& draft) {
-                              draft.writer.packer().pack_array(2).pack(object.definition.object);
-                              draft.writer.packer().pack(std::string(attr));
-                            })
-      .toBool();
+  call.attribute = attr;
+  return client::callOnPool(call).toBool();
 }
 
 InterpreterSession ReplicatedObj::acquireSession(const Interpreter* onThisInterpreter) const {

@@ -4,7 +4,6 @@
 #include <new>
 #include <utility>
 
-#include "client/pool/pool_call.h"
 #include "client/pool/pool_migration.h"
 
 namespace isopool {
@@ -85,12 +84,10 @@ bool opened(Pool& pool, WorkerLink& channel, Answer answer, bool idempotent, boo
 
 }  // namespace
 
-std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
-                                       const std::vector<at::IValue>& args,
-                                       const std::unordered_map<std::string, c10::IValue>& kwargs,
-                                       const CallOptions& options) {
+std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallOptions& items) {
+  const ReplicatedObjImpl& object = call.object;
   const std::shared_ptr<Pool>& pool = object.pool;
-  const client::Deadline deadline = client::deadlineOf(*pool, options);
+  const client::Deadline& deadline = call.deadline;
   const client::CallLimit::Call counted(pool->callLimit().get());
   client::Preparation preparation(object, deadline);
   client::PoolMigration migration(*pool);
@@ -109,7 +106,7 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
       Answer found =
           channel.exchange(ipc::Operation::kObjectHandle, find, deadline, nullptr, &migration);
       if (migration.left()) continue;
-      if (!opened(*pool, channel, std::move(found), options.idempotent, /*userCode=*/false)) {
+      if (!opened(*pool, channel, std::move(found), call.idempotent, /*userCode=*/false)) {
         continue;
       }
     } catch (const client::ObjectUnloaded&) {
@@ -119,11 +116,11 @@ std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
     const base::HandleId made = channel.nextHandle();
     RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(4).pack(callee.value).pack(made.value);
-    client::draftArguments(draft, args, kwargs);
+    client::draftArguments(draft, call.args, call.kwargs);
     Answer answer = channel.exchange(ipc::Operation::kCallHandle, draft, deadline);
     channel.releaseHandle(callee);
-    if (!opened(*pool, channel, std::move(answer), options.idempotent, /*userCode=*/true)) continue;
-    auto stream = std::make_unique<StreamImpl>(pool, channel.shared_from_this(), made, options);
+    if (!opened(*pool, channel, std::move(answer), call.idempotent, /*userCode=*/true)) continue;
+    auto stream = std::make_unique<StreamImpl>(pool, channel.shared_from_this(), made, items);
     pool->addUser(*reservation.slot());
     stream->occupy(reservation.slot());
     return stream;

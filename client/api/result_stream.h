@@ -3,11 +3,8 @@
 
 #include <memory>
 #include <optional>
-#include <string>
-#include <unordered_map>
-#include <vector>
 
-#include "client/pool/replicated_object.h"
+#include "client/pool/pool_call.h"
 #include "client/pool/worker_steps.h"
 #include "isopool/call_options.h"
 #include "isopool/result_stream.h"
@@ -42,13 +39,10 @@ class StreamImpl {
   bool ended_ = false;
 };
 
-/// Calls the object on a free worker, where its result stays. Waits until the call has returned,
+/// Makes the call on a free worker, where its result stays. Waits until the call has returned,
 /// not for the first item. If the worker dies before the call has started (or at any time, if the
-/// call is idempotent), calls it on another one. Throws what client::callOnPool() throws, and
-/// ipc::ValueError if an argument can't be passed.
-std::unique_ptr<StreamImpl> openStream(const ReplicatedObjImpl& object,
-                                       const std::vector<at::IValue>& args,
-                                       const std::unordered_map<std::string, c10::IValue>& kwargs,
-                                       const CallOptions& options);
+/// call is idempotent), makes it on another one. `items` are the options of each item. Throws what
+/// client::callOnPool() throws, and ipc::ValueError if an argument can't be passed.
+std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallOptions& items);
 
 }  // namespace isopool

@@ -42,20 +42,20 @@ void reportThrowingCallback(const char* what) {
 }  // namespace
 
 AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args,
-                     Named kwargs, const CallOptions& options, Callback callback,
+                     client::NamedArguments kwargs, const CallOptions& options, Callback callback,
                      std::shared_ptr<client::AsyncExecutor> executor)
     : generation_(client::forkGeneration()),
-      how_(*object->pool, options),
       executor_(std::move(executor)),
       limit_(object->pool->callLimit()),
       object_(std::move(object)),
       args_(std::move(args)),
       kwargs_(std::move(kwargs)),
+      call_(*object_, args_, &kwargs_, options),
       callback_(std::move(callback)),
       place_(std::in_place, limit_.get()) {
-  how_.modes = client::callerModes();
-  how_.cancellation = &cancellation_;
-  how_.accepted = true;
+  call_.modes = client::callerModes();
+  call_.cancellation = &cancellation_;
+  call_.accepted = true;
 }
 
 bool AsyncCall::leaveQueue(Phase next) {
@@ -69,11 +69,9 @@ void AsyncCall::run() {
   if (!leaveQueue(Phase::kRunning)) return;
   std::optional<Outcome> outcome;
   try {
-    const ScopedModes modes(*how_.modes);
+    const ScopedModes modes(*call_.modes);
     const client::CallLimit::Scope counted(limit_.get());
-    outcome.emplace(client::callOnPool(*object_, how_, [&](client::RequestDraft& draft) {
-      client::draftCall(draft, *object_, args_, kwargs_);
-    }));
+    outcome.emplace(client::callOnPool(call_));
   } catch (...) {
     outcome.emplace(std::current_exception());
   }

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "client/pool/pool_call.h"
@@ -31,11 +30,10 @@ class AsyncExecutor;
 class AsyncCall {
  public:
   using Callback = std::function<void(const Outcome&)>;
-  using Named = std::unordered_map<std::string, c10::IValue>;
 
   /// Takes the calling thread's modes; the deadline counts from now on. Throws LimitExceeded.
-  AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args, Named kwargs,
-            const CallOptions& options, Callback callback,
+  AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args,
+            client::NamedArguments kwargs, const CallOptions& options, Callback callback,
             std::shared_ptr<client::AsyncExecutor> executor);
   AsyncCall(const AsyncCall&) = delete;
   AsyncCall& operator=(const AsyncCall&) = delete;
@@ -49,7 +47,7 @@ class AsyncCall {
   /// callback has run unless another thread runs it now. False if the call has started or was
   /// settled before. Throws Error in a forked child.
   bool cancel();
-  const client::Deadline& deadline() const { return how_.deadline; }
+  const client::Deadline& deadline() const { return call_.deadline; }
 
   /// Waits for the outcome; null if there is none at `until`. The outcome is constant and lives as
   /// long as this object. A worker's death is an outcome. Throws Error in a forked child.
@@ -65,15 +63,16 @@ class AsyncCall {
   const uint32_t generation_;
   std::atomic<Phase> phase_{Phase::kQueued};
   client::CancellationToken cancellation_;
-  client::PoolCall how_;  // constant after the constructor
 
   const std::shared_ptr<client::AsyncExecutor> executor_;
   const std::shared_ptr<client::CallLimit> limit_;
 
-  // For the thread that moved phase_ away from kQueued; dropRequest() releases them.
+  // For the thread that moved phase_ away from kQueued; dropRequest() releases them, and then only
+  // the deadline of call_ may be used.
   std::shared_ptr<ReplicatedObjImpl> object_;
   std::vector<at::IValue> args_;
-  Named kwargs_;
+  client::NamedArguments kwargs_;
+  client::PoolCall call_;  // of these three; constant after the constructor
   // For the thread that moved phase_ to kSettling.
   Callback callback_;
   std::optional<client::CallLimit::Place> place_;

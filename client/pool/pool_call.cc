@@ -20,14 +20,11 @@ namespace {
 // The attempts of one call, until a worker has answered it.
 class Attempts {
  public:
-  Attempts(const ReplicatedObjImpl& object, const PoolCall& call,
-           const std::function<void(RequestDraft&)>& fill, ObservedCall* record)
-      : object_(object),
-        pool_(*object.pool),
+  Attempts(const PoolCall& call, ObservedCall* record)
+      : pool_(*call.object.pool),
         call_(call),
-        fill_(fill),
         record_(record),
-        preparation_(object, call.deadline) {}
+        preparation_(call.object, call.deadline) {}
 
   // Nothing if the call is to be tried again: it has not run, or is idempotent.
   std::optional<at::IValue> tryOn(WorkerLink& channel, PoolMigration* migration = nullptr);
@@ -35,10 +32,8 @@ class Attempts {
   bool started() const { return started_; }
 
  private:
-  const ReplicatedObjImpl& object_;
   Pool& pool_;
   const PoolCall& call_;
-  const std::function<void(RequestDraft&)>& fill_;
   ObservedCall* const record_;
   Preparation preparation_;
   bool started_ = false;
@@ -51,7 +46,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   }
   RequestDraft& draft = requestDraft();
   if (call_.modes) draft.modes = *call_.modes;
-  fill_(draft);
+  call_.draft(draft);
   if (call_.permissive) draft.flags |= ipc::kPermissive;
   if (record_ != nullptr) record_->sentTo(channel);
   const auto began = Clock::now();
@@ -74,7 +69,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
       } catch (const ObjectUnloaded&) {
         // Another thread unloaded the object after this one had defined it: the call did not run
         // and is tried again from the start.
-        pool_.forget(channel, object_.definition.object);
+        pool_.forget(channel, call_.object.definition.object);
         return std::nullopt;
       }
     case RetryDecision::kRunElsewhere:
@@ -92,11 +87,11 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
 
 // Calls `onWorker`, which finds a worker and tries the call there, until it returns an answer.
 template <typename OnWorker>
-at::IValue untilAnswered(const ReplicatedObjImpl& object, const PoolCall& call,
-                         const std::function<void(RequestDraft&)>& fill, OnWorker&& onWorker) {
-  return observed(*object.pool, call.operation, [&](ObservedCall* record) {
-    const CallLimit::Call counted(object.pool->callLimit().get());
-    Attempts attempts(object, call, fill, record);
+at::IValue untilAnswered(const PoolCall& call, OnWorker&& onWorker) {
+  const Pool& pool = *call.object.pool;
+  return observed(pool, call.operation, [&](ObservedCall* record) {
+    const CallLimit::Call counted(pool.callLimit().get());
+    Attempts attempts(call, record);
     try {
       for (;;) {
         if (auto answer = onWorker(attempts)) return *std::move(answer);
@@ -117,10 +112,14 @@ Deadline deadlineOf(const Pool& pool, const CallOptions& options) {
   return deadlineAfter(*options.deadline);
 }
 
-void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,
-               const std::unordered_map<std::string, c10::IValue>& kwargs) {
-  draft.writer.packer().pack_array(3).pack(object.definition.object);
-  draftArguments(draft, args, kwargs);
+void PoolCall::draft(RequestDraft& draft) const {
+  auto& packer = draft.writer.packer();
+  if (operation == ipc::Operation::kObjectHasAttribute) {
+    packer.pack_array(2).pack(object.definition.object).pack(attribute);
+  } else {
+    packer.pack_array(3).pack(object.definition.object);
+    draftArguments(draft, args, kwargs);
+  }
 }
 
 Cancelled cancelledCall() {
@@ -158,19 +157,17 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
   }
 }
 
-at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
-                      const std::function<void(RequestDraft&)>& fill) {
-  PoolMigration migration(*object.pool, call.accepted);
-  return untilAnswered(object, call, fill, [&](Attempts& attempts) {
+at::IValue callOnPool(const PoolCall& call) {
+  PoolMigration migration(*call.object.pool, call.accepted);
+  return untilAnswered(call, [&](Attempts& attempts) {
     const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline);
     return attempts.tryOn(reservation.channel(), &migration);
   });
 }
 
-at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
-                      const std::function<void(RequestDraft&)>& fill) {
-  return untilAnswered(object, call, fill, [&](Attempts& attempts) {
-    const auto channel = object.pool->liveChannel(slot, call.deadline);
+at::IValue callOnSlot(const PoolCall& call, WorkerSlot& slot) {
+  return untilAnswered(call, [&](Attempts& attempts) {
+    const auto channel = call.object.pool->liveChannel(slot, call.deadline);
     return attempts.tryOn(*channel);
   });
 }

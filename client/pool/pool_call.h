@@ -3,8 +3,8 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <functional>
 #include <optional>
+#include <string_view>
 
 #include "client/pool/replicated_object.h"
 #include "client/transport/cancellation_token.h"
@@ -18,28 +18,36 @@ class PoolMigration;
 /// The deadline of a call with these options that begins now; empty if Pool::noKill().
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
-/// The options of one call of a replicated object. Constant while the call runs.
+/// One call of a replicated object as data. Every way of making a call fills one, and each attempt
+/// writes its request from it. Owns nothing: its maker keeps the object and the arguments alive
+/// until the call has ended. Constant while the call runs.
 struct PoolCall {
-  PoolCall() = default;
-  /// A call with these options that begins now.
-  PoolCall(const Pool& pool, const CallOptions& options)
-      : deadline(deadlineOf(pool, options)),
+  /// A call that begins now. `namedArguments` may be null.
+  explicit PoolCall(const ReplicatedObjImpl& callee, at::ArrayRef<at::IValue> arguments = {},
+                    const NamedArguments* namedArguments = nullptr, const CallOptions& options = {})
+      : object(callee),
+        args(arguments),
+        kwargs(namedArguments),
+        deadline(deadlineOf(*callee.pool, options)),
         idempotent(options.idempotent),
         permissive(options.permissive) {}
 
+  /// Writes the request of this operation. Throws ipc::ValueError if a value can't be passed.
+  void draft(RequestDraft& draft) const;
+
+  const ReplicatedObjImpl& object;
   ipc::Operation operation = ipc::Operation::kCallObject;
-  Deadline deadline;        ///< for the whole call, with all its attempts
-  bool idempotent = false;  ///< it may run again after a worker's death during it
-  bool permissive = false;  ///< see ipc::kPermissive
+  at::ArrayRef<at::IValue> args;
+  const NamedArguments* kwargs;  ///< null: none
+  std::string_view attribute{};  ///< for kObjectHasAttribute, in place of arguments
+  Deadline deadline;             ///< for the whole call, with all its attempts
+  bool idempotent = false;       ///< it may run again after a worker's death during it
+  bool permissive = false;       ///< see ipc::kPermissive
   /// The modes of the thread that requested the call, if another thread makes it.
   std::optional<uint32_t> modes = std::nullopt;
   CancellationToken* cancellation = nullptr;  ///< not owned; null: can't be cancelled
   bool accepted = false;                      ///< see Pool::reserveWorker()
 };
-
-/// Writes the request of kCallObject. Throws ipc::ValueError if a value can't be passed.
-void draftCall(RequestDraft& draft, const ReplicatedObjImpl& object, at::ArrayRef<at::IValue> args,
-               const std::unordered_map<std::string, c10::IValue>& kwargs);
 
 /// The error of a call that was cancelled before it started.
 Cancelled cancelledCall();
@@ -50,19 +58,16 @@ Cancelled cancelledCall();
 
 /// Makes the call on a worker of the pool and waits for the answer. If the worker dies before the
 /// call has started (or at any time, if the call is idempotent), makes it again on another worker;
-/// that may happen any number of times. `fill` writes the request and is called for each attempt,
-/// on this thread and without a lock. The workers make the object where it is missing.
+/// that may happen any number of times. The workers make the object where it is missing.
 ///
 /// Throws RemoteError, WorkerLost, DeadlineExceeded, Cancelled, PoolUnavailable, SupervisorLost,
 /// LimitExceeded, ArenaFull, Error. WorkerLost, DeadlineExceeded and SupervisorLost state whether
 /// the call had started.
-at::IValue callOnPool(const ReplicatedObjImpl& object, const PoolCall& call,
-                      const std::function<void(RequestDraft&)>& fill);
+at::IValue callOnPool(const PoolCall& call);
 
 /// The same on the worker of one slot, or on its replacement. Waits for a replacement, and does not
 /// wait in the pool's line.
-at::IValue callOnSlot(const ReplicatedObjImpl& object, WorkerSlot& slot, const PoolCall& call,
-                      const std::function<void(RequestDraft&)>& fill);
+at::IValue callOnSlot(const PoolCall& call, WorkerSlot& slot);
 
 /// Defines an object in a worker where it is missing, and lets the program restore the state that
 /// the object lost with an earlier worker. One per use of the object, for all workers on which the

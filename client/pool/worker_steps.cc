@@ -87,17 +87,5 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
   }
 }
 
-void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
-                    const std::unordered_map<std::string, c10::IValue>& kwargs) {
-  auto& packer = draft.writer.packer();
-  packer.pack_array(static_cast<uint32_t>(args.size()));
-  for (const at::IValue& value : args) draft.writer.addValue(value);
-  packer.pack_map(static_cast<uint32_t>(kwargs.size()));
-  for (const auto& [name, value] : kwargs) {
-    packer.pack(name);
-    draft.writer.addValue(value);
-  }
-}
-
 }  // namespace client
 }  // namespace isopool

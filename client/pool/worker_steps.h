@@ -6,8 +6,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "client/pool/pool.h"
@@ -102,11 +100,6 @@ inline constexpr int kMostLostInPreparation = 3;
 /// and WorkerLost after kMostLostInPreparation deaths.
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
                                          std::shared_ptr<WorkerSlot> slot = nullptr);
-
-/// Adds positional and named arguments to a request. Throws ipc::ValueError for a value that can't
-/// be passed.
-void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
-                    const std::unordered_map<std::string, c10::IValue>& kwargs);
 
 }  // namespace client
 }  // namespace isopool

@@ -15,4 +15,17 @@ RequestDraft& requestDraft() {
   return draft;
 }
 
+void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
+                    const NamedArguments* kwargs) {
+  auto& packer = draft.writer.packer();
+  packer.pack_array(static_cast<uint32_t>(args.size()));
+  for (const at::IValue& value : args) draft.writer.addValue(value);
+  packer.pack_map(kwargs == nullptr ? 0 : static_cast<uint32_t>(kwargs->size()));
+  if (kwargs == nullptr) return;
+  for (const auto& [name, value] : *kwargs) {
+    packer.pack(name);
+    draft.writer.addValue(value);
+  }
+}
+
 }  // namespace isopool::client

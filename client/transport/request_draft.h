@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <cstdint>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ipc/channel/lease_table.h"
@@ -33,5 +37,12 @@ struct RequestDraft {
 /// calls this function again. So a request that has to be sent while another one is being built,
 /// and a request in a destructor of a static object, needs a RequestDraft of its own.
 RequestDraft& requestDraft();
+
+using NamedArguments = std::unordered_map<std::string, c10::IValue>;
+
+/// Adds positional and named arguments to a request; null: no named ones. Throws ipc::ValueError for
+/// a value that can't be passed.
+void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
+                    const NamedArguments* kwargs);
 
 }  // namespace isopool::client
