@@ -5,26 +5,23 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <new>
-#include <sstream>
 #include <utility>
 
 #include "base/await_readable.h"
 #include "base/blocked_signals.h"
 #include "base/pidfd.h"
+#include "base/procfs.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
-#include "client/control/shared_supervisor.h"
+#include "client/control/greeting.h"
+#include "client/control/worker_introduction.h"
 #include "client/program/environment_setting.h"
 #include "client/program/event_log.h"
 #include "client/program/process_fork.h"
@@ -32,8 +29,6 @@
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
-
-extern char** environ;
 
 namespace isopool::client {
 
@@ -43,8 +38,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Python and torch start in about a second; a cold disk or a loaded machine takes longer.
-constexpr std::chrono::seconds kStartPatience(180);
 // The supervisor kills its processes and exits in milliseconds.
 constexpr milliseconds kEndPatience(1000);
 
@@ -65,103 +58,30 @@ constexpr milliseconds kOutOfDescriptors(100);
 constexpr const char* kSupervisorGone =
     "the supervisor is gone, and its workers with it: make a new manager";
 
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<SupervisorConnection>> connections;
-
-  static Registry& instance() {
-    static PerProcess<Registry> registry;
-    return registry.get();
-  }
-};
-
-// Two managers share a supervisor only if a worker of one could have been a worker of the other.
-std::string environmentKey(const std::vector<std::string>& pythonPaths,
-                           const std::string& identity) {
-  std::string key = supervisorPath() + '\0' + identity + '\0';
-  for (const std::string& path : pythonPaths) key += path + '\0';
-  char folder[4096];
-  key += ::getcwd(folder, sizeof folder) != nullptr ? folder : "";
-  key += '\0';
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    key += *variable;
-    key += '\0';
-  }
-  return key;
-}
-
 uint64_t nextNumber() {
   static std::atomic<uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
-}
-
-std::string programName() {
-  const char* chosen = std::getenv("ISOPOOL_PROGRAM");
-  return chosen != nullptr && *chosen != '\0' ? chosen : program_invocation_short_name;
-}
-
-// Call before the program's first use of a supervisor.
-void armCrashPointOnce() {
-  static const bool known = ipc::armCrashPointFromEnvironment("ISOPOOL_CLIENT_CRASH_POINT");
-  if (!known) throw Error("ISOPOOL_CLIENT_CRASH_POINT names no crash point");
 }
 
 bool waitUntilGone(const base::Fd& pidfd, milliseconds patience) {
   return pidfd.valid() && base::awaitReadable(pidfd.get(), patience);
 }
 
-// Reads the process's flags: field 9 of its stat line, the seventh after the name (proc(5)). False
-// for 0, a process that this /proc does not show, such as one of another PID namespace.
-bool isExiting(pid_t process) {
-  if (process == 0) return false;
-  constexpr unsigned kExiting = 0x4;
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  const std::string line{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));
-  std::string skipped;
-  for (int i = 3; i < 9; ++i) fields >> skipped;
-  unsigned flags = 0;
-  fields >> flags;
-  return fields && (flags & kExiting) != 0;
-}
-
 }  // namespace
 
-std::shared_ptr<SupervisorConnection> SupervisorConnection::obtain(
-    const std::vector<std::string>& pythonPaths, const std::string& identity, SpareWorker spare) {
-  armCrashPointOnce();
-  const std::string key = environmentKey(pythonPaths, identity);
-  Registry& registry = Registry::instance();
-  // Held while a supervisor starts: a second manager with this environment waits for it.
-  std::lock_guard lock(registry.mutex);
-  std::erase_if(registry.connections, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = registry.connections[key];
-  auto connection = entry.lock();
-  if (connection && connection->generation_ == client::forkGeneration() &&
-      connection->lostReason().empty()) {
-    return connection;
-  }
-  connection.reset(
-      new SupervisorConnection(pythonPaths, spare, startPrivateSupervisor(), supervisorPath()),
-      End());
-  connection->begin();
-  entry = connection;
-  return connection;
-}
-
-std::shared_ptr<SupervisorConnection> SupervisorConnection::attach(
-    const std::vector<std::string>& pythonPaths, const std::string& address, SpareWorker spare) {
-  armCrashPointOnce();
-  SupervisorProcess process;
-  process.control = connectToSupervisor(address).release();
+std::shared_ptr<SupervisorConnection> SupervisorConnection::open(
+    std::vector<std::string> pythonPaths, SpareWorker spare, SupervisorProcess process,
+    const std::string& place) {
   std::shared_ptr<SupervisorConnection> connection(
-      new SupervisorConnection(pythonPaths, spare, std::move(process), address), End());
-  connection->begin();
+      new SupervisorConnection(std::move(pythonPaths), spare, std::move(process)), End());
+  connection->begin(place);
   return connection;
 }
 
-void SupervisorConnection::begin() {
-  greet();
+void SupervisorConnection::begin(const std::string& place) {
+  Greeting greeting = greetSupervisor(socket_, *writer_, place, noKill_);
+  welcome_ = std::move(greeting.welcome);
+  supervisor_ = std::move(greeting.supervisor);
   if (welcome_.callLimit != 0) callLimit_ = std::make_shared<CallLimit>(welcome_.callLimit);
   InputArena::instance().addAudience(*this);
   hearsOfInputs_ = true;
@@ -170,14 +90,13 @@ void SupervisorConnection::begin() {
 }
 
 SupervisorConnection::SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
-                                           SupervisorProcess process, std::string place)
+                                           SupervisorProcess process)
     : number_(nextNumber()),
       generation_(client::forkGeneration()),
       noKill_(switchSetting("ISOPOOL_NO_KILL")),
       cleanupLimit_(noKill_ ? milliseconds(0) : timeSetting("ISOPOOL_CLEANUP_TIMEOUT")),
       pythonPaths_(std::move(pythonPaths)),
       spare_(spare),
-      place_(std::move(place)),
       lifeline_(std::move(process.lifeline)),
       guardianGroup_(process.guardianGroup),
       socket_(std::move(process.control)),
@@ -234,61 +153,6 @@ void SupervisorConnection::awaitLoansBack() {
            std::none_of(channels_.begin(), channels_.end(),
                         [](const auto& entry) { return entry.second->hasLoans(); });
   });
-}
-
-// Runs before the control thread exists: introduces this process to the supervisor and waits until
-// the supervisor can provide workers.
-void SupervisorConnection::greet() {
-  const base::Fd self(base::checkSystemCall(
-      static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)), "pidfd_open", ::getpid()));
-  ipc::Hello hello;
-  hello.layoutVersion = ipc::kLayoutVersion;
-  hello.processId = ::getpid();
-  hello.program = programName();
-  writer_->send(hello, {self.get()});
-  ipc::reachCrashPoint(ipc::CrashPoint::kHelloSent);
-  const auto giveUp = Clock::now() + kStartPatience;
-  for (;;) {
-    const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
-    const State state = writer_->flush();
-    if ((state == State::kFull || state == State::kCrowded) && left.count() > 0) {
-      socket_.waitReadable(ipc::SendQueue::kCrowdedRetry);
-    } else if (noKill_) {
-      socket_.waitReadable(kStartPatience);
-    } else if (state == State::kCrowded) {
-      throw SupervisorLost("the supervisor " + place_ +
-                           " can't be greeted: too many descriptors of this user are in flight "
-                           "between processes (ETOOMANYREFS)");
-    } else if (left.count() <= 0 || !socket_.waitReadable(left)) {
-      throw SupervisorLost("the supervisor did not become ready within " +
-                           std::to_string(kStartPatience.count()) + " seconds");
-    }
-    try {
-      const auto received = socket_.receive();
-      while (auto frame = socket_.next()) {
-        if (frame->type == ipc::MessageType::kFailure) {
-          throw SupervisorLost(ipc::decodeMessage<ipc::Failure>(*frame).text);
-        }
-        welcome_ = ipc::decodeMessage<ipc::Welcome>(*frame);
-        if (welcome_.protocolVersion != ipc::kProtocolVersion) {
-          throw SupervisorLost("the supervisor " + place_ + " uses protocol version " +
-                               std::to_string(welcome_.protocolVersion) + ", this library " +
-                               std::to_string(ipc::kProtocolVersion) +
-                               ": they are from different builds of isopool");
-        }
-        if (!frame->descriptors.empty()) supervisor_ = std::move(frame->descriptors.front());
-        ipc::reachCrashPoint(ipc::CrashPoint::kWelcomeReceived);
-        return;
-      }
-      if (received == ipc::ReceiveResult::kPeerGone) {
-        throw SupervisorLost("the supervisor " + place_ +
-                             " ended before it was ready: its error output shows the reason");
-      }
-    } catch (const ipc::ProtocolError& error) {
-      throw SupervisorLost("the supervisor " + place_ +
-                           " sent an invalid greeting: " + error.what());
-    }
-  }
 }
 
 void SupervisorConnection::run() {
@@ -428,36 +292,7 @@ void SupervisorConnection::handle(ipc::Frame& frame) {
 }
 
 void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame) {
-  if (frame.descriptors.size() != 6) throw ipc::ProtocolError("a worker without six descriptors");
-  base::Fd& pidfd = frame.descriptors[0];
-  const base::Fd& own = frame.descriptors[1];
-  const base::Fd& peer = frame.descriptors[2];
-  const base::Fd& output = frame.descriptors[3];
-  base::Fd& crashLog = frame.descriptors[4];
-  const base::Fd& statusPage = frame.descriptors[5];
-  ipc::reachCrashPoint(ipc::CrashPoint::kIntroductionReceived);
-  if (!ipc::memoryObjectHas(own, ipc::kClientControlBytes, ipc::Seal::kFixedSize) ||
-      !ipc::memoryObjectHas(peer, ipc::kWorkerControlBytes, ipc::Seal::kFixedSize) ||
-      !ipc::memoryObjectHas(output, message.outputBytes, ipc::Seal::kFixedSize) ||
-      !ipc::memoryObjectHas(statusPage, ipc::kPageBytes, ipc::Seal::kFixedSize)) {
-    throw ipc::ProtocolError("an introduced worker's memory has an unexpected size");
-  }
-  auto memory = makeForThisProcess<WorkerMemory>(
-      base::Epoch(message.epoch),
-      ipc::mapShared(own, 0, ipc::kClientControlBytes, ipc::Access::kReadWrite,
-                     ipc::Prefault::kYes),
-      ipc::mapShared(peer, 0, ipc::kWorkerControlBytes, ipc::Access::kReadOnly,
-                     ipc::Prefault::kYes),
-      ipc::mapShared(statusPage, 0, ipc::kPageBytes, ipc::Access::kReadOnly, ipc::Prefault::kYes));
-  // From here on no further writable mapping of this process's control segment can be made.
-  ipc::sealMemoryObject(own, ipc::Seal::kSingleWriter);
-  ipc::reachCrashPoint(ipc::CrashPoint::kClientSegmentSealed);
-  memory->addSegment(
-      base::SegmentId(1),
-      ipc::mapShared(output, 0, message.outputBytes, ipc::Access::kReadWrite, ipc::Prefault::kYes));
-  auto channel =
-      makeForThisProcess<WorkerLink>(std::move(memory), message.processId, std::move(pidfd),
-                                     std::move(crashLog), welcome_.livenessWordWorks, number_);
+  const auto channel = linkTo(message, frame, welcome_.livenessWordWorks, number_);
   channel->onDeath([writer = writer_, epoch = message.epoch](const std::string& reason) {
     writer->send(ipc::ReportDeath{epoch, reason});
     ipc::reachCrashPoint(ipc::CrashPoint::kDeathReported);
@@ -687,8 +522,10 @@ void SupervisorConnection::removeDefinition(uint64_t object) {
 void SupervisorConnection::checkSupervisorLives(bool started) const {
   // The kernel kills the workers while the supervisor exits, before its pidfd shows that. The order
   // matters: the process number can be another process's only after the supervisor was reaped, and
-  // then the pidfd shows its end.
-  const bool exiting = isExiting(base::processOf(supervisor_).value_or(0));
+  // then the pidfd shows its end. A process that this /proc does not show has no flags.
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING
+  const pid_t number = base::processOf(supervisor_).value_or(0);
+  const bool exiting = number != 0 && (base::statusOf(number).flags & kExiting) != 0;
   if (exiting || waitUntilGone(supervisor_, milliseconds(0))) {
     throw SupervisorLost(kSupervisorGone, started);
   }

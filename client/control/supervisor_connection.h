@@ -72,20 +72,14 @@ enum class SpareWorker : uint8_t {
 /// the descriptors and has no other effect.
 class SupervisorConnection final : public SegmentAudience {
  public:
-  /// The connection for workers with these folders on sys.path, in the present environment (working
-  /// folder and environment variables) and for the environment object `identity`. Starts a
-  /// supervisor if none exists for these, and waits until its Python runs, for three minutes at
-  /// most (without limit with ISOPOOL_NO_KILL). Other calls wait meanwhile. Throws SupervisorLost
-  /// with the reason, base::SystemCallError, Error (a setting is invalid), and std::system_error if
-  /// there is no thread; then no supervisor is left behind.
-  static std::shared_ptr<SupervisorConnection> obtain(const std::vector<std::string>& pythonPaths,
-                                                      const std::string& identity,
-                                                      SpareWorker spare);
-  /// A new connection to the shared supervisor at `address`. Waits for its greeting, with the same
-  /// limit. Throws the same exceptions.
-  static std::shared_ptr<SupervisorConnection> attach(const std::vector<std::string>& pythonPaths,
-                                                      const std::string& address,
-                                                      SpareWorker spare);
+  /// Greets the supervisor, waits until its Python runs, and starts the control thread. `process`:
+  /// a private supervisor, or a shared one, of which it has the connection only. `pythonPaths`:
+  /// folders for the workers' sys.path. `place`: the supervisor in messages, its program's path or
+  /// its address. Throws what greetSupervisor() throws, Error (a setting is invalid), and
+  /// std::system_error if there is no thread; then no private supervisor is left behind.
+  static std::shared_ptr<SupervisorConnection> open(std::vector<std::string> pythonPaths,
+                                                    SpareWorker spare, SupervisorProcess process,
+                                                    const std::string& place);
 
   /// Asks the supervisor for a pool of so many workers, which are reported to `events`. Does not
   /// wait: the first event may come before this returns. Throws SupervisorLost if the connection
@@ -144,9 +138,8 @@ class SupervisorConnection final : public SegmentAudience {
 
   ~SupervisorConnection() override;
   SupervisorConnection(std::vector<std::string> pythonPaths, SpareWorker spare,
-                       SupervisorProcess process, std::string place);
-  void begin();
-  void greet();
+                       SupervisorProcess process);
+  void begin(const std::string& place);
   void run();
   void loseOnceThereIsMemory(const char* what, const char* why);
   void handle(ipc::Frame& frame);
@@ -170,7 +163,6 @@ class SupervisorConnection final : public SegmentAudience {
   const std::chrono::milliseconds cleanupLimit_;
   const std::vector<std::string> pythonPaths_;
   const SpareWorker spare_;
-  const std::string place_;  ///< for messages: the supervisor's address or its program's path
   base::Fd lifeline_;
   const pid_t guardianGroup_;
   ipc::ControlSocket socket_;  // read by the control thread

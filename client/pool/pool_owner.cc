@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "base/system_call.h"
+#include "client/control/connection_registry.h"
 #include "client/control/shared_supervisor.h"
 #include "client/program/process_fork.h"
 #include "isopool/errors.h"
@@ -39,9 +40,8 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
   if (address.empty()) address = sharedSupervisorAddress();
   const auto folders = environment->getExtraPythonPaths();
   try {
-    auto connection = address.empty()
-                          ? SupervisorConnection::obtain(folders, identityOf(*environment), spare)
-                          : SupervisorConnection::attach(folders, address, spare);
+    auto connection = address.empty() ? privateConnection(folders, identityOf(*environment), spare)
+                                      : sharedConnection(folders, address, spare);
     return makeForThisProcess<Pool>(std::move(connection), std::move(environment),
                                     std::move(modules), kind);
   } catch (const base::SystemCallError& error) {

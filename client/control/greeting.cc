@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "client/control/greeting.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "base/system_call.h"
+#include "client/transport/deadline.h"
+#include "ipc/channel/layout.h"
+#include "ipc/crash_point.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+using std::chrono::milliseconds;
+using State = ipc::SendQueue::State;
+
+// Python and torch start in about a second; a cold disk or a loaded machine takes longer.
+constexpr std::chrono::seconds kStartPatience(180);
+
+std::string programName() {
+  const char* chosen = std::getenv("ISOPOOL_PROGRAM");
+  return chosen != nullptr && *chosen != '\0' ? chosen : program_invocation_short_name;
+}
+
+// Throws SupervisorLost if the supervisor refuses this process or has another protocol.
+Greeting greetingIn(ipc::Frame& frame, const std::string& place) {
+  if (frame.type == ipc::MessageType::kFailure) {
+    throw SupervisorLost(ipc::decodeMessage<ipc::Failure>(frame).text);
+  }
+  Greeting greeting{.welcome = ipc::decodeMessage<ipc::Welcome>(frame), .supervisor = {}};
+  if (greeting.welcome.protocolVersion != ipc::kProtocolVersion) {
+    throw SupervisorLost("the supervisor " + place + " uses protocol version " +
+                         std::to_string(greeting.welcome.protocolVersion) + ", this library " +
+                         std::to_string(ipc::kProtocolVersion) +
+                         ": they are from different builds of isopool");
+  }
+  if (!frame.descriptors.empty()) greeting.supervisor = std::move(frame.descriptors.front());
+  ipc::reachCrashPoint(ipc::CrashPoint::kWelcomeReceived);
+  return greeting;
+}
+
+}  // namespace
+
+Greeting greetSupervisor(ipc::ControlSocket& socket, ControlWriter& writer,
+                         const std::string& place, bool noKill) {
+  const base::Fd self(base::checkSystemCall(
+      static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)), "pidfd_open", ::getpid()));
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  hello.processId = ::getpid();
+  hello.program = programName();
+  writer.send(hello, {self.get()});
+  ipc::reachCrashPoint(ipc::CrashPoint::kHelloSent);
+  const auto giveUp = Clock::now() + kStartPatience;
+  for (;;) {
+    const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
+    const State state = writer.flush();
+    if ((state == State::kFull || state == State::kCrowded) && left.count() > 0) {
+      socket.waitReadable(ipc::SendQueue::kCrowdedRetry);
+    } else if (noKill) {
+      socket.waitReadable(kStartPatience);
+    } else if (state == State::kCrowded) {
+      throw SupervisorLost("the supervisor " + place +
+                           " can't be greeted: too many descriptors of this user are in flight "
+                           "between processes (ETOOMANYREFS)");
+    } else if (left.count() <= 0 || !socket.waitReadable(left)) {
+      throw SupervisorLost("the supervisor did not become ready within " +
+                           std::to_string(kStartPatience.count()) + " seconds");
+    }
+    try {
+      const auto received = socket.receive();
+      if (auto frame = socket.next()) return greetingIn(*frame, place);
+      if (received == ipc::ReceiveResult::kPeerGone) {
+        throw SupervisorLost("the supervisor " + place +
+                             " ended before it was ready: its error output shows the reason");
+      }
+    } catch (const ipc::ProtocolError& error) {
+      throw SupervisorLost("the supervisor " + place +
+                           " sent an invalid greeting: " + error.what());
+    }
+  }
+}
+
+}  // namespace isopool::client
