@@ -26,7 +26,7 @@ Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
   client::WorkerLink& channel = *session.channel;
   const base::HandleId handle = channel.nextHandle();
   for (;;) {
-    pool.define(channel, object.definition, std::nullopt, &object.replicas);
+    pool.setup().define(channel, object.definition, std::nullopt, &object.replicas);
     object.replicas.restore(channel, std::nullopt);
     client::RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(2).pack(object.definition.object).pack(handle.value);
@@ -34,7 +34,7 @@ Obj objectIn(const SessionImpl& session, const ReplicatedObjImpl& object) {
       client::step(pool, channel, ipc::Operation::kObjectHandle, draft);
       return Obj(std::make_shared<InterpreterObj>(session, handle));
     } catch (const ObjectUnloaded&) {
-      pool.forget(channel, object.definition.object);
+      channel.definedObjects.remove(object.definition.object);
     }
   }
 }
@@ -78,7 +78,7 @@ std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>
   for (;;) {
     const client::Pool::WorkerReservation reservation = migration.nextReservation(std::nullopt);
     client::WorkerLink& channel = reservation.channel();
-    if (!pool->define(channel, definition, std::nullopt, nullptr, &migration)) continue;
+    if (!pool->setup().define(channel, definition, std::nullopt, nullptr, &migration)) continue;
     if (channel.dead()) {
       pool->checkAfterDeath(/*started=*/true);
       throw WorkerLost(channel.death(), /*started=*/true);
@@ -211,7 +211,7 @@ void ReplicatedObj::unload(const Interpreter* onThisInterpreter) {
     object.replicas.unloaded(slot.index);
     const auto channel = pool.currentLink(slot);
     // A worker that is being replaced has nothing to unload.
-    if (channel) pool.unload(*channel, object.definition.object);
+    if (channel) pool.setup().unload(*channel, object.definition.object);
   };
   if (onThisInterpreter != nullptr) return unloadFrom(*slotOf(*onThisInterpreter, pool));
   for (const auto& slot : pool.slots()) unloadFrom(*slot);

@@ -110,7 +110,7 @@ std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallO
         continue;
       }
     } catch (const client::ObjectUnloaded&) {
-      pool->forget(channel, object.definition.object);
+      channel.definedObjects.remove(object.definition.object);
       continue;
     }
     const base::HandleId made = channel.nextHandle();

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "client/pool/async_executor.h"
-#include "client/pool/interpreter_access.h"
 #include "client/pool/pool_migration.h"
 #include "client/pool/worker_choice.h"
 #include "client/program/process_fork.h"
@@ -32,42 +31,6 @@ constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
-// The worker to which this thread is applying the environment: calls that the environment makes do
-// not wait until it is applied.
-thread_local const WorkerLink* configuring = nullptr;
-
-// Locks the worker's preparation: no other thread prepares it then, and this thread can see what
-// others have prepared. Returns an unlocked lock if `migration` has found another worker. Throws
-// DeadlineExceeded if the lock is not free by then.
-std::unique_lock<std::recursive_timed_mutex> lockPreparation(WorkerLink& channel,
-                                                             const Deadline& deadline,
-                                                             PoolMigration* migration = nullptr) {
-  std::unique_lock lock(channel.preparation(), std::try_to_lock);
-  if (lock.owns_lock()) return lock;
-  if (migration != nullptr) migration->begin(Clock::now());
-  while (!lock.owns_lock()) {
-    if (migration != nullptr && migration->possible()) {
-      if (migration->due() && migration->findPlace()) {
-        migration->leave();
-        return lock;
-      }
-      const auto look = migration->nextLook();
-      (void)lock.try_lock_until(deadline ? std::min(*deadline, look) : look);
-    } else if (deadline) {
-      (void)lock.try_lock_until(*deadline);
-    } else {
-      lock.lock();
-    }
-    if (!lock.owns_lock() && isPast(deadline)) {
-      throw DeadlineExceeded("the deadline passed while another thread prepared " + channel.name() +
-                                 " for calls; this call will not run",
-                             /*started=*/false);
-    }
-  }
-  if (migration != nullptr) migration->stay();
-  return lock;
-}
-
 bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
 
 }  // namespace
@@ -76,13 +39,12 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
            std::shared_ptr<Environment> environment, std::shared_ptr<ModuleSources> modules,
            const char* owner)
     : generation_(forkGeneration()),
-      environment_(std::move(environment)),
-      modules_(std::move(modules)),
       owner_(owner),
       noKill_(connection->noKill()),
       shared_(connection->shared()),
       callLimit_(connection->callLimit()),
-      connection_(std::move(connection)) {}
+      connection_(std::move(connection)),
+      setup_(*this, std::move(environment), std::move(modules)) {}
 
 Pool::~Pool() = default;
 
@@ -99,7 +61,7 @@ void Pool::open(uint32_t workers) {
   if (!noKill_) deadline = Clock::now() + kOpenPatience;
   for (const auto& slot : slots_) {
     const auto channel = liveChannel(*slot, deadline);
-    configure(*slot, channel);
+    setup_.configure(slot, *channel);
   }
 }
 
@@ -422,109 +384,11 @@ std::shared_ptr<WorkerLink> Pool::currentLink(const WorkerSlot& slot) {
   return serves(slot) ? slot.channel : nullptr;
 }
 
-void Pool::configure(WorkerLink& channel) {
-  WorkerSlot* slot = nullptr;
-  std::shared_ptr<WorkerLink> held;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& each : slots_) {
-      if (each->channel.get() == &channel) {
-        slot = each.get();
-        held = each->channel;
-      }
-    }
-  }
-  if (slot != nullptr) configure(*slot, held);
-}
-
-void Pool::configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel) {
-  if (configuring == channel.get()) return;
-  std::lock_guard lock(channel->preparation());
-  if (channel->configured) return;
-  const WorkerLink* outer = std::exchange(configuring, channel.get());
-  try {
-    Interpreter interpreter = InterpreterAccess::make(slots_[slot.index]);
-    environment_->configureInterpreter(&interpreter);
-  } catch (...) {
-    configuring = outer;
-    throw;
-  }
-  configuring = outer;
-  channel->configured = true;
-}
-
-void Pool::teachNewModules(WorkerLink& channel, const Deadline& deadline) {
-  const auto lock = lockPreparation(channel, deadline);
-  // In every life of a worker, the environment is applied before the modules are sent.
-  if (configuring == &channel) return;
-  for (const ModuleSources::Source& source : modules_->after(channel.taughtModules.load())) {
-    // Not the thread's own draft: that may hold the request before which this one is sent.
-    const auto fill = [&](RequestDraft& draft) -> RequestDraft& {
-      draft.writer.packer().pack_array(2).pack(source.name).pack(source.text);
-      return draft;
-    };
-    RequestDraft small;
-    if (!channel.notify(ipc::Operation::kRegisterModule, fill(small))) {
-      RequestDraft large;
-      Answer answer = channel.exchange(ipc::Operation::kRegisterModule, fill(large), deadline);
-      // The request that follows finds a death or a passed deadline again.
-      if (answer.outcome() != RequestOutcome::kAnswered) return;
-      answer.take();
-    }
-    channel.taughtModules.fetch_add(1, std::memory_order_release);
-  }
-}
-
-bool Pool::define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
-                  ReplicaTracker* replicas, PoolMigration* migration) {
-  if (channel.configured.load(std::memory_order_acquire) &&
-      channel.definedObjects.has(definition.object)) {
-    syncModules(channel, deadline);
-    return true;
-  }
-  const auto lock = lockPreparation(channel, deadline, migration);
-  if (!lock.owns_lock()) return false;
-  if (!channel.configured) configure(channel);
-  syncModules(channel, deadline);
-  if (channel.definedObjects.has(definition.object)) return true;
-  RequestDraft& draft = requestDraft();
-  draftDefinition(draft, definition);
-  if (migration != nullptr) migration->begin(Clock::now());
-  Answer answer = channel.exchange(definition.operation, draft, deadline, nullptr, migration);
-  if (migration != nullptr && migration->left()) return false;
-  if (answer.outcome() == RequestOutcome::kWithdrawn ||
-      answer.outcome() == RequestOutcome::kOverdue) {
-    throw DeadlineExceeded(
-        "the deadline passed before " + channel.name() +
-            " had loaded the object; the call will not run" +
-            (answer.outcome() == RequestOutcome::kOverdue ? ", the worker continues loading" : ""),
-        /*started=*/false);
-  }
-  // The call that follows finds a death again.
-  if (answer.outcome() != RequestOutcome::kAnswered) return true;
-  answer.take();
-  // Before any other thread can find the object in this worker.
-  if (replicas != nullptr) replicas->begun(channel);
-  channel.definedObjects.add(definition.object);
-  return true;
-}
-
-void Pool::forget(WorkerLink& channel, uint64_t object) { channel.definedObjects.remove(object); }
-
-void Pool::unload(WorkerLink& channel, uint64_t object) {
-  std::lock_guard lock(channel.preparation());
-  channel.definedObjects.remove(object);
-  // Sent also if the object was never called in this worker: a spare unpickles every object of the
-  // pool before it serves.
-  const auto draftIt = [&]() -> RequestDraft& {
-    RequestDraft& draft = requestDraft();
-    draftForgetting(draft, object);
-    return draft;
-  };
-  if (channel.notify(ipc::Operation::kForgetObject, draftIt()) || channel.dead()) return;
-  // The ring is full: waits in turn, after the calls that fill it.
-  Answer answer = channel.exchange(ipc::Operation::kForgetObject, draftIt(), std::nullopt);
-  if (answer.outcome() == RequestOutcome::kAnswered) answer.take();
+std::shared_ptr<WorkerSlot> Pool::slotServedBy(const WorkerLink& channel) {
+  std::lock_guard lock(mutex_);
+  const auto slot = std::find_if(slots_.begin(), slots_.end(),
+                                 [&](const auto& each) { return each->channel.get() == &channel; });
+  return slot == slots_.end() ? nullptr : *slot;
 }
 
 void Pool::limitSlots(size_t count) {

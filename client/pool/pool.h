@@ -10,11 +10,9 @@
 #include <vector>
 
 #include "client/control/supervisor_connection.h"
-#include "client/pool/module_sources.h"
-#include "client/pool/replica_tracker.h"
+#include "client/pool/worker_setup.h"
 #include "client/transport/worker_link.h"
 #include "isopool/call_options.h"
-#include "isopool/environment.h"
 #include "isopool/interpreter.h"
 #include "isopool/statistics.h"
 
@@ -153,37 +151,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<WorkerLink> liveChannel(WorkerSlot& slot, const Deadline& deadline);
   /// The same without waiting; null if there is none, and in a forked child.
   std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
-
-  /// Applies the environment to the worker unless that was done before: calls the user's code on
-  /// this thread, and waits without limit while another thread does that. Throws what the
-  /// environment throws; then the next use applies it again. The second form does nothing if the
-  /// worker serves no slot any more.
-  void configure(WorkerSlot& slot, const std::shared_ptr<WorkerLink>& channel);
-  void configure(WorkerLink& channel);
-  /// Sends the worker the registered modules that it does not have yet. Call before each request
-  /// that may import one. Mostly costs one load. Returns without an error if the worker dies
-  /// meanwhile: the request that follows finds that. Throws DeadlineExceeded, and what
-  /// WorkerLink::exchange() throws.
-  void syncModules(WorkerLink& channel, const Deadline& deadline) {
-    if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
-      teachNewModules(channel, deadline);
-    }
-  }
-  /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
-  /// unless null. False if `migration` has found a worker that is free earlier: the call is to
-  /// continue there. True also if the worker died meanwhile: the request that follows finds that.
-  /// If the deadline passes, the worker continues and the next call can use the object.
-  ///
-  /// Throws RemoteError, DeadlineExceeded, what configure() throws, and what
-  /// WorkerLink::exchange() and Answer::take() throw; then the next use defines the object again.
-  bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
-              ReplicaTracker* replicas, PoolMigration* migration = nullptr);
-  /// Notes that the worker has unloaded the object, so that define() defines it again.
-  void forget(WorkerLink& channel, uint64_t object);
-  /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
-  /// while another thread prepares the worker, and for an answer if the worker's ring is full; both
-  /// without limit. No effect if the worker is dead.
-  void unload(WorkerLink& channel, uint64_t object);
+  /// The slot that this worker serves; null if it serves none (any more).
+  std::shared_ptr<WorkerSlot> slotServedBy(const WorkerLink& channel);
+  /// What the pool's workers need before they run calls.
+  WorkerSetup& setup() { return setup_; }
 
   /// From now on only the first `count` slots take calls and new sessions; the others finish what
   /// they have. `count` is between 1 and the number of slots. Throws what check() throws.
@@ -255,11 +226,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void forgetPlace(PoolMigration& migration);
   std::optional<WorkerReservation> takeReserved(PoolMigration& migration);
   void endReservation(WorkerSlot& slot);
-  void teachNewModules(WorkerLink& channel, const Deadline& deadline);
 
   const uint32_t generation_;
-  const std::shared_ptr<Environment> environment_;
-  const std::shared_ptr<ModuleSources> modules_;
   const char* const owner_;
   const bool noKill_;
   const bool shared_;  // the workers run calls of other programs, too
@@ -288,6 +256,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};
   std::atomic<uint64_t> workersReplaced_{0};
+
+  WorkerSetup setup_;
 };
 
 }  // namespace client

@@ -69,7 +69,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
       } catch (const ObjectUnloaded&) {
         // Another thread unloaded the object after this one had defined it: the call did not run
         // and is tried again from the start.
-        pool_.forget(channel, call_.object.definition.object);
+        channel.definedObjects.remove(call_.object.definition.object);
         return std::nullopt;
       }
     case RetryDecision::kRunElsewhere:
@@ -145,7 +145,8 @@ void throwOverdue(WorkerLink& channel, const char* what) {
 bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
   Pool& pool = *object_.pool;
   try {
-    if (!pool.define(channel, object_.definition, deadline_, &object_.replicas, migration)) {
+    if (!pool.setup().define(channel, object_.definition, deadline_, &object_.replicas,
+                             migration)) {
       return false;
     }
     object_.replicas.restore(channel, deadline_);

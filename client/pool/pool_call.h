@@ -78,7 +78,7 @@ class Preparation {
       : object_(object), deadline_(deadline) {}
   /// Waits until the object is ready in the worker. False if another worker is to be tried: this
   /// one died during the preparation, or `migration` has found one that is free earlier. Throws
-  /// what Pool::define() and the program's callback throw, and WorkerLost after
+  /// what WorkerSetup::define() and the program's callback throw, and WorkerLost after
   /// kMostLostInPreparation deaths.
   bool on(WorkerLink& channel, PoolMigration* migration = nullptr);
 

@@ -30,7 +30,7 @@ struct StepEnd {
 at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
                 const Deadline& deadline) {
   pool.check();
-  pool.syncModules(channel, deadline);
+  pool.setup().syncModules(channel, deadline);
   return observed(pool, operation, [&](ObservedCall* record) {
     const CallLimit::Call counted(pool.callLimit().get());
     try {
@@ -78,7 +78,7 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
     }
     auto session = std::make_shared<SessionImpl>(pool, slot, channel);
     try {
-      pool->configure(*slot, channel);
+      pool->setup().configure(slot, *channel);
       return session;
     } catch (const WorkerLost&) {
       if (!channel->dead() || ++lost == kMostLostInPreparation) throw;

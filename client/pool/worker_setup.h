@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "client/pool/module_sources.h"
+#include "client/pool/replica_tracker.h"
+#include "client/transport/deadline.h"
+#include "client/transport/object_definition.h"
+#include "client/transport/worker_link.h"
+#include "isopool/environment.h"
+
+namespace isopool {
+
+class WorkerSlot;
+
+namespace client {
+
+class Pool;
+class PoolMigration;
+
+/// What a worker of a pool needs before it runs a call, in this order: the program's environment,
+/// the modules that the program registered, the object that is called. Each life of a worker gets
+/// all of it anew. Any thread; one thread at a time prepares a worker (WorkerLink::preparation()).
+class WorkerSetup {
+ public:
+  /// `pool` owns this.
+  WorkerSetup(Pool& pool, std::shared_ptr<Environment> environment,
+              std::shared_ptr<ModuleSources> modules);
+
+  /// Applies the environment to the worker unless that was done before: calls the user's code on
+  /// this thread, and waits without limit while another thread does that. Throws what the
+  /// environment throws; then the next use applies it again. The second form does nothing if the
+  /// worker serves no slot any more.
+  void configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink& channel);
+  void configure(WorkerLink& channel);
+  /// Sends the worker the registered modules that it does not have yet. Call before each request
+  /// that may import one. Mostly costs one load. Returns without an error if the worker dies
+  /// meanwhile: the request that follows finds that. Throws DeadlineExceeded, and what
+  /// WorkerLink::exchange() throws.
+  void syncModules(WorkerLink& channel, const Deadline& deadline) {
+    if (channel.taughtModules.load(std::memory_order_acquire) != modules_->count()) {
+      sendNewModules(channel, deadline);
+    }
+  }
+  /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
+  /// unless null. False if `migration` has found a worker that is free earlier: the call is to
+  /// continue there. True also if the worker died meanwhile: the request that follows finds that.
+  /// If the deadline passes, the worker continues and the next call can use the object.
+  ///
+  /// Throws RemoteError, DeadlineExceeded, what configure() throws, and what
+  /// WorkerLink::exchange() and Answer::take() throw; then the next use defines the object again.
+  bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
+              ReplicaTracker* replicas, PoolMigration* migration = nullptr);
+  /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
+  /// while another thread prepares the worker, and for an answer if the worker's ring is full; both
+  /// without limit. No effect if the worker is dead.
+  void unload(WorkerLink& channel, uint64_t object);
+
+ private:
+  void sendNewModules(WorkerLink& channel, const Deadline& deadline);
+
+  Pool& pool_;
+  const std::shared_ptr<Environment> environment_;
+  const std::shared_ptr<ModuleSources> modules_;
+};
+
+}  // namespace client
+}  // namespace isopool
