@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/interpreter_manager.h"
+#include "base/mutex.h"
 
 #include <deque>
-#include <mutex>
 #include <new>
 #include <optional>
 
@@ -25,8 +25,8 @@ constexpr size_t kMostWorkers = 1024;
 
 // The Interpreters of destroyed managers.
 struct KeptInterpreters {
-  std::mutex mutex;
-  std::deque<std::vector<Interpreter>> ofManagers;
+  base::Mutex mutex;
+  std::deque<std::vector<Interpreter>> ofManagers ISOPOOL_GUARDED_BY(mutex);
 };
 
 std::shared_ptr<client::ModuleSources> firstModules() {
@@ -114,7 +114,7 @@ ManagerImpl::~ManagerImpl() {
   try {
     static client::PerProcess<KeptInterpreters> perProcess;
     KeptInterpreters& kept = perProcess.get();
-    std::lock_guard lock(kept.mutex);
+    base::MutexLock lock(kept.mutex);
     kept.ofManagers.push_back(std::move(interpreters));
     if (kept.ofManagers.size() > kMostKept) kept.ofManagers.pop_front();
   } catch (const std::bad_alloc&) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/trace.h"
+#include "base/mutex.h"
 
 #include <time.h>
 #include <unistd.h>
@@ -8,7 +9,6 @@
 #include <fstream>
 #include <future>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -71,18 +71,18 @@ class Recorder final : public client::CallSink {
   explicit Recorder(const client::Pool* pool) : pool_(pool) {}
   void called(const client::ObservedCall& call) override {
     if (call.pool != pool_) return;
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     calls_.push_back(call);
   }
   std::vector<client::ObservedCall> take() {
-    const std::lock_guard lock(mutex_);
+    const base::MutexLock lock(mutex_);
     return std::move(calls_);
   }
 
  private:
   const client::Pool* const pool_;
-  std::mutex mutex_;
-  std::vector<client::ObservedCall> calls_;
+  base::Mutex mutex_;
+  std::vector<client::ObservedCall> calls_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 class EventWriter {

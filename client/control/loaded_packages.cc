@@ -11,10 +11,10 @@ namespace isopool::client {
 // `send` tells the supervisor of a first use.
 template <typename Send>
 LoadedPackages::Use LoadedPackages::addUse(base::PackageId package, Answer answer, Send&& send) {
-  std::lock_guard order(orderMutex_);
+  base::MutexLock order(orderMutex_);
   Use use{};
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     auto& load = loads_[package.value];
     use.isFirst = load == nullptr;
     if (use.isFirst) {
@@ -28,7 +28,7 @@ LoadedPackages::Use LoadedPackages::addUse(base::PackageId package, Answer answe
   try {
     send();
   } catch (...) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     loads_.erase(package.value);
     throw;
   }
@@ -59,7 +59,7 @@ void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
   base::Fd same;
   {
     // Exactly one use confirms. It need not be the first one, which may have timed out.
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     same = std::move(use.load->same);
   }
   if (!same.valid()) return;
@@ -70,8 +70,10 @@ void LoadedPackages::loadShared(const std::shared_ptr<ArchiveFile>& package) {
 void LoadedPackages::awaitAnswer(base::PackageId package, const std::shared_ptr<Load>& load) {
   std::string lost;
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, patience_, [&] { return load->answered || !lostReason_.empty(); });
+    base::MutexLock lock(mutex_);
+    changed_.wait_for(lock, patience_, [&]() ISOPOOL_REQUIRES(mutex_) {
+      return load->answered || !lostReason_.empty();
+    });
     if (load->answered) return;
     lost = lostReason_.empty() ? "the supervisor does not answer" : lostReason_;
   }
@@ -82,7 +84,7 @@ void LoadedPackages::awaitAnswer(base::PackageId package, const std::shared_ptr<
 void LoadedPackages::unload(base::PackageId package) {
   std::shared_ptr<Load> load;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     const auto found = loads_.find(package.value);
     if (found == loads_.end()) return;
     load = found->second;
@@ -91,9 +93,9 @@ void LoadedPackages::unload(base::PackageId package) {
 }
 
 void LoadedPackages::dropUse(base::PackageId package, const std::shared_ptr<Load>& load) {
-  std::lock_guard order(orderMutex_);
+  base::MutexLock order(orderMutex_);
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     const auto found = loads_.find(package.value);
     // It may have been refused in this moment, and asked for anew.
     if (found == loads_.end() || found->second != load || --load->uses > 0) return;
@@ -107,7 +109,7 @@ void LoadedPackages::dropUse(base::PackageId package, const std::shared_ptr<Load
 
 void LoadedPackages::answered(const ipc::PackageHeld& message, ipc::Frame& frame) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     const auto abandoned = abandoned_.find(message.package);
     if (abandoned != abandoned_.end()) {
       if (--abandoned->second == 0) abandoned_.erase(abandoned);
@@ -127,7 +129,7 @@ void LoadedPackages::answered(const ipc::PackageHeld& message, ipc::Frame& frame
 
 void LoadedPackages::supervisorLost(const std::string& reason) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (lostReason_.empty()) lostReason_ = reason;
   }
   changed_.notify_all();

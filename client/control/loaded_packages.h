@@ -2,15 +2,14 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/fd.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "client/models/archive_file.h"
 #include "client/transport/control_writer.h"
 #include "ipc/control/client_messages.h"
@@ -73,13 +72,13 @@ class LoadedPackages {
 
   /// Held from the change of a count until its message is queued, so that messages are in the order
   /// of the changes: the supervisor refuses a package that is loaded twice. Locked before mutex_.
-  std::mutex orderMutex_;
-  std::mutex mutex_;
-  std::map<uint32_t, std::shared_ptr<Load>> loads_;
+  base::Mutex orderMutex_;
+  base::Mutex mutex_;
+  std::map<uint32_t, std::shared_ptr<Load>> loads_ ISOPOOL_GUARDED_BY(mutex_);
   /// The number of answers that are still to come for packages that no thread waits for any more.
-  std::map<uint32_t, uint32_t> abandoned_;
-  std::string lostReason_;
-  std::condition_variable changed_;  // an answer came, or lostReason_
+  std::map<uint32_t, uint32_t> abandoned_ ISOPOOL_GUARDED_BY(mutex_);
+  std::string lostReason_ ISOPOOL_GUARDED_BY(mutex_);
+  base::Condition changed_;  // an answer came, or lostReason_
 };
 
 }  // namespace isopool::client

@@ -147,8 +147,8 @@ SupervisorConnection::~SupervisorConnection() {
 // A shared worker lives on, and returns what was lent to it between two calls, so that a long call
 // of another program delays it. After kEndPatience this thread stops waiting.
 void SupervisorConnection::awaitLoansBack() {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kEndPatience, [this] {
+  base::MutexLock lock(mutex_);
+  changed_.wait_for(lock, kEndPatience, [this]() ISOPOOL_REQUIRES(mutex_) {
     return !lostReason_.empty() ||
            std::none_of(channels_.begin(), channels_.end(),
                         [](const auto& entry) { return entry.second->hasLoans(); });
@@ -214,7 +214,7 @@ void SupervisorConnection::run() {
 
 void SupervisorConnection::lookAtUnawaitedWork() {
   watch_->run([this] {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     bool left = false;
     for (const auto& [epoch, channel] : channels_) {
       try {
@@ -308,7 +308,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
                     welcome_.client});
   }
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     channels_[message.epoch] = channel;
     if (refusing_) channel->refuseRequests(drainText_);
   }
@@ -317,7 +317,7 @@ void SupervisorConnection::introduce(const ipc::IntroduceWorker& message, ipc::F
   {
     // Under one lock: what is unloaded later is then unloaded after this message, on which the
     // supervisor announces it to the worker, and after the spare's notification that refers to it.
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (spare_ == SpareWorker::kHasObjects) defineObjectsLocked(*channel);
     writer_->send(ipc::ChannelMapped{message.epoch});
   }
@@ -361,7 +361,7 @@ void SupervisorConnection::died(const ipc::WorkerDied& message) {
   channel->reaped(message.signal, message.exitCode);
   ipc::reachCrashPoint(ipc::CrashPoint::kDeathTold);
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     channels_.erase(message.epoch);
     if (retired_.erase(message.epoch) != 0) return;
   }
@@ -384,7 +384,7 @@ void SupervisorConnection::closed(uint64_t epoch) {
   channel->detached();
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelLeft);
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     channels_.erase(epoch);
   }
   changed_.notify_all();
@@ -393,7 +393,7 @@ void SupervisorConnection::closed(uint64_t epoch) {
 void SupervisorConnection::retire(uint64_t epoch) {
   const auto channel = channelOf(epoch);
   if (channel) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     retired_.insert(epoch);
     // Two references are channels_' and this function's; a call, session or Obj has any other one.
     // The slots have another worker already. The supervisor asks again.
@@ -406,7 +406,7 @@ void SupervisorConnection::retire(uint64_t epoch) {
 void SupervisorConnection::drain(const std::string& text) {
   std::shared_ptr<PoolEvents> pool;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     drainText_ = text;
     // With a shared supervisor a connection has one pool.
     if (!pools_.empty()) pool = pools_.begin()->second.lock();
@@ -417,7 +417,7 @@ void SupervisorConnection::drain(const std::string& text) {
 void SupervisorConnection::drained() noexcept {
   try {
     {
-      std::lock_guard lock(mutex_);
+      base::MutexLock lock(mutex_);
       refusing_ = true;
       for (const auto& [epoch, channel] : channels_) channel->refuseRequests(drainText_);
     }
@@ -432,7 +432,7 @@ void SupervisorConnection::lose(const std::string& reason) {
   std::vector<std::shared_ptr<WorkerLink>> channels;
   std::vector<std::shared_ptr<PoolEvents>> pools;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (lostReason_.empty()) lostReason_ = reason;
     for (auto& [epoch, channel] : channels_) channels.push_back(channel);
     for (auto& [id, weak] : pools_) {
@@ -452,7 +452,7 @@ void SupervisorConnection::lose(const std::string& reason) {
   }
   {
     // Not earlier: if there was no memory above, this function is called again and needs them.
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     channels_.clear();
   }
   const auto giveUp = Clock::now() + kEndPatience;
@@ -465,13 +465,13 @@ void SupervisorConnection::lose(const std::string& reason) {
 }
 
 std::shared_ptr<WorkerLink> SupervisorConnection::channelOf(uint64_t epoch) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const auto entry = channels_.find(epoch);
   return entry == channels_.end() ? nullptr : entry->second;
 }
 
 std::shared_ptr<PoolEvents> SupervisorConnection::poolOf(uint32_t pool) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const auto entry = pools_.find(pool);
   return entry == pools_.end() ? nullptr : entry->second.lock();
 }
@@ -479,7 +479,7 @@ std::shared_ptr<PoolEvents> SupervisorConnection::poolOf(uint32_t pool) {
 base::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<PoolEvents> events) {
   uint32_t id = 0;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (!lostReason_.empty()) throw SupervisorLost(lostReason_);
     id = nextPool_++;
     pools_[id] = std::move(events);
@@ -491,7 +491,7 @@ base::PoolId SupervisorConnection::openPool(uint32_t workers, std::weak_ptr<Pool
 
 void SupervisorConnection::closePool(base::PoolId pool) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     pools_.erase(pool.value);
   }
   writer_->send(ipc::ClosePool{pool.value});
@@ -499,14 +499,14 @@ void SupervisorConnection::closePool(base::PoolId pool) {
 }
 
 void SupervisorConnection::addDefinition(const ObjectDefinition& definition) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   definitions_[definition.object] = definition;
 }
 
 void SupervisorConnection::removeDefinition(uint64_t object) {
   std::vector<std::shared_ptr<WorkerLink>> holders;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     definitions_.erase(object);
     holders.reserve(channels_.size());
     for (const auto& [epoch, channel] : channels_) holders.push_back(channel);
@@ -532,7 +532,7 @@ void SupervisorConnection::checkSupervisorLives(bool started) const {
 }
 
 std::string SupervisorConnection::lostReason() const {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return lostReason_;
 }
 

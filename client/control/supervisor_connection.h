@@ -2,16 +2,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/control/loaded_packages.h"
 #include "client/control/supervisor_process.h"
 #include "client/transport/call_limit.h"
@@ -145,7 +144,7 @@ class SupervisorConnection final : public SegmentAudience {
   void handle(ipc::Frame& frame);
   void introduce(const ipc::IntroduceWorker& message, ipc::Frame& frame);
   void extendPath(WorkerLink& channel);
-  void defineObjectsLocked(WorkerLink& channel);
+  void defineObjectsLocked(WorkerLink& channel) ISOPOOL_REQUIRES(mutex_);
   void assign(const ipc::AssignWorker& message);
   void died(const ipc::WorkerDied& message);
   void closed(uint64_t epoch);
@@ -177,16 +176,17 @@ class SupervisorConnection final : public SegmentAudience {
   bool hearsOfInputs_ = false;  // this is an audience of the input arena
   std::thread thread_;
 
-  mutable std::mutex mutex_;
-  std::unordered_map<uint64_t, std::shared_ptr<WorkerLink>> channels_;
-  std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_;
-  std::map<uint64_t, ObjectDefinition> definitions_;
-  std::condition_variable changed_;  // channels_ or lostReason_ changed
-  std::set<uint64_t> retired_;       // workers that were replaced on purpose
-  uint32_t nextPool_ = 1;
-  std::string lostReason_;
-  std::string drainText_;  // guarded by mutex_, as refusing_ is
-  bool refusing_ = false;
+  mutable base::Mutex mutex_;
+  std::unordered_map<uint64_t, std::shared_ptr<WorkerLink>> channels_ ISOPOOL_GUARDED_BY(mutex_);
+  std::map<uint32_t, std::weak_ptr<PoolEvents>> pools_ ISOPOOL_GUARDED_BY(mutex_);
+  std::map<uint64_t, ObjectDefinition> definitions_ ISOPOOL_GUARDED_BY(mutex_);
+  base::Condition changed_;  // channels_ or lostReason_ changed
+  /// Workers that were replaced on purpose.
+  std::set<uint64_t> retired_ ISOPOOL_GUARDED_BY(mutex_);
+  uint32_t nextPool_ ISOPOOL_GUARDED_BY(mutex_) = 1;
+  std::string lostReason_ ISOPOOL_GUARDED_BY(mutex_);
+  std::string drainText_ ISOPOOL_GUARDED_BY(mutex_);
+  bool refusing_ ISOPOOL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace isopool::client

@@ -13,11 +13,11 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/system_call.h"
 #include "client/program/process_fork.h"
 
@@ -86,9 +86,9 @@ class ArchiveFile::Copy {
 
 // The files of this process, by content and by number. Never destroyed: results may still ask.
 struct ArchiveFile::Registry {
-  std::mutex mutex;
-  std::map<Digest, std::weak_ptr<ArchiveFile>> byDigest;
-  std::map<uint32_t, std::weak_ptr<ArchiveFile>> byId;
+  base::Mutex mutex;
+  std::map<Digest, std::weak_ptr<ArchiveFile>> byDigest ISOPOOL_GUARDED_BY(mutex);
+  std::map<uint32_t, std::weak_ptr<ArchiveFile>> byId ISOPOOL_GUARDED_BY(mutex);
 
   static Registry& instance() {
     static PerProcess<Registry> registry;
@@ -103,7 +103,7 @@ base::PackageId ArchiveFile::newId() {
 
 std::shared_ptr<ArchiveFile> ArchiveFile::find(base::PackageId id) {
   Registry& registry = Registry::instance();
-  std::lock_guard lock(registry.mutex);
+  base::MutexLock lock(registry.mutex);
   const auto entry = registry.byId.find(id.value);
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
@@ -157,7 +157,7 @@ std::shared_ptr<ArchiveFile> ArchiveFile::keep(const std::string& name, Copy& co
   copy.seal();
   std::shared_ptr<ArchiveFile> file(new ArchiveFile(name, copy.takeObject(), copy.bytes()));
   Registry& registry = Registry::instance();
-  std::lock_guard lock(registry.mutex);
+  base::MutexLock lock(registry.mutex);
   std::weak_ptr<ArchiveFile>& entry = registry.byDigest[copy.digest()];
   if (auto same = entry.lock()) {
     // A digest can collide; bytes can't.
@@ -189,7 +189,7 @@ bool ArchiveFile::adopt(base::Fd object) {
   }
   if (std::memcmp(mapping.data(), mapping_.data(), bytes()) != 0) return false;
   // With it nobody becomes a user meanwhile.
-  std::lock_guard lock(Registry::instance().mutex);
+  base::MutexLock lock(Registry::instance().mutex);
   if (weak_from_this().use_count() > 1) return true;
   mapping_ = std::move(mapping);
   object_ = std::move(object);

@@ -43,7 +43,7 @@ const ipc::PageHistory& pageHistory() {
 // ---- UnusedRanges ----------------------------------------------------------------------------
 
 ipc::Mapping UnusedRanges::take(uint64_t begin, size_t bytes) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const auto found = std::find_if(ranges_.rbegin(), ranges_.rend(), [&](const Range& range) {
     return range.begin == begin && range.mapping.bytes() == bytes;
   });
@@ -56,7 +56,7 @@ ipc::Mapping UnusedRanges::take(uint64_t begin, size_t bytes) {
 
 void UnusedRanges::put(uint64_t begin, ipc::Mapping mapping) {
   if (mapping.bytes() > mostBytes_) return;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const size_t bytes = mapping.bytes();
   ranges_.push_back({begin, std::move(mapping)});
   bytes_ += bytes;
@@ -67,7 +67,7 @@ void UnusedRanges::put(uint64_t begin, ipc::Mapping mapping) {
 }
 
 void UnusedRanges::clear() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   ranges_.clear();
   bytes_ = 0;
 }

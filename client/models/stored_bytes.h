@@ -7,10 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::client {
@@ -37,9 +37,9 @@ class UnusedRanges {
     ipc::Mapping mapping;
   };
   const uint64_t mostBytes_;
-  std::mutex mutex_;
-  std::vector<Range> ranges_;  // the oldest first
-  uint64_t bytes_ = 0;
+  base::Mutex mutex_;
+  std::vector<Range> ranges_ ISOPOOL_GUARDED_BY(mutex_);  // the oldest first
+  uint64_t bytes_ ISOPOOL_GUARDED_BY(mutex_) = 0;
 };
 
 /// A range of a sealed archive as the tensors of one answer see it, copy-on-write: what is written

@@ -123,7 +123,7 @@ void AsyncCall::settle(Outcome outcome) {
   // Destroyed before waiting threads wake up: they may next end what the callback refers to.
   callback_ = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     outcome_.emplace(std::move(outcome));
   }
   settled_.notify_all();
@@ -131,8 +131,8 @@ void AsyncCall::settle(Outcome outcome) {
 
 const Outcome* AsyncCall::outcome(const client::Deadline& until) {
   client::checkNotForked(generation_);
-  std::unique_lock lock(mutex_);
-  const auto isThere = [this] { return outcome_.has_value(); };
+  base::MutexLock lock(mutex_);
+  const auto isThere = [this]() ISOPOOL_REQUIRES(mutex_) { return outcome_.has_value(); };
   if (until) {
     settled_.wait_until(lock, *until, isThere);
   } else {

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/pool/pool_call.h"
 #include "isopool/async.h"
 
@@ -77,9 +76,9 @@ class AsyncCall {
   Callback callback_;
   std::optional<client::CallLimit::Place> place_;
 
-  std::mutex mutex_;
-  std::condition_variable settled_;
-  std::optional<Outcome> outcome_;
+  base::Mutex mutex_;
+  base::Condition settled_;
+  std::optional<Outcome> outcome_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool

@@ -50,7 +50,7 @@ AsyncExecutor::~AsyncExecutor() {
 }
 
 void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (closed_) throw Error(kManagerGone);
   if (!refusal_.empty()) throw SupervisorLost(refusal_);
   // Steps that can throw come first: a call whose submit() throws gets no outcome.
@@ -74,7 +74,6 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
 // destroyed, which ends the program.
 void AsyncExecutor::makeRoomForThread() { threads_.reserve(threads_.size() + 1); }
 
-// Needs mutex_.
 void AsyncExecutor::addTimer() {
   makeRoomForThread();
   try {
@@ -86,7 +85,6 @@ void AsyncExecutor::addTimer() {
   }
 }
 
-// Needs mutex_.
 void AsyncExecutor::addThread() {
   makeRoomForThread();
   try {
@@ -99,11 +97,15 @@ void AsyncExecutor::addThread() {
 }
 
 void AsyncExecutor::serve() {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (!closed_) {
     if (queue_.empty()) {
       ++idle_;
-      endDrain(lock);
+      if (const auto drained = takeDrained()) {
+        lock.unlock();
+        drained();
+        lock.lock();
+      }
       if (queue_.empty() && !closed_) work_.wait(lock);
       --idle_;
       continue;
@@ -120,20 +122,16 @@ void AsyncExecutor::serve() {
 }
 
 bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   refusal_ = refusal;
   if (isIdle()) return true;
   drained_ = std::move(drained);
   return false;
 }
 
-// Calls drained_, with `lock` released, if a drain waits and all calls are settled.
-void AsyncExecutor::endDrain(std::unique_lock<std::mutex>& lock) {
-  if (!drained_ || !isIdle()) return;
-  const auto drained = std::exchange(drained_, nullptr);
-  lock.unlock();
-  drained();
-  lock.lock();
+// If a drain waits and all calls are settled, returns what is to be called, without the lock.
+std::function<void()> AsyncExecutor::takeDrained() {
+  return drained_ && isIdle() ? std::exchange(drained_, nullptr) : nullptr;
 }
 
 void AsyncExecutor::forgetDeadline(AsyncCall& call) {
@@ -148,7 +146,7 @@ void AsyncExecutor::forgetDeadline(AsyncCall& call) {
 }
 
 void AsyncExecutor::watchDeadlines() {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (!closed_) {
     if (deadlines_.empty()) {
       deadlineCame_.wait(lock);
@@ -170,7 +168,7 @@ void AsyncExecutor::watchDeadlines() {
 }
 
 std::shared_ptr<AsyncCall> AsyncExecutor::takeLeft() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (queue_.empty()) return nullptr;
   std::shared_ptr<AsyncCall> call = std::move(queue_.front());
   queue_.pop_front();
@@ -182,7 +180,7 @@ void AsyncExecutor::close() {
   std::vector<std::thread> threads;
   decltype(deadlines_) deadlines;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     closed_ = true;
     threads.swap(threads_);
     deadlines.swap(deadlines_);

@@ -2,16 +2,15 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/pool/async_call.h"
 
 namespace isopool::client {
@@ -51,32 +50,34 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   void close();
 
  private:
-  void addThread();
+  void addThread() ISOPOOL_REQUIRES(mutex_);
   std::shared_ptr<AsyncCall> takeLeft();
-  void makeRoomForThread();
-  void addTimer();
+  void makeRoomForThread() ISOPOOL_REQUIRES(mutex_);
+  void addTimer() ISOPOOL_REQUIRES(mutex_);
   void serve();
   void watchDeadlines();
-  bool isIdle() const { return queue_.empty() && idle_ == workers_; }  // needs mutex_
-  void endDrain(std::unique_lock<std::mutex>& lock);
-  void forgetDeadline(AsyncCall& call);
+  bool isIdle() const ISOPOOL_REQUIRES(mutex_) { return queue_.empty() && idle_ == workers_; }
+  std::function<void()> takeDrained() ISOPOOL_REQUIRES(mutex_);
+  void forgetDeadline(AsyncCall& call) ISOPOOL_REQUIRES(mutex_);
 
   const uint32_t generation_;
   const size_t mostThreads_;
   std::atomic<size_t> queued_{0};
 
-  std::mutex mutex_;
-  std::condition_variable work_;
-  std::condition_variable deadlineCame_;
-  std::deque<std::shared_ptr<AsyncCall>> queue_;
-  std::set<std::pair<Clock::time_point, std::shared_ptr<AsyncCall>>> deadlines_;  // of queue_
-  size_t idle_ = 0;  // threads that sleep on work_ or have just been woken
-  size_t workers_ = 0;
-  bool watching_ = false;
-  bool closed_ = false;
-  std::string refusal_;
-  std::function<void()> drained_;
-  std::vector<std::thread> threads_;
+  base::Mutex mutex_;
+  base::Condition work_;
+  base::Condition deadlineCame_;
+  std::deque<std::shared_ptr<AsyncCall>> queue_ ISOPOOL_GUARDED_BY(mutex_);
+  std::set<std::pair<Clock::time_point, std::shared_ptr<AsyncCall>>> deadlines_
+      ISOPOOL_GUARDED_BY(mutex_);  // of queue_
+  size_t idle_ ISOPOOL_GUARDED_BY(mutex_) =
+      0;  // threads that sleep on work_ or have just been woken
+  size_t workers_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  bool watching_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  bool closed_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  std::string refusal_ ISOPOOL_GUARDED_BY(mutex_);
+  std::function<void()> drained_ ISOPOOL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool::client

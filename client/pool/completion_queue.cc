@@ -23,7 +23,7 @@ CompletionState::CompletionState()
 
 void CompletionState::push(uint64_t tag, const Outcome& outcome) {
   checkNotForked();
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   completed_.push_back({tag, outcome});
   const uint64_t one = 1;
   if (completed_.size() == 1) (void)!::write(event_.get(), &one, sizeof one);
@@ -32,7 +32,7 @@ void CompletionState::push(uint64_t tag, const Outcome& outcome) {
 std::vector<Completed> CompletionState::take() {
   checkNotForked();
   std::vector<Completed> taken;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   uint64_t count = 0;
   if (!completed_.empty()) (void)!::read(event_.get(), &count, sizeof count);
   taken.swap(completed_);

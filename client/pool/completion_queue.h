@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <mutex>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "client/program/process_fork.h"
 #include "isopool/async.h"
 
@@ -31,8 +31,8 @@ class CompletionState {
 
   const uint32_t generation_ = client::forkGeneration();
   base::Fd event_;  // an eventfd; not zero while completed_ is not empty
-  std::mutex mutex_;
-  std::vector<Completed> completed_;
+  base::Mutex mutex_;
+  std::vector<Completed> completed_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool

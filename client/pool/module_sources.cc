@@ -12,7 +12,7 @@ void ModuleSources::add(std::string name, std::string text) {
                 "\" is not a module name: give a name that an import statement accepts");
   }
   checkNotForked(generation_);
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   names_.insert(name);
   sources_.push_back({std::move(name), std::move(text)});
   count_.store(sources_.size(), std::memory_order_release);
@@ -20,13 +20,13 @@ void ModuleSources::add(std::string name, std::string text) {
 
 size_t ModuleSources::names() const {
   checkNotForked(generation_);
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return names_.size();
 }
 
 std::vector<ModuleSources::Source> ModuleSources::after(size_t given) const {
   checkNotForked(generation_);
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return {sources_.begin() + static_cast<ptrdiff_t>(given), sources_.end()};
 }
 

@@ -3,11 +3,11 @@
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/program/process_fork.h"
 
 namespace isopool::client {
@@ -36,9 +36,9 @@ class ModuleSources {
   std::vector<Source> after(size_t given) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<Source> sources_;
-  std::set<std::string> names_;
+  mutable base::Mutex mutex_;
+  std::vector<Source> sources_ ISOPOOL_GUARDED_BY(mutex_);
+  std::set<std::string> names_ ISOPOOL_GUARDED_BY(mutex_);
   std::atomic<size_t> count_{0};
   const uint32_t generation_ = forkGeneration();
 };

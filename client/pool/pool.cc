@@ -55,8 +55,13 @@ void Pool::open(uint32_t workers) {
     slot->index = i;
     slots_.push_back(std::move(slot));
   }
-  usedSlots_ = slots_.size();
-  id_ = connection_->openPool(workers, weak_from_this());
+  std::shared_ptr<SupervisorConnection> connection;
+  {
+    base::MutexLock lock(mutex_);
+    usedSlots_ = slots_.size();
+    connection = connection_;
+  }
+  id_ = connection->openPool(workers, weak_from_this());
   Deadline deadline;
   if (!noKill_) deadline = Clock::now() + kOpenPatience;
   for (const auto& slot : slots_) {
@@ -70,7 +75,7 @@ void Pool::close() {
   std::shared_ptr<SupervisorConnection> connection;
   std::shared_ptr<AsyncExecutor> executor;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     closed_ = true;
     connection = std::move(connection_);
     executor = std::move(executor_);
@@ -88,7 +93,7 @@ void Pool::close() {
     // Interpreters that outlive the manager keep the slot, but not the link to its worker.
     std::shared_ptr<WorkerLink> channel;
     {
-      std::lock_guard lock(mutex_);
+      base::MutexLock lock(mutex_);
       channel = std::move(slot->channel);
     }
     if (channel) channel->markDead();
@@ -97,18 +102,24 @@ void Pool::close() {
   if (executor) executor->close();
 }
 
-void Pool::check() { lockUsable(); }
-
-std::unique_lock<std::mutex> Pool::lockUsable(bool started) {
+base::Mutex& Pool::ownMutex() {
   checkNotForked(generation_);
-  std::unique_lock lock(mutex_);
-  checkLocked(started);
-  return lock;
+  return mutex_;
+}
+
+void Pool::check() {
+  base::MutexLock lock(ownMutex());
+  checkLocked();
 }
 
 void Pool::checkAfterDeath(bool started) {
-  lockUsable(started);
-  if (const auto supervisor = connection()) supervisor->checkSupervisorLives(started);
+  std::shared_ptr<SupervisorConnection> supervisor;
+  {
+    base::MutexLock lock(ownMutex());
+    checkLocked(started);
+    supervisor = connection_;
+  }
+  if (supervisor) supervisor->checkSupervisorLives(started);
 }
 
 void Pool::checkLocked(bool started) {
@@ -117,7 +128,8 @@ void Pool::checkLocked(bool started) {
 }
 
 std::shared_ptr<AsyncExecutor> Pool::executor() {
-  const auto lock = lockUsable();
+  base::MutexLock lock(ownMutex());
+  checkLocked();
   admitLocked();
   if (!executor_) executor_ = makeForThisProcess<AsyncExecutor>(slots_.size() * kCallsPerWorker);
   return executor_;
@@ -125,7 +137,7 @@ std::shared_ptr<AsyncExecutor> Pool::executor() {
 
 std::shared_ptr<SupervisorConnection> Pool::connection() {
   if (generation_ != forkGeneration()) return nullptr;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return connection_;
 }
 
@@ -193,7 +205,8 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
 }
 
 Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted) {
-  std::unique_lock lock = lockUsable();
+  base::MutexLock lock(ownMutex());
+  checkLocked();
   if (!accepted) admitLocked();
   // A worker may have become free without an event that serves the line.
   if (!migrations_.empty()) serveWaitersLocked();
@@ -203,48 +216,53 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   }
   Waiter waiter;
   waiters_.push_back(&waiter);
-  // For every failure: the waiter leaves the line, and a place that it may have got is passed on.
-  const auto leave = [&] {
+  try {
+    serveWaitersLocked();
+    awaitPlace(waiter, deadline, lock);
+  } catch (...) {
+    // The waiter leaves the line, and a place that it may have got is passed on.
     waiters_.remove(&waiter);
     countLineLocked();
     if (waiter.slot) leaveLocked(*waiter.slot);
-    endDrain(lock);
-  };
-  serveWaitersLocked();
-  while (!waiter.slot) {
-    if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
-                    [](const auto& each) { return !each->quarantine.empty(); })) {
-      const std::string quarantine = slots_.front()->quarantine;
-      leave();
-      throw PoolUnavailable(quarantine);
-    }
-    if (deadline && Clock::now() >= *deadline) {
-      leave();
-      throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
-                             /*started=*/false);
-    }
-    waiter.wake.wait_until(lock, deadline ? std::min(*deadline, Clock::now() + kLongestSleep)
-                                          : Clock::now() + kLongestSleep);
-    try {
-      checkLocked();
-    } catch (...) {
-      leave();
-      throw;
-    }
-    if (!waiter.slot) serveWaitersLocked();
-    if (!waiter.slot) lookAtHeld(lock);
+    const auto drained = endDrainLocked();
+    lock.unlock();
+    if (drained) drained->drained();
+    throw;
   }
   return reserveLocked(std::move(waiter.slot));
 }
 
+// Waits in line, with `lock` released meanwhile. Throws if the waiter is to leave the line.
+void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, base::MutexLock& lock) {
+  while (!waiter.slot) {
+    if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
+                    [](const auto& each) { return !each->quarantine.empty(); })) {
+      throw PoolUnavailable(slots_.front()->quarantine);
+    }
+    if (deadline && Clock::now() >= *deadline) {
+      throw DeadlineExceeded("the deadline passed while the call waited for a free worker",
+                             /*started=*/false);
+    }
+    const auto look = Clock::now() + kLongestSleep;
+    waiter.wake.wait_until(lock, deadline ? std::min(*deadline, look) : look);
+    checkLocked();
+    if (!waiter.slot) serveWaitersLocked();
+    if (!waiter.slot) lookAtHeld(lock);
+  }
+}
+
 // Kills workers that are blocked. When every call has moved away from a worker, no thread waits for
-// an answer from it and checks that.
-void Pool::lookAtHeld(std::unique_lock<std::mutex>& lock) {
+// an answer from it and checks that. Clang does not follow a lock that is released meanwhile.
+void Pool::lookAtHeld(base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
   for (const auto& slot : slots_) {
     if (!serves(*slot) || !slot->channel->held()) continue;
     const auto channel = slot->channel;
     lock.unlock();
-    channel->killIfBlocked();
+    try {
+      channel->killIfBlocked();
+    } catch (const std::bad_alloc&) {
+      // The next look tries again. The waiter is in line, so the lock has to be taken again.
+    }
     lock.lock();
   }
 }
@@ -280,7 +298,7 @@ void Pool::serveWaitersLocked() {
 
 void Pool::serveWaiters() {
   if (generation_ != forkGeneration()) return;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   serveWaitersLocked();
 }
 
@@ -290,13 +308,15 @@ void Pool::countLineLocked() {
 
 void Pool::endReservation(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   leaveLocked(slot);
-  endDrain(lock);
+  const auto drained = endDrainLocked();
+  lock.unlock();
+  if (drained) drained->drained();
 }
 
 bool Pool::reservePlace(PoolMigration& migration) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (!migration.to_) {
     if (std::find(migrations_.begin(), migrations_.end(), &migration) == migrations_.end()) {
       migrations_.push_back(&migration);
@@ -307,16 +327,18 @@ bool Pool::reservePlace(PoolMigration& migration) {
 }
 
 void Pool::forgetPlace(PoolMigration& migration) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   migrations_.remove(&migration);
   migration.found_.store(false, std::memory_order_relaxed);
   if (const auto slot = std::exchange(migration.to_, nullptr)) leaveLocked(*slot);
   countLineLocked();
-  endDrain(lock);
+  const auto drained = endDrainLocked();
+  lock.unlock();
+  if (drained) drained->drained();
 }
 
 std::optional<Pool::WorkerReservation> Pool::takeReserved(PoolMigration& migration) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   checkLocked();
   if (!serves(*migration.to_)) return std::nullopt;
   return reserveLocked(std::exchange(migration.to_, nullptr));
@@ -331,7 +353,8 @@ void Pool::noteServiceTime(std::chrono::nanoseconds time) {
 // ---- Slots -----------------------------------------------------------------------------------
 
 std::shared_ptr<WorkerSlot> Pool::acquireUser() {
-  const auto lock = lockUsable();
+  base::MutexLock lock(ownMutex());
+  checkLocked();
   admitLocked();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
@@ -352,19 +375,19 @@ std::shared_ptr<WorkerSlot> Pool::acquireUser() {
 }
 
 void Pool::addUser(WorkerSlot& slot) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   ++slot.users;
 }
 
 void Pool::releaseUser(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   --slot.users;
   if (inLine_.load(std::memory_order_relaxed) != 0) serveWaitersLocked();
 }
 
 std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
-  std::unique_lock lock = lockUsable();
+  base::MutexLock lock(ownMutex());
   for (;;) {
     checkLocked();
     if (serves(slot)) return slot.channel;
@@ -380,12 +403,12 @@ std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& 
 
 std::shared_ptr<WorkerLink> Pool::currentLink(const WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return nullptr;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return serves(slot) ? slot.channel : nullptr;
 }
 
 std::shared_ptr<WorkerSlot> Pool::slotServedBy(const WorkerLink& channel) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const auto slot = std::find_if(slots_.begin(), slots_.end(),
                                  [&](const auto& each) { return each->channel.get() == &channel; });
   return slot == slots_.end() ? nullptr : *slot;
@@ -393,7 +416,8 @@ std::shared_ptr<WorkerSlot> Pool::slotServedBy(const WorkerLink& channel) {
 
 void Pool::limitSlots(size_t count) {
   {
-    const auto lock = lockUsable();
+    base::MutexLock lock(ownMutex());
+    checkLocked();
     usedSlots_ = count;
     serveWaitersLocked();
   }
@@ -404,7 +428,7 @@ void Pool::limitSlots(size_t count) {
 
 void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     // The event may have been on its way when the pool was closed.
     if (closed_ || index >= slots_.size()) return;
     WorkerSlot& slot = *slots_[index];
@@ -421,13 +445,13 @@ void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
 }
 
 void Pool::workerDied(uint32_t index, const WorkerLost::Death& death) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (index < slots_.size()) slots_[index]->lastDeath = death;
 }
 
 void Pool::slotQuarantined(uint32_t index, std::string text) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (index >= slots_.size()) return;
     slots_[index]->quarantine = std::move(text);
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
@@ -437,7 +461,7 @@ void Pool::slotQuarantined(uint32_t index, std::string text) {
 
 void Pool::supervisorLost(std::string text) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     lost_ = std::move(text);
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/control/supervisor_connection.h"
 #include "client/pool/worker_setup.h"
 #include "client/transport/worker_link.h"
@@ -201,31 +200,35 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
  private:
   friend class PoolMigration;
   struct Waiter {
-    std::condition_variable wake;
+    base::Condition wake;
     std::shared_ptr<WorkerSlot> slot;
   };
 
-  /// Locks the pool if it can serve this process. In a forked child it throws before locking: a
-  /// thread of the parent may hold the lock. Throws Error, and SupervisorLost with `started`.
-  std::unique_lock<std::mutex> lockUsable(bool started = false);
-  void checkLocked(bool started = false);
-  void admitLocked();
-  bool drainedLocked() const;
-  void endDrain(std::unique_lock<std::mutex>& lock);
-  std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr);
-  WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot);
+  /// In a forked child throws Error: a thread of the parent may hold the mutex.
+  base::Mutex& ownMutex() ISOPOOL_RETURNS(mutex_);
+  /// Throws Error if the pool is closed, and SupervisorLost with `started`.
+  void checkLocked(bool started = false) ISOPOOL_REQUIRES(mutex_);
+  void admitLocked() ISOPOOL_REQUIRES(mutex_);
+  bool drainedLocked() const ISOPOOL_REQUIRES(mutex_);
+  std::shared_ptr<SupervisorConnection> endDrainLocked() ISOPOOL_REQUIRES(mutex_);
+  std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr)
+      ISOPOOL_REQUIRES(mutex_);
+  WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot) ISOPOOL_REQUIRES(mutex_);
   static void takeLocked(WorkerSlot& slot);
-  void leaveLocked(WorkerSlot& slot);
-  bool leavesPlaceFree(const WorkerSlot& slot) const;
-  void lookAtHeld(std::unique_lock<std::mutex>& lock);
-  void serveMigrationsLocked();
-  void serveWaitersLocked();
+  void leaveLocked(WorkerSlot& slot) ISOPOOL_REQUIRES(mutex_);
+  bool leavesPlaceFree(const WorkerSlot& slot) const ISOPOOL_REQUIRES(mutex_);
+  void awaitPlace(Waiter& waiter, const Deadline& deadline, base::MutexLock& lock)
+      ISOPOOL_REQUIRES(mutex_);
+  void lookAtHeld(base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
+  void serveMigrationsLocked() ISOPOOL_REQUIRES(mutex_);
+  void serveWaitersLocked() ISOPOOL_REQUIRES(mutex_);
   void serveWaiters();
-  void countLineLocked();
+  void countLineLocked() ISOPOOL_REQUIRES(mutex_);
   bool reservePlace(PoolMigration& migration);
   void forgetPlace(PoolMigration& migration);
   std::optional<WorkerReservation> takeReserved(PoolMigration& migration);
   void endReservation(WorkerSlot& slot);
+  void executorHasDrained();
 
   const uint32_t generation_;
   const char* const owner_;
@@ -233,26 +236,30 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   const bool shared_;  // the workers run calls of other programs, too
   const std::shared_ptr<CallLimit> callLimit_;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;  // a slot got a worker, or will not get one
-  std::shared_ptr<SupervisorConnection> connection_;
-  base::PoolId id_;
-  bool closed_ = false;
-  std::string lost_;
+  base::Mutex mutex_;        // guards the slots, too
+  base::Condition changed_;  // a slot got a worker, or will not get one
+  std::shared_ptr<SupervisorConnection> connection_ ISOPOOL_GUARDED_BY(mutex_);
+  base::PoolId id_;  // set by open()
+  bool closed_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  std::string lost_ ISOPOOL_GUARDED_BY(mutex_);
   /// If the supervisor is about to end: why new calls are refused, and whether calls that were
   /// accepted before are still under way.
-  std::string refusal_;
-  bool draining_ = false;
-  bool executorDrained_ = false;
-  uint32_t broadcasts_ = 0;  // calls on every worker that have not ended
-  std::vector<std::shared_ptr<WorkerSlot>> slots_;
-  size_t usedSlots_ = 0;  // only so many slots, the first ones, get calls and new sessions
+  std::string refusal_ ISOPOOL_GUARDED_BY(mutex_);
+  bool draining_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  bool executorDrained_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  /// Calls on every worker that have not ended.
+  uint32_t broadcasts_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::shared_ptr<WorkerSlot>> slots_;  // constant after open()
+  /// Only so many slots, the first ones, get calls and new sessions.
+  size_t usedSlots_ ISOPOOL_GUARDED_BY(mutex_) = 0;
 
-  std::list<Waiter*> waiters_;
-  std::list<PoolMigration*> migrations_;  // calls that look for a place; served before waiters_
-  std::atomic<size_t> inLine_{0};         // the length of both lists together
-  Clock::time_point lastHandOver_;        // when a thread in line got a place
-  std::shared_ptr<AsyncExecutor> executor_;
+  std::list<Waiter*> waiters_ ISOPOOL_GUARDED_BY(mutex_);
+  /// Calls that look for a place; served before waiters_.
+  std::list<PoolMigration*> migrations_ ISOPOOL_GUARDED_BY(mutex_);
+  std::atomic<size_t> inLine_{0};  // the length of both lists together
+  /// When a thread in line got a place.
+  Clock::time_point lastHandOver_ ISOPOOL_GUARDED_BY(mutex_);
+  std::shared_ptr<AsyncExecutor> executor_ ISOPOOL_GUARDED_BY(mutex_);
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};
   std::atomic<uint64_t> workersReplaced_{0};

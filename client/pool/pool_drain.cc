@@ -16,21 +16,27 @@ void Pool::admitLocked() {
 }
 
 bool Pool::drain(const std::string& text) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   refusal_ = text;
   const std::shared_ptr<AsyncExecutor> executor = executor_;
   lock.unlock();
   const bool executorDrained = !executor || executor->drain(text, [weak = weak_from_this()] {
     const auto pool = weak.lock();
     if (!pool) return;
-    std::unique_lock again(pool->mutex_);
-    pool->executorDrained_ = true;
-    pool->endDrain(again);
+    pool->executorHasDrained();
   });
   lock.lock();
   executorDrained_ = executorDrained_ || executorDrained;
   draining_ = !drainedLocked();
   return !draining_;
+}
+
+void Pool::executorHasDrained() {
+  base::MutexLock lock(mutex_);
+  executorDrained_ = true;
+  const auto drained = endDrainLocked();
+  lock.unlock();
+  if (drained) drained->drained();
 }
 
 // True if every call that was accepted before the supervisor's notice has ended.
@@ -41,25 +47,27 @@ bool Pool::drainedLocked() const {
 }
 
 Pool::Broadcast::Broadcast(Pool& pool) : pool_(pool) {
-  const auto lock = pool_.lockUsable();
+  base::MutexLock lock(pool_.ownMutex());
+  pool_.checkLocked();
   pool_.admitLocked();
   ++pool_.broadcasts_;
 }
 
 Pool::Broadcast::~Broadcast() {
   if (pool_.generation_ != forkGeneration()) return;
-  std::unique_lock lock(pool_.mutex_);
+  base::MutexLock lock(pool_.mutex_);
   --pool_.broadcasts_;
-  pool_.endDrain(lock);
+  const auto drained = pool_.endDrainLocked();
+  lock.unlock();
+  if (drained) drained->drained();
 }
 
-// If the last accepted call has ended, reports that to the connection, with `lock` released.
-void Pool::endDrain(std::unique_lock<std::mutex>& lock) {
-  if (!draining_ || !drainedLocked()) return;
+// If the last accepted call has ended, returns the connection: the caller calls drained() there,
+// without the lock.
+std::shared_ptr<SupervisorConnection> Pool::endDrainLocked() {
+  if (!draining_ || !drainedLocked()) return nullptr;
   draining_ = false;
-  const auto connection = connection_;
-  lock.unlock();
-  if (connection) connection->drained();
+  return connection_;
 }
 
 }  // namespace isopool::client

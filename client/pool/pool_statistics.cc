@@ -51,7 +51,7 @@ PoolStatistics Pool::statistics() {
   checkNotForked(generation_);
   PoolStatistics statistics;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     checkLocked();
     for (const auto& slot : slots_) statistics.workers.push_back(describe(*slot));
     statistics.callersWaiting = waiters_.size();

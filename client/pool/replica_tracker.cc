@@ -20,7 +20,7 @@ ReplicaTracker::Restoring::~Restoring() { restoring = outer_; }
 bool ReplicaTracker::thisThreadRestores() { return restoring; }
 
 void ReplicaTracker::begun(const WorkerLink& channel) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   const uint64_t earlier = std::exchange(life.epoch, channel.epoch().value);
   if (earlier == 0 || earlier == life.epoch) return;
@@ -31,14 +31,14 @@ void ReplicaTracker::begun(const WorkerLink& channel) {
 }
 
 void ReplicaTracker::unloaded(uint32_t slot) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   replicas_.at(slot) = Life{};
   changedLocked();
 }
 
 void ReplicaTracker::onRebuilt(Callback callback) {
   checkNotForked(generation_);
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   callback_ = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
 }
 
@@ -51,35 +51,44 @@ void ReplicaTracker::changedLocked() {
 
 void ReplicaTracker::restoreNow(const WorkerLink& channel, const Deadline& deadline) {
   if (restoring) return;
+  std::shared_ptr<const Callback> callback;
+  if (!beginRestoring(channel, deadline, callback)) return;
+  try {
+    const Restoring scope;
+    if (callback) (*callback)(channel.slot());
+  } catch (...) {
+    endRestoring(channel, State::kRebuilt);
+    throw;
+  }
+  endRestoring(channel, State::kWhole);
+}
+
+// Waits while another thread restores the state. True if this thread is to do it with `callback`.
+bool ReplicaTracker::beginRestoring(const WorkerLink& channel, const Deadline& deadline,
+                                    std::shared_ptr<const Callback>& callback) {
   const uint64_t epoch = channel.epoch().value;
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   for (;;) {
     // The use that follows finds a dead worker or a passed deadline again.
     if (life.epoch != epoch || life.state == State::kWhole || channel.dead() || isPast(deadline)) {
-      return;
+      return false;
     }
     if (life.state == State::kRebuilt) break;
     const auto next = Clock::now() + kLongestSleep;
     changed_.wait_until(lock, deadline ? std::min(*deadline, next) : next);
   }
-  const auto callback = callback_;
+  callback = callback_;
   life.state = State::kBeingRestored;
-  const auto settle = [&](State state) {
-    lock.lock();
-    // Not if the worker died meanwhile and the slot's next worker has the object already.
-    if (life.epoch == epoch) life.state = state;
-    changedLocked();
-  };
-  lock.unlock();
-  try {
-    const Restoring scope;
-    if (callback) (*callback)(channel.slot());
-  } catch (...) {
-    settle(State::kRebuilt);
-    throw;
-  }
-  settle(State::kWhole);
+  return true;
+}
+
+void ReplicaTracker::endRestoring(const WorkerLink& channel, State state) {
+  base::MutexLock lock(mutex_);
+  Life& life = replicas_.at(channel.slot());
+  // Not if the worker died meanwhile and the slot's next worker has the object already.
+  if (life.epoch == channel.epoch().value) life.state = state;
+  changedLocked();
 }
 
 }  // namespace isopool::client

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/program/process_fork.h"
 #include "client/transport/worker_link.h"
 
@@ -69,13 +68,16 @@ class ReplicaTracker {
   };
 
   void restoreNow(const WorkerLink& channel, const Deadline& deadline);
-  void changedLocked();
+  bool beginRestoring(const WorkerLink& channel, const Deadline& deadline,
+                      std::shared_ptr<const Callback>& callback);
+  void endRestoring(const WorkerLink& channel, State state);
+  void changedLocked() ISOPOOL_REQUIRES(mutex_);
 
   const uint32_t generation_ = forkGeneration();
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Life> replicas_;
-  std::shared_ptr<const Callback> callback_;
+  base::Mutex mutex_;
+  base::Condition changed_;
+  std::vector<Life> replicas_ ISOPOOL_GUARDED_BY(mutex_);
+  std::shared_ptr<const Callback> callback_ ISOPOOL_GUARDED_BY(mutex_);
   std::atomic<uint32_t> unrestored_{0};
   std::atomic<uint64_t> rebuilt_{0};
 };

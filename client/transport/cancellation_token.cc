@@ -6,7 +6,7 @@
 namespace isopool::client {
 
 bool CancellationToken::cancel() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (over_) return false;
   if (requested()) return true;
   if (channel_ != nullptr && !channel_->memory().end().recall(sequence_)) return false;
@@ -16,7 +16,7 @@ bool CancellationToken::cancel() {
 }
 
 bool CancellationToken::end() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   over_ = true;
   return requested();
 }
@@ -28,7 +28,7 @@ void CancellationToken::enter(WorkerLink& channel, PendingRequest& request, uint
 }
 
 void CancellationToken::leave(RequestOutcome outcome) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   channel_ = nullptr;
   over_ = outcome != RequestOutcome::kWithdrawn && outcome != RequestOutcome::kNeverStarted;
 }

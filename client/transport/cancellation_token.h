@@ -3,7 +3,8 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace isopool::client {
 
@@ -30,17 +31,18 @@ class CancellationToken {
 
  private:
   friend class WorkerLink;
-  // Call when the request is published. Needs mutex_.
-  void enter(WorkerLink& channel, PendingRequest& request, uint64_t sequence);
+  // Call when the request is published.
+  void enter(WorkerLink& channel, PendingRequest& request, uint64_t sequence)
+      ISOPOOL_REQUIRES(mutex_);
   // Call when the request has left the worker. Takes mutex_.
   void leave(RequestOutcome outcome);
 
-  std::mutex mutex_;
+  base::Mutex mutex_;
   std::atomic<bool> requested_{false};
-  bool over_ = false;
-  WorkerLink* channel_ = nullptr;  // while the request is published
-  PendingRequest* request_ = nullptr;
-  uint64_t sequence_ = 0;
+  bool over_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  WorkerLink* channel_ ISOPOOL_GUARDED_BY(mutex_) = nullptr;  // while the request is published
+  PendingRequest* request_ ISOPOOL_GUARDED_BY(mutex_) = nullptr;
+  uint64_t sequence_ ISOPOOL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace isopool::client

@@ -11,7 +11,7 @@ using State = ipc::SendQueue::State;
 
 void ControlWriter::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
                             std::optional<ipc::SendQueue::Subject> package) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (socket_ == nullptr || failure_) return;
   const bool waited = !queue_.empty();
   const State state = queue_.send(*socket_, std::move(frame), descriptors, package);
@@ -28,7 +28,7 @@ void ControlWriter::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int>
 
 void ControlWriter::wake() {
   if (generation_ != forkGeneration()) return;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (socket_ != nullptr) wakeLocked();
 }
 
@@ -39,19 +39,19 @@ void ControlWriter::wakeLocked() {
 
 bool ControlWriter::revoke(base::PackageId package) {
   if (generation_ != forkGeneration()) return false;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return queue_.revoke({kOnlyClient, package.value});
 }
 
 State ControlWriter::flush() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (failure_) return *failure_;
   if (socket_ == nullptr) return State::kEmpty;
   return queue_.flush(*socket_);
 }
 
 void ControlWriter::close() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   socket_ = nullptr;
   queue_.clear();
 }

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <mutex>
 #include <optional>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "client/program/process_fork.h"
 #include "ipc/control/frame.h"
 #include "ipc/control/send_queue.h"
@@ -60,14 +60,14 @@ class ControlWriter {
 
   void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
                std::optional<ipc::SendQueue::Subject> package);
-  void wakeLocked();
+  void wakeLocked() ISOPOOL_REQUIRES(mutex_);
 
   const uint32_t generation_ = forkGeneration();
-  std::mutex mutex_;
-  ipc::ControlSocket* socket_;
+  base::Mutex mutex_;
+  ipc::ControlSocket* socket_ ISOPOOL_GUARDED_BY(mutex_);
   const int wake_;
-  ipc::SendQueue queue_;
-  std::optional<ipc::SendQueue::State> failure_;
+  ipc::SendQueue queue_ ISOPOOL_GUARDED_BY(mutex_);
+  std::optional<ipc::SendQueue::State> failure_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool::client

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <unordered_set>
+
+#include "base/mutex.h"
 
 namespace isopool::client {
 
@@ -14,22 +15,22 @@ class DefinedObjects {
  public:
   /// False also for an object that a spare made ahead of time: the first call defines it again.
   bool has(uint64_t object) const {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     return objects_.count(object) != 0;
   }
   /// Call when the worker has answered the definition. Throws std::bad_alloc.
   void add(uint64_t object) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     objects_.insert(object);
   }
   void remove(uint64_t object) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     objects_.erase(object);
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::unordered_set<uint64_t> objects_;
+  mutable base::Mutex mutex_;
+  std::unordered_set<uint64_t> objects_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 }  // namespace isopool::client

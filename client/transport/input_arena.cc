@@ -109,7 +109,7 @@ std::optional<c10::Storage> InputArena::makeStorage(size_t bytes) {
 }
 
 bool InputArena::grow(size_t request) {
-  std::lock_guard lock(growMutex_);
+  base::MutexLock lock(growMutex_);
   const size_t capacity = arena_.capacityBytes();
   const size_t bytes = segmentBytesFor(ipc::roundUpToPages(request), capacity);
   // The reserved address space covers the limit, so that every segment within it can be mapped.
@@ -138,12 +138,11 @@ bool InputArena::grow(size_t request) {
 void InputArena::announceSegmentOf(const void* block) {
   const uint32_t first = unannounced_.load(std::memory_order_relaxed);
   if (first == 0 || arena_.locate(block)->segment.value < first) return;
-  std::lock_guard lock(growMutex_);
+  base::MutexLock lock(growMutex_);
   for (Audience& audience : audiences_) tell(audience);
   unannounced_.store(0, std::memory_order_relaxed);
 }
 
-// Needs growMutex_.
 void InputArena::tell(Audience& audience) const {
   for (; audience.told < segments_.size(); ++audience.told) {
     const KnownSegment& segment = segments_[audience.told];
@@ -152,31 +151,31 @@ void InputArena::tell(Audience& audience) const {
 }
 
 void InputArena::reclaim() noexcept {
-  std::lock_guard lock(loansMutex_);
+  base::MutexLock lock(loansMutex_);
   for (ipc::LeaseTable* loans : loans_) {
     loans->collect([this](const void* block) { dropReference(block); });
   }
 }
 
 void InputArena::addAudience(SegmentAudience& audience) {
-  std::lock_guard lock(growMutex_);
+  base::MutexLock lock(growMutex_);
   Audience added{&audience, 0};
   tell(added);
   audiences_.push_back(added);
 }
 
 void InputArena::removeAudience(SegmentAudience& audience) {
-  std::lock_guard lock(growMutex_);
+  base::MutexLock lock(growMutex_);
   std::erase_if(audiences_, [&](const Audience& each) { return each.audience == &audience; });
 }
 
 void InputArena::addLoans(ipc::LeaseTable& loans) {
-  std::lock_guard lock(loansMutex_);
+  base::MutexLock lock(loansMutex_);
   loans_.push_back(&loans);
 }
 
 void InputArena::removeLoans(ipc::LeaseTable& loans) {
-  std::lock_guard lock(loansMutex_);
+  base::MutexLock lock(loansMutex_);
   std::erase(loans_, &loans);
 }
 

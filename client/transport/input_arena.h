@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/memory/page_arena.h"
 #include "ipc/tensor/routing_allocator.h"
@@ -105,20 +105,20 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   InputArena();
   bool grow(size_t bytes);
   void announceSegmentOf(const void* block);
-  void tell(Audience& audience) const;
+  void tell(Audience& audience) const ISOPOOL_REQUIRES(growMutex_);
   void reclaim() noexcept;
 
   const uint64_t settingBytes_;
   const uint32_t generation_;
   ipc::PageArena arena_;
   const uint64_t limitBytes_;
-  std::mutex growMutex_;  // held while segments_ or audiences_ change and audiences are notified
-  std::vector<KnownSegment> segments_;
-  std::vector<Audience> audiences_;
+  base::Mutex growMutex_;  // held also while audiences are notified
+  std::vector<KnownSegment> segments_ ISOPOOL_GUARDED_BY(growMutex_);
+  std::vector<Audience> audiences_ ISOPOOL_GUARDED_BY(growMutex_);
   // The first segment of which not all audiences were notified; 0: none. Changed under growMutex_.
   std::atomic<uint32_t> unannounced_{0};
-  std::mutex loansMutex_;
-  std::vector<ipc::LeaseTable*> loans_;
+  base::Mutex loansMutex_;
+  std::vector<ipc::LeaseTable*> loans_ ISOPOOL_GUARDED_BY(loansMutex_);
 };
 
 }  // namespace isopool::client

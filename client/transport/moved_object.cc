@@ -20,8 +20,8 @@ void forgetSlice(void* context) { delete static_cast<MovedSlice*>(context); }
 
 // The moved objects of this process. Never destroyed: results may use it until the process exits.
 struct MovedObject::Registry {
-  std::mutex mutex;
-  std::map<uint32_t, std::weak_ptr<MovedObject>> byId;
+  base::Mutex mutex;
+  std::map<uint32_t, std::weak_ptr<MovedObject>> byId ISOPOOL_GUARDED_BY(mutex);
 
   static Registry& instance() {
     static PerProcess<Registry> registry;
@@ -37,7 +37,7 @@ std::shared_ptr<MovedObject> MovedObject::make(std::shared_ptr<ControlWriter> wr
         new MovedObject(std::move(writer), connection, ArchiveFile::newId(), object, bytes));
     {
       Registry& registry = Registry::instance();
-      std::lock_guard lock(registry.mutex);
+      base::MutexLock lock(registry.mutex);
       registry.byId[moved->id_.value] = moved;
     }
     moved->writer_->send(
@@ -52,7 +52,7 @@ std::shared_ptr<MovedObject> MovedObject::make(std::shared_ptr<ControlWriter> wr
 
 std::shared_ptr<MovedObject> MovedObject::find(base::PackageId id) {
   Registry& registry = Registry::instance();
-  std::lock_guard lock(registry.mutex);
+  base::MutexLock lock(registry.mutex);
   const auto entry = registry.byId.find(id.value);
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
@@ -69,7 +69,7 @@ MovedObject::~MovedObject() {
   if (generation_ != forkGeneration()) return;
   {
     Registry& registry = Registry::instance();
-    std::lock_guard lock(registry.mutex);
+    base::MutexLock lock(registry.mutex);
     registry.byId.erase(id_.value);
   }
   try {
@@ -81,7 +81,7 @@ MovedObject::~MovedObject() {
 
 c10::Storage MovedObject::storageAt(uint64_t offset, uint64_t bytes) {
   if (offset > mapping_.bytes() || bytes > mapping_.bytes() - offset) return {};
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const auto known = storages_.find({offset, bytes});
   if (known != storages_.end()) {
     if (auto storage = known->second.lock()) return c10::Storage(std::move(storage));

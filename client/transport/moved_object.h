@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "client/transport/control_writer.h"
 #include "ipc/memory/memory_object.h"
 
@@ -59,8 +59,9 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   const uint64_t connection_;
   const uint32_t generation_;  // see forkGeneration()
   ipc::Mapping mapping_;
-  std::mutex mutex_;
-  std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_;  // by offset and length
+  base::Mutex mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_
+      ISOPOOL_GUARDED_BY(mutex_);  // by offset and length
 };
 
 /// Where in a moved object's memory a storage lies.

@@ -58,19 +58,19 @@ WorkerLink::~WorkerLink() {
 }
 
 void WorkerLink::assume(uint32_t pool, uint32_t slot) {
-  std::lock_guard lock(deathMutex_);
+  base::MutexLock lock(deathMutex_);
   place_ = Place{pool, slot};
   slot_ = slot;
   name_ = "worker " + std::to_string(slot) + " (pid " + std::to_string(processId_) + ")";
 }
 
 std::optional<WorkerLink::Place> WorkerLink::place() {
-  std::lock_guard lock(deathMutex_);
+  base::MutexLock lock(deathMutex_);
   return place_;
 }
 
 std::string WorkerLink::name() {
-  std::lock_guard lock(deathMutex_);
+  base::MutexLock lock(deathMutex_);
   return name_;
 }
 
@@ -142,13 +142,13 @@ uint32_t WorkerLink::occupied() const {
 }
 
 bool WorkerLink::cleansUp() {
-  std::lock_guard lock(publishMutex_);
+  base::MutexLock lock(publishMutex_);
   return unawaited_.cleansUp(nextSequence_ - 1);
 }
 
 void WorkerLink::callTimeOver(uint64_t sequence, const std::string& text) {
   {
-    std::lock_guard lock(deathMutex_);
+    base::MutexLock lock(deathMutex_);
     timeOverText_ = text;
   }
   timeOver_.store(sequence, std::memory_order_release);
@@ -156,7 +156,7 @@ void WorkerLink::callTimeOver(uint64_t sequence, const std::string& text) {
 }
 
 void WorkerLink::refuseRequests(const std::string& text) {
-  std::lock_guard lock(publishMutex_);
+  base::MutexLock lock(publishMutex_);
   refusal_ = text;
 }
 
@@ -174,7 +174,7 @@ void WorkerLink::poison(const std::string& reason) {
 // The worker's crash log then contains the reason.
 void WorkerLink::killBecause(const std::string& reason) {
   {
-    std::lock_guard lock(deathMutex_);
+    base::MutexLock lock(deathMutex_);
     death_.crashLog =
         (sharedWorker_ ? "reported by this program, because " : "killed by its client, because ") +
         reason;
@@ -198,7 +198,7 @@ void WorkerLink::markDead() {
 
 void WorkerLink::reaped(int signal, int exitCode) {
   {
-    std::lock_guard lock(deathMutex_);
+    base::MutexLock lock(deathMutex_);
     death_.signal = signal;
     death_.exitCode = exitCode;
     death_.causeKnown = true;
@@ -210,23 +210,24 @@ void WorkerLink::reaped(int signal, int exitCode) {
 }
 
 bool WorkerLink::causeKnown() {
-  std::lock_guard lock(deathMutex_);
+  base::MutexLock lock(deathMutex_);
   return death_.causeKnown;
 }
 
 WorkerLost::Death WorkerLink::death() {
   readDeath();
-  std::unique_lock lock(deathMutex_);
+  base::MutexLock lock(deathMutex_);
   // The exit code was 0, or the process was reaped before it could be read: the supervisor is about
   // to report the cause.
-  causeTold_.wait_for(lock, kPatienceForCause, [this] { return death_.causeKnown; });
+  causeTold_.wait_for(lock, kPatienceForCause,
+                      [this]() ISOPOOL_REQUIRES(deathMutex_) { return death_.causeKnown; });
   return death_;
 }
 
 // The kernel sets the exit code before it tears down the address space, long before the process can
 // be reaped: it is the last field of the process's stat line (proc(5)).
 void WorkerLink::readDeath() {
-  std::lock_guard lock(deathMutex_);
+  base::MutexLock lock(deathMutex_);
   if (deathRead_) return;
   deathRead_ = true;
   death_.worker = name_;
@@ -300,7 +301,7 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
   if (cancellation != nullptr) cancellation->leave(waited.outcome);
   if (migration != nullptr) migration->requestEnded();
   if (waited.outcome == RequestOutcome::kOverdue && timeIsOver(sequence)) {
-    std::lock_guard lock(deathMutex_);
+    base::MutexLock lock(deathMutex_);
     throw LimitExceeded(name_ + ": " + timeOverText_);
   }
   return {shared_from_this(), waited.abandoned ? nullptr : published.request, sequence,
@@ -319,7 +320,7 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
     if (blob != nullptr) InputArena::instance().dropReference(blob);
   };
 
-  std::unique_lock lock(publishMutex_);
+  base::MutexLock lock(publishMutex_);
   ipc::ClientEnd& end = memory_->end();
   for (;;) {
     if (workerDied()) {
@@ -358,15 +359,23 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       return {nullptr, RequestOutcome::kWithdrawn};
     }
   }
-  std::unique_lock<std::mutex> cancellationLock;
-  if (cancellation != nullptr) {
-    cancellationLock = std::unique_lock(cancellation->mutex_);
-    if (cancellation->requested()) {
-      dropBlob();
-      return {nullptr, RequestOutcome::kWithdrawn};
-    }
-    cancellation->enter(*this, request, nextSequence_);
+  if (cancellation == nullptr) {
+    return {&publishNext(operation, draft, call, blob, workerMaySpin), RequestOutcome::kPending};
   }
+  base::MutexLock cancellationLock(cancellation->mutex_);
+  if (cancellation->requested()) {
+    dropBlob();
+    return {nullptr, RequestOutcome::kWithdrawn};
+  }
+  cancellation->enter(*this, request, nextSequence_);
+  return {&publishNext(operation, draft, call, blob, workerMaySpin), RequestOutcome::kPending};
+}
+
+// Publishes the call in the next slot, which is free.
+PendingRequest& WorkerLink::publishNext(ipc::Operation operation, RequestDraft& draft,
+                                        const ipc::OutgoingCall& call, void* blob,
+                                        bool workerMaySpin) {
+  PendingRequest& request = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
   request.sequence = nextSequence_++;
   request.operation = operation;
   unawaited_.published(request.sequence, operation, /*notification=*/false);
@@ -377,16 +386,17 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
   request.use.store(PendingRequest::Use::kWaiting, std::memory_order_release);
   pending_.fetch_add(1, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kExchangeEntered);
+  ipc::ClientEnd& end = memory_->end();
   end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
   end.publish(call);
-  return {&request, RequestOutcome::kPending};
+  return request;
 }
 
 bool WorkerLink::notify(ipc::Operation operation, RequestDraft& draft) {
   if (generation_ != forkGeneration()) return false;
   const std::span<const std::byte> payload = draft.writer.finish({});
   if (payload.size() > ipc::kInlineBytes) return false;
-  std::lock_guard lock(publishMutex_);
+  base::MutexLock lock(publishMutex_);
   if (workerDied() || !refusal_.empty() || !memory_->end().canPublish()) return false;
   ipc::OutgoingCall call;
   call.operation = operation;
@@ -398,7 +408,7 @@ bool WorkerLink::notify(ipc::Operation operation, RequestDraft& draft) {
 void WorkerLink::releaseHandle(base::HandleId handle) noexcept {
   if (generation_ != forkGeneration() || dead()) return;
   {
-    std::lock_guard lock(releasesMutex_);
+    base::MutexLock lock(releasesMutex_);
     try {
       releases_.push_back(handle.value);
     } catch (const std::bad_alloc&) {
@@ -420,14 +430,15 @@ void WorkerLink::releaseObj(base::HandleId handle) noexcept {
 // If another thread holds the mutex, it publishes a request, and sends releases before that or has
 // just done so.
 void WorkerLink::tryFlushReleases() noexcept {
-  std::unique_lock lock(publishMutex_, std::try_to_lock);
-  while (lock.owns_lock() && releasesWaiting_.load(std::memory_order_relaxed) > 0 &&
-         !workerDied() && refusal_.empty() && memory_->end().canPublish()) {
+  if (!publishMutex_.try_lock()) return;
+  base::MutexLock lock(publishMutex_, std::adopt_lock);
+  while (releasesWaiting_.load(std::memory_order_relaxed) > 0 && !workerDied() &&
+         refusal_.empty() && memory_->end().canPublish()) {
     if (!flushReleases()) return;
   }
 }
 
-// Needs publishMutex_ and room in the ring. False if there is no memory: the releases keep waiting.
+// Needs room in the ring. False if there is no memory: the releases keep waiting.
 bool WorkerLink::flushReleases() noexcept try {
   constexpr size_t kMost = 2 * kReleaseBatch;  // fit into a slot with at most 5 bytes each
   static_assert(kMost * 7 < ipc::kInlineBytes);
@@ -435,7 +446,7 @@ bool WorkerLink::flushReleases() noexcept try {
   ipc::OutgoingCall call;
   call.operation = ipc::Operation::kReleaseHandles;
   {
-    std::lock_guard lock(releasesMutex_);
+    base::MutexLock lock(releasesMutex_);
     // Handles count up from 1, so most need five bytes; half a batch has room for nine bytes each.
     const size_t count =
         std::min(releases_.size(), releases_.back() >> 32 == 0 ? kMost : kMost / 2);
@@ -451,7 +462,7 @@ bool WorkerLink::flushReleases() noexcept try {
   return false;
 }
 
-// Needs publishMutex_ and room in the ring.
+// Needs room in the ring.
 void WorkerLink::publishNotification(ipc::OutgoingCall& call) {
   call.flags = ipc::kNoReply;
   const uint64_t sequence = nextSequence_++;

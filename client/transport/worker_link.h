@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "client/models/archive_file.h"
 #include "client/program/process_fork.h"
 #include "client/program/processor_load.h"
@@ -231,9 +231,12 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
                     bool workerMaySpin, CancellationToken* cancellation);
   void placePayload(std::span<const std::byte> payload, ipc::OutgoingPayload& place, void*& blob,
                     const Deadline& deadline);
+  PendingRequest& publishNext(ipc::Operation operation, RequestDraft& draft,
+                              const ipc::OutgoingCall& call, void* blob, bool workerMaySpin)
+      ISOPOOL_REQUIRES(publishMutex_);
   void tryFlushReleases() noexcept;
-  bool flushReleases() noexcept;
-  void publishNotification(ipc::OutgoingCall& call);
+  bool flushReleases() noexcept ISOPOOL_REQUIRES(publishMutex_);
+  void publishNotification(ipc::OutgoingCall& call) ISOPOOL_REQUIRES(publishMutex_);
   /// How a wait ended. `abandoned`: the thread must not use the request any more.
   struct Waited {
     RequestOutcome outcome;
@@ -244,19 +247,19 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
               std::optional<ProcessorLoad::Spinner>& spinner);
   void lead(PendingRequest& request, const Deadline& deadline,
             const CancellationToken* cancellation, const Migration* migration,
-            std::optional<ProcessorLoad::Spinner>& spinner);
+            std::optional<ProcessorLoad::Spinner>& spinner) ISOPOOL_REQUIRES(leadMutex_);
   bool migrates(PendingRequest& request, Migration& migration);
-  bool deliverCompletions();
-  void deliverOrPoison();
-  bool deliver(PendingRequest& request);
+  bool deliverCompletions() ISOPOOL_REQUIRES(leadMutex_);
+  void deliverOrPoison() ISOPOOL_REQUIRES(leadMutex_);
+  bool deliver(PendingRequest& request) ISOPOOL_REQUIRES(leadMutex_);
   void discard(PendingRequest& request);
   void deliverUnlessLed();
   void passLead();
-  void settleAll();
+  void settleAll() ISOPOOL_REQUIRES(leadMutex_);
   std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack);
   void wakeWaiter(PendingRequest& request);
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
-  bool hangsInPreparation(Clock::time_point now) const;
+  bool hangsInPreparation(Clock::time_point now) const ISOPOOL_REQUIRES(publishMutex_);
   void killBecause(const std::string& reason);
   bool timeIsOver(uint64_t sequence) const {
     return timeOver_.load(std::memory_order_acquire) == sequence;
@@ -279,26 +282,26 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   ipc::LeaseTable loans_;
   std::function<void(const std::string&)> deathReport_;
 
-  std::mutex publishMutex_;
-  std::condition_variable slotFreed_;
+  base::Mutex publishMutex_;
+  base::Condition slotFreed_;
   std::array<std::unique_ptr<PendingRequest>, ipc::kRingSlots> pendingRequests_;
-  uint64_t nextSequence_ = 1;  // counts as ClientEnd does
-  std::string refusal_;        // guarded by publishMutex_
-  UnheardCalls unheard_;       // guarded by publishMutex_
-  std::vector<uint64_t> releases_;
-  std::mutex releasesMutex_;
+  uint64_t nextSequence_ ISOPOOL_GUARDED_BY(publishMutex_) = 1;  // counts as ClientEnd does
+  std::string refusal_ ISOPOOL_GUARDED_BY(publishMutex_);
+  UnheardCalls unheard_ ISOPOOL_GUARDED_BY(publishMutex_);
+  base::Mutex releasesMutex_;
+  std::vector<uint64_t> releases_ ISOPOOL_GUARDED_BY(releasesMutex_);
   std::atomic<uint32_t> releasesWaiting_{0};
   std::atomic<uint32_t> objs_{0};  // Objs that are alive
 
-  std::mutex leadMutex_;
-  ipc::SpinBudget spin_;              // guarded by leadMutex_
-  ipc::ReceivedCompletion received_;  // guarded by leadMutex_
+  base::Mutex leadMutex_;
+  ipc::SpinBudget spin_ ISOPOOL_GUARDED_BY(leadMutex_);
+  ipc::ReceivedCompletion received_ ISOPOOL_GUARDED_BY(leadMutex_);
   std::atomic<uint32_t> pending_{0};
   std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left
   std::atomic<int> callsUnderWay_{0};  // from before publishing until their threads continue
   std::atomic<bool> poisoned_{false};
   std::atomic<uint64_t> timeOver_{0};  // the last request that reached the limit of its run time
-  std::string timeOverText_;           // guarded by deathMutex_
+  std::string timeOverText_ ISOPOOL_GUARDED_BY(deathMutex_);
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all requests
   mutable std::atomic<bool> deathSeen_{false};  // by this process, perhaps before the supervisor
@@ -307,12 +310,12 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   std::atomic<bool> held_{false};
   UnawaitedWork unawaited_;  // in part guarded by publishMutex_
   std::atomic<uint64_t> nextHandle_{1};
-  std::mutex deathMutex_;
-  std::condition_variable causeTold_;
-  WorkerLost::Death death_;
-  bool deathRead_ = false;
-  std::string name_;
-  std::optional<Place> place_;
+  base::Mutex deathMutex_;
+  base::Condition causeTold_;
+  WorkerLost::Death death_ ISOPOOL_GUARDED_BY(deathMutex_);
+  bool deathRead_ ISOPOOL_GUARDED_BY(deathMutex_) = false;
+  std::string name_ ISOPOOL_GUARDED_BY(deathMutex_);
+  std::optional<Place> place_ ISOPOOL_GUARDED_BY(deathMutex_);
   uint32_t slot_ = 0;  // set before the pool has the channel
 
   std::recursive_timed_mutex preparation_;

@@ -84,12 +84,19 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     std::array<ipc::FutexWatch, 2> watches{};
     bool slept = false;
 
-    void deliver() { channel.deliverOrPoison(); }
+    // The leader holds the lead as long as it waits.
+    void deliver() {
+      channel.leadMutex_.assertHeld();
+      channel.deliverOrPoison();
+    }
     bool hasOutcome() const {
       return request.outcome.load(std::memory_order_acquire) != RequestOutcome::kPending;
     }
     bool workerDied() const { return channel.workerDied(); }
-    void settle() { channel.settleAll(); }
+    void settle() {
+      channel.leadMutex_.assertHeld();
+      channel.settleAll();
+    }
     bool leaves() const {
       return isPast(deadline) || (cancellation != nullptr && cancellation->requested()) ||
              (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
@@ -111,7 +118,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
   spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
 }
 
-// Needs leadMutex_. False if the ring's content is invalid.
+// False if the ring's content is invalid.
 bool WorkerLink::deliverCompletions() {
   ipc::ClientEnd& end = memory_->end();
   while (!poisoned_.load(std::memory_order_relaxed)) {
@@ -130,7 +137,7 @@ bool WorkerLink::deliverCompletions() {
   return true;
 }
 
-// Needs leadMutex_. After markDead() the requests are settled: an answer that comes then is no
+// After markDead() the requests are settled: an answer that comes then is no
 // fault of the worker.
 void WorkerLink::deliverOrPoison() {
   if (deliverCompletions() || ended_.load(std::memory_order_acquire)) return;
@@ -199,8 +206,8 @@ void WorkerLink::discard(PendingRequest& request) {
 
 // Delivers answers if no thread leads; then one of the waiting threads takes the lead.
 void WorkerLink::deliverUnlessLed() {
-  std::unique_lock lead(leadMutex_, std::try_to_lock);
-  if (!lead) return;
+  if (!leadMutex_.try_lock()) return;
+  base::MutexLock lead(leadMutex_, std::adopt_lock);
   // If no thread waits, no leader finds that the ring is inconsistent.
   deliverOrPoison();
   lead.unlock();
@@ -219,7 +226,6 @@ void WorkerLink::passLead() {
   }
 }
 
-// Needs leadMutex_.
 void WorkerLink::settleAll() {
   try {
     readDeath();
@@ -229,7 +235,7 @@ void WorkerLink::settleAll() {
   const ipc::ClientEnd& end = memory_->end();
   bool first = false;
   {
-    std::lock_guard lock(publishMutex_);
+    base::MutexLock lock(publishMutex_);
     first = !dead_.exchange(true, std::memory_order_acq_rel);
     ended_.store(true, std::memory_order_release);
     for (const auto& entry : pendingRequests_) {
@@ -336,7 +342,7 @@ void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
   bool stopped = false;
   bool hangs = false;
   {
-    std::lock_guard lock(publishMutex_);
+    base::MutexLock lock(publishMutex_);
     const bool sleeps = peer.sleeping.load(std::memory_order_seq_cst) != 0;
     const uint32_t taken = peer.submissionHead.load(std::memory_order_acquire);
     stopped = unheard_.tooMany(sequence, calledAt, {sleeps, taken}, now);
@@ -350,7 +356,6 @@ void WorkerLink::killIfStuck(uint64_t sequence, Clock::time_point calledAt) {
   }
 }
 
-// Needs publishMutex_.
 bool WorkerLink::hangsInPreparation(Clock::time_point now) const {
   const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
   return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
@@ -372,7 +377,7 @@ void WorkerLink::killIfBlocked() {
   std::optional<UnawaitedWork::Blocked> blocked;
   uint64_t taken = 0;
   {
-    std::lock_guard lock(publishMutex_);
+    base::MutexLock lock(publishMutex_);
     const uint64_t published = nextSequence_ - 1;
     blocked = unawaited_.overLimit(published);
     taken = unawaited_.taken(published);

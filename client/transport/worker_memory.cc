@@ -32,14 +32,14 @@ WorkerMemory::WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping pee
 
 void WorkerMemory::addSegment(base::SegmentId id, ipc::Mapping mapping) {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     segments_.push_back({id, std::move(mapping)});
   }
   segmentAdded_.notify_all();
 }
 
 uint64_t WorkerMemory::capacityBytes() {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   uint64_t bytes = 0;
   for (const Segment& segment : segments_) bytes += segment.mapping.bytes();
   return bytes;
@@ -47,7 +47,7 @@ uint64_t WorkerMemory::capacityBytes() {
 
 void WorkerMemory::expectNoMoreSegments() {
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     complete_ = true;
   }
   segmentAdded_.notify_all();
@@ -55,9 +55,9 @@ void WorkerMemory::expectNoMoreSegments() {
 
 std::optional<std::span<std::byte>> WorkerMemory::find(base::SegmentId id, uint64_t offset,
                                                        uint64_t bytes) {
-  std::unique_lock lock(mutex_);
+  base::MutexLock lock(mutex_);
   const Segment* found = nullptr;
-  const auto decided = [&] {
+  const auto decided = [&]() ISOPOOL_REQUIRES(mutex_) {
     for (const Segment& segment : segments_) {
       if (segment.id == id) found = &segment;
     }
@@ -71,7 +71,7 @@ std::optional<std::span<std::byte>> WorkerMemory::find(base::SegmentId id, uint6
 }
 
 bool WorkerMemory::neverCame(base::SegmentId id) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return complete_ && std::none_of(segments_.begin(), segments_.end(),
                                    [&](const Segment& segment) { return segment.id == id; });
 }

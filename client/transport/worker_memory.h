@@ -4,13 +4,12 @@
 #include <c10/core/Storage.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/channel/status_page.h"
@@ -77,10 +76,10 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
 
   ipc::ClientEnd end_;
   const ipc::Mapping statusPage_;
-  std::mutex mutex_;
-  std::condition_variable segmentAdded_;
-  std::vector<Segment> segments_;
-  bool complete_ = false;  // no segment will be added
+  base::Mutex mutex_;
+  base::Condition segmentAdded_;
+  std::vector<Segment> segments_ ISOPOOL_GUARDED_BY(mutex_);
+  bool complete_ ISOPOOL_GUARDED_BY(mutex_) = false;  // no segment will be added
   std::atomic<uint64_t> lentBytes_{0};
   std::atomic<uint64_t> lentBlocks_{0};
 };

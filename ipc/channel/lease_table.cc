@@ -12,7 +12,7 @@ LeaseTable::LeaseTable(const LeaseReturns& returns) : returns_(returns) {
 }
 
 std::optional<Lease> LeaseTable::lend(const void* block) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (free_.empty()) return std::nullopt;
   const uint32_t index = free_.back();
   free_.pop_back();
@@ -23,7 +23,7 @@ std::optional<Lease> LeaseTable::lend(const void* block) {
 }
 
 bool LeaseTable::cancel(Lease lease) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (lease.index >= kLeases || generations_[lease.index] != lease.generation ||
       blocks_[lease.index] == nullptr) {
     return false;
@@ -40,14 +40,14 @@ const void* LeaseTable::end(uint32_t index) {
 }
 
 uint32_t LeaseTable::leasesOf(const void* block) const {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   uint32_t count = 0;
   for (const void* lent : blocks_) count += lent == block ? 1 : 0;
   return count;
 }
 
 uint32_t LeaseTable::outstanding() const {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return kLeases - static_cast<uint32_t>(free_.size());
 }
 

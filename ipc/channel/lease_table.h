@@ -4,10 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ipc/channel/layout.h"
 #include "ipc/channel/ring.h"
 #include "ipc/channel/shared_memory.h"
@@ -39,7 +39,7 @@ class LeaseTable {
   /// block of each, under the table's lock. Takes a few nanoseconds if no lease was returned.
   template <typename Returned>
   void collect(Returned&& returned) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     for (uint32_t group = 0; group < usedGroups_; ++group) {
       if (returnsCounted<SharedMemory>(returns_.groupReturns[group], seenReturns_[group])) {
         collectGroup(group, returned);
@@ -54,7 +54,7 @@ class LeaseTable {
   /// neither read nor write the blocks any more: its pidfd is readable, or it has detached.
   template <typename Returned>
   void collectAll(Returned&& returned) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     for (uint32_t index = 0; index < kLeases; ++index) {
       if (blocks_[index] != nullptr) returned(end(index));
     }
@@ -67,10 +67,10 @@ class LeaseTable {
   uint32_t leasesOf(const void* block) const;
 
  private:
-  const void* end(uint32_t index);
+  const void* end(uint32_t index) ISOPOOL_REQUIRES(mutex_);
 
   template <typename Returned>
-  void collectGroup(uint32_t group, Returned&& returned) {
+  void collectGroup(uint32_t group, Returned&& returned) ISOPOOL_REQUIRES(mutex_) {
     for (uint32_t index = group * kLeasesPerGroup; index < (group + 1) * kLeasesPerGroup; ++index) {
       if (blocks_[index] == nullptr) continue;
       if (wasGivenBack<SharedMemory>(returns_.returned[index], generations_[index])) {
@@ -80,12 +80,16 @@ class LeaseTable {
   }
 
   const LeaseReturns& returns_;  // shared memory that the borrower writes
-  mutable std::mutex mutex_;
-  std::vector<uint32_t> free_;  // indices of the leases that can be given; the last is next
-  uint32_t usedGroups_ = 0;     // groups from here on have never had a lease
-  std::array<uint32_t, kLeaseGroups> seenReturns_{};  // the hints at the last collect()
-  std::array<uint32_t, kLeases> generations_{};       // of each lease's last use
-  std::array<const void*, kLeases> blocks_{};         // null: the lease is free
+  mutable base::Mutex mutex_;
+  std::vector<uint32_t> free_
+      ISOPOOL_GUARDED_BY(mutex_);  // indices of the leases that can be given; the last is next
+  uint32_t usedGroups_ ISOPOOL_GUARDED_BY(mutex_) =
+      0;  // groups from here on have never had a lease
+  std::array<uint32_t, kLeaseGroups> seenReturns_
+      ISOPOOL_GUARDED_BY(mutex_){};  // the hints at the last collect()
+  std::array<uint32_t, kLeases> generations_
+      ISOPOOL_GUARDED_BY(mutex_){};  // of each lease's last use
+  std::array<const void*, kLeases> blocks_ ISOPOOL_GUARDED_BY(mutex_){};  // null: the lease is free
 };
 
 /// The borrower's side: returns a lease. Any thread may call it; it only stores to shared words.

@@ -30,7 +30,7 @@ uint32_t PageArena::binOf(uint32_t pages) noexcept {
 }
 
 bool PageArena::hasRoomFor(size_t bytes) const noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return hasRoomForLocked(bytes);
 }
 
@@ -56,7 +56,7 @@ bool PageArena::addSegment(base::SegmentId id, base::Fd object, size_t bytes, Pr
   const auto pages = static_cast<uint32_t>(bytes / kPageBytes);
   uint32_t firstPage = 0;
   {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (!hasRoomForLocked(bytes)) return false;
     firstPage = usedPages_;
     openBooksFor(firstPage + pages);
@@ -67,7 +67,7 @@ bool PageArena::addSegment(base::SegmentId id, base::Fd object, size_t bytes, Pr
   // segments, so no other segment can take this range meanwhile.
   mapSharedAt(reservation_.data() + static_cast<size_t>(firstPage) * kPageBytes, object, 0, bytes,
               Access::kReadWrite, prefault);
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   usedPages_ = firstPage + pages;
   segments_.push_back(Segment{id, std::move(object), firstPage, pages});
   segmentBytes_ += bytes;
@@ -118,7 +118,7 @@ uint32_t PageArena::takeRun(uint32_t pages) noexcept {
 void* PageArena::allocate(size_t bytes) noexcept {
   if (bytes == 0 || bytes > reservation_.bytes()) return nullptr;
   const auto pages = static_cast<uint32_t>(roundUpToPages(bytes) / kPageBytes);
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const uint32_t run = takeRun(pages);
   if (run == 0) return nullptr;
   PageEntry& entry = entries_[run];
@@ -145,17 +145,17 @@ const PageArena::Segment* PageArena::segmentOfPage(uint32_t page) const noexcept
 }
 
 void PageArena::addReference(const void* block) noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   ++entries_[pageOf(block)].references;
 }
 
 uint32_t PageArena::references(const void* block) const noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return entries_[pageOf(block)].references;
 }
 
 void PageArena::dropReference(const void* block) noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   uint32_t first = pageOf(block);
   PageEntry& entry = entries_[first];
   if (--entry.references != 0) return;
@@ -180,13 +180,13 @@ void PageArena::dropReference(const void* block) noexcept {
 
 std::optional<BlockLocation> PageArena::locate(const void* address) const noexcept {
   if (!contains(address)) return std::nullopt;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return locateLocked(address);
 }
 
 std::optional<PageArena::BlockReference> PageArena::referTo(const void* address) noexcept {
   if (!contains(address)) return std::nullopt;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const auto location = locateLocked(address);
   if (!location) return std::nullopt;
   const Segment* segment = segmentOfPage(pageOf(address));
@@ -214,7 +214,7 @@ std::optional<BlockLocation> PageArena::locateLocked(const void* address) const 
 
 void* PageArena::find(base::SegmentId id, uint64_t offset) const noexcept {
   if (offset % kPageBytes != 0) return nullptr;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   for (const Segment& segment : segments_) {
     if (segment.id != id) continue;
     if (offset / kPageBytes >= segment.pages) return nullptr;
@@ -226,7 +226,7 @@ void* PageArena::find(base::SegmentId id, uint64_t offset) const noexcept {
 }
 
 void PageArena::restoreSharedPages(const void* block) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   const uint32_t page = pageOf(block);
   const Segment& segment = *segmentOfPage(page);
   mapSharedAt(reservation_.data() + static_cast<size_t>(page) * kPageBytes, segment.object,
@@ -236,7 +236,7 @@ void PageArena::restoreSharedPages(const void* block) {
 }
 
 void PageArena::leaveSegments() noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   for (Segment& segment : segments_) {
     uint32_t page = segment.firstPage;
     while (page < segment.firstPage + segment.pages) {
@@ -258,12 +258,12 @@ void PageArena::leaveSegments() noexcept {
 }
 
 size_t PageArena::capacityBytes() const noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return segmentBytes_;
 }
 
 size_t PageArena::bytesInUse() const noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return bytesInUse_;
 }
 

@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::ipc {
@@ -114,26 +114,28 @@ class PageArena {
   static constexpr uint32_t kBins = kExactBins + 32;
   static uint32_t binOf(uint32_t pages) noexcept;
 
-  void insertFreeRun(uint32_t firstPage, uint32_t pages) noexcept;
-  void removeFreeRun(uint32_t firstPage) noexcept;
-  uint32_t takeRun(uint32_t pages) noexcept;
+  void insertFreeRun(uint32_t firstPage, uint32_t pages) noexcept ISOPOOL_REQUIRES(mutex_);
+  void removeFreeRun(uint32_t firstPage) noexcept ISOPOOL_REQUIRES(mutex_);
+  uint32_t takeRun(uint32_t pages) noexcept ISOPOOL_REQUIRES(mutex_);
   uint32_t pageOf(const void* address) const noexcept;
-  bool hasRoomForLocked(size_t bytes) const noexcept;
-  void openBooksFor(uint32_t pages);
-  const Segment* segmentOfPage(uint32_t page) const noexcept;
-  std::optional<BlockLocation> locateLocked(const void* address) const noexcept;
+  bool hasRoomForLocked(size_t bytes) const noexcept ISOPOOL_REQUIRES(mutex_);
+  void openBooksFor(uint32_t pages) ISOPOOL_REQUIRES(mutex_);
+  const Segment* segmentOfPage(uint32_t page) const noexcept ISOPOOL_REQUIRES(mutex_);
+  std::optional<BlockLocation> locateLocked(const void* address) const noexcept
+      ISOPOOL_REQUIRES(mutex_);
 
   Mapping reservation_;
   Mapping entriesMemory_;
-  size_t openBookBytes_ = 0;  // writable bytes of entriesMemory_; the rest is address space only
+  size_t openBookBytes_ ISOPOOL_GUARDED_BY(mutex_) =
+      0;  // writable bytes of entriesMemory_; the rest is address space only
   PageEntry* entries_ = nullptr;
 
-  mutable std::mutex mutex_;
-  std::vector<Segment> segments_;
-  std::array<uint32_t, kBins> bins_{};
-  uint32_t usedPages_ = 1;  // page 0 is never used, so that 0 means none
-  size_t segmentBytes_ = 0;
-  size_t bytesInUse_ = 0;
+  mutable base::Mutex mutex_;
+  std::vector<Segment> segments_ ISOPOOL_GUARDED_BY(mutex_);
+  std::array<uint32_t, kBins> bins_ ISOPOOL_GUARDED_BY(mutex_){};
+  uint32_t usedPages_ ISOPOOL_GUARDED_BY(mutex_) = 1;  // page 0 is never used, so that 0 means none
+  size_t segmentBytes_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  size_t bytesInUse_ ISOPOOL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace isopool::ipc

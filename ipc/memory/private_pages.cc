@@ -19,7 +19,7 @@ bool PrivatePages::privatise(void* address, size_t bytes) noexcept {
 }
 
 void* PrivatePages::take(size_t bytes) noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   for (size_t i = 0; i < runCount_; ++i) {
     if (runs_[i].bytes == bytes) return removeRun(i).address;
   }
@@ -31,7 +31,7 @@ void PrivatePages::recover(void* address, size_t bytes) noexcept {
   // MREMAP_DONTUNMAP keeps the range mapped, so that no other thread can map memory there.
   void* const moved = ::mremap(address, bytes, bytes, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, nullptr);
   if (moved == MAP_FAILED) return;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   while (runCount_ == runs_.size() || heldBytes_ + bytes > mostBytes_) {
     const Run oldest = removeRun(0);
     ::munmap(oldest.address, oldest.bytes);
@@ -50,7 +50,7 @@ PrivatePages::Run PrivatePages::removeRun(size_t index) noexcept {
 }
 
 size_t PrivatePages::heldBytes() const noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return heldBytes_;
 }
 

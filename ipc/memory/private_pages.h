@@ -3,7 +3,8 @@
 
 #include <array>
 #include <cstddef>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace isopool::ipc {
 
@@ -33,13 +34,14 @@ class PrivatePages {
     size_t bytes = 0;
   };
   void* take(size_t bytes) noexcept;
-  Run removeRun(size_t index) noexcept;
+  Run removeRun(size_t index) noexcept ISOPOOL_REQUIRES(mutex_);
 
   const size_t mostBytes_;
-  mutable std::mutex mutex_;
-  std::array<Run, 16> runs_{};  // the first runCount_ are in use, the oldest first
-  size_t runCount_ = 0;
-  size_t heldBytes_ = 0;
+  mutable base::Mutex mutex_;
+  std::array<Run, 16> runs_
+      ISOPOOL_GUARDED_BY(mutex_){};  // the first runCount_ are in use, the oldest first
+  size_t runCount_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  size_t heldBytes_ ISOPOOL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace isopool::ipc

@@ -3,7 +3,8 @@
 
 #include <atomic>
 #include <cstring>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace isopool::ipc {
 
@@ -64,8 +65,8 @@ bool isHeapMemory(const c10::DataPtr& data) noexcept {
 }
 
 void installRoutingAllocator(BlockOwner& owner) {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  static base::Mutex mutex;
+  base::MutexLock lock(mutex);
   const OwnerEntry* const newest = newestOwner.load();
   for (const OwnerEntry* entry = newest; entry != nullptr; entry = entry->older) {
     if (entry->owner == &owner) return;

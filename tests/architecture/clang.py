@@ -1,10 +1,11 @@
-"""The code that users compile also compiles with clang, without a warning.
+"""The product and the code that users compile also compile with clang, without a warning.
 
     python tests/architecture/clang.py BUILD_FOLDER [PATTERN]
 
 checks, with the flags of BUILD_FOLDER's compile_commands.json, each public header alone, the
-client, the tools, the examples and the programs of torch::deploy's users; with PATTERN only files
-whose path contains it. Without clang++ it prints the reason and exits with 77.
+product, the tools, the examples and the programs of torch::deploy's users; with PATTERN only files
+whose path contains it. Clang also checks which mutex guards what (base/mutex.h). Without clang++ it
+prints the reason and exits with 77.
 """
 
 import concurrent.futures
@@ -18,8 +19,35 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).parents[2]
-FOLDERS = ("client/", "tools/", "examples/", "tests/compat/")
+FOLDERS = (
+    "base/", "ipc/", "client/", "supervisor/", "worker/", "cli/", "python/",
+    "tools/", "examples/", "tests/compat/",
+)  # fmt: skip
+WARNINGS = ("-Wthread-safety", "-Werror")
 NOT_RUN = 77
+
+# Reads a guarded member without its mutex.
+UNLOCKED = """
+#include "base/mutex.h"
+struct Counter {
+  int read() { return value; }
+  isopool::base::Mutex mutex;
+  int value ISOPOOL_GUARDED_BY(mutex) = 0;
+};
+int use() { return Counter().read(); }
+"""
+
+
+def without_precompiled(flags: list[str]) -> list[str]:
+    """Without the precompiled header, which is GCC's: the sources include all that they need."""
+    kept = []
+    following = iter(flags)
+    for flag in following:
+        if flag == "-include":
+            next(following)
+        elif flag != "-Winvalid-pch":
+            kept.append(flag)
+    return kept
 
 
 def commands(build: pathlib.Path, pattern: str) -> dict[str, list[str]]:
@@ -35,15 +63,25 @@ def commands(build: pathlib.Path, pattern: str) -> dict[str, list[str]]:
             continue
         words = shlex.split(entry["command"])
         # A compiler launcher may come first.
-        flags = words[words.index(compiler) + 1 : words.index("-o")]
-        found[file] = ["clang++", *flags, "-O0", "-fsyntax-only", "-Werror", file]
+        flags = without_precompiled(words[words.index(compiler) + 1 : words.index("-o")])
+        found[file] = ["clang++", *flags, "-O0", "-fsyntax-only", *WARNINGS, file]
     return found
+
+
+def finds_unlocked_use() -> bool:
+    """False if clang ignores base/mutex.h, so that the check could not fail."""
+    command = ["clang++", "-std=c++20", "-x", "c++", "-fsyntax-only", *WARNINGS, "-I", ROOT, "-"]
+    result = subprocess.run(command, input=UNLOCKED, stderr=subprocess.PIPE, text=True)
+    return result.returncode != 0 and "requires holding mutex" in result.stderr
 
 
 def main(build: pathlib.Path, pattern: str = "") -> int:
     if shutil.which("clang++") is None:
         print("no clang++ here; on Debian: apt-get install clang")
         return NOT_RUN
+    if not finds_unlocked_use():
+        print("clang does not find the use of a guarded member without its mutex")
+        return 1
     build = build.resolve()
     todo = commands(build, pattern)
     if not todo:

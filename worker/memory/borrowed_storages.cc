@@ -84,7 +84,7 @@ c10::Storage BorrowedStorages::home(const std::shared_ptr<ChannelMemory>& memory
 
 void BorrowedStorages::link(BorrowedRange& range) {
   range.call = call_;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   range.older = newest_;
   if (newest_ != nullptr) newest_->newer = &range;
   newest_ = &range;
@@ -99,7 +99,6 @@ void BorrowedStorages::unlink(BorrowedRange& range) {
   if (range.older != nullptr) range.older->newer = range.newer;
 }
 
-// The mutex is held.
 BorrowedPages* BorrowedStorages::pagesAt(const std::byte* begin, size_t bytes) {
   const auto after = pages_.lower_bound(begin + bytes);
   if (after == pages_.begin()) return nullptr;
@@ -109,16 +108,16 @@ BorrowedPages* BorrowedStorages::pagesAt(const std::byte* begin, size_t bytes) {
 
 bool BorrowedStorages::earlierCallHas(const std::byte* begin, size_t bytes) {
   if (groupedCall_ + 1 < call_) {
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     groupPages();
     groupedCall_ = call_ - 1;
   }
   if (pagesCount_.load(std::memory_order_relaxed) == 0) return false;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return pagesAt(begin, bytes) != nullptr;
 }
 
-// The mutex is held. Storages that share a page belong to one call, as earlierCallHas() ensures.
+// Storages that share a page belong to one call, as earlierCallHas() ensures.
 void BorrowedStorages::groupPages() {
   std::vector<BorrowedRange*> ranges;
   for (BorrowedRange* range = newest_; range != nullptr && range->call > groupedCall_;
@@ -143,7 +142,7 @@ void BorrowedStorages::groupPages() {
   }
 }
 
-// The mutex is held. True if the storage was the last one of its pages.
+// True if the storage was the last one of its pages.
 bool BorrowedStorages::leavePages(BorrowedRange& range) {
   // In no group yet: no later call has brought a storage in its pages.
   if (range.shared == nullptr) return !range.window.valid();
@@ -190,7 +189,7 @@ bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
 }
 
 void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   try {
     groupPages();
     groupedCall_ = call_;
@@ -211,7 +210,7 @@ void BorrowedStorages::release(void* context) {
   BorrowedStorages& self = memory.borrowed;
   bool lastOfPages = false;
   {
-    std::lock_guard lock(self.mutex_);
+    base::MutexLock lock(self.mutex_);
     self.unlink(*range);
     lastOfPages = self.leavePages(*range);
   }
@@ -231,7 +230,7 @@ void BorrowedStorages::release(void* context) {
 }
 
 void BorrowedStorages::detach(ChannelMemory& memory) noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   detached_ = true;
   // The storages that stay alive, as ranges of the segments' address space.
   std::map<std::byte*, std::byte*> alive;

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/memory/memory_object.h"
 #include "worker/memory/copy_counts.h"
@@ -72,20 +72,21 @@ class BorrowedStorages {
   static void release(void* range);
 
   void link(BorrowedRange& range);
-  void unlink(BorrowedRange& range);
-  BorrowedPages* pagesAt(const std::byte* begin, size_t bytes);
+  void unlink(BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
+  BorrowedPages* pagesAt(const std::byte* begin, size_t bytes) ISOPOOL_REQUIRES(mutex_);
   bool earlierCallHas(const std::byte* begin, size_t bytes);
-  void groupPages();
-  bool leavePages(BorrowedRange& range);
-  bool privatise(ChannelMemory& memory, BorrowedRange& range);
+  void groupPages() ISOPOOL_REQUIRES(mutex_);
+  bool leavePages(BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
+  bool privatise(ChannelMemory& memory, BorrowedRange& range) ISOPOOL_REQUIRES(mutex_);
 
-  std::mutex mutex_;  // guards the list and the map
-  BorrowedRange* newest_ = nullptr;
-  std::map<const std::byte*, BorrowedPages> pages_;  // of past calls, by begin
+  base::Mutex mutex_;  // guards the links of the list, too
+  BorrowedRange* newest_ ISOPOOL_GUARDED_BY(mutex_) = nullptr;
+  /// Of past calls, by begin.
+  std::map<const std::byte*, BorrowedPages> pages_ ISOPOOL_GUARDED_BY(mutex_);
   std::atomic<size_t> pagesCount_{0};
-  uint64_t call_ = 0;
+  uint64_t call_ = 0;         // the call loop's, as the next
   uint64_t groupedCall_ = 0;  // storages up to this call are in the map
-  bool detached_ = false;
+  bool detached_ ISOPOOL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace isopool::worker

@@ -142,7 +142,7 @@ void OutputBlocks::privatiseLent(CopyCounts& copies) {
     // Most storages are gone by now: this check finds them without taking the mutex.
     const uint32_t leases = leasesOf(lent.block);
     if (arena_.references(lent.block) <= leases) continue;
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (arena_.references(lent.block) <= leases) continue;
     const size_t bytes = arena_.locate(lent.block)->bytes;
     if (privatiseLocked(lent.block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
@@ -152,7 +152,7 @@ void OutputBlocks::privatiseLent(CopyCounts& copies) {
 void OutputBlocks::noteKept() {
   for (void* block : allocatedInCall_) {
     if (arena_.references(block) == 0) continue;
-    std::lock_guard lock(mutex_);
+    base::MutexLock lock(mutex_);
     if (arena_.references(block) > leasesOfThisCall(block) && privatised_.count(block) == 0) {
       kept_.insert(block);
     }
@@ -160,7 +160,7 @@ void OutputBlocks::noteKept() {
 }
 
 void OutputBlocks::privatiseKept(CopyCounts& copies) {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   for (void* block : kept_) {
     const size_t bytes = arena_.locate(block)->bytes;
     if (privatiseLocked(block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
@@ -175,7 +175,7 @@ void OutputBlocks::endCall() {
 
 bool OutputBlocks::isPrivatised(const void* block) const noexcept {
   if (privatisedCount_.load(std::memory_order_relaxed) == 0) return false;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return privatised_.count(block) != 0;
 }
 
@@ -190,13 +190,13 @@ ipc::Mapping OutputBlocks::mapWindow(const ipc::BlockLocation& block) const {
 }
 
 bool OutputBlocks::privatise(void* block, size_t bytes) noexcept {
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   return privatiseLocked(block, bytes);
 }
 
 void OutputBlocks::free(void* block) noexcept {
   if (isForkedChild()) return;
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   kept_.erase(block);
   if (!privatised_.empty() && privatised_.erase(block) != 0) {
     privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
@@ -215,7 +215,7 @@ void OutputBlocks::free(void* block) noexcept {
 
 void OutputBlocks::detach() noexcept {
   leases_.collectAll([this](const void* block) { arena_.dropReference(block); });
-  std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   detached_ = true;
   kept_.clear();
   arena_.leaveSegments();

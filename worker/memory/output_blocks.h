@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/memory/page_arena.h"
 #include "ipc/tensor/routing_allocator.h"
@@ -127,7 +127,7 @@ class OutputBlocks final : public ipc::BlockSource {
  private:
   uint32_t leasesOf(const void* block) const noexcept;
   uint32_t leasesOfThisCall(const void* block) const noexcept;
-  bool privatiseLocked(void* block, size_t bytes) noexcept;
+  bool privatiseLocked(void* block, size_t bytes) noexcept ISOPOOL_REQUIRES(mutex_);
 
   const uint64_t client_;
   SegmentRequester& requester_;
@@ -150,11 +150,12 @@ class OutputBlocks final : public ipc::BlockSource {
   bool lacksAddressSpace_ = false;
   std::pair<std::string, bool> refusal_;  // of the last request
 
-  mutable std::mutex mutex_;  // guards the members below and the decision to privatise
-  std::unordered_set<const void*> privatised_;
-  std::unordered_set<void*> kept_;  // by the model, in shared pages
+  mutable base::Mutex mutex_;  // held also while it is decided whether a block is privatised
+  std::unordered_set<const void*> privatised_ ISOPOOL_GUARDED_BY(mutex_);
+  /// By the model, in shared pages.
+  std::unordered_set<void*> kept_ ISOPOOL_GUARDED_BY(mutex_);
   std::atomic<size_t> privatisedCount_{0};
-  bool detached_ = false;
+  bool detached_ ISOPOOL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace isopool::worker

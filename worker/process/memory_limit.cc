@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <mutex>
 #include <stdexcept>
 
+#include "base/mutex.h"
 #include "base/system_call.h"
 #include "base/units.h"
 
@@ -19,9 +19,9 @@ namespace isopool::worker {
 namespace {
 
 struct Limit {
-  std::mutex mutex;  // storages die on any thread
-  uint64_t cap = 0;  ///< 0: no cap
-  uint64_t now = 0;  ///< the limit that the kernel has
+  base::Mutex mutex;                           // storages die on any thread
+  uint64_t cap ISOPOOL_GUARDED_BY(mutex) = 0;  ///< 0: no cap
+  uint64_t now ISOPOOL_GUARDED_BY(mutex) = 0;  ///< the limit that the kernel has
   uint64_t key[2] = {};
 };
 
@@ -54,7 +54,7 @@ void tellKernel(uint64_t bytes) {
 
 void move(int64_t bytes) {
   Limit& current = limit();
-  const std::lock_guard lock(current.mutex);
+  const base::MutexLock lock(current.mutex);
   if (current.cap == 0) return;
   tellKernel(current.now + static_cast<uint64_t>(bytes));
   current.now += static_cast<uint64_t>(bytes);
@@ -84,6 +84,7 @@ MemoryRoom::~MemoryRoom() {
 
 void limitMemory(uint64_t bytes, const uint64_t (&key)[2]) {
   Limit& current = limit();
+  const base::MutexLock lock(current.mutex);
   std::copy(std::begin(key), std::end(key), std::begin(current.key));
   current.now = privateWritableBytes() + bytes;
   tellKernel(current.now);
@@ -97,7 +98,12 @@ std::shared_ptr<const ipc::Mapping> mapBeyondLimit(const base::Fd& object, size_
 }
 
 std::string memoryLimitInWords() {
-  const uint64_t cap = limit().cap;
+  Limit& current = limit();
+  uint64_t cap = 0;
+  {
+    const base::MutexLock lock(current.mutex);
+    cap = current.cap;
+  }
   if (cap == 0) return {};
   return "isopool: the worker's memory is limited to " +
          base::spellQuantity(cap, base::kSizeUnits, " ") + " (ISOPOOL_WORKER_MEMORY)";

@@ -31,7 +31,7 @@ void SleepWatches::sleep(std::optional<std::chrono::nanoseconds> timeout) {
     }
     Deputy& deputy = *deputies_[used];
     {
-      std::lock_guard lock(deputy.mutex);
+      base::MutexLock lock(deputy.mutex);
       const auto first = watches_.begin() + static_cast<std::ptrdiff_t>(begin);
       const auto count = std::min(kPerDeputy, watches_.size() - begin);
       deputy.watches.assign(first, first + static_cast<std::ptrdiff_t>(count));
@@ -50,7 +50,7 @@ void SleepWatches::deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken) {
   for (;;) {
     uint32_t generation = 0;
     {
-      std::lock_guard lock(deputy.mutex);
+      base::MutexLock lock(deputy.mutex);
       watches = deputy.watches;
       generation = deputy.generation.load(std::memory_order_relaxed);
     }

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "ipc/channel/futex.h"
 
 namespace isopool::worker {
@@ -37,8 +36,8 @@ class SleepWatches {
  private:
   // A thread that sleeps on up to kMaxFutexWatches - 1 words for the sleeper. Never destroyed.
   struct Deputy {
-    std::mutex mutex;
-    std::vector<ipc::FutexWatch> watches;     // guarded by mutex
+    base::Mutex mutex;
+    std::vector<ipc::FutexWatch> watches ISOPOOL_GUARDED_BY(mutex);
     ipc::SharedWord<uint32_t> generation{0};  // incremented with each new set of words
   };
   static void deputise(Deputy& deputy, ipc::SharedWord<uint32_t>& woken);
