@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <map>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "client/control/shared_supervisor.h"
 #include "client/program/process_fork.h"
 #include "ipc/crash_point.h"
@@ -18,14 +18,38 @@ namespace isopool::client {
 
 namespace {
 
-struct Registry {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<SupervisorConnection>> connections;
+// The connection of one environment.
+struct Entry {
+  base::Mutex mutex;  // held while a supervisor starts: managers of this environment wait for it
+  std::weak_ptr<SupervisorConnection> connection ISOPOOL_GUARDED_BY(mutex);
+};
 
+// Call with the registry locked: no thread gets an entry then. So an entry that only the registry
+// refers to is used by no thread, and its lock is free.
+bool unused(const std::shared_ptr<Entry>& entry) {
+  if (entry.use_count() != 1) return false;
+  base::MutexLock lock(entry->mutex);
+  return entry->connection.expired();
+}
+
+class Registry {
+ public:
   static Registry& instance() {
     static PerProcess<Registry> registry;
     return registry.get();
   }
+
+  std::shared_ptr<Entry> entryOf(const std::string& environment) {
+    base::MutexLock lock(mutex_);
+    std::erase_if(entries_, [](const auto& each) { return unused(each.second); });
+    std::shared_ptr<Entry>& entry = entries_[environment];
+    if (!entry) entry = std::make_shared<Entry>();
+    return entry;
+  }
+
+ private:
+  base::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Entry>> entries_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 // Two managers share a supervisor only if a worker of one could have been a worker of the other.
@@ -60,17 +84,13 @@ std::shared_ptr<SupervisorConnection> privateConnection(const std::vector<std::s
                                                         const std::string& identity,
                                                         SpareWorker spare) {
   armCrashPointOnce();
-  const std::string key = environmentKey(pythonPaths, identity);
-  Registry& registry = Registry::instance();
-  // Held while a supervisor starts: a second manager with this environment waits for it.
-  std::lock_guard lock(registry.mutex);
-  std::erase_if(registry.connections, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = registry.connections[key];
-  auto connection = entry.lock();
+  const auto entry = Registry::instance().entryOf(environmentKey(pythonPaths, identity));
+  base::MutexLock lock(entry->mutex);
+  auto connection = entry->connection.lock();
   if (usable(connection)) return connection;
   connection =
       SupervisorConnection::open(pythonPaths, spare, startPrivateSupervisor(), supervisorPath());
-  entry = connection;
+  entry->connection = connection;
   return connection;
 }
 

@@ -12,8 +12,9 @@ namespace isopool::client {
 /// The connection to the private supervisor of workers with these folders on sys.path, in the
 /// present environment (working folder and environment variables) and for the environment object
 /// `identity`. Managers that agree in all of these share it. Starts a supervisor if there is none,
-/// and waits until its Python runs; other calls wait meanwhile. Any thread. Throws what
-/// SupervisorConnection::open() throws, and SupervisorLost if no supervisor can be started.
+/// and waits until its Python runs; calls for the same workers wait meanwhile, others do not. Any
+/// thread. Throws what SupervisorConnection::open() throws, and SupervisorLost if no supervisor can
+/// be started.
 std::shared_ptr<SupervisorConnection> privateConnection(const std::vector<std::string>& pythonPaths,
                                                         const std::string& identity,
                                                         SpareWorker spare);

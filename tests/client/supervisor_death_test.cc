@@ -2,6 +2,7 @@
 // Deaths of the zygote and the supervisor.
 #include <signal.h>
 
+#include <fstream>
 #include <future>
 #include <optional>
 
@@ -124,6 +125,37 @@ TEST(SupervisorDeath, OfOneDoesNotTouchAnother) {
   ASSERT_EQ(::kill(one.tree().supervisor(), SIGKILL), 0);
   EXPECT_TRUE(one.tree().goneWithin(kPatience));
   EXPECT_EQ(other.subject().number("pid"), process);
+}
+
+// The first start of this supervisor never ends; later ones are as usual.
+TEST(SupervisorStart, OfOneEnvironmentIsNotWaitedForByAnother) {
+  const std::filesystem::path folder = testFolder() / "slow_start";
+  std::filesystem::create_directory(folder);
+  const std::filesystem::path program = folder / "supervisor";
+  std::ofstream(program) << "#!/bin/sh\n"
+                            "cd '"
+                         << folder.string()
+                         << "'\n"
+                            "if mkdir begun 2>/dev/null; then\n"
+                            "  sleep 1000 &\n"
+                            "  echo $! >unfinished && mv unfinished process\n"
+                            "else\n"
+                            "  exec '" ISOPOOLD
+                            "' \"$@\"\n"
+                            "fi\n";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  const ScopedVariable variable("ISOPOOL_SUPERVISOR=" + program.string());
+  auto slow = std::async(std::launch::async,
+                         [] { return outcomeOf([] { InterpreterManager manager(1); }); });
+  pid_t process = 0;
+  ASSERT_TRUE(waitUntil([&] { return bool(std::ifstream(folder / "process") >> process); }));
+  {
+    InterpreterManager other(1, std::make_shared<PathEnvironment>(folder.string()));
+    EXPECT_GT(Subject(other).number("pid"), 0);
+  }
+  EXPECT_EQ(slow.wait_for(milliseconds(0)), std::future_status::timeout);
+  ::kill(process, SIGKILL);
+  EXPECT_EQ(slow.get(), "SupervisorLost");
 }
 
 TEST(SupervisorDeath, ByATermSignalIsInOrder) {
