@@ -24,6 +24,12 @@ bool visitEntries(Pools& pools, Spares& spares, Visit&& visit) {
 
 }  // namespace
 
+std::string Quarantine::text() const {
+  return "slot " + std::to_string(slot.index) + " stays empty for " +
+         std::to_string(duration.count()) + " ms: its last " + std::to_string(deaths) +
+         " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
+}
+
 SlotTable::SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits)
     : effects_(effects), spares_(spares), limits_(limits) {}
 

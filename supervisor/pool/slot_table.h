@@ -24,6 +24,9 @@ struct Quarantine {
   Slot slot;
   uint32_t deaths = 0;             ///< early deaths in a row
   base::Milliseconds duration{0};  ///< from now on
+
+  /// For the log and for the slot's clients.
+  std::string text() const;
 };
 
 /// The decisions of a slot table, for its owner to carry out. These functions must not call the

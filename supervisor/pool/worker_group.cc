@@ -2,8 +2,6 @@
 #include "supervisor/pool/worker_group.h"
 
 #include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +10,6 @@
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
 #include "ipc/worker_exit.h"
-#include "supervisor/pool/printable.h"
 #include "supervisor/processes/worker_folders.h"
 
 namespace isopool::supervisor {
@@ -24,44 +21,15 @@ using ipc::CrashPoint;
 namespace {
 
 constexpr base::Milliseconds kZygoteRetry(1000);
-constexpr base::Milliseconds kChannelRetry(200);
 // How often calls, age and memory of workers with a limited life are checked, and how often clients
 // are asked to release a worker that retires.
 constexpr base::Milliseconds kLifeWatchPeriod(1000);
 constexpr base::Milliseconds kRetirementPeriod(50);
-// A client that has reported a worker this often gets no new channel to it: other clients wait
-// while the worker detaches one.
-constexpr uint32_t kMostReports = 3;
 // Bounds of the period at which running calls are checked, which is an eighth of their time limit.
 constexpr base::Milliseconds kShortestCallLook(5);
 constexpr base::Milliseconds kLongestCallLook(1000);
 
 std::pair<uint32_t, uint32_t> keyOf(const Slot& slot) { return {slot.pool.value, slot.index}; }
-
-std::string inSeconds(base::Milliseconds time) {
-  return std::to_string(time.count() / 1000) + " s";
-}
-
-std::string textOf(const Quarantine& quarantine) {
-  return "slot " + std::to_string(quarantine.slot.index) + " stays empty for " +
-         std::to_string(quarantine.duration.count()) + " ms: its last " +
-         std::to_string(quarantine.deaths) +
-         " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
-}
-
-// The last line of a worker's crash log, printable: user code may have written it.
-std::string lastLineOf(const base::Fd& words) {
-  constexpr off_t kMost = 512;
-  struct stat status {};
-  const off_t end = ::fstat(words.get(), &status) == 0 ? status.st_size : 0;
-  const off_t begin = std::max<off_t>(end - kMost, 0);
-  std::string text(static_cast<size_t>(end - begin), '\0');
-  const ssize_t got = ::pread(words.get(), text.data(), text.size(), begin);
-  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  text.erase(0, text.rfind('\n') + 1);
-  return printable(std::move(text), kMost);
-}
 
 }  // namespace
 
@@ -86,52 +54,6 @@ void WorkerGroup::closePool(PoolId pool) {
   std::erase_if(serving_, [&](const auto& entry) { return entry.first.first == pool.value; });
   slotTable_.closePool(pool);
   scheduleTick();
-}
-
-void WorkerGroup::join(GroupClient& member) {
-  members_[member.id()] = &member;
-  watchCallTimes();
-  for (const auto& [epoch, worker] : workers_) {
-    if (worker->stage() == Worker::Stage::kReady && !retires(epoch)) introduce(*worker, member);
-  }
-  for (const Quarantine& quarantine : slotTable_.quarantinedSlots(services_.loop.now())) {
-    if (member.uses(quarantine.slot)) member.slotQuarantined(quarantine, textOf(quarantine));
-  }
-}
-
-void WorkerGroup::leave(GroupClient& member) {
-  if (members_.erase(member.id()) == 0) return;
-  departing_[member.id()] = &member;
-  for (const auto& [epoch, worker] : workers_) worker->detach(member.id());
-}
-
-void WorkerGroup::forget(ClientId client) {
-  members_.erase(client);
-  departing_.erase(client);
-  for (const auto& [epoch, worker] : workers_) worker->forgetReports(client);
-}
-
-GroupClient* WorkerGroup::memberOf(ClientId client) const {
-  for (const auto* members : {&members_, &departing_}) {
-    const auto found = members->find(client);
-    if (found != members->end()) return found->second;
-  }
-  return nullptr;
-}
-
-std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count) const {
-  std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
-  for (const Slot& slot : slotTable_.slotsOf(pool)) {
-    const auto users = std::count_if(members_.begin(), members_.end(),
-                                     [&](const auto& entry) { return entry.second->uses(slot); });
-    slots.emplace_back(static_cast<size_t>(users), slot.index);
-  }
-  std::sort(slots.begin(), slots.end());
-  std::vector<uint32_t> chosen;
-  for (uint32_t i = 0; i < count && !slots.empty(); ++i) {
-    chosen.push_back(slots[i % slots.size()].second);
-  }
-  return chosen;
 }
 
 void WorkerGroup::end() {
@@ -195,104 +117,12 @@ void WorkerGroup::onZygoteCrashLoop() {
 
 void WorkerGroup::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
-  lives_[epoch] = drawLifeSpan();
+  lives_[epoch] = LifeSpan(services_.options.recycling, services_.random);
   ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
   // Before workerUsable(), which may give the worker another place.
   for (const auto& [id, member] : members_) introduce(worker, *member);
   slotTable_.workerUsable(epoch);
   watchLives();
-}
-
-// Introduces a spare to every member, another worker only to members that use its slot.
-void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
-  const std::optional<SlotTable::SlotAssignment> assignment =
-      slotTable_.assignmentOf(worker.epoch());
-  if (!assignment || (assignment->slot && !member.uses(*assignment->slot))) return;
-  services_.stock.take([self = self_.weak(), epoch = worker.epoch(), id = member.id()](
-                           ChannelMemory memory, const std::string& failure) {
-    WorkerGroup* alive = self.get();
-    if (alive == nullptr) return;
-    alive->introduceWith(epoch, id, std::move(memory), failure);
-  });
-}
-
-// For a member that no longer has a channel to the worker, or does not have one yet.
-void WorkerGroup::introduceAnew(Epoch epoch, ClientId client) {
-  Worker* worker = find(epoch);
-  const auto member = members_.find(client);
-  if (worker == nullptr || worker->stage() != Worker::Stage::kReady || retires(epoch) ||
-      member == members_.end() || worker->attachment(client) != nullptr) {
-    return;
-  }
-  if (worker->reportsOf(client) < kMostReports) return introduce(*worker, *member->second);
-  const std::string text = describe(*worker) + " has no channel to " + member->second->describe() +
-                           " until it is replaced: this client reported it " +
-                           std::to_string(kMostReports) + " times, but it answers";
-  base::log(base::LogLevel::kWarning, text);
-  for (const auto& [key, served] : serving_) {
-    const Slot slot{PoolId(key.first), key.second};
-    if (served == epoch && member->second->uses(slot)) {
-      member->second->slotQuarantined(
-          {.slot = slot, .deaths = 0, .duration = base::Milliseconds(0)}, text);
-    }
-  }
-}
-
-void WorkerGroup::introduceWith(Epoch epoch, ClientId client, ChannelMemory memory,
-                                const std::string& failure) {
-  Worker* worker = find(epoch);
-  const auto member = members_.find(client);
-  if (worker == nullptr || worker->stage() != Worker::Stage::kReady || member == members_.end()) {
-    return;
-  }
-  if (worker->attachment(client) != nullptr) return;
-  if (!failure.empty()) return channelNotMade(*worker, failure);
-  worker->introduce(client, std::move(memory));
-  const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
-  member->second->introduce(*worker, assignment && !assignment->slot);
-  ipc::reachCrashPoint(CrashPoint::kWorkerIntroduced);
-}
-
-// A worker that other members call is kept: a member without a channel waits until memory for one
-// can be allocated.
-void WorkerGroup::channelNotMade(Worker& worker, const std::string& failure) {
-  if (members_.size() == 1) return worker.lose("no shared memory for its channel: " + failure);
-  if (channelRetry_.isSet()) return;
-  base::log(base::LogLevel::kError,
-            describe(worker) + ": no shared memory for a channel, will retry: " + failure);
-  channelRetry_.setAfter(kChannelRetry, [this] {
-    for (const auto& [epoch, each] : workers_) {
-      for (const auto& [id, member] : members_) {
-        if (each->reportsOf(id) < kMostReports) introduceAnew(epoch, id);
-      }
-    }
-  });
-}
-
-void WorkerGroup::workerAttached(Worker& worker, ClientId client) {
-  const auto member = members_.find(client);
-  if (member == members_.end()) return;
-  for (const auto& [key, epoch] : serving_) {
-    if (epoch != worker.epoch()) continue;
-    serveIfAttached(*member->second, Slot{PoolId(key.first), key.second}, epoch);
-  }
-}
-
-void WorkerGroup::workerDetached(Worker& worker, ClientId client) {
-  const auto member = members_.find(client);
-  if (member != members_.end()) {
-    if (worker.attachment(client)->stage != Attachment::Stage::kDetaching) {
-      return member->second->onChannelCorrupt();
-    }
-    member->second->channelClosed(worker.epoch());
-    // In a later handler: the worker still has the old channel until this returns.
-    services_.loop.post([self = self_.weak(), epoch = worker.epoch(), client] {
-      if (WorkerGroup* alive = self.get()) alive->introduceAnew(epoch, client);
-    });
-    return;
-  }
-  const auto departing = departing_.find(client);
-  if (departing != departing_.end()) departing->second->channelClosed(worker.epoch());
 }
 
 void WorkerGroup::workerLost(Worker& worker) {
@@ -303,7 +133,7 @@ void WorkerGroup::workerLost(Worker& worker) {
   const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
   const bool retiring = retires(epoch);
   if (assignment || retiring) {
-    Lost& lost = lost_[epoch];
+    DeathReport& lost = lost_[epoch];
     lost.name = describe(worker);
     if (assignment) lost.slot = assignment->slot;
     lost.early = worker.wasIntroduced() && death == ExitKind::kBeforeFirstCall;
@@ -327,33 +157,22 @@ void WorkerGroup::workerLost(Worker& worker) {
   if (services_.zygote.struggling()) onZygoteCrashLoop();
 }
 
-void WorkerGroup::logDeath(const Lost& lost, const std::string& death,
+void WorkerGroup::logDeath(const DeathReport& report, const std::string& death,
                            const std::string& cause) const {
-  std::string text = lost.name + " died: " + death + " (" + cause + ")";
-  if (lost.early) text += ", before it completed a call";
-  pid_t replacement = 0;
-  const std::string vacancy = std::to_string(lost.vacancy.count()) + " ms";
+  std::optional<pid_t> replacement;
   if (over_) {
-    // The group has ended and starts no worker.
-  } else if (lost.replaced) {
-    text += "; another worker had already replaced it";
-  } else if (!lost.slot) {
-    text += "; another spare is started";
-    if (lost.vacancy.count() != 0) text += " in " + vacancy;
-  } else if (slotTable_.hasPool(lost.slot->pool)) {
-    const auto serving = serving_.find(keyOf(*lost.slot));
+    // The group starts no worker.
+  } else if (report.replaced || !report.slot) {
+    replacement = 0;
+  } else if (slotTable_.hasPool(report.slot->pool)) {
+    const auto serving = serving_.find(keyOf(*report.slot));
     const auto next = serving != serving_.end() ? workers_.find(serving->second) : workers_.end();
-    if (next != workers_.end()) replacement = next->second->pid();
-    if (replacement != 0) {
-      text += "; replaced by pid " + std::to_string(replacement);
-    } else if (lost.vacancy.count() != 0) {
-      text += "; its slot stays empty for " + vacancy;
-    } else {
-      text += "; a replacement is starting";
-    }
+    replacement = next != workers_.end() ? next->second->pid() : 0;
   }
-  base::log(base::LogLevel::kWarning, text,
-            {{"worker_pid", lost.processId}, {"death", death}, {"replacement_pid", replacement}});
+  base::log(base::LogLevel::kWarning, report.text(death, cause, replacement),
+            {{"worker_pid", report.processId},
+             {"death", death},
+             {"replacement_pid", replacement.value_or(0)}});
 }
 
 void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& status) {
@@ -471,15 +290,8 @@ void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
   ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
 }
 
-void WorkerGroup::serveIfAttached(GroupClient& member, const Slot& slot, Epoch epoch) {
-  Worker* worker = find(epoch);
-  if (worker == nullptr || !member.uses(slot)) return;
-  const Attachment* attachment = worker->attachment(member.id());
-  if (attachment != nullptr && attachment->usable()) member.slotServed(slot, epoch);
-}
-
 void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
-  const std::string text = textOf(quarantine);
+  const std::string text = quarantine.text();
   base::log(base::LogLevel::kWarning, text);
   for (const auto& [id, member] : members_) {
     if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);
@@ -505,21 +317,6 @@ void WorkerGroup::scheduleTick() {
 
 // ---- recycling -------------------------------------------------------------------------------
 
-WorkerGroup::LifeSpan WorkerGroup::drawLifeSpan() {
-  const Recycling& recycling = services_.options.recycling;
-  const double jitter = recycling.jitterPercent / 100.0;
-  const double factor =
-      std::uniform_real_distribution<double>(1 - jitter, 1 + jitter)(services_.random);
-  const auto scaled = [&](uint64_t value) {
-    return value == 0 ? 0 : std::max<uint64_t>(1, static_cast<uint64_t>(value * factor));
-  };
-  LifeSpan life;
-  life.calls = scaled(recycling.calls);
-  life.age = base::Milliseconds(scaled(static_cast<uint64_t>(recycling.age.count())));
-  life.memoryGrowth = scaled(recycling.memoryGrowth);
-  return life;
-}
-
 // The timer runs only if lives are limited or a worker retires, so that an idle pool costs nothing.
 void WorkerGroup::watchLives() {
   const Recycling& recycling = services_.options.recycling;
@@ -534,7 +331,11 @@ void WorkerGroup::watchLives() {
       Worker& worker = *find(epoch);
       const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
       if (worker.stage() != Worker::Stage::kReady || !assignment || !assignment->slot) continue;
-      const std::string why = lifeOver(worker, life);
+      const auto age =
+          std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - worker.bornAt());
+      const std::string why = life.whyOver(worker.completedCalls(), age, [&] {
+        return services_.processes.residentAnonymousBytes(worker.pid());
+      });
       if (why.empty()) continue;
       const std::string who = describe(worker);
       if (!slotTable_.relieve(epoch)) break;  // no spare is ready
@@ -545,24 +346,6 @@ void WorkerGroup::watchLives() {
     }
     watchLives();
   });
-}
-
-std::string WorkerGroup::lifeOver(Worker& worker, LifeSpan& life) const {
-  const uint64_t calls = worker.completedCalls();
-  if (life.calls != 0 && calls >= life.calls) {
-    return std::to_string(calls) + " calls (ISOPOOL_RECYCLE_CALLS)";
-  }
-  const auto age =
-      std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - worker.bornAt());
-  if (life.age.count() != 0 && age >= life.age)
-    return inSeconds(age) + " old (ISOPOOL_RECYCLE_AGE)";
-  if (life.memoryGrowth == 0 || calls == 0) return {};
-  const uint64_t bytes = services_.processes.residentAnonymousBytes(worker.pid());
-  if (!life.memoryAfterFirstCall) life.memoryAfterFirstCall = bytes;
-  const uint64_t before = *life.memoryAfterFirstCall;
-  if (bytes < before || bytes - before < life.memoryGrowth) return {};
-  return "its memory grew by " + std::to_string((bytes - before) >> 20) +
-         " MiB (ISOPOOL_RECYCLE_MEMORY_GROWTH)";
 }
 
 void WorkerGroup::settingsChanged() {
@@ -621,7 +404,7 @@ void WorkerGroup::pursueRetirements() {
       base::log(base::LogLevel::kWarning,
                 describe(*worker) +
                     " is killed: it was replaced, but clients still used it after " +
-                    inSeconds(patience) + " (ISOPOOL_RECYCLE_PATIENCE)");
+                    std::to_string(patience.count() / 1000) + " s (ISOPOOL_RECYCLE_PATIENCE)");
       worker->kill();
     }
   }

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/weak_self.h"
+#include "supervisor/pool/death_report.h"
+#include "supervisor/pool/life_span.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/slot_table.h"
 #include "supervisor/pool/worker.h"
@@ -127,22 +129,6 @@ class WorkerGroup : private SlotTableEffects {
   const std::map<std::pair<uint32_t, uint32_t>, LastExit>& lastExits() const { return lastExits_; }
 
  private:
-  /// The thresholds at which a worker is replaced (Recycling), with the jitter of this worker.
-  struct LifeSpan {
-    uint64_t calls = 0;
-    base::Milliseconds age{0};
-    uint64_t memoryGrowth = 0;
-    std::optional<uint64_t> memoryAfterFirstCall;
-  };
-  /// What is logged of a worker that is lost, once it is reaped.
-  struct Lost {
-    std::string name;
-    std::optional<Slot> slot;  ///< nothing: a spare
-    bool early = false;        ///< it was introduced, and completed no call
-    bool replaced = false;     ///< it was retiring
-    pid_t processId = 0;
-    base::Milliseconds vacancy{0};  ///< how long its place stays empty
-  };
   struct Retirement {
     base::TimePoint since;
     std::set<ClientId> released;
@@ -158,7 +144,8 @@ class WorkerGroup : private SlotTableEffects {
   void workerAttached(Worker& worker, ClientId client);
   void workerDetached(Worker& worker, ClientId client);
   void workerLost(Worker& worker);
-  void logDeath(const Lost& lost, const std::string& death, const std::string& cause) const;
+  void logDeath(const DeathReport& report, const std::string& death,
+                const std::string& cause) const;
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 
   // Decisions of its slot table.
@@ -173,8 +160,6 @@ class WorkerGroup : private SlotTableEffects {
   void serveIfAttached(GroupClient& member, const Slot& slot, base::Epoch epoch);
   void watchLives();
   void watchCallTimes();
-  std::string lifeOver(Worker& worker, LifeSpan& life) const;
-  LifeSpan drawLifeSpan();
   void pursueRetirements();
 
   Services& services_;
@@ -188,7 +173,7 @@ class WorkerGroup : private SlotTableEffects {
   std::map<std::pair<uint32_t, uint32_t>, LastExit> lastExits_;
   std::map<base::Epoch, LifeSpan> lives_;
   std::map<base::Epoch, Retirement> retiring_;
-  std::map<base::Epoch, Lost> lost_;
+  std::map<base::Epoch, DeathReport> lost_;                // not reaped yet
   std::map<base::Epoch, std::shared_ptr<Worker>> reaped_;  // their deaths are not logged yet
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "supervisor/pool/death_report.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "supervisor/pool/printable.h"
+
+namespace isopool::supervisor {
+
+std::string DeathReport::text(const std::string& death, const std::string& cause,
+                              std::optional<pid_t> replacement) const {
+  std::string line = name + " died: " + death + " (" + cause + ")";
+  if (early) line += ", before it completed a call";
+  if (!replacement) return line;
+  const std::string time = std::to_string(vacancy.count()) + " ms";
+  if (replaced) {
+    line += "; another worker had already replaced it";
+  } else if (!slot) {
+    line += "; another spare is started";
+    if (vacancy.count() != 0) line += " in " + time;
+  } else if (*replacement != 0) {
+    line += "; replaced by pid " + std::to_string(*replacement);
+  } else if (vacancy.count() != 0) {
+    line += "; its slot stays empty for " + time;
+  } else {
+    line += "; a replacement is starting";
+  }
+  return line;
+}
+
+std::string lastLineOf(const base::Fd& crashLog) {
+  constexpr off_t kMost = 512;
+  struct stat status {};
+  const off_t end = ::fstat(crashLog.get(), &status) == 0 ? status.st_size : 0;
+  const off_t begin = std::max<off_t>(end - kMost, 0);
+  std::string text(static_cast<size_t>(end - begin), '\0');
+  const ssize_t got = ::pread(crashLog.get(), text.data(), text.size(), begin);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  text.erase(0, text.rfind('\n') + 1);
+  return printable(std::move(text), kMost);
+}
+
+}  // namespace isopool::supervisor

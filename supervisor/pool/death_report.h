@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "supervisor/pool/slot_table.h"
+
+namespace isopool::supervisor {
+
+/// What the log states of a worker's death. Noted when the worker is lost, written when it is
+/// reaped, because only then the cause is known.
+struct DeathReport {
+  std::string name;          ///< of the worker, see WorkerGroup::describe()
+  std::optional<Slot> slot;  ///< nothing: a spare
+  bool early = false;        ///< it was introduced, and completed no call
+  bool replaced = false;     ///< it was retiring: another worker has its slot
+  pid_t processId = 0;
+  base::Milliseconds vacancy{0};  ///< how long its place stays empty
+
+  /// The line: name, death, cause and what follows. `replacement`: the process that serves the slot
+  /// now; 0: none yet; nothing: no worker follows, because the pool or the group has ended.
+  std::string text(const std::string& death, const std::string& cause,
+                   std::optional<pid_t> replacement) const;
+};
+
+/// The last line of a worker's crash log, printable: user code may have written it.
+std::string lastLineOf(const base::Fd& crashLog);
+
+}  // namespace isopool::supervisor
