@@ -111,8 +111,6 @@ class ISOPOOL_EXPORT Interpreter {
   std::optional<int> processId() const;
 
  private:
-  friend class InterpreterManager;
-  friend class ReplicatedObj;
   friend class InterpreterAccess;
   explicit Interpreter(std::shared_ptr<WorkerSlot> slot);
   WorkerSlot& slot() const;
