@@ -14,8 +14,8 @@ namespace isopool::client {
 
 /// Python modules that the program registered as text for its workers, in the order of their
 /// registration. Workers get them before the next request that may import one, also the workers
-/// that replace others, see WorkerSetup::syncModules(). A source is never removed. Any thread; no member
-/// waits for a worker. In a forked child every member but count() throws Error.
+/// that replace others, see WorkerSetup::syncModules(). A source is never removed. Any thread; no
+/// member waits for a worker. In a forked child every member but count() throws Error.
 class ModuleSources {
  public:
   struct Source {

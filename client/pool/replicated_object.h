@@ -47,7 +47,7 @@ class ReplicatedObjImpl {
 
 /// Makes the object in a free worker, so that errors show here, and returns the implementation of a
 /// new ReplicatedObj. Waits without limit. Throws RemoteError, WorkerLost if the worker died over
-/// it (another worker is not tried), and what Pool::reserveWorker() and WorkerSetup::define() throw.
+/// it (another worker is not tried), and what Pool::reserveWorker(), WorkerSetup::define() throw.
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
                                              std::shared_ptr<const void> source);

@@ -40,8 +40,8 @@ RequestDraft& requestDraft();
 
 using NamedArguments = std::unordered_map<std::string, c10::IValue>;
 
-/// Adds positional and named arguments to a request; null: no named ones. Throws ipc::ValueError for
-/// a value that can't be passed.
+/// Adds positional and named arguments to a request; null: no named ones. Throws ipc::ValueError
+/// for a value that can't be passed.
 void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,
                     const NamedArguments* kwargs);
 
