@@ -26,7 +26,8 @@
 
 namespace isopool::base {
 
-/// std::mutex, whose locking rules clang checks.
+/// std::mutex, whose locking rules clang checks. Not recursive. A forked child inherits it as it
+/// was, perhaps locked by a thread that does not exist there: see client::PerProcess.
 class ISOPOOL_THREAD_SAFETY(capability("mutex")) Mutex {
  public:
   Mutex() = default;
@@ -47,6 +48,7 @@ class ISOPOOL_THREAD_SAFETY(capability("mutex")) Mutex {
 };
 
 /// Holds a mutex from its construction to its destruction, except between unlock() and lock().
+/// Used by one thread. The destructor unlocks the mutex only if it is held then.
 class ISOPOOL_THREAD_SAFETY(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ISOPOOL_ACQUIRES(mutex) : lock_(mutex.mutex_) {}
@@ -67,9 +69,11 @@ class ISOPOOL_THREAD_SAFETY(scoped_lockable) MutexLock {
 
 /// std::condition_variable for a MutexLock. The lock is held again when a wait returns. Clang does
 /// not see that a predicate runs under the lock: write ISOPOOL_REQUIRES(mutex) after its
-/// parameters.
+/// parameters. As with the standard's, a wait without a predicate may return early. Any thread may
+/// notify, with or without the lock.
 class Condition {
  public:
+  /// Without a time limit: the notifying thread must not be able to end without a notification.
   template <typename... Predicate>
   void wait(MutexLock& lock, Predicate&&... predicate) ISOPOOL_LOCKS_UNCHECKED {
     condition_.wait(lock.lock_, std::forward<Predicate>(predicate)...);

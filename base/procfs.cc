@@ -3,8 +3,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/fd.h"
@@ -23,14 +27,22 @@ ProcessStatus statusOf(pid_t pid) {
   char text[512];
   const ssize_t length = file.valid() ? ::read(file.get(), text, sizeof text - 1) : 0;
   text[length > 0 ? length : 0] = '\0';
-  // "pid (name) state parent group session terminal foreground flags ...". The name may contain any
-  // character, so the last ')' ends it.
+  // "pid (name) state parent group session terminal foreground flags ...", then four numbers of
+  // page faults, the times in user code and in the kernel, and after four other numbers the
+  // threads. The name may contain any character, so the last ')' ends it.
   const char* behindName = std::strrchr(text, ')');
   ProcessStatus status;
-  if (behindName == nullptr || std::sscanf(behindName, ") %c %d %*d %*d %*d %*d %u", &status.state,
-                                           &status.parent, &status.flags) != 3) {
+  unsigned long inUserCode = 0;
+  unsigned long inKernel = 0;
+  if (behindName == nullptr ||
+      std::sscanf(behindName,
+                  ") %c %d %*d %*d %*d %*d %u %*u %*u %*u %*u %lu %lu %*d %*d %*d %*d %" SCNu32,
+                  &status.state, &status.parent, &status.flags, &inUserCode, &inKernel,
+                  &status.threads) != 6) {
     return {};
   }
+  const auto ticksPerSecond = static_cast<unsigned long>(::sysconf(_SC_CLK_TCK));
+  status.processorTime = std::chrono::milliseconds((inUserCode + inKernel) * 1000 / ticksPerSecond);
   return status;
 }
 
@@ -68,12 +80,40 @@ std::vector<pid_t> childrenOf(pid_t parent) {
   return children;
 }
 
-uint64_t residentAnonymousBytes(pid_t pid) {
+namespace {
+
+// A size in /proc/PID/status, for example "RssAnon:"; nothing if the process is gone.
+std::optional<uint64_t> sizeInStatus(pid_t pid, std::string_view name) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
-    if (line.rfind("RssAnon:", 0) == 0) return std::strtoull(line.c_str() + 8, nullptr, 10) << 10;
+    if (line.rfind(name, 0) != 0) continue;
+    return std::strtoull(line.c_str() + name.size(), nullptr, 10) << 10;
   }
-  return 0;
+  return std::nullopt;
+}
+
+}  // namespace
+
+uint64_t residentAnonymousBytes(pid_t pid) { return sizeInStatus(pid, "RssAnon:").value_or(0); }
+
+uint64_t privateMemoryLeft(pid_t pid) {
+  rlimit64 limit{};
+  if (::prlimit64(pid, RLIMIT_DATA, nullptr, &limit) != 0) return UINT64_MAX;
+  const std::optional<uint64_t> used = sizeInStatus(pid, "VmData:");
+  if (!used || limit.rlim_cur == RLIM64_INFINITY) return UINT64_MAX;
+  return limit.rlim_cur > *used ? limit.rlim_cur - *used : 0;
+}
+
+uint64_t openDescriptors() {
+  struct stat folder {};
+  if (::stat("/proc/self/fd", &folder) != 0) return 0;
+  // Since Linux 6.2 the size of the folder is the number of its entries.
+  if (folder.st_size != 0) return static_cast<uint64_t>(folder.st_size);
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir("/proc/self/fd"), ::closedir);
+  uint64_t count = 0;
+  while (entries != nullptr && ::readdir(entries.get()) != nullptr) ++count;
+  // Without ".", ".." and the folder's own descriptor.
+  return count > 3 ? count - 3 : 0;
 }
 
 std::string programOf(pid_t pid) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,12 +20,21 @@ struct ProcessStatus {
   char state = 0;
   pid_t parent = 0;
   unsigned flags = 0;  ///< the kernel's PF_... flags of the main thread
+  /// Of all its threads, also those that have ended, in user code and in the kernel.
+  std::chrono::milliseconds processorTime{0};
+  uint32_t threads = 0;
 };
 ProcessStatus statusOf(pid_t pid);
 
 /// Resident memory of a process that belongs neither to a file nor to a memory object; 0 if the
 /// process is gone.
 uint64_t residentAnonymousBytes(pid_t pid);
+/// How many bytes of private writable memory a process may map in addition to what it has, as
+/// RLIMIT_DATA limits it; 0 if it has more already, UINT64_MAX if it is gone, has no limit, or is
+/// not this user's.
+uint64_t privateMemoryLeft(pid_t pid);
+/// The number of descriptors that the calling process has open.
+uint64_t openDescriptors();
 /// The name of a process's program, as ps shows it; empty if the process is gone.
 std::string programOf(pid_t pid);
 

@@ -11,6 +11,7 @@
 /// Quantities with units, as users write them: "512MiB", "30s". All functions are pure.
 namespace isopool::base {
 
+/// A unit and how many of the smallest unit it is.
 struct Unit {
   std::string_view name;
   uint64_t factor;

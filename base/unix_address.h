@@ -10,7 +10,8 @@
 
 namespace isopool::base {
 
-/// The address of a Unix socket in the form that the system calls take.
+/// The address of a Unix socket in the form that the system calls take. A plain value: no socket
+/// has to exist.
 class UnixAddress {
  public:
   /// The longest path, in bytes.
@@ -22,6 +23,7 @@ class UnixAddress {
   /// has no file.
   static std::optional<UnixAddress> ofPathOrAbstractName(std::string_view name) noexcept;
 
+  /// For bind(2) and connect(2), together with bytes(). Valid as long as this object.
   const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address_); }
   socklen_t bytes() const noexcept { return bytes_; }
 

@@ -139,6 +139,8 @@ class Mortal {
       warm.push_back(millisecondsSince(begin));
     }
     reportMedian("the " + large + "'s later calls", "p50", warm);
+    weights.warmUp({input_});
+    replace("kill to first answer of a " + large + ", warm spare", [&] { callModel(weights); });
   }
 
   /// Measures the time from the last instruction of a worker with so much private memory to the

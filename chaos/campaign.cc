@@ -4,9 +4,11 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <thread>
 
 namespace chaos {
@@ -54,20 +56,55 @@ void compareSystemMemory(uint64_t before, Findings& findings) {
                now - before);
 }
 
-void showProgress(const CampaignSettings& settings, const AttackCounts& counts, uint64_t episode) {
-  if (!settings.progress) return;
-  const uint64_t kills = counts.plainKills + counts.realKills;
-  std::fprintf(stderr, "\r\033[Kepisode %llu: %llu kills, %llu of them real workers",
-               static_cast<unsigned long long>(episode), static_cast<unsigned long long>(kills),
-               static_cast<unsigned long long>(counts.realKills.load()));
-  if (settings.kills != 0) {
-    std::fprintf(stderr, ", %llu %%",
-                 static_cast<unsigned long long>(kills * 100 / settings.kills));
+// What the threads that attack the targets share.
+struct Course {
+  const CampaignSettings& settings;
+  const Clock::time_point began = Clock::now();
+  uint64_t realKills = 0;  ///< how many of the kills are to be of real targets' processes
+  AttackCounts counts{};
+  std::atomic<uint64_t> episodes{0};
+
+  bool enough(bool plain) const {
+    if (settings.kills == 0) return false;
+    return plain ? counts.plainKills >= settings.kills - realKills : counts.realKills >= realKills;
   }
+  bool overAfter(uint64_t episodesOfTarget, bool plain) const {
+    if (!settings.fault.empty() && episodesOfTarget > 0) return true;
+    if (settings.time.count() != 0 && Clock::now() - began >= settings.time) return true;
+    return enough(plain);
+  }
+};
+
+void showProgress(const Course& course) {
+  if (!course.settings.progress) return;
+  const uint64_t kills = course.counts.plainKills + course.counts.realKills;
+  std::string line = "\r\033[Kepisode " + std::to_string(course.episodes) + ": " +
+                     std::to_string(kills) + " kills, " + std::to_string(course.counts.realKills) +
+                     " of them real workers";
+  if (course.settings.kills != 0) {
+    line += ", " + std::to_string(kills * 100 / course.settings.kills) + " %";
+  }
+  std::fputs(line.c_str(), stderr);
 }
 
-CampaignResult sumUp(const std::vector<Front>& fronts, const AttackCounts& counts) {
+// Attacks a target, episode after episode, and ends it. No target waits for another one: while one
+// is at rest, or waits for the end of a stop of ten seconds, the others are attacked.
+void attack(Front& front, Course& course) {
+  const bool plain = front.target->plan().plain;
+  for (uint64_t episodes = 0; !course.overAfter(episodes, plain); ++episodes) {
+    front.nemesis->attackUntil(Clock::now() + course.settings.episode,
+                               [&] { return course.enough(plain); });
+    front.target->takeStock();
+    ++course.episodes;
+    showProgress(course);
+  }
+  front.target->end();
+}
+
+CampaignResult sumUp(const std::vector<Front>& fronts, const Course& course) {
+  const AttackCounts& counts = course.counts;
   CampaignResult result;
+  result.episodes = course.episodes;
   for (const Front& front : fronts) {
     result.calls += front.target->calls();
     result.selfInflictedDeaths += front.target->selfInflictedDeaths();
@@ -88,7 +125,7 @@ CampaignResult sumUp(const std::vector<Front>& fronts, const AttackCounts& count
 }  // namespace
 
 std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault) {
-  std::vector<TargetPlan> plans(5);
+  std::vector<TargetPlan> plans(7);
   plans[0].name = "plain-private-1";
   plans[1].name = "plain-private-2";
   plans[2].name = "plain-shared";
@@ -100,6 +137,8 @@ std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault) {
   plans[4].plain = false;
   plans[4].shared = true;
   plans[4].programs = 2;
+  plans[5].name = "plain-private-3";
+  plans[6].name = "plain-private-4";
   for (size_t i = 0; i < plans.size(); ++i) plans[i].seed = seed * 16 + i;
   plans[0].fault = fault;
   return plans;
@@ -107,10 +146,9 @@ std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault) {
 
 CampaignResult run(const CampaignSettings& settings, const Installation& installation,
                    Findings& findings) {
-  const auto began = Clock::now();
+  Course course{settings};
   const bool alone = aloneOnThisMachine();
   const uint64_t sharedBefore = systemSharedBytes();
-  AttackCounts counts;
   std::vector<Front> fronts;
   bool hasReal = false;
   bool hasPlain = false;
@@ -120,39 +158,18 @@ CampaignResult run(const CampaignSettings& settings, const Installation& install
     Front& front = fronts.emplace_back();
     front.target = std::make_unique<Target>(plan, installation, findings);
     front.nemesis = std::make_unique<Nemesis>(
-        *front.target, AttackPlan(plan.seed, plan.plain, plan.shared), counts, findings);
+        *front.target, AttackPlan(plan.seed, plan.plain, plan.shared), course.counts, findings);
   }
+  course.realKills = !hasPlain ? settings.kills : hasReal ? settings.kills / 10 : 0;
   // Measures the state before any attack.
   std::this_thread::sleep_for(kWarmUp);
   onEach(fronts, [](Front& front) { front.target->takeStock(); });
-
-  const uint64_t realKills = !hasPlain ? settings.kills : hasReal ? settings.kills / 10 : 0;
-  const auto enough = [&](bool plain) {
-    if (settings.kills == 0) return false;
-    return plain ? counts.plainKills >= settings.kills - realKills : counts.realKills >= realKills;
-  };
-  uint64_t episodes = 0;
-  const auto over = [&] {
-    if (!settings.fault.empty() && episodes > 0) return true;
-    if (settings.time.count() != 0 && Clock::now() - began >= settings.time) return true;
-    return settings.kills != 0 && enough(true) && enough(false);
-  };
-  while (!over()) {
-    ++episodes;
-    const auto end = Clock::now() + settings.episode;
-    onEach(fronts, [&](Front& front) {
-      front.nemesis->attackUntil(end, [&] { return enough(front.target->plan().plain); });
-    });
-    showProgress(settings, counts, episodes);
-    onEach(fronts, [](Front& front) { front.target->takeStock(); });
-  }
-  onEach(fronts, [](Front& front) { front.target->end(); });
-  CampaignResult result = sumUp(fronts, counts);
+  onEach(fronts, [&course](Front& front) { attack(front, course); });
+  CampaignResult result = sumUp(fronts, course);
   fronts.clear();
   result.systemMemoryCompared = alone && aloneOnThisMachine();
   if (result.systemMemoryCompared) compareSystemMemory(sharedBefore, findings);
-  result.episodes = episodes;
-  result.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  result.seconds = std::chrono::duration<double>(Clock::now() - course.began).count();
   if (settings.progress) std::fprintf(stderr, "\r\033[K");
   return result;
 }

@@ -28,7 +28,7 @@ struct CampaignResult {
   uint64_t kills = 0;
   uint64_t realKills = 0;
   uint64_t calls = 0;
-  uint64_t episodes = 0;
+  uint64_t episodes = 0;  ///< of all targets together
   uint64_t selfInflictedDeaths = 0;
   double seconds = 0;
   std::chrono::milliseconds latest{0};
@@ -41,7 +41,8 @@ struct CampaignResult {
 /// The targets: private pools and shared supervisors, with and without torch.
 std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault);
 
-/// Attacks all targets at the same time, in episodes. Checks all targets after each episode.
+/// Attacks all targets at the same time, each in episodes of its own. Checks a target after each of
+/// its episodes. A target ends when enough processes of its kind, plain or real, were killed.
 CampaignResult run(const CampaignSettings& settings, const Installation& installation,
                    Findings& findings);
 

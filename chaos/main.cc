@@ -87,8 +87,8 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.campaign.seed,
                  "decides the attacks and the calls; printed, and drawn if it is not given");
   app.add_option("--target", options.campaign.target,
-                 "attack this one alone: plain-private-1, plain-private-2, plain-shared, "
-                 "real-private, real-shared")
+                 "attack this one alone: plain-private-1 to -4, plain-shared, real-private, "
+                 "real-shared")
       ->check([](const std::string& name) {
         for (const chaos::TargetPlan& plan : chaos::targetPlans(0, "")) {
           if (plan.name == name) return std::string();

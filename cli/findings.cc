@@ -2,6 +2,8 @@
 #include "cli/findings.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "cli/wording.h"
 
@@ -11,6 +13,20 @@ namespace {
 
 constexpr uint64_t kLongCallMilliseconds = 30'000;
 constexpr size_t kLongestName = 40;
+// Of deaths within Report::recentMilliseconds: fewer are handled without a loss of service.
+constexpr uint64_t kManyDeaths = 3;
+constexpr uint64_t kMuchOfALimitPercent = 90;
+
+/// Collects findings.
+class Found {
+ public:
+  void problem(std::string text) { all_.push_back({Finding::Severity::kProblem, std::move(text)}); }
+  void notice(std::string text) { all_.push_back({Finding::Severity::kNotice, std::move(text)}); }
+  std::vector<Finding> take() { return std::move(all_); }
+
+ private:
+  std::vector<Finding> all_;
+};
 
 std::string nameOf(const ipc::ReportedWorker& worker) {
   return "worker " + std::to_string(worker.processId);
@@ -24,16 +40,63 @@ std::string nameOfClient(const ipc::Report& report, uint64_t number) {
          std::to_string(client->processId) + ")";
 }
 
-void findOfWorker(const ipc::Report& report, const ipc::ReportedWorker& worker,
-                  std::vector<std::string>& found) {
+void findOfWorker(const ipc::Report& report, const ipc::ReportedWorker& worker, Found& found) {
   if (worker.runningClient != 0 && worker.runningMilliseconds >= kLongCallMilliseconds) {
-    found.push_back(nameOf(worker) + " has been running one call for " +
-                    wordsForDuration(worker.runningMilliseconds) + ", of " +
-                    nameOfClient(report, worker.runningClient));
+    found.notice(nameOf(worker) + " has been running one call for " +
+                 wordsForDuration(worker.runningMilliseconds) + ", of " +
+                 nameOfClient(report, worker.runningClient));
   }
   for (const ipc::ReportedCount& act : worker.forbiddenActs) {
-    found.push_back("the sandbox denied " + nameOf(worker) + " the action " +
-                    terminalText(act.name) + ", " + counted(act.count, "time"));
+    found.notice("the sandbox denied " + nameOf(worker) + " the action " + terminalText(act.name) +
+                 ", " + counted(act.count, "time"));
+  }
+}
+
+std::string vacancyOf(const ipc::ReportedSlot& slot) {
+  const std::string name =
+      "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.group, kLongestName);
+  if (slot.restarts == 0) return name + " has had no worker yet";
+  std::string text = name + " has no worker; its last one died " +
+                     wordsForDuration(slot.lastDeathMillisecondsAgo) +
+                     " ago: " + terminalText(slot.lastDeath);
+  if (slot.quarantineMilliseconds == 0) return text;
+  return text + "; it is in quarantine for another " +
+         wordsForDuration(slot.quarantineMilliseconds);
+}
+
+// The causes of all deaths of the group: ": crash 9, killed 1", the most frequent first.
+std::string causesOf(const ipc::ReportedGroup& group) {
+  std::vector<ipc::ReportedCount> causes;
+  for (const ipc::ReportedCount& each : group.deaths) {
+    if (each.count != 0) causes.push_back(each);
+  }
+  std::stable_sort(causes.begin(), causes.end(),
+                   [](const auto& one, const auto& other) { return one.count > other.count; });
+  std::string text;
+  for (const ipc::ReportedCount& each : causes) {
+    text += (text.empty() ? "; causes since the start: " : ", ") + terminalText(each.name) + " " +
+            std::to_string(each.count);
+  }
+  return text;
+}
+
+bool isNear(uint64_t number, uint64_t limit) {
+  return limit != 0 && number >= limit - limit / 100 * (100 - kMuchOfALimitPercent);
+}
+
+void findNearLimits(const ipc::Report& report, Found& found) {
+  const auto programs = static_cast<uint64_t>(
+      std::count_if(report.clients.begin(), report.clients.end(),
+                    [](const ipc::ReportedClient& client) { return client.state != "greeting"; }));
+  if (report.clientLimit != 0 && programs >= report.clientLimit) {
+    found.problem(std::to_string(programs) +
+                  " programs are connected, which is the limit: the next one is refused "
+                  "(max_clients)");
+  }
+  if (isNear(report.openDescriptors, report.descriptorLimit)) {
+    found.problem("the supervisor has " + std::to_string(report.openDescriptors) + " of " +
+                  std::to_string(report.descriptorLimit) +
+                  " descriptors open: connections and messages soon wait (LimitNOFILE, ulimit -n)");
   }
 }
 
@@ -48,8 +111,10 @@ Totals totalsOf(const ipc::Report& report) {
     totals.lentBlocks += worker.lentBlocks;
     totals.lentBytes += worker.lentBytes;
     totals.zombieBytes += worker.zombieBytes;
-    totals.completedCalls += worker.completedCalls;
     totals.runningCalls += worker.runningClient != 0 ? 1 : 0;
+  }
+  for (const ipc::ReportedGroup& group : report.groups) {
+    totals.completedCalls += group.completedCalls;
   }
   for (const ipc::ReportedClient& client : report.clients) totals.queuedCalls += client.queuedCalls;
   for (const ipc::ReportedModel& model : report.models) totals.modelBytes += model.bytes;
@@ -80,37 +145,76 @@ const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::Report
   return found != report.workers.end() ? &*found : nullptr;
 }
 
-std::vector<std::string> findings(const ipc::Report& report) {
-  std::vector<std::string> found;
-  if (report.state == "starting") found.push_back("no worker serves yet: Python is starting");
-  if (report.state == "draining") {
-    found.push_back(
-        "the supervisor is stopping: it completes the calls in flight and refuses new ones");
+uint64_t workersThatLoaded(const ipc::Report& report, const std::string& model) {
+  return static_cast<uint64_t>(
+      std::count_if(report.workers.begin(), report.workers.end(), [&](const auto& worker) {
+        return std::find(worker.models.begin(), worker.models.end(), model) != worker.models.end();
+      }));
+}
+
+std::optional<uint64_t> percentileOf(const ipc::ModelCalls& calls, unsigned percent) {
+  const uint64_t all = std::accumulate(calls.times.begin(), calls.times.end(), uint64_t{0});
+  if (all == 0) return std::nullopt;
+  const uint64_t wanted = (all * percent + 99) / 100;
+  uint64_t seen = 0;
+  for (size_t i = 0; i < calls.times.size() && i < ipc::kCallTimeBounds.size(); ++i) {
+    seen += calls.times[i];
+    if (seen >= wanted) return ipc::kCallTimeBounds[i];
   }
-  if (report.state == "serving" && totalsOf(report).servingWorkers == 0) {
-    found.push_back("no worker serves: calls wait");
+  return std::nullopt;
+}
+
+std::optional<std::string> whyNotReady(const ipc::Report& report) {
+  if (report.state == "starting") return "no worker serves yet: Python is starting";
+  if (report.state != "serving") {
+    return "the supervisor is stopping: it completes the calls in flight and refuses new ones";
   }
+  const auto serves = [&](const std::string& group) {
+    return std::any_of(report.workers.begin(), report.workers.end(),
+                       [&](const ipc::ReportedWorker& worker) {
+                         return worker.state == "serving" && worker.group == group;
+                       });
+  };
+  for (const ipc::ReportedGroup& group : report.groups) {
+    if (!serves(group.name)) {
+      return "no worker of " + terminalText(group.name, kLongestName) + " serves: calls wait";
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<Finding> findings(const ipc::Report& report) {
+  Found found;
+  if (const auto why = whyNotReady(report)) found.problem(*why);
   if (report.zygoteProcessId == 0 && report.state == "serving") {
-    found.push_back("the zygote is down: dead workers are not replaced until a new zygote runs");
-  }
-  if (const size_t missing = report.missingProtections.size(); missing != 0) {
-    found.push_back("the sandbox is weaker than " + terminalText(report.sandbox) + ": " +
-                    counted(missing, "protection") + (missing == 1 ? " is" : " are") + " missing");
+    found.problem("the zygote is down: dead workers are not replaced until a new zygote runs");
   }
   for (const ipc::ReportedSlot& slot : report.slots) {
-    if (workerOf(report, slot) != nullptr) continue;
-    std::string text = "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.group);
-    text += slot.restarts == 0 ? " has had no worker yet"
-                               : " has no worker; its last one died " +
-                                     wordsForDuration(slot.lastDeathMillisecondsAgo) +
-                                     " ago: " + terminalText(slot.lastDeath);
-    found.push_back(std::move(text));
+    if (workerOf(report, slot) == nullptr) found.problem(vacancyOf(slot));
+  }
+  for (const ipc::ReportedGroup& group : report.groups) {
+    if (group.recentDeaths >= kManyDeaths) {
+      found.problem(std::to_string(group.recentDeaths) + " workers of " +
+                    terminalText(group.name, kLongestName) + " died in the last " +
+                    wordsForDuration(report.recentMilliseconds) + causesOf(group));
+    }
+  }
+  findNearLimits(report, found);
+  if (const size_t missing = report.missingProtections.size(); missing != 0) {
+    found.notice("the sandbox is weaker than " + terminalText(report.sandbox) + ": " +
+                 counted(missing, "protection") + (missing == 1 ? " is" : " are") + " missing");
   }
   if (!report.complete) {
-    found.push_back("the lists are incomplete: a report has no room for all entries");
+    found.notice("the lists are incomplete: a report has no room for all entries");
   }
   for (const ipc::ReportedWorker& worker : report.workers) findOfWorker(report, worker, found);
-  return found;
+  return found.take();
+}
+
+bool hasProblem(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(), [](const Finding& finding) {
+    return finding.severity == Finding::Severity::kProblem;
+  });
 }
 
 }  // namespace isopool::cli

@@ -21,7 +21,7 @@ struct Totals {
   uint64_t zombieBytes = 0;
   uint64_t queuedCalls = 0;
   uint64_t runningCalls = 0;
-  uint64_t completedCalls = 0;  ///< by the present workers
+  uint64_t completedCalls = 0;  ///< since the supervisor's start
   uint64_t modelBytes = 0;
 };
 
@@ -35,7 +35,29 @@ const ipc::ReportedSlot* slotOf(const ipc::Report& report, const ipc::ReportedWo
 /// The slot's present worker. Null if the slot has none; a dying worker does not count.
 const ipc::ReportedWorker* workerOf(const ipc::Report& report, const ipc::ReportedSlot& slot);
 
-/// Problems that an operator may want to act on, one line each, safe for a terminal.
-std::vector<std::string> findings(const ipc::Report& report);
+/// How many workers have loaded the model of this name.
+uint64_t workersThatLoaded(const ipc::Report& report, const std::string& model);
+/// A time in microseconds that `percent` per cent of the answered calls did not exceed: one of
+/// ipc::kCallTimeBounds. Nothing if that was longer than all bounds, or no call was answered.
+std::optional<uint64_t> percentileOf(const ipc::ModelCalls& calls, unsigned percent);
+
+/// A conclusion that an operator may want to act on.
+struct Finding {
+  enum class Severity {
+    kNotice,  ///< worth knowing, but calls are served as they should be
+    kProblem  ///< calls fail or wait, or will soon
+  };
+
+  Severity severity;
+  std::string text;  ///< one line, safe for a terminal
+};
+
+std::vector<Finding> findings(const ipc::Report& report);
+/// True if one of them is a problem.
+bool hasProblem(const std::vector<Finding>& findings);
+
+/// Why calls can't be served, on one line, safe for a terminal; nothing if they can: the supervisor
+/// serves, and each group of workers has one that serves.
+std::optional<std::string> whyNotReady(const ipc::Report& report);
 
 }  // namespace isopool::cli

@@ -9,8 +9,8 @@ namespace {
 
 using Numbers = std::map<uint64_t, uint64_t>;
 
-// A new worker or client starts at 0. A client's count covers its present workers only, so it
-// shrinks when one of them dies: the rate is then 0.
+// A new worker or client starts at 0. A worker may write a smaller count than before: the rate is
+// then 0.
 std::map<uint64_t, double> perSecond(const Numbers& before, const Numbers& after, double seconds) {
   std::map<uint64_t, double> rates;
   for (const auto& [key, count] : after) {
@@ -24,7 +24,8 @@ std::map<uint64_t, double> perSecond(const Numbers& before, const Numbers& after
 }  // namespace
 
 std::optional<Rates> RateMeter::compare(const ipc::Report& report, TimePoint at) {
-  Counts counts{at, {}, {}};
+  Counts counts{at, 0, {}, {}};
+  for (const ipc::ReportedGroup& group : report.groups) counts.total += group.completedCalls;
   for (const ipc::ReportedWorker& worker : report.workers) {
     counts.ofWorkers[worker.epoch] = worker.completedCalls;
   }
@@ -34,10 +35,11 @@ std::optional<Rates> RateMeter::compare(const ipc::Report& report, TimePoint at)
   const std::optional<Counts> before = std::exchange(last_, counts);
   if (!before || before->at >= at) return std::nullopt;
   const double seconds = std::chrono::duration<double>(at - before->at).count();
-  Rates rates{0, perSecond(before->ofWorkers, counts.ofWorkers, seconds),
-              perSecond(before->ofClients, counts.ofClients, seconds)};
-  for (const auto& [epoch, rate] : rates.ofWorkers) rates.total += rate;
-  return rates;
+  // Of the groups: these count calls of workers that have ended since, too.
+  const uint64_t done = counts.total > before->total ? counts.total - before->total : 0;
+  return Rates{static_cast<double>(done) / seconds,
+               perSecond(before->ofWorkers, counts.ofWorkers, seconds),
+               perSecond(before->ofClients, counts.ofClients, seconds)};
 }
 
 }  // namespace isopool::cli

@@ -29,6 +29,7 @@ class RateMeter {
  private:
   struct Counts {
     TimePoint at;
+    uint64_t total = 0;
     std::map<uint64_t, uint64_t> ofWorkers;
     std::map<uint64_t, uint64_t> ofClients;
   };

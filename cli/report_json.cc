@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "cli/findings.h"
 #include "cli/wording.h"
@@ -26,12 +27,70 @@ Json numberUnless(Number none, Number number) {
   return number != none ? Json(number) : Json();
 }
 
+Json countsJson(const char* name, const std::vector<ipc::ReportedCount>& counts) {
+  Json all = Json::array();
+  for (const ipc::ReportedCount& each : counts) {
+    all.push_back({{name, each.name}, {"count", each.count}});
+  }
+  return all;
+}
+
+Json groupsJson(const ipc::Report& report) {
+  Json all = Json::array();
+  for (const ipc::ReportedGroup& group : report.groups) {
+    all.push_back({{"group", group.name},
+                   {"completed_calls", group.completedCalls},
+                   {"processor_ms", group.processorMilliseconds},
+                   {"restarts", group.restarts},
+                   {"recycled", group.recycled},
+                   {"deaths", countsJson("cause", group.deaths)},
+                   {"recent_deaths", group.recentDeaths},
+                   {"quarantines", group.quarantines},
+                   {"quarantined_slots", group.quarantinedSlots},
+                   {"denials", countsJson("kind", group.denials)}});
+  }
+  return all;
+}
+
+Json classesJson(const ipc::Report& report) {
+  Json all = Json::array();
+  for (const ipc::ReportedClass& each : report.classes) {
+    all.push_back({{"class", each.name.empty() ? Json() : Json(each.name)},
+                   {"connections", each.connections},
+                   {"completed_calls", each.completedCalls},
+                   {"overdue_calls", each.overdueCalls},
+                   {"refusals", countsJson("limit", each.refusals)}});
+  }
+  return all;
+}
+
+// All as a number of microseconds; the last bound is null.
+Json timesJson(const ipc::ModelCalls& calls) {
+  Json all = Json::array();
+  for (size_t i = 0; i < calls.times.size(); ++i) {
+    const bool isLast = i >= ipc::kCallTimeBounds.size();
+    all.push_back({{"at_most_us", isLast ? Json() : Json(ipc::kCallTimeBounds[i])},
+                   {"calls", calls.times[i]}});
+  }
+  return all;
+}
+
+// The texts of the findings that are at least so severe.
+Json textsOf(const std::vector<Finding>& found, Finding::Severity least) {
+  Json all = Json::array();
+  for (const Finding& finding : found) {
+    if (finding.severity >= least) all.push_back(finding.text);
+  }
+  return all;
+}
+
 }  // namespace
 
 Json rateJson(double callsPerSecond) { return std::round(callsPerSecond * 1000) / 1000; }
 
 Json statusJson(const ipc::Report& report) {
   const Totals totals = totalsOf(report);
+  const std::vector<Finding> found = findings(report);
   return {
       {"version", report.version},
       {"pid", report.processId},
@@ -63,7 +122,13 @@ Json statusJson(const ipc::Report& report) {
       {"models", report.models.size()},
       {"model_bytes", totals.modelBytes},
       {"slots", slotsJson(report)},
-      {"findings", findings(report)},
+      {"open_descriptors", report.openDescriptors},
+      {"descriptor_limit", report.descriptorLimit},
+      {"groups", groupsJson(report)},
+      {"classes", classesJson(report)},
+      {"ready", !whyNotReady(report)},
+      {"findings", textsOf(found, Finding::Severity::kNotice)},
+      {"problems", textsOf(found, Finding::Severity::kProblem)},
   };
 }
 
@@ -93,10 +158,11 @@ Json workersJson(const ipc::Report& report, WithRates withRates,
     one["lent_blocks"] = worker.lentBlocks;
     one["lent_bytes"] = worker.lentBytes;
     one["zombie_bytes"] = worker.zombieBytes;
-    Json& acts = one["forbidden_acts"] = Json::array();
-    for (const ipc::ReportedCount& act : worker.forbiddenActs) {
-      acts.push_back({{"act", act.name}, {"count", act.count}});
-    }
+    one["forbidden_acts"] = countsJson("act", worker.forbiddenActs);
+    one["processor_ms"] = worker.processorMilliseconds;
+    one["threads"] = worker.threads;
+    one["running_model"] = worker.runningModel.empty() ? Json() : Json(worker.runningModel);
+    one["models"] = worker.models;
     all.push_back(std::move(one));
   }
   return all;
@@ -147,7 +213,8 @@ Json slotsJson(const ipc::Report& report) {
                    {"pid", numberUnless(0, worker != nullptr ? worker->processId : 0)},
                    {"restarts", slot.restarts},
                    {"last_death", slot.lastDeath},
-                   {"last_death_ms_ago", slot.lastDeathMillisecondsAgo}});
+                   {"last_death_ms_ago", slot.lastDeathMillisecondsAgo},
+                   {"quarantine_ms", slot.quarantineMilliseconds}});
   }
   return all;
 }
@@ -159,6 +226,33 @@ Json modelsJson(const ipc::Report& report) {
                    {"bytes", model.bytes},
                    {"digest", model.digest},
                    {"clients", model.clients}});
+  }
+  return all;
+}
+
+Json modelCallsJson(const ipc::Report& report) {
+  Json all = Json::array();
+  for (const ipc::ReportedClass& each : report.classes) {
+    for (const ipc::ModelCalls& model : each.models) {
+      all.push_back({{"class", each.name.empty() ? Json() : Json(each.name)},
+                     {"model", model.model},
+                     {"answered", model.answered},
+                     {"failed", model.failed},
+                     {"workers", workersThatLoaded(report, model.model)},
+                     {"times", timesJson(model)},
+                     {"sum_us", model.sumMicroseconds}});
+    }
+  }
+  return all;
+}
+
+Json settingsJson(const ipc::SettingsInForce& settings) {
+  Json all = Json::array();
+  for (const ipc::ReportedSetting& setting : settings.settings) {
+    all.push_back({{"key", setting.key},
+                   {"value", setting.value},
+                   {"source", setting.source},
+                   {"reloadable", setting.reloadable}});
   }
   return all;
 }

@@ -21,6 +21,9 @@ base::Json clientsJson(const ipc::Report& report, WithRates withRates = WithRate
                        const std::optional<Rates>& rates = {});
 base::Json slotsJson(const ipc::Report& report);
 base::Json modelsJson(const ipc::Report& report);
+/// Calls by class and model.
+base::Json modelCallsJson(const ipc::Report& report);
+base::Json settingsJson(const ipc::SettingsInForce& settings);
 
 /// A rate as a number, rounded to three decimals.
 base::Json rateJson(double callsPerSecond);

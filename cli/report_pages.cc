@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/report_pages.h"
 
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/findings.h"
+#include "cli/sorting.h"
 #include "cli/wording.h"
 
 namespace isopool::cli {
@@ -124,29 +126,94 @@ void appendSandbox(const ipc::Report& report, Page& page) {
 }
 
 void appendFindings(const ipc::Report& report, Page& page) {
-  for (const std::string& finding : findings(report)) {
-    page.push_back({{"! ", Emphasis::kAlarm}, {finding, Emphasis::kWarning}});
+  for (const Finding& finding : findings(report)) {
+    const bool isProblem = finding.severity == Finding::Severity::kProblem;
+    page.push_back({{"! ", isProblem ? Emphasis::kAlarm : Emphasis::kWarning},
+                    {finding.text, isProblem ? Emphasis::kWarning : Emphasis::kNone}});
   }
 }
 
 Table workersTable(bool rates) {
   Table table;
   table.addColumn("SLOT");
-  table.addColumn("STATE");
-  table.addColumn("PID", Alignment::kRight);
-  table.addColumn("AGE", Alignment::kRight);
+  table.addColumn("STATE", Alignment::kLeft, 1);
+  table.addColumn("PID", Alignment::kRight, 3);
+  table.addColumn("AGE", Alignment::kRight, 5);
   table.addColumn(rates ? "CALLS/S" : "", Alignment::kRight);
-  table.addColumn("CALLS", Alignment::kRight);
-  table.addColumn("CLIENTS", Alignment::kRight);
+  table.addColumn("CALLS", Alignment::kRight, 4);
+  table.addColumn("CLIENTS", Alignment::kRight, 5);
   table.addColumn("RUNNING");
-  table.addColumn("WAITING", Alignment::kRight);
+  table.addColumn("MODEL", Alignment::kLeft, 1);
+  table.addColumn("LOADED", Alignment::kRight, 6);
+  table.addColumn("WAITING", Alignment::kRight, 1);
+  table.addColumn("CPU", Alignment::kRight, 2);
+  table.addColumn("THREADS", Alignment::kRight, 6);
   table.addColumn("PRIVATE", Alignment::kRight);
-  table.addColumn("LENT", Alignment::kRight);
-  table.addColumn("ZOMBIE", Alignment::kRight);
-  table.addColumn("FORBIDDEN", Alignment::kRight);
-  table.addColumn("RESTARTS", Alignment::kRight);
-  table.addColumn("LAST DEATH");
+  table.addColumn("LENT", Alignment::kRight, 5);
+  table.addColumn("ZOMBIE", Alignment::kRight, 6);
+  table.addColumn("FORBIDDEN", Alignment::kRight, 4);
+  table.addColumn("RESTARTS", Alignment::kRight, 3);
+  table.addColumn("LAST DEATH", Alignment::kLeft, 7);
   return table;
+}
+
+Page loadedModels(const ipc::Report& report) {
+  if (report.models.empty()) return {{{"no model"}}};
+  Table table;
+  table.addColumn("MODEL");
+  table.addColumn("SIZE", Alignment::kRight);
+  table.addColumn("DIGEST");
+  table.addColumn("CLIENTS");
+  for (const ipc::ReportedModel& model : report.models) {
+    std::string clients;
+    for (const uint64_t number : model.clients) {
+      const ipc::ReportedClient* client = findClient(report, number);
+      if (!clients.empty()) clients += ", ";
+      clients += tagOf(number);
+      if (client != nullptr)
+        clients.append(" ").append(terminalText(client->program, kLongestProgram));
+    }
+    table.addRow({{terminalPath(model.name, kLongestPath)},
+                  {wordsForBytes(model.bytes)},
+                  {terminalText(model.digest.substr(0, kShortDigest))},
+                  {clients}});
+  }
+  return table.page();
+}
+
+std::string wordsForPercentile(const ipc::ModelCalls& calls, unsigned percent) {
+  if (calls.answered == 0) return kNotYet;
+  const std::optional<uint64_t> bound = percentileOf(calls, percent);
+  return bound ? "<= " + wordsForMicroseconds(*bound)
+               : "> " + wordsForMicroseconds(ipc::kCallTimeBounds.back());
+}
+
+// Empty if no program has reported calls.
+Page callsByModel(const ipc::Report& report) {
+  Table table;
+  table.addColumn("CALLS OF");
+  table.addColumn("CLASS");
+  table.addColumn("ANSWERED", Alignment::kRight);
+  table.addColumn("FAILED", Alignment::kRight);
+  table.addColumn("MEAN", Alignment::kRight);
+  table.addColumn("HALF", Alignment::kRight);
+  table.addColumn("99 %", Alignment::kRight);
+  table.addColumn("WORKERS", Alignment::kRight);
+  for (const ipc::ReportedClass& each : report.classes) {
+    for (const ipc::ModelCalls& calls : each.models) {
+      table.addRow(
+          {{terminalText(calls.model, kLongestName)},
+           {terminalText(each.name, kLongestProgram)},
+           {std::to_string(calls.answered)},
+           unlessZero(calls.failed, Emphasis::kWarning),
+           {calls.answered != 0 ? wordsForMicroseconds(calls.sumMicroseconds / calls.answered)
+                                : kNotYet},
+           {wordsForPercentile(calls, 50)},
+           {wordsForPercentile(calls, 99)},
+           {std::to_string(workersThatLoaded(report, calls.model))}});
+    }
+  }
+  return table.empty() ? Page() : table.page();
 }
 
 }  // namespace
@@ -182,7 +249,7 @@ Page statusPage(const ipc::Report& report) {
   return page;
 }
 
-Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
+Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates, size_t columns) {
   Table table = workersTable(rates.has_value());
   for (const ipc::ReportedWorker& worker : report.workers) {
     const ipc::ReportedSlot* slot = slotOf(report, worker);
@@ -194,7 +261,11 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
                   {std::to_string(worker.completedCalls)},
                   {std::to_string(worker.clients)},
                   {runningIn(report, worker)},
+                  {terminalText(worker.runningModel, kLongestProgram)},
+                  unlessZero(worker.models.size()),
                   unlessZero(worker.waitingClients),
+                  {wordsForDuration(worker.processorMilliseconds)},
+                  unlessZero(worker.threads),
                   {wordsForBytes(worker.privateBytes)},
                   {lent(worker.lentBlocks, worker.lentBytes)},
                   {worker.zombieBytes != 0 ? wordsForBytes(worker.zombieBytes) : ""},
@@ -205,37 +276,38 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates) {
   for (const ipc::ReportedSlot& slot : report.slots) {
     if (workerOf(report, slot) != nullptr) continue;
     std::vector<Span> cells{{placeOf(slot.group, slot.slot)}, {"none", Emphasis::kAlarm}};
-    cells.resize(13);
+    cells.resize(17);
     cells.push_back(unlessZero(slot.restarts));
     cells.push_back({deathOf(slot)});
     table.addRow(std::move(cells));
   }
   if (table.empty()) return {{{"no worker"}}};
-  return table.page();
+  return table.page(columns);
 }
 
-Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates) {
+Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates, size_t columns) {
   if (report.clients.empty()) return {{{"no client"}}};
   Table table;
   table.addColumn("CLIENT", Alignment::kRight);
-  table.addColumn("PID", Alignment::kRight);
-  table.addColumn("USER");
+  table.addColumn("PID", Alignment::kRight, 3);
+  table.addColumn("USER", Alignment::kLeft, 5);
   table.addColumn("PROGRAM");
-  table.addColumn("CLASS");
-  table.addColumn("SHARE", Alignment::kRight);
-  table.addColumn("STATE");
-  table.addColumn("FOR", Alignment::kRight);
+  table.addColumn("CLASS", Alignment::kLeft, 4);
+  table.addColumn("SHARE", Alignment::kRight, 6);
+  table.addColumn("STATE", Alignment::kLeft, 4);
+  table.addColumn("FOR", Alignment::kRight, 6);
   table.addColumn("QUEUED", Alignment::kRight);
   table.addColumn("RUNNING", Alignment::kRight);
   table.addColumn(rates ? "CALLS/S" : "", Alignment::kRight);
-  table.addColumn("COMPLETED", Alignment::kRight);
-  table.addColumn("INPUTS", Alignment::kRight);
-  table.addColumn("PACKAGES", Alignment::kRight);
-  table.addColumn("RESULTS", Alignment::kRight);
-  table.addColumn("MODELS", Alignment::kRight);
-  table.addColumn("HANDLES", Alignment::kRight);
-  table.addColumn("OVERDUE", Alignment::kRight);
-  table.addColumn("REFUSALS", Alignment::kRight);
+  table.addColumn("COMPLETED", Alignment::kRight, 4);
+  table.addColumn(rates ? "MEMORY" : "", Alignment::kRight);
+  table.addColumn("INPUTS", Alignment::kRight, 5);
+  table.addColumn("PACKAGES", Alignment::kRight, 5);
+  table.addColumn("RESULTS", Alignment::kRight, 5);
+  table.addColumn("MODELS", Alignment::kRight, 6);
+  table.addColumn("HANDLES", Alignment::kRight, 5);
+  table.addColumn("OVERDUE", Alignment::kRight, 2);
+  table.addColumn("REFUSALS", Alignment::kRight, 2);
   for (const ipc::ReportedClient& client : report.clients) {
     table.addRow({{tagOf(client.number)},
                   {std::to_string(client.processId)},
@@ -249,6 +321,7 @@ Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates) {
                   {std::to_string(client.runningCalls)},
                   {rates ? rateOf(rates->ofClients, client.number) : ""},
                   {std::to_string(client.completedCalls)},
+                  {rates ? wordsForBytes(memoryOf(client)) : ""},
                   {wordsForBytes(client.inputBytes)},
                   {wordsForBytes(client.packageBytes)},
                   {wordsForBytes(client.outputBytes)},
@@ -257,31 +330,34 @@ Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates) {
                   unlessZero(client.overdueCalls, Emphasis::kWarning),
                   unlessZero(client.refusals, Emphasis::kWarning)});
   }
-  return table.page();
+  return table.page(columns);
 }
 
 Page modelsPage(const ipc::Report& report) {
-  if (report.models.empty()) return {{{"no model"}}};
+  Page page = loadedModels(report);
+  Page calls = callsByModel(report);
+  if (calls.empty()) return page;
+  page.push_back({});
+  page.insert(page.end(), std::make_move_iterator(calls.begin()),
+              std::make_move_iterator(calls.end()));
+  return page;
+}
+
+Page settingsPage(const ipc::SettingsInForce& settings) {
   Table table;
-  table.addColumn("MODEL");
-  table.addColumn("SIZE", Alignment::kRight);
-  table.addColumn("DIGEST");
-  table.addColumn("CLIENTS");
-  for (const ipc::ReportedModel& model : report.models) {
-    std::string clients;
-    for (const uint64_t number : model.clients) {
-      const ipc::ReportedClient* client = findClient(report, number);
-      if (!clients.empty()) clients += ", ";
-      clients += tagOf(number);
-      if (client != nullptr)
-        clients.append(" ").append(terminalText(client->program, kLongestProgram));
-    }
-    table.addRow({{terminalPath(model.name, kLongestPath)},
-                  {wordsForBytes(model.bytes)},
-                  {terminalText(model.digest.substr(0, kShortDigest))},
-                  {clients}});
+  table.addColumn("SETTING");
+  table.addColumn("VALUE");
+  table.addColumn("SOURCE");
+  table.addColumn("RELOAD");
+  for (const ipc::ReportedSetting& setting : settings.settings) {
+    table.addRow({{terminalText(setting.key, kLongestName)},
+                  {setting.value.empty() ? "-" : terminalText(setting.value, kLongestPath)},
+                  {terminalPath(setting.source, kLongestPath)},
+                  {setting.reloadable ? "yes" : ""}});
   }
-  return table.page();
+  Page page = table.page();
+  if (!settings.complete) page.push_back({{"... more, for which a message has no room"}});
+  return page;
 }
 
 Page summaryPage(const ipc::Report& report, const std::optional<Rates>& rates) {

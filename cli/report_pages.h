@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "cli/rates.h"
@@ -12,9 +14,13 @@ namespace isopool::cli {
 
 Page statusPage(const ipc::Report& report);
 /// Workers in the order of the report, then slots that have no worker.
-Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates = {});
-Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates = {});
+/// A table that is wider than `columns` leaves out its least important columns.
+Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates = {},
+                 size_t columns = SIZE_MAX);
+Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates = {},
+                 size_t columns = SIZE_MAX);
 Page modelsPage(const ipc::Report& report);
+Page settingsPage(const ipc::SettingsInForce& settings);
 
 /// The first lines of `top`: the parts of the status that change.
 Page summaryPage(const ipc::Report& report, const std::optional<Rates>& rates);

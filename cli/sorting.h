@@ -9,10 +9,21 @@
 /// The order in which the entries of a report are shown.
 namespace isopool::cli {
 
-/// Workers by group and slot, then those without a slot.
+/// Workers by group and slot, then those without a slot; clients by number.
 void sortByPlace(ipc::Report& report);
-/// Workers and clients with the highest rate first, then those with running or waiting calls.
-/// Entries of equal rank keep their order.
-void sortByActivity(ipc::Report& report, const std::optional<Rates>& rates);
+
+enum class SortOrder {
+  kActivity,  ///< the highest rate of calls first, then those with running or waiting calls
+  kTime,      ///< workers: the longest running call first; clients: the most running calls
+  kQueue,     ///< workers: the most waiting clients first; clients: the most queued calls
+  kMemory,    ///< workers: the most memory of their own; clients: the most memory that they hold
+  kPlace      ///< as sortByPlace()
+};
+
+/// Sorts workers and clients. Entries of equal rank are sorted by place.
+void sortBy(ipc::Report& report, const std::optional<Rates>& rates, SortOrder order);
+
+/// Memory that the client holds: inputs, packages, results, handles.
+uint64_t memoryOf(const ipc::ReportedClient& client);
 
 }  // namespace isopool::cli

@@ -52,8 +52,8 @@ std::string painted(const Page& page, Colours colours) {
   return text;
 }
 
-void Table::addColumn(std::string heading, Alignment alignment) {
-  columns_.push_back({std::move(heading), alignment});
+void Table::addColumn(std::string heading, Alignment alignment, int rank) {
+  columns_.push_back({std::move(heading), alignment, rank});
 }
 
 void Table::addRow(std::vector<Span> cells) {
@@ -63,19 +63,35 @@ void Table::addRow(std::vector<Span> cells) {
   rows_.push_back(std::move(cells));
 }
 
-Page Table::page() const {
+Page Table::page(size_t columns) const {
+  std::vector<Column> shown = columns_;
+  const auto widthOf = [](const Column& column) {
+    return column.width == 0 ? 0 : std::max(column.width, columnsOf(column.heading)) + kGap;
+  };
+  size_t width = 0;
+  for (const Column& column : shown) width += widthOf(column);
+  while (width > kGap && width - kGap > columns) {
+    Column* least = nullptr;
+    for (Column& column : shown) {
+      if (column.width != 0 && column.rank > 0 && (least == nullptr || column.rank >= least->rank))
+        least = &column;
+    }
+    if (least == nullptr) break;
+    width -= widthOf(*least);
+    least->width = 0;
+  }
   std::vector<Span> headings;
-  for (const Column& column : columns_) headings.push_back({column.heading, Emphasis::kFaint});
-  Page page{lineOf(headings)};
-  for (const auto& row : rows_) page.push_back(lineOf(row));
+  for (const Column& column : shown) headings.push_back({column.heading, Emphasis::kFaint});
+  Page page{lineOf(shown, headings)};
+  for (const auto& row : rows_) page.push_back(lineOf(shown, row));
   return page;
 }
 
-Line Table::lineOf(const std::vector<Span>& cells) const {
+Line Table::lineOf(const std::vector<Column>& columns, const std::vector<Span>& cells) {
   Line line;
   size_t owed = 0;  // blanks that are written only if a cell follows
-  for (size_t index = 0; index < columns_.size(); ++index) {
-    const Column& column = columns_[index];
+  for (size_t index = 0; index < columns.size(); ++index) {
+    const Column& column = columns[index];
     if (column.width == 0) continue;
     const size_t width = std::max(column.width, columnsOf(column.heading));
     const size_t padding = width - columnsOf(cells[index].text);

@@ -33,21 +33,25 @@ class Table {
  public:
   enum class Alignment { kLeft, kRight };
 
-  void addColumn(std::string heading, Alignment alignment = Alignment::kLeft);
+  /// `rank`: a table that is too wide leaves out the columns with the highest rank first; of equal
+  /// rank, the last one. Columns of rank 0 always stay.
+  void addColumn(std::string heading, Alignment alignment = Alignment::kLeft, int rank = 0);
   /// `cells` has one cell for each column, each safe for a terminal.
   void addRow(std::vector<Span> cells);
   bool empty() const { return rows_.empty(); }
 
-  Page page() const;
+  /// Lines of at most `columns` characters, if the columns of rank 0 fit.
+  Page page(size_t columns = SIZE_MAX) const;
 
  private:
   struct Column {
     std::string heading;
     Alignment alignment;
-    size_t width = 0;  ///< of the widest cell
+    int rank;
+    size_t width = 0;  ///< of the widest cell; 0: the column is left out
   };
 
-  Line lineOf(const std::vector<Span>& cells) const;
+  static Line lineOf(const std::vector<Column>& columns, const std::vector<Span>& cells);
 
   std::vector<Column> columns_;
   std::vector<std::vector<Span>> rows_;

@@ -20,6 +20,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr uint32_t kFirstProtocolWithActions = 4;
+
 [[noreturn]] void failToConnect(const std::string& address, int error) {
   std::string text = "the supervisor at " + terminalText(address) + " can't be reached: ";
   switch (error) {
@@ -87,10 +89,44 @@ ipc::Report SupervisorLink::ask() {
   request();
   for (;;) {
     if (std::optional<ipc::Report> report = receive()) return *report;
-    const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
-    if (left.count() <= 0) giveUp();
-    socket_.waitReadable(left);
+    awaitAnswer();
   }
+}
+
+ipc::SettingsInForce SupervisorLink::askSettings() {
+  deadline_ = Clock::now() + kPatience;
+  socket_.send(ipc::RequestSettings{++token_}, {}, kPatience);
+  for (;;) {
+    if (auto settings = receiveAnswer<ipc::SettingsInForce>()) return *settings;
+    awaitAnswer();
+  }
+}
+
+// Waits for Welcome first: a supervisor that does not know the request would end the connection as
+// if this process had broken the protocol.
+ipc::ActionDone SupervisorLink::act(ipc::RequestAction request) {
+  deadline_ = Clock::now() + kPatience;
+  while (protocol_ == 0) {
+    receiveAnswer<ipc::ActionDone>();
+    if (protocol_ == 0) awaitAnswer();
+  }
+  if (protocol_ < kFirstProtocolWithActions) {
+    throw SupervisorUnreachable("the supervisor at " + terminalText(address_) +
+                                " is of an older version of isopool, which can't be asked to act; "
+                                "restart it with the installed version");
+  }
+  request.token = ++token_;
+  socket_.send(request, {}, kPatience);
+  for (;;) {
+    if (auto outcome = receiveAnswer<ipc::ActionDone>()) return *outcome;
+    awaitAnswer();
+  }
+}
+
+void SupervisorLink::awaitAnswer() {
+  const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
+  if (left.count() <= 0) giveUp();
+  socket_.waitReadable(left);
 }
 
 void SupervisorLink::request() {
@@ -98,7 +134,10 @@ void SupervisorLink::request() {
   socket_.send(ipc::RequestReport{++token_}, {}, kPatience);
 }
 
-std::optional<ipc::Report> SupervisorLink::receive() {
+std::optional<ipc::Report> SupervisorLink::receive() { return receiveAnswer<ipc::Report>(); }
+
+template <typename Message>
+std::optional<Message> SupervisorLink::receiveAnswer() {
   const std::string who = "the supervisor at " + terminalText(address_);
   try {
     const bool gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
@@ -107,12 +146,15 @@ std::optional<ipc::Report> SupervisorLink::receive() {
         throw SupervisorUnreachable(
             who + " reports: " + terminalText(ipc::decodeMessage<ipc::Failure>(*frame).text));
       }
-      if (frame->type == ipc::MessageType::kWelcome) continue;
-      auto report = ipc::decodeMessage<ipc::Report>(*frame);
-      if (report.token < token_) continue;  // answers a request that was abandoned
-      if (report.token != token_) throw ipc::ProtocolError("a report that was not requested");
+      if (frame->type == ipc::MessageType::kWelcome) {
+        protocol_ = ipc::decodeMessage<ipc::Welcome>(*frame).protocolVersion;
+        continue;
+      }
+      auto answer = ipc::decodeMessage<Message>(*frame);
+      if (answer.token < token_) continue;  // answers a request that was abandoned
+      if (answer.token != token_) throw ipc::ProtocolError("an answer that was not requested");
       answered_ = true;
-      return report;
+      return answer;
     }
     if (gone)
       throw SupervisorUnreachable(

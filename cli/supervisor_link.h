@@ -30,7 +30,14 @@ class SupervisorLink {
   /// Requests a report and waits for it.
   ipc::Report ask();
 
-  // The same in steps, for a caller that waits for other events, too.
+  /// Requests the settings in force and waits for them.
+  ipc::SettingsInForce askSettings();
+
+  /// Requests an action and waits for its outcome. Also throws if the supervisor is of a version
+  /// that knows no actions. The token of `request` is ignored.
+  ipc::ActionDone act(ipc::RequestAction request);
+
+  // A report in steps, for a caller that waits for other events, too.
   using Clock = std::chrono::steady_clock;
 
   /// Requests a report. A report that was requested before is ignored when it arrives.
@@ -45,11 +52,16 @@ class SupervisorLink {
   [[noreturn]] void giveUp() const;
 
  private:
+  template <typename Message>
+  std::optional<Message> receiveAnswer();
+  void awaitAnswer();
+
   const std::string address_;
   ipc::ControlSocket socket_;
   uint64_t token_ = 0;
   Clock::time_point deadline_;
   bool answered_ = false;  ///< at least one report has arrived
+  uint32_t protocol_ = 0;  ///< of Welcome: the version that both sides use; 0 until it has arrived
 };
 
 }  // namespace isopool::cli

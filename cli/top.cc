@@ -15,13 +15,14 @@
 
 #include "base/fd.h"
 #include "base/system_call.h"
+#include "cli/keys.h"
 #include "cli/rates.h"
 #include "cli/report_json.h"
-#include "cli/report_pages.h"
 #include "cli/sorting.h"
 #include "cli/styled_text.h"
 #include "cli/supervisor_link.h"
 #include "cli/terminal.h"
+#include "cli/top_page.h"
 #include "ipc/control/operator_messages.h"
 
 namespace isopool::cli {
@@ -38,8 +39,7 @@ struct Observation {
 
 Observation observe(ipc::Report report, RateMeter& meter) {
   std::optional<Rates> rates = meter.compare(report, Clock::now());
-  sortByPlace(report);
-  sortByActivity(report, rates);
+  sortBy(report, rates, SortOrder::kActivity);
   return {std::move(report), std::move(rates)};
 }
 
@@ -51,36 +51,7 @@ std::string timeOfDay() {
   return {text.data(), std::strftime(text.data(), text.size(), "%H:%M:%S", &parts)};
 }
 
-void append(Page& page, Page more) {
-  page.insert(page.end(), std::make_move_iterator(more.begin()),
-              std::make_move_iterator(more.end()));
-}
-
-// Appends the rows that fit. If some do not fit, the last row is their number.
-void appendCut(Page& page, Page table, size_t rows) {
-  if (table.size() <= rows) return append(page, std::move(table));
-  if (rows == 0) return;
-  const size_t hidden = table.size() - (rows - 1);
-  table.resize(rows - 1);
-  append(page, std::move(table));
-  page.push_back({{"... " + std::to_string(hidden) + " more", Emphasis::kFaint}});
-}
-
-Page pageOf(const Observation& seen, size_t rows) {
-  Page page = summaryPage(seen.report, seen.rates);
-  page.front().push_back({"  at " + timeOfDay(), Emphasis::kFaint});
-  Page workers = workersPage(seen.report, seen.rates);
-  Page clients = clientsPage(seen.report, seen.rates);
-  // A blank line precedes each table. Clients get up to half of the room.
-  const size_t used = page.size() + 2;
-  const size_t room = rows > used ? rows - used : 0;
-  const size_t forClients = std::min(clients.size(), room / 2);
-  page.push_back({});
-  appendCut(page, std::move(workers), room - forClients);
-  page.push_back({});
-  appendCut(page, std::move(clients), rows > page.size() ? rows - page.size() : 0);
-  return page;
-}
+std::string headingNow() { return "  at " + timeOfDay(); }
 
 std::string jsonOf(const Observation& seen) {
   const auto sinceEpoch = std::chrono::system_clock::now().time_since_epoch();
@@ -175,8 +146,13 @@ class LiveView {
       keysEnded_ = true;
       return;
     }
-    ended_ = ended_ || std::any_of(keys.begin(), keys.begin() + got,
-                                   [](char key) { return key == 'q' || key == 'Q'; });
+    bool changed = false;
+    for (const Keys::Press& press : keys_.read({keys.data(), static_cast<size_t>(got)})) {
+      const TopView::Outcome outcome = view_.press(press);
+      ended_ = ended_ || outcome == TopView::Outcome::kEnd;
+      changed = changed || outcome == TopView::Outcome::kChanged;
+    }
+    if (changed) draw();
   }
 
   void readSignals() {
@@ -206,7 +182,8 @@ class LiveView {
     if (!seen_) return;
     const Screen::Size size = screen_->size();
     std::string text = "\x1b[H";
-    const Page page = pageOf(*seen_, size.rows);
+    const Page page =
+        view_.page(seen_->report, seen_->rates, headingNow(), size.rows, size.columns);
     for (size_t row = 0; row < std::min(page.size(), size.rows); ++row) {
       if (row > 0) text += "\r\n";
       // Clears before the line is written: after a line as wide as the screen it would clear the
@@ -221,6 +198,8 @@ class LiveView {
   const Colours colours_;
   Signals signals_;
   std::optional<Screen> screen_;
+  Keys keys_;
+  TopView view_;
   RateMeter meter_;
   std::optional<Observation> seen_;
   uint64_t shown_ = 0;
@@ -232,6 +211,7 @@ class LiveView {
 
 void printReports(SupervisorLink& link, const TopOptions& options) {
   RateMeter meter;
+  TopView view;
   for (uint64_t shown = 0; options.count == 0 || shown < options.count; ++shown) {
     // Between two reports the link becomes readable only when the supervisor ends.
     for (const auto next = Clock::now() + options.interval; shown > 0;) {
@@ -240,12 +220,13 @@ void printReports(SupervisorLink& link, const TopOptions& options) {
       pollfd end{link.fd(), POLLIN, 0};
       if (::poll(&end, 1, static_cast<int>(left.count())) > 0) link.receive();
     }
-    const Observation seen = observe(link.ask(), meter);
+    Observation seen = observe(link.ask(), meter);
     if (options.json) {
       writeOut(jsonOf(seen));
     } else {
       if (shown > 0) writeOut("\n");
-      writeOut(painted(pageOf(seen, SIZE_MAX), Colours::kNo));
+      const Page page = view.page(seen.report, seen.rates, headingNow(), SIZE_MAX, SIZE_MAX);
+      writeOut(painted(page, Colours::kNo));
     }
   }
 }

@@ -72,6 +72,16 @@ std::string wordsForDuration(uint64_t milliseconds) {
   return two(milliseconds, kDay, "d", kHour, "h");
 }
 
+std::string wordsForMicroseconds(uint64_t microseconds) {
+  constexpr uint64_t kMillisecond = 1000;
+  if (microseconds < kMillisecond) return std::to_string(microseconds) + " us";
+  const uint64_t tenths = microseconds / (kMillisecond / 10);
+  if (tenths >= kSecond * 10 || tenths % 10 == 0) {
+    return wordsForDuration(microseconds / kMillisecond);
+  }
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+}
+
 std::string wordsForRate(double perSecond) {
   if (perSecond == 0) return "0";
   return decimal(perSecond, perSecond < 1 ? 2 : perSecond < 100 ? 1 : 0);

@@ -15,6 +15,8 @@ namespace isopool::cli {
 std::string wordsForBytes(uint64_t bytes);
 /// "12 ms", "3.2 s", "4 min 10 s", "3 h 20 min", "12 d 4 h".
 std::string wordsForDuration(uint64_t milliseconds);
+/// The same for shorter times: "50 us", "2.5 ms", "1.2 s".
+std::string wordsForMicroseconds(uint64_t microseconds);
 /// "0.25", "8.3", "1234".
 std::string wordsForRate(double perSecond);
 /// "1 call", "2 calls".

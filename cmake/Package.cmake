@@ -28,13 +28,17 @@ install(FILES ${PROJECT_BINARY_DIR}/bin/isopoold DESTINATION ${CMAKE_INSTALL_BIN
 set(units_folder ${PROJECT_BINARY_DIR}/CMakeFiles/installed/systemd)
 install(CODE "
   set(PROGRAM \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}/isopool/isopoold\")
+  set(COMMAND \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/isopool\")
   set(DATA_FOLDER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/isopool\")
   set(FOLDER \"${units_folder}\")
   include(\"${PROJECT_SOURCE_DIR}/packaging/systemd/units.cmake\")")
-install(FILES ${units_folder}/isopoold.service ${units_folder}/isopoold.socket DESTINATION lib/systemd/system)
+install(FILES ${units_folder}/isopoold.service ${units_folder}/isopoold.socket
+              ${units_folder}/isopool-metrics.service DESTINATION lib/systemd/system)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/isopool.sysusers
         DESTINATION lib/sysusers.d RENAME isopool.conf)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml
+              ${PROJECT_SOURCE_DIR}/packaging/prometheus/isopool.rules.yml
+              ${PROJECT_SOURCE_DIR}/packaging/grafana/isopool-dashboard.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/isopool)
 
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/isopool)

@@ -182,9 +182,20 @@ build() {
 
 # Compiling a source file that includes torch's headers takes up to 2 GB; so does a test with workers.
 parallel_jobs() {
-  local cores memory
+  local cores memory limit quota period
   cores=$(nproc)
   memory=$(awk '$1 == "MemAvailable:" { print int($2 / 2097152) }' /proc/meminfo)
+  # In a container: the limits of its control group, of version 2 or 1.
+  for limit in /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+    limit=$(cat "$limit" 2>/dev/null || true)
+    if [[ $limit =~ ^[0-9]+$ ]] && [ $((limit / 2147483648)) -lt "$memory" ]; then
+      memory=$((limit / 2147483648))
+    fi
+  done
+  read -r quota period 2>/dev/null </sys/fs/cgroup/cpu.max || quota=max
+  if [ "$quota" != max ] && [ $(((quota + period - 1) / period)) -lt "$cores" ]; then
+    cores=$(((quota + period - 1) / period))
+  fi
   [ "$memory" -ge 1 ] || memory=1
   echo $((cores < memory ? cores : memory))
 }

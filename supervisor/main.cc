@@ -17,8 +17,10 @@
 #include "base/lifeline.h"
 #include "base/log/log.h"
 #include "base/loop/kernel_event_loop.h"
+#include "base/memory_limits.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
+#include "ipc/control/operator_messages.h"
 #include "ipc/crash_point.h"
 #include "supervisor/config/settings.h"
 #include "supervisor/config/system_check.h"
@@ -28,6 +30,7 @@
 #include "supervisor/processes/memory_shortage.h"
 #include "supervisor/processes/service_manager.h"
 #include "supervisor/processes/worker_folders.h"
+#include "supervisor/processes/worker_output.h"
 #include "supervisor/supervisor.h"
 
 namespace {
@@ -54,6 +57,12 @@ Options withFolders(Options options, const std::string& path) {
   return options;
 }
 
+OutputSource sourceOfZygote() {
+  OutputSource source;
+  source.kind = "zygote";
+  return source;
+}
+
 int supervise(const Options& settings) {
   closeInheritedDescriptors({settings.controlFd, settings.lifelineFd});
   const std::string folders = reserveWorkerFolders();
@@ -61,10 +70,15 @@ int supervise(const Options& settings) {
   InheritedLimits limits = detach(folders);
   if (!base::armLifeline(options.lifelineFd)) return 0;
   base::KernelEventLoop loop;
-  KernelProcesses processes;
+  std::optional<WorkerOutput> zygoteOutput;
+  if (options.collectOutput) zygoteOutput.emplace(loop, sourceOfZygote);
+  KernelProcesses processes =
+      zygoteOutput ? KernelProcesses(zygoteOutput->writeEnd()) : KernelProcesses();
   Supervisor supervisor({loop, processes, std::random_device{}()}, options, std::move(limits), {});
   supervisor.addClient(base::Fd(options.controlFd));
   const int exitCode = supervisor.run();
+  supervisor.logOutput();
+  if (zygoteOutput) zygoteOutput->finish();
   // Skips destructors: they would wait for work in progress. The end of this process cuts every
   // lifeline.
   ::_exit(exitCode);
@@ -79,6 +93,7 @@ std::string joined(const std::vector<std::string>& words) {
 // `address` may differ from the setting: the service manager may have opened the socket.
 Options servedAt(Options options, const std::string& address, const std::string& folders) {
   options.listen = address;
+  options.collectOutput = true;
   return withFolders(std::move(options), folders);
 }
 
@@ -86,6 +101,12 @@ Options servedAt(Options options, const std::string& address, const std::string&
 std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
                                 const std::string& address, const std::string& folders) {
   manager.reloading();
+  const std::string& logFile = settings.options().logFile;
+  if (const std::string problem = logFile.empty() ? "" : base::sendErrorStreamTo(logFile);
+      !problem.empty()) {
+    base::log(base::LogLevel::kError,
+              "the log file can't be opened again, the log goes to the old one: " + problem);
+  }
   const auto changes = settings.reload();
   manager.ready("serving");
   if (const auto* refused = std::get_if<OptionsRefused>(&changes)) {
@@ -102,6 +123,15 @@ std::optional<Options> reloaded(Settings& settings, ServiceManager& manager,
               "settings that changed in the file need a restart: " + joined(needRestart));
   }
   return servedAt(settings.options(), address, folders);
+}
+
+std::vector<ipc::ReportedSetting> reported(const Settings& settings) {
+  std::vector<ipc::ReportedSetting> all;
+  for (Settings::Shown& each : settings.shown()) {
+    const bool reloadable = each.reloadable();
+    all.push_back({std::move(each.key), std::move(each.text), std::move(each.source), reloadable});
+  }
+  return all;
 }
 
 // Runs in the child of the guardian, which is the process that was started. `socket` is valid only
@@ -128,13 +158,18 @@ int serveShared(Settings settings, base::Fd socket, ServiceManager manager, Inhe
     events.aliveEvery = std::chrono::duration_cast<base::Milliseconds>(*period);
   }
   events.reload = [&] { return reloaded(settings, manager, address, folders); };
+  events.settings = [&] { return reported(settings); };
   base::KernelEventLoop loop;
-  KernelProcesses processes;
+  WorkerOutput zygoteOutput(loop, sourceOfZygote);
+  KernelProcesses processes(zygoteOutput.writeEnd());
   Supervisor supervisor({loop, processes, std::random_device{}()},
                         servedAt(settings.options(), address, folders), std::move(limits),
                         std::move(events));
   supervisor.listen(std::move(listening));
-  return supervisor.run();
+  const int exitCode = supervisor.run();
+  supervisor.logOutput();
+  zygoteOutput.finish();
+  return exitCode;
 }
 
 int superviseShared(Settings settings) {
@@ -155,9 +190,16 @@ int superviseShared(Settings settings) {
   std::vector<int> kept;
   if (socket.valid()) kept.push_back(socket.get());
   closeInheritedDescriptors(kept);
+  if (base::memoryKillsWholeGroup()) {
+    base::log(
+        base::LogLevel::kWarning,
+        "the control group has memory.oom.group=1: if its memory runs out, the kernel kills "
+        "isopoold and all workers, not one worker; limit each worker (sandbox.memory), or have "
+        "the container engine not set memory.oom.group (Kubernetes: singleProcessOOMKill)");
+  }
   ServiceManager manager = ServiceManager::fromEnvironment();
   const std::string folders = reserveWorkerFolders();
-  InheritedLimits limits = detachStandalone(folders);
+  InheritedLimits limits = detachStandalone(folders, manager.throughRelay());
   ::_exit(serveShared(std::move(settings), std::move(socket), std::move(manager), std::move(limits),
                       folders));
 }
@@ -169,8 +211,12 @@ bool asksForPrivatePool(int argc, char** argv) {
   return false;
 }
 
-// A private pool's log goes to its program's error stream, so its format "auto" is text.
+// A private pool's log goes to its program's error stream, so its format "auto" is text, or to its
+// program's logger, which reads JSON.
 void startLogOf(const Options& options) {
+  if (options.privatePool && options.collectOutput) {
+    return base::startLog(options.logLevel, base::LogFormat::kJson);
+  }
   const bool asText = options.privatePool && options.logFormat == base::LogFormat::kAuto;
   base::startLog(options.logLevel, asText ? base::LogFormat::kText : options.logFormat);
 }
@@ -182,6 +228,10 @@ int run(int argc, char** argv) {
   }
   Settings& settings = std::get<Settings>(parsed);
   const Options& options = settings.options();
+  if (!options.privatePool && !options.logFile.empty()) {
+    const std::string problem = base::sendErrorStreamTo(options.logFile);
+    if (!problem.empty()) return refuse({"isopoold: log_file: " + problem, 2}, -1);
+  }
   startLogOf(options);
   if (!ipc::armCrashPointFromEnvironment("ISOPOOL_SUPERVISOR_CRASH_POINT") &&
       std::getenv("ISOPOOL_SUPERVISOR_CRASH_POINT") != nullptr) {

@@ -6,6 +6,7 @@
 #include "supervisor/supervisor.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -70,19 +71,33 @@ void Supervisor::addClient(base::Fd socket) {
 }
 
 void Supervisor::listen(ListeningSocket socket) {
-  const auto makeGroup = [&](const std::string& name, uint32_t workers) {
-    auto& group = groups_[name];
-    group = std::make_unique<WorkerGroup>(services_, name,
-                                          WorkerGroup::Events{.reaped = [this] { childReaped(); }});
-    group->openPool(kSharedPool, workers);
-  };
-  makeGroup(std::string(kSharedGroup), options_.workers);
-  for (const ClientClass& each : options_.classes) {
-    if (each.dedicatedWorkers > 0) makeGroup(each.name, each.dedicatedWorkers);
-  }
+  resizeGroups();
   listener_.emplace(loop_, std::move(socket),
                     [this](base::Fd connection) { accept(std::move(connection)); });
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorListening);
+}
+
+void Supervisor::makeGroup(const std::string& name, uint32_t workers) {
+  auto& group = groups_[name];
+  group = std::make_unique<WorkerGroup>(services_, name,
+                                        WorkerGroup::Events{.reaped = [this] { childReaped(); }});
+  group->openPool(kSharedPool, workers);
+}
+
+// Makes the groups that the settings name, and gives those that exist their size of the settings.
+void Supervisor::resizeGroups() {
+  std::map<std::string, uint32_t> sizes{{std::string(kSharedGroup), options_.workers}};
+  for (const ClientClass& each : options_.classes) {
+    if (each.dedicatedWorkers > 0) sizes[each.name] = each.dedicatedWorkers;
+  }
+  for (const auto& [name, workers] : sizes) {
+    const auto found = groups_.find(name);
+    if (found == groups_.end()) {
+      makeGroup(name, workers);
+    } else {
+      found->second->resizePool(kSharedPool, workers);
+    }
+  }
 }
 
 int Supervisor::run() {
@@ -94,6 +109,11 @@ int Supervisor::run() {
   loop_.run();
   listener_.reset();
   return exitCode_;
+}
+
+void Supervisor::logOutput() {
+  if (privateClient_ != nullptr) privateClient_->logOutput();
+  for (const auto& [name, group] : groups_) group->logOutput();
 }
 
 void Supervisor::makeFolders() {
@@ -159,8 +179,14 @@ void Supervisor::accept(base::Fd socket) {
           .over = [this, id](const std::string& reason) { clientOver(id, reason); },
           .groupFor = [this](const ClientClass* its) -> WorkerGroup& { return groupFor(its); },
           .report = [this] { return report(); },
+          .settings =
+              [this] {
+                return events_.settings ? events_.settings() : std::vector<ipc::ReportedSetting>();
+              },
+          .act = [this,
+                  id](const ipc::RequestAction& request) { return act(*clients_.at(id), request); },
           .descriptorsOfClients = [this] { return descriptorsOfClients(); },
-          .whyNoMorePrograms = [this] { return whyNoMorePrograms(); }});
+          .whyNoMorePrograms = [this, user = peer.userId] { return whyNoMorePrograms(user); }});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientAccepted);
 }
 
@@ -170,15 +196,30 @@ size_t Supervisor::descriptorsOfClients() const {
   return all;
 }
 
-std::string Supervisor::whyNoMorePrograms() const {
+std::string Supervisor::whyNoMorePrograms(uid_t user) {
   if (draining_) return "the supervisor is shutting down and serves no new programs";
-  const auto programs =
-      static_cast<size_t>(std::count_if(clients_.begin(), clients_.end(), [](const auto& entry) {
-        return entry.second->isServedProgram();
-      }));
-  if (programs < options_.maxClients) return {};
-  return std::to_string(programs) +
-         " programs are connected, which is the limit (max_clients, ISOPOOL_MAX_CLIENTS)";
+  std::string refusal = limitOfPrograms(user);
+  if (!refusal.empty()) ++refusedPrograms_;
+  return refusal;
+}
+
+// Empty, or the limit that another program of this user would exceed.
+std::string Supervisor::limitOfPrograms(uid_t user) const {
+  size_t programs = 0;
+  size_t ofUser = 0;
+  for (const auto& [id, client] : clients_) {
+    if (!client->isServedProgram()) continue;
+    ++programs;
+    if (client->peer().userId == user) ++ofUser;
+  }
+  if (programs >= options_.maxClients) {
+    return std::to_string(programs) +
+           " programs are connected, which is the limit (max_clients, ISOPOOL_MAX_CLIENTS)";
+  }
+  if (options_.maxClientsPerUser == 0 || ofUser < options_.maxClientsPerUser) return {};
+  return std::to_string(ofUser) + " programs of user " + std::to_string(user) +
+         " are connected, which is the limit of one user (max_clients_per_user, "
+         "ISOPOOL_MAX_CLIENTS_PER_USER)";
 }
 
 // The client is kept until the supervisor ends: its last message is not sent yet.
@@ -190,7 +231,9 @@ void Supervisor::privateClientOver(const std::string& reason) {
 
 void Supervisor::clientOver(ClientId id, const std::string& reason) {
   const auto found = clients_.find(id);
-  if (ending_) {
+  SharedClient& client = *found->second;
+  if (!client.isOperator()) client.addNewTo(classTotals_[client.className()]);
+  if (ending_ || evicting_) {
     base::log(base::LogLevel::kInfo, found->second->describe() + " is disconnected: " + reason);
   } else if (!reason.empty()) {
     ++refusedConnections_;
@@ -227,6 +270,12 @@ ipc::Report Supervisor::report() {
   report.sandbox = options_.sandbox;
   report.zygoteRestarts = zygote_.restarts();
   report.refusedConnections = refusedConnections_;
+  report.refusedPrograms = refusedPrograms_;
+  report.openDescriptors = processes_.openDescriptors();
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) report.descriptorLimit = descriptors.rlim_cur;
+  report.clientDescriptors = descriptorsOfClients();
+  report.clientLimit = options_.maxClients;
   for (const auto& [name, group] : groups_) reportGroup(*group, services_, report);
   std::map<const PackageMemory*, ipc::ReportedModel> models;
   for (const auto& [id, client] : clients_) {
@@ -239,7 +288,29 @@ ipc::Report Supervisor::report() {
     report.sharedBytes += model.bytes;
     report.models.push_back(std::move(model));
   }
+  reportClasses(report);
   return report;
+}
+
+// Classes of which no program has attached yet are reported, too: a count that begins with 0 shows
+// its first increase.
+void Supervisor::reportClasses(ipc::Report& report) {
+  classTotals_[""];
+  for (const ClientClass& each : options_.classes) classTotals_[each.name];
+  for (const auto& [id, client] : clients_) {
+    if (!client->isOperator()) client->addNewTo(classTotals_[client->className()]);
+  }
+  for (const auto& [name, totals] : classTotals_) {
+    ipc::ReportedClass& entry = report.classes.emplace_back();
+    entry.name = name;
+    entry.connections = totals.connections;
+    entry.completedCalls = totals.completedCalls;
+    entry.overdueCalls = totals.overdueCalls;
+    for (size_t limit = 0; limit < totals.refusals.size(); ++limit) {
+      entry.refusals.push_back({kClientLimitNames[limit], totals.refusals[limit]});
+    }
+    entry.models = totals.models.all();
+  }
 }
 
 // ---- processes that are left over ------------------------------------------------------------
@@ -289,6 +360,7 @@ void Supervisor::reload() {
   if (!options) return;
   options_ = *options;
   for (const auto& [name, group] : groups_) group->settingsChanged();
+  if (!draining_) resizeGroups();
 }
 
 // Waits for calls in flight; clients refuse new calls. A second signal ends the supervisor without

@@ -30,6 +30,8 @@ struct SupervisorEvents {
   base::Milliseconds aliveEvery{0};
   /// SIGHUP was received: returns the new options, or nothing if they are wrong, which it logs.
   std::function<std::optional<Options>()> reload;
+  /// Returns the settings in force, for operators of a shared supervisor.
+  std::function<std::vector<ipc::ReportedSetting>()> settings;
 };
 
 /// The interfaces that a supervisor runs on: implemented by the kernel, or by a simulation.
@@ -67,6 +69,8 @@ class Supervisor {
   /// signal ends that wait. Throws std::bad_alloc after a shortage of memory
   /// (processes/memory_shortage.h); then the process must end.
   int run();
+  /// Logs what workers have written so far, if their output is collected. After run().
+  void logOutput();
 
  private:
   void zygoteReady();
@@ -77,14 +81,24 @@ class Supervisor {
   void clientOver(ClientId id, const std::string& reason);
   WorkerGroup& groupFor(const ClientClass* its);
   ipc::Report report();
+  ipc::ActionDone act(const SharedClient& operating, const ipc::RequestAction& request);
+  ipc::ActionDone carryOut(const ipc::RequestAction& request, const std::string& by);
+  ipc::ActionDone evict(uint64_t number, const std::string& by);
+  ipc::ActionDone recycleWorker(uint64_t processId, const std::string& by);
+  ipc::ActionDone recycleSlot(const std::string& group, uint64_t slot, const std::string& by);
+  ipc::ActionDone recycleAll(const std::string& by);
+  void reportClasses(ipc::Report& report);
   size_t descriptorsOfClients() const;
-  std::string whyNoMorePrograms() const;
+  std::string whyNoMorePrograms(uid_t user);
+  std::string limitOfPrograms(uid_t user) const;
   void childReaped();
   void sweepSoon();
   void sweepOrphans();
   std::vector<pid_t> ownChildren() const;
   void signalled(int signal);
   void reload();
+  void makeGroup(const std::string& name, uint32_t workers);
+  void resizeGroups();
   void drain();
   void awaitDrained(base::TimePoint until);
   void sayAlive();
@@ -106,12 +120,16 @@ class Supervisor {
   std::map<ClientId, std::unique_ptr<SharedClient>> clients_;
   ClientId lastClient_;
   uint64_t refusedConnections_ = 0;
+  uint64_t refusedPrograms_ = 0;  ///< of these: because of max_clients or max_clients_per_user
+  /// By the name of the class, empty for clients of no class.
+  std::map<std::string, ClassTotals> classTotals_;
   const base::TimePoint startedAt_;
   base::Timer drained_;
   base::Timer alive_;
   bool served_ = false;
   bool draining_ = false;
-  bool ending_ = false;  ///< the supervisor disconnects all clients
+  bool ending_ = false;    ///< the supervisor disconnects all clients
+  bool evicting_ = false;  ///< the supervisor disconnects a client because an operator wants that
   bool sweepWanted_ = false;
   bool killOrphans_ = false;
   int exitCode_ = 0;

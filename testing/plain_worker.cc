@@ -5,6 +5,7 @@
 // kPing is echoed. PlainCalls does the requests of libisopool.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,6 +68,10 @@ class PlainWorker {
             mapShared(descriptors[4], 0, kPageBytes, Access::kReadWrite, Prefault::kNo)),
         statusPage_(new (statusPageObject_.data()) WorkerStatusPage) {
     sealMemoryObject(descriptors[4], Seal::kSingleWriter);
+    if (descriptors.size() > 5) {
+      ::dup2(descriptors[5].get(), STDOUT_FILENO);
+      ::dup2(descriptors[5].get(), STDERR_FILENO);
+    }
   }
 
   [[noreturn]] void serve() {
@@ -260,6 +265,8 @@ class PlainWorker {
     if (command == "!garbage") sendGarbage(control_.fd());
     if (command == "!lie") control_.send(WorkerReady{epoch_ + 1});
     if (command == "!want") control_.send(RequestOutputSegment{client_, std::stoull(argument)});
+    if (command == "!limit") limitMemory(std::stoull(argument) << 20);
+    if (command == "!lack") control_.send(ForbiddenAct{kTooMuchMemory, 1});
     if (command == "!child") return std::to_string(startChild());
     if (command == "!daemon") return std::to_string(startDaemon());
     if (command == "!environment") {
@@ -273,6 +280,16 @@ class PlainWorker {
     const auto end = std::chrono::steady_clock::now() + time;
     while (std::chrono::steady_clock::now() < end) {
     }
+  }
+
+  // Leaves the process this many bytes.
+  static void limitMemory(uint64_t bytes) {
+    std::ifstream status("/proc/self/status");
+    uint64_t kibibytes = 0;
+    for (std::string word; status >> word && !(word == "VmData:" && status >> kibibytes);) {
+    }
+    const rlimit limit{(kibibytes << 10) + bytes, RLIM_INFINITY};
+    ::setrlimit(RLIMIT_DATA, &limit);
   }
 
   static void awaitFile(const std::string& path) {

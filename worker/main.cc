@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // isopool-worker: the zygote and, as its forks, the workers. isopoold starts it; started by hand it
-// only prints --help and --check-sandbox.
+// only prints what --help, --check-sandbox and --preloads-of ask for.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 
+#include "worker/process/process_title.h"
 #include "worker/zygote.h"
 
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr const char* kHelp =
     "usage: isopool-worker --zygote --control-fd N --lifeline-fd N [--glibc-tunables TEXT]\n"
     "       isopool-worker --check-sandbox\n"
+    "       isopool-worker --preloads-of PACKAGE\n"
     "\n"
     "Part of isopool; started by its supervisor (isopoold). Imports torch once and then forks the\n"
     "workers that models run in.\n"
@@ -21,6 +23,9 @@ constexpr const char* kHelp =
     "  --lifeline-fd N  read end of a pipe whose write end only the supervisor holds\n"
     "  --glibc-tunables TEXT  value of GLIBC_TUNABLES for user code; empty: unset\n"
     "  --check-sandbox  print why a zygote would refuse the sandbox settings, and exit (0: valid)\n"
+    "  --preloads-of PACKAGE  print the modules that this package takes from the workers' Python "
+    "and\n"
+    "                   the time to import each, as a value for ISOPOOL_PRELOAD_MODULES, and exit\n"
     "\n"
     "environment:\n"
     "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built "
@@ -29,6 +34,7 @@ constexpr const char* kHelp =
     "  ISOPOOL_PRELOAD_MODULES    modules to import before the first fork, comma separated\n"
     "  ISOPOOL_PRELOAD_LIBS       libraries of operators to load before the first fork\n"
     "  ISOPOOL_WORKER_PRELOAD_LIBS  libraries of operators to load in each worker\n"
+    "  ISOPOOL_WORKER_THREADS     threads of the libraries of one worker (default: 1)\n"
     "  ISOPOOL_CORE_DUMPS         1: a crashed worker leaves a core dump\n"
     "  ISOPOOL_NO_KILL            1: workers may be traced, breakpoint() waits for a debugger\n"
     "  ISOPOOL_CRASH_POINT        NAME or NAME:NTH: where workers kill themselves (tests)\n"
@@ -40,6 +46,17 @@ int checkSandbox() {
     return 0;
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());
+    return 1;
+  }
+}
+
+int printPreloads(const char* file) {
+  try {
+    std::fputs(isopool::worker::preloadsOf(file).c_str(), stdout);
+    std::fflush(stdout);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "isopool-worker: %s\n", error.what());
     return 1;
   }
 }
@@ -67,6 +84,10 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (std::strcmp(argv[i], "--check-sandbox") == 0) return checkSandbox();
+    // No destructors: a module that was imported may have started threads.
+    if (std::strcmp(argv[i], "--preloads-of") == 0 && hasValue) {
+      std::_Exit(printPreloads(argv[i + 1]));
+    }
     if (std::strcmp(argv[i], "--zygote") == 0) {
       options.zygote = true;
     } else if (std::strcmp(argv[i], "--control-fd") == 0 && hasValue) {
@@ -90,6 +111,8 @@ int main(int argc, char** argv) {
         kHelp);
     return 64;
   }
+  isopool::worker::keepProcessTitle(argc, argv);
+  isopool::worker::setProcessTitle("zygote");
   try {
     isopool::worker::Zygote zygote{isopool::base::Fd(options.controlFd),
                                    isopool::base::Fd(options.lifelineFd)};

@@ -8,12 +8,15 @@
 #include <exception>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "base/settings/environment.h"
 #include "ipc/crash_point.h"
 #include "ipc/named_objects.h"
+#include "ipc/thread_variables.h"
 #include "worker/process/crash_log.h"
 #include "worker/process/native_libraries.h"
+#include "worker/process/process_title.h"
 #include "worker/process/user_forks.h"
 #include "worker/python/interpreter.h"
 #include "worker/python/python_errors.h"
@@ -27,9 +30,19 @@ namespace {
 void beginInPython(const ipc::ForkWorker& order, int crashLog, const std::string& folders) {
   const std::string names =
       folders.empty() ? "" : ipc::namedObjectsOf(folders, base::Epoch(order.epoch));
+  const auto threads =
+      static_cast<unsigned long long>(base::settingInEnvironment("ISOPOOL_WORKER_THREADS").number);
+  const PyRef variables = PyRef::steal(PyList_New(0));
+  for (const std::string_view name : ipc::kThreadVariables) {
+    const PyRef object = PyRef::steal(PyUnicode_FromString(name.data()));
+    if (!variables || !object || PyList_Append(variables.get(), object.get()) != 0) {
+      throw std::runtime_error(takePythonError().traceback);
+    }
+  }
   const PyRef begin = workerFunction("startup", "begin");
-  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "Kiis", order.seed, crashLog,
-                                                  debugged() ? 1 : 0, names.c_str())))
+  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "KiisKO", order.seed, crashLog,
+                                                  debugged() ? 1 : 0, names.c_str(), threads,
+                                                  variables.get())))
     return;
   throw std::runtime_error(takePythonError().traceback);
 }
@@ -45,6 +58,8 @@ void runWorker(const ipc::ForkWorker& order, WorkerDescriptors descriptors, pid_
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerForked);
     // The descriptors first: an error from here on is logged to the crash log.
     setUpWorkerProcess(descriptors, forker);
+    descriptors.output.close();
+    setProcessTitle("starting");
     keepCrashLog(descriptors.crashLog.get());
     ipc::reachCrashPoint(ipc::CrashPoint::kWorkerSetUp);
     Sandbox sandbox(plan, base::Epoch(order.epoch));

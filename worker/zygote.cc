@@ -12,11 +12,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/settings/environment.h"
 #include "base/system_call.h"
 #include "ipc/channel/liveness_word.h"
 #include "ipc/crash_point.h"
+#include "ipc/thread_variables.h"
 #include "worker/process/huge_pages.h"
 #include "worker/process/lifeline.h"
 #include "worker/process/native_libraries.h"
@@ -51,9 +53,7 @@ std::runtime_error wrongPython(const std::string& what) {
 }
 
 void useOneThread() {
-  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}) {
-    ::setenv(name, "1", 1);
-  }
+  for (const std::string_view name : ipc::kThreadVariables) ::setenv(name.data(), "1", 1);
 }
 
 void startPython(const SandboxSettings& sandbox) {
@@ -69,14 +69,12 @@ void startPython(const SandboxSettings& sandbox) {
   }
 }
 
-PyRef preloadList() {
-  PyRef names = PyRef::steal(PyList_New(0));
-  for (const std::string& name : base::settingInEnvironment("ISOPOOL_PRELOAD_MODULES").items) {
-    const PyRef object = PyRef::steal(
-        PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-    if (object) PyList_Append(names.get(), object.get());
-  }
-  return names;
+// `starter`: what ran since the last check, and what to do about it.
+void requireOneThread(const std::string& starter) {
+  const size_t threads = threadCount();
+  if (threads == 1) return;
+  throw std::runtime_error("the zygote has " + std::to_string(threads) +
+                           " threads, but a fork copies only one: " + starter);
 }
 
 struct Versions {
@@ -85,9 +83,13 @@ struct Versions {
 };
 
 void importTorch() {
+  requireOneThread("sitecustomize, or a .pth file of " + pythonExecutable() +
+                   ", starts threads when Python starts; remove that");
   const PyRef begin = workerFunction("zygote", "begin");
-  if (begin && PyRef::steal(PyObject_CallNoArgs(begin.get()))) return;
-  throw wrongPython("torch can't be imported\n" + takePythonError().traceback);
+  if (!begin || !PyRef::steal(PyObject_CallNoArgs(begin.get()))) {
+    throw wrongPython("torch can't be imported\n" + takePythonError().traceback);
+  }
+  requireOneThread("torch, or a package that extends it, starts threads when it is imported");
 }
 
 // Before the preload modules, which may use the operators that the libraries register.
@@ -95,14 +97,40 @@ void preloadLibraries() {
   const auto libraries = base::settingInEnvironment("ISOPOOL_PRELOAD_LIBS").items;
   tryLibraries(libraries);
   tryLibraries(base::settingInEnvironment(kWorkerLibraries).items);
-  loadLibraries(libraries);
+  for (const std::string& library : libraries) {
+    loadLibraries({library});
+    requireOneThread("the library " + library +
+                     " of ISOPOOL_PRELOAD_LIBS starts threads when it is loaded; name it in "
+                     "ISOPOOL_WORKER_PRELOAD_LIBS instead");
+  }
+}
+
+void preloadModules() {
+  const PyRef import = workerFunction("zygote", "preload");
+  for (const std::string& name : base::settingInEnvironment("ISOPOOL_PRELOAD_MODULES").items) {
+    const PyRef object = PyRef::steal(
+        PyUnicode_DecodeFSDefaultAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+    if (!import || !object || !PyRef::steal(PyObject_CallOneArg(import.get(), object.get()))) {
+      throw std::runtime_error(takePythonError().traceback);
+    }
+    requireOneThread(
+        "the module " + name +
+        " of ISOPOOL_PRELOAD_MODULES, or a module that it imports, starts threads when "
+        "it is imported; remove it there, so that workers import it when they need it");
+  }
+}
+
+void importOwnModules() {
+  const PyRef imports = workerFunction("zygote", "import_own");
+  if (imports && PyRef::steal(PyObject_CallNoArgs(imports.get()))) return;
+  throw std::runtime_error(takePythonError().traceback);
 }
 
 Versions prepareInPython() {
-  const PyRef prepare = workerFunction("zygote", "prepare");
-  const PyRef names = preloadList();
-  const PyRef versions =
-      prepare ? PyRef::steal(PyObject_CallOneArg(prepare.get(), names.get())) : PyRef();
+  importOwnModules();
+  preloadModules();
+  const PyRef finish = workerFunction("zygote", "finish");
+  const PyRef versions = finish ? PyRef::steal(PyObject_CallNoArgs(finish.get())) : PyRef();
   const char* python = nullptr;
   const char* torch = nullptr;
   if (!versions || PyArg_ParseTuple(versions.get(), "ss", &python, &torch) == 0) {
@@ -111,22 +139,25 @@ Versions prepareInPython() {
   return {python, torch};
 }
 
-void requireOneThread() {
-  const size_t threads = threadCount();
-  if (threads == 1) return;
-  throw std::runtime_error(
-      "the zygote has " + std::to_string(threads) +
-      " threads, but a fork copies only one: a module of ISOPOOL_PRELOAD_MODULES (or of "
-      "sitecustomize) starts threads when it is imported, or a library of ISOPOOL_PRELOAD_LIBS "
-      "when it is loaded; name such a library in ISOPOOL_WORKER_PRELOAD_LIBS instead");
-}
-
 }  // namespace
 
 void checkSandboxOfZygotes() {
   const SandboxSettings sandbox = readSandboxSettings(::getenv);
   startPython(sandbox);
   planSandbox(sandbox);
+}
+
+std::string preloadsOf(const std::string& file) {
+  useOneThread();
+  startPython(readSandboxSettings(::getenv));
+  importOwnModules();
+  const PyRef report = workerFunction("preloading", "report");
+  const PyRef name = PyRef::steal(PyUnicode_DecodeFSDefault(file.c_str()));
+  const PyRef text =
+      report && name ? PyRef::steal(PyObject_CallOneArg(report.get(), name.get())) : PyRef();
+  const char* bytes = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+  if (bytes == nullptr) throw std::runtime_error(takePythonError().message);
+  return bytes;
 }
 
 Zygote::Zygote(base::Fd control, base::Fd lifeline)
@@ -178,7 +209,7 @@ void Zygote::prepare() {
                       ", but isopool was built for " ISOPOOL_TORCH_VERSION);
   }
   sandbox_ = planSandbox(sandbox);
-  requireOneThread();
+  requireOneThread("the preparation of torch starts threads");
   endHugePages();
   control_.send(ipc::ZygoteReady{versions.python, versions.torch, livenessWordWorks,
                                  missingProtections(sandbox_.settings, sandbox_.kernel),
@@ -192,14 +223,19 @@ void Zygote::forkWorker(ipc::Frame& frame) {
   ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestTaken);
   std::string reason;
   std::optional<pid_t> pid;
-  if (frame.descriptors.size() != 5) {
-    reason = "the fork request does not have five descriptors";
+  if (frame.descriptors.size() < 5 || frame.descriptors.size() > 6) {
+    reason = "the fork request has " + std::to_string(frame.descriptors.size()) +
+             " descriptors, and needs five or six";
   } else {
-    WorkerDescriptors descriptors{std::move(frame.descriptors[0]), std::move(frame.descriptors[1]),
-                                  std::move(frame.descriptors[2]), std::move(frame.descriptors[3]),
-                                  std::move(frame.descriptors[4])};
+    WorkerDescriptors descriptors{
+        std::move(frame.descriptors[0]),
+        std::move(frame.descriptors[1]),
+        std::move(frame.descriptors[2]),
+        std::move(frame.descriptors[3]),
+        std::move(frame.descriptors[4]),
+        frame.descriptors.size() == 6 ? std::move(frame.descriptors[5]) : base::Fd()};
     try {
-      requireOneThread();
+      requireOneThread("a module or a library that was preloaded started threads later");
       pid = forkTwice(order, descriptors, reason);
     } catch (const std::exception& error) {
       reason = error.what();

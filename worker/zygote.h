@@ -19,6 +19,12 @@ namespace isopool::worker {
 /// not import torch.
 void checkSandboxOfZygotes();
 
+/// The modules that a package takes from the workers' Python and that a zygote imports only if
+/// ISOPOOL_PRELOAD_MODULES names them: a text with the time of each import and that setting. Starts
+/// Python and imports torch and these modules. Throws std::runtime_error if that fails, or if the
+/// file is not a package.
+std::string preloadsOf(const std::string& file);
+
 /// The process that workers are forks of. It imports torch and the preload list once and then only
 /// forks; it never has more than one thread, because a fork copies only one. Its parent is the
 /// supervisor. A worker becomes the supervisor's child by a second fork, whose middle process (a

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "base/log/log.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 
+#include "base/fd.h"
 #include "base/json.h"
 #include "base/utf8.h"
 
@@ -27,12 +33,42 @@ constexpr size_t kMostPayload = PIPE_BUF - 160;
 constexpr size_t kMostFieldText = 512;
 constexpr size_t kLeastMessage = 256;
 
+bool streamIsJournal = false;
+
+// The service manager names device and inode of the stream that its journal reads, as the process
+// may have another one by now (systemd.exec(5)).
+bool errorStreamIsJournal() {
+  const char* named = std::getenv("JOURNAL_STREAM");
+  struct stat status {};
+  if (named == nullptr || ::fstat(STDERR_FILENO, &status) != 0) return false;
+  return named == std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+}
+
+// The prefix by which the journal learns a line's priority (sd-daemon(3)).
+std::string_view priorityOf(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::err:
+    case spdlog::level::critical:
+      return "<3>";
+    case spdlog::level::warn:
+      return "<4>";
+    case spdlog::level::info:
+      return "<6>";
+    default:
+      return "<7>";
+  }
+}
+
 // The error stream belongs to the user: it may be a pipe whose reader does not read. A pipe that
 // polls as writable takes PIPE_BUF bytes without blocking.
 class PatientlessStderrSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
+    if (streamIsJournal) {
+      const std::string_view priority = priorityOf(message.level);
+      line.append(priority.data(), priority.data() + priority.size());
+    }
     formatter_->format(message, line);
     pollfd writable{STDERR_FILENO, POLLOUT, 0};
     if (::poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) return;
@@ -95,7 +131,7 @@ std::string spelled(const LogField& field, LogFormat format) {
 }
 
 // The text of the fields that fit into a line, as they follow the message.
-std::string spelled(std::initializer_list<LogField> fields, LogFormat format) {
+std::string spelled(std::span<const LogField> fields, LogFormat format) {
   std::string out;
   for (const LogField& field : fields) {
     std::string one;
@@ -137,8 +173,7 @@ std::string harmless(std::string_view text, size_t most) {
   return out;
 }
 
-std::string payload(std::string_view text, std::initializer_list<LogField> fields,
-                    LogFormat format) {
+std::string payload(std::string_view text, std::span<const LogField> fields, LogFormat format) {
   const std::string behind = spelled(fields, format);
   const size_t most = kMostPayload - behind.size();
   return (format == LogFormat::kJson ? jsonString(text, most) : harmless(text, most)) + behind;
@@ -151,6 +186,7 @@ void startLog(LogLevel level, LogFormat format) {
     format = ::isatty(STDERR_FILENO) == 1 ? LogFormat::kText : LogFormat::kJson;
   }
   formatNow = format;
+  streamIsJournal = errorStreamIsJournal();
   if (format == LogFormat::kJson) {
     logger().set_pattern(kJsonPattern, spdlog::pattern_time_type::utc);
   } else {
@@ -159,11 +195,29 @@ void startLog(LogLevel level, LogFormat format) {
   setLogLevel(level);
 }
 
+std::string sendErrorStreamTo(const std::string& path) {
+  constexpr mode_t kMode = 0640;
+  const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, kMode));
+  if (!file.valid() || ::dup2(file.get(), STDERR_FILENO) == -1) {
+    return path + ": " + std::strerror(errno);
+  }
+  return {};
+}
+
 void setLogLevel(LogLevel level) { logger().set_level(toSpdlog(level)); }
 
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields) {
   if (!logger().should_log(toSpdlog(level))) return;
-  logger().log(toSpdlog(level), spdlog::string_view_t(payload(text, fields, formatNow)));
+  logger().log(toSpdlog(level),
+               spdlog::string_view_t(payload(text, {fields.begin(), fields.size()}, formatNow)));
+}
+
+void logOutput(std::string_view line, std::span<const LogField> fields) {
+  const std::string text = payload(line, fields, formatNow);
+  // Past the logger, which has the threshold.
+  const spdlog::details::log_msg message(logger().name(), spdlog::level::info,
+                                         spdlog::string_view_t(text));
+  for (const auto& sink : logger().sinks()) sink->log(message);
 }
 
 }  // namespace isopool::base

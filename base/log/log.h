@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,9 +43,17 @@ struct LogField {
   std::variant<std::string_view, int64_t, uint64_t, bool> value;
 };
 
-/// Sets the threshold and the format of all further lines. Before the first call, warnings and
-/// errors are written as text. No other thread may log meanwhile.
+/// Sets the threshold and the format of all further lines. If the error stream is systemd's journal
+/// (JOURNAL_STREAM), each line begins with its priority for the journal, "<4>" for a warning.
+/// Before the first call, warnings and errors are written as text. No other thread may log
+/// meanwhile.
 void startLog(LogLevel level, LogFormat format);
+
+/// Makes the file at `path` this process's error stream: all lines from now on are appended to it.
+/// A file that does not exist is created, for its owner to write and its group to read. Returns why
+/// that failed; then the error stream is as before. Call it again when the file was renamed, and
+/// before startLog() the first time.
+std::string sendErrorStreamTo(const std::string& path);
 
 /// Changes the threshold.
 void setLogLevel(LogLevel level);
@@ -54,5 +63,9 @@ void setLogLevel(LogLevel level);
 /// pipe: a longer message is cut. Invalid UTF-8 and control characters are replaced or escaped. Any
 /// thread may call it.
 void log(LogLevel level, std::string_view text, std::initializer_list<LogField> fields = {});
+
+/// Writes a line of another process's output; the fields say whose. It has level info, and is
+/// written whatever the threshold is. Else as log().
+void logOutput(std::string_view line, std::span<const LogField> fields);
 
 }  // namespace isopool::base

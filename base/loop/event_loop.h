@@ -21,11 +21,14 @@ class EventLoop {
  public:
   using Handler = std::function<void()>;
 
+  /// One time and its handler. Owned by the maker; must not outlive the loop.
   class Alarm {
    public:
+    /// Cancels.
     virtual ~Alarm() = default;
     /// Calls `handler` once, at `when`. Replaces the time and the handler that were set before.
     virtual void expireAt(TimePoint when, Handler handler) = 0;
+    /// The handler is not called any more, unless it is queued already. No effect if none is set.
     virtual void cancel() = 0;
   };
 
@@ -36,6 +39,7 @@ class EventLoop {
     /// Calls `handler` once, when the descriptor has something to read, an end of file or an error:
     /// never for an event of another descriptor that had the same number or was watched before.
     virtual void awaitReadable(Handler handler) = 0;
+    /// The same for room to write, or an error. Independent of a wait until it is readable.
     virtual void awaitWritable(Handler handler) = 0;
   };
 
@@ -46,14 +50,17 @@ class EventLoop {
   /// Runs `work` on another thread, one after the other, then calls the handler that it returns on
   /// the loop's thread. If `work` throws, run() throws the exception.
   virtual void runInBackground(std::function<Handler()> work) = 0;
+  /// An alarm that is not set.
   virtual std::unique_ptr<Alarm> makeAlarm() = 0;
+  /// A watch that waits for nothing yet. The descriptor stays the caller's.
   virtual std::unique_ptr<Watch> watch(int fd) = 0;
   /// Calls `handler` for each of these signals from now on, also for one that is pending because it
   /// was blocked. Unblocks all of them.
   virtual void onSignals(const std::vector<int>& signals, std::function<void(int)> handler) = 0;
 
-  /// Returns after stop().
+  /// Calls handlers until stop(); waits while there is nothing to do.
   virtual void run() = 0;
+  /// run() returns after the present handler; queued handlers are not called.
   virtual void stop() = 0;
   virtual bool stopped() const = 0;
 };

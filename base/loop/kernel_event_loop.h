@@ -9,7 +9,8 @@
 
 namespace isopool::base {
 
-/// The event loop of isopoold: the kernel's clock, descriptors and signals, by Asio.
+/// The event loop of isopoold: the kernel's clock, descriptors and signals, by Asio. The
+/// contracts are EventLoop's. The destructor waits until background work has ended.
 class KernelEventLoop final : public EventLoop {
  public:
   KernelEventLoop();
@@ -31,10 +32,11 @@ class KernelEventLoop final : public EventLoop {
  private:
   void awaitSignal();
 
+  // Destroyed last: the members below refer to it.
   boost::asio::io_context io_;
   boost::asio::signal_set signals_;
   std::function<void(int)> onSignal_;
-  boost::asio::thread_pool aside_{1};
+  boost::asio::thread_pool aside_{1};  // runs what runInBackground() gets, one after the other
 };
 
 }  // namespace isopool::base

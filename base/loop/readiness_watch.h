@@ -13,15 +13,18 @@ namespace isopool::base {
 /// for the loop's thread.
 class ReadinessWatch {
  public:
+  /// `loop` must outlive it.
   ReadinessWatch(EventLoop& loop, int fd);
   ReadinessWatch(const ReadinessWatch&) = delete;
   ReadinessWatch& operator=(const ReadinessWatch&) = delete;
+  /// No callback is called any more.
   ~ReadinessWatch();
 
   /// Calls `readable` each time when the descriptor has something to read. Call this once.
   void onReadable(std::function<void()> readable);
   /// Stops the calls of `readable` until resume(). The data stays in the descriptor.
   void pause();
+  /// Calls `readable` for what has arrived meanwhile, too.
   void resume();
   /// Calls `writable` once, when the descriptor can take data.
   void onceWritable(std::function<void()> writable);

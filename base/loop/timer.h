@@ -21,6 +21,7 @@ class Timer {
   /// destroyed before.
   void setAt(TimePoint when, std::function<void()> alarm);
   void setAfter(Milliseconds delay, std::function<void()> alarm);
+  /// The callback is not called any more. No effect if the timer is not set.
   void cancel();
   /// True until the alarm is called or cancelled.
   bool isSet() const { return setting_ != nullptr; }

@@ -18,14 +18,18 @@ class SettingError : public std::runtime_error {
 /// Looks up a variable: getenv(3), or a test's replacement. Null for a variable that is not set.
 using Environment = std::function<const char*(const char* name)>;
 
+/// The setting with this variable. Throws std::logic_error if there is none: that is a bug in the
+/// program.
+const Setting& settingOfVariable(std::string_view variable);
+
 /// The text of a setting's variable, which the environment owns. Null if the variable is not set or
 /// is empty.
 const char* textInEnvironment(const Setting& setting, const Environment& environment);
 const char* textInEnvironment(const Setting& setting);
 
-/// The value of the setting with this variable, or its default if the variable is not set or empty
-/// (an empty value if there is no default). Throws SettingError if the text is invalid, and
-/// std::logic_error if no setting has this variable: that is a bug in the program.
+/// The value of the setting with this variable, or defaultOf() it if the variable is not set or
+/// empty. Throws SettingError if the text is invalid, and as
+/// settingOfVariable().
 SettingValue settingInEnvironment(std::string_view variable, const Environment& environment);
 SettingValue settingInEnvironment(std::string_view variable);
 

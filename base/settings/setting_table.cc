@@ -36,13 +36,16 @@ const Setting kTable[] = {
      .flag = "--workers",
      .variable = "ISOPOOL_WORKERS",
      .kind = SettingKind::kCount,
-     .fallbackWords = "the number of processors that isopoold may run on",
+     .fallbackWords = "the number of processors that isopoold may use",
      .example = "8",
      .least = 1,
      .most = 1024,
      .group = SettingGroup::kWorkers,
      .scope = Scope::kShared,
-     .description = "Workers that all clients share: this many calls run at once"},
+     .reload = ReloadPolicy::kOnReload,
+     .description = "Workers that all clients share: this many calls run at once",
+     .more = "After a reload with fewer, the workers that are too many end as replaced ones do, "
+             "see `recycle.patience`."},
     {.key = "worker_program",
      .flag = "--worker",
      .variable = "ISOPOOL_WORKER",
@@ -62,6 +65,19 @@ const Setting kTable[] = {
      .description = "Workers kept ready to take over from one that dies",
      .more = "They have the pool's packages mapped and its objects unpickled. 0 saves one worker's "
              "memory; a replacement then takes a fork and a load."},
+    {.key = "threads",
+     .flag = "--worker-threads",
+     .variable = "ISOPOOL_WORKER_THREADS",
+     .kind = SettingKind::kCount,
+     .fallback = "1",
+     .least = 1,
+     .most = 1024,
+     .group = SettingGroup::kWorkers,
+     .scope = Scope::kWorkers,
+     .description = "Threads that the libraries of one worker may use within one operation",
+     .more =
+         "Of torch, numpy, ONNX Runtime and others: see [below](#threads-of-the-libraries). All "
+         "workers together should not have more threads than the machine has processors."},
     {.key = "restart_limit",
      .flag = "--restart-limit",
      .variable = "ISOPOOL_RESTART_LIMIT",
@@ -157,6 +173,19 @@ const Setting kTable[] = {
          "takes no request for this long although some are queued, and a spare that needs ten "
          "times as long to make an object. Calls do not wait for this time if another worker is "
          "free: they avoid a worker that runs clean-up code from the start. `0`: no limit."},
+    {.variable = "ISOPOOL_RECONNECT",
+     .kind = SettingKind::kTime,
+     .fallback = "30s",
+     .most = 365 * kDay,
+     .zero = "never",
+     .group = SettingGroup::kTimeouts,
+     .scope = Scope::kVariableOnly,
+     .description = "How long calls wait for a shared supervisor that is being restarted",
+     .more =
+         "A manager whose shared supervisor has ended attaches again by itself when one listens "
+         "at the same address, however long that takes. Calls that had not started wait "
+         "meanwhile; later than this they get `SupervisorLost`. `0`: the manager does not "
+         "attach again."},
     // --- kMemory
     {.key = "output_arena",
      .flag = "--output-arena",
@@ -172,8 +201,10 @@ const Setting kTable[] = {
      .variable = "ISOPOOL_OUTPUT_ARENA_LIMIT",
      .kind = SettingKind::kSize,
      .fallback = "4GiB",
+     .fallbackWords = "4GiB, or a quarter of the memory if that is less",
      .least = kLeastSize,
      .most = kMostSize,
+     .memoryParts = 4,
      .group = SettingGroup::kMemory,
      .description = "Shared memory that one worker may get for its results",
      .more = "At the limit results are made on the heap and copied; a result that finds no room at "
@@ -181,7 +212,9 @@ const Setting kTable[] = {
     {.variable = "ISOPOOL_INPUT_ARENA_LIMIT",
      .kind = SettingKind::kSize,
      .fallback = "8GiB",
+     .fallbackWords = "8GiB, or half of the memory if that is less",
      .most = kMostSize,
+     .memoryParts = 2,
      .group = SettingGroup::kMemory,
      .scope = Scope::kVariableOnly,
      .description = "What one program may hold for `isopool::empty`, guarded allocations and "
@@ -200,6 +233,20 @@ const Setting kTable[] = {
      .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
      .description = "Programs that may be connected at a time; the next one is refused"},
+    {.key = "max_clients_per_user",
+     .flag = "--max-clients-per-user",
+     .variable = "ISOPOOL_MAX_CLIENTS_PER_USER",
+     .kind = SettingKind::kCount,
+     .fallback = "0",
+     .least = 1,
+     .most = 100'000,
+     .zero = "no limit",
+     .group = SettingGroup::kClients,
+     .scope = Scope::kShared,
+     .reload = ReloadPolicy::kOnReload,
+     .description = "Programs of one user that may be connected at a time",
+     .more = "Without it, the programs of one user may take all connections of `max_clients`. A "
+             "lower limit after a reload ends no connection."},
     {.key = "grace",
      .flag = "--grace",
      .variable = "ISOPOOL_GRACE",
@@ -291,9 +338,11 @@ const Setting kTable[] = {
      .most = uint64_t{1} << 40,
      .zero = "disabled",
      .group = SettingGroup::kRecycling,
-     .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "Replace a worker after this many calls"},
+     .description = "Replace a worker after this many calls",
+     .more =
+         "A spare takes the worker's slot between two calls, so no call fails. Without `spares` "
+         "one is started for each replacement."},
     {.key = "recycle.age",
      .flag = "--recycle-age",
      .variable = "ISOPOOL_RECYCLE_AGE",
@@ -303,7 +352,6 @@ const Setting kTable[] = {
      .most = 365 * kDay,
      .zero = "disabled",
      .group = SettingGroup::kRecycling,
-     .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
      .description = "Replace a worker that has reached this age"},
     {.key = "recycle.memory_growth",
@@ -315,7 +363,6 @@ const Setting kTable[] = {
      .most = kMostSize,
      .zero = "disabled",
      .group = SettingGroup::kRecycling,
-     .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
      .description = "Replace a worker whose own memory grew by this much since its first call"},
     {.key = "recycle.jitter",
@@ -326,7 +373,6 @@ const Setting kTable[] = {
      .least = 0,
      .most = 50,
      .group = SettingGroup::kRecycling,
-     .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
      .description = "Per cent by which each worker's thresholds differ, so that not all workers "
                     "are replaced at once"},
@@ -338,9 +384,9 @@ const Setting kTable[] = {
      .least = 1,
      .most = kDay,
      .group = SettingGroup::kRecycling,
-     .scope = Scope::kShared,
      .reload = ReloadPolicy::kOnReload,
-     .description = "How long a replaced worker may stay alive while it is still used"},
+     .description = "How long a replaced worker may stay alive while it is still used",
+     .more = "By sessions, an `Obj`, or a running call; these then fail."},
     // --- kSandbox
     {.key = "sandbox.level",
      .flag = "--sandbox",
@@ -391,7 +437,9 @@ const Setting kTable[] = {
      .zero = "no limit",
      .group = SettingGroup::kSandbox,
      .scope = Scope::kWorkers,
-     .description = "Private memory that one worker may have"},
+     .description = "Private memory that one worker may have",
+     .more = "A worker that comes close to it is replaced between two calls, as by "
+             "`recycle.memory_growth`: see [sandbox.md](sandbox.md)."},
     {.key = "sandbox.files",
      .flag = "--worker-files",
      .variable = "ISOPOOL_WORKER_FILES",
@@ -436,9 +484,10 @@ const Setting kTable[] = {
      .group = SettingGroup::kPython,
      .scope = Scope::kWorkers,
      .description = "Modules that the zygote imports once for all workers",
-     .more = "For example, `transformers` saves two seconds at every worker's first load. A module "
-             "that starts a thread when it is imported is refused, because a fork copies only one "
-             "thread."},
+     .more =
+         "[adding-libraries.md](adding-libraries.md#preloading-what-a-package-needs) shows how "
+         "to find those that a package needs. A module that starts a thread when it is imported "
+         "is refused, because a fork copies only one thread."},
     {.key = "preload_libs",
      .flag = "--preload-libs",
      .variable = "ISOPOOL_PRELOAD_LIBS",
@@ -507,6 +556,16 @@ const Setting kTable[] = {
      .group = SettingGroup::kLooking,
      .description = "Format of these lines: auto is text on a terminal and in a private pool, "
                     "otherwise JSON lines"},
+    {.key = "log_file",
+     .flag = "--log-file",
+     .variable = "ISOPOOL_LOG_FILE",
+     .kind = SettingKind::kText,
+     .fallbackWords = "the error stream",
+     .example = "/var/log/isopool/isopoold.log",
+     .group = SettingGroup::kLooking,
+     .scope = Scope::kShared,
+     .description = "Append the log to this file",
+     .more = "SIGHUP opens it again, after logrotate has renamed it."},
     {.key = "core_dumps",
      .flag = "--core-dumps",
      .variable = "ISOPOOL_CORE_DUMPS",
@@ -561,7 +620,7 @@ std::string_view titleOf(SettingGroup group) {
     case SettingGroup::kClients:
       return "What one client of a shared supervisor may do";
     case SettingGroup::kRecycling:
-      return "Replacing healthy workers of a shared supervisor";
+      return "Replacing healthy workers";
     case SettingGroup::kSandbox:
       return "Sandbox of workers";
     case SettingGroup::kPython:

@@ -55,10 +55,13 @@ struct Setting {
   std::string_view variable{};  ///< empty: none
   SettingKind kind = SettingKind::kText;
   std::string_view fallback{};       ///< the default, as a user would write it; empty: none
-  std::string_view fallbackWords{};  ///< describes the default if `fallback` is empty
+  std::string_view fallbackWords{};  ///< describes the default if `fallback` is empty or is not
+                                     ///< always the default
   std::string_view example{};        ///< a value to show if there is no default
   uint64_t least = 0;                ///< the range of `number`, without a 0 that `zero` allows
   uint64_t most = UINT64_MAX;
+  uint32_t memoryParts = 0;    ///< the default is at most 1 / memoryParts of the memory that the
+                               ///< process may use; 0: it does not depend on that
   std::string_view zero{};     ///< what 0 means if 0 is allowed besides [least, most]
   std::string_view choices{};  ///< of kChoice, separated by '|'
   char separator = ',';        ///< between the items of a kList in flags and variables

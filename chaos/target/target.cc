@@ -31,6 +31,8 @@ constexpr milliseconds kPatience(30'000);
 // Attaching and calls without a deadline wait for a new zygote: its import of torch takes half a
 // minute on busy processors. Longer than outcomes.cc allows for such a call.
 constexpr milliseconds kPatienceForRest(75'000);
+// The same if a fault is planted, to see that chaos finds a call that hangs.
+constexpr milliseconds kPatienceWithFault(15'000);
 // How long before its visible end a supervisor may have announced the end to a program.
 constexpr milliseconds kBeforeItIsSeen(1000);
 // Leases of each channel's last calls are returned only with the next call.
@@ -196,7 +198,11 @@ void Target::startProgram() {
   if (plan_.plain || plan_.shared) words.emplace_back("--more-managers");
   if (!plan_.fault.empty() && lives_ == 1) words.insert(words.end(), {"--fault", plan_.fault});
   std::vector<std::string> environment = variables();
-  if (plan_.shared) environment.push_back("ISOPOOL_SOCKET=" + folder_ + "/socket");
+  // The oracle takes the loss of the supervisor for the end of a manager.
+  if (plan_.shared) {
+    environment.insert(environment.end(),
+                       {"ISOPOOL_SOCKET=" + folder_ + "/socket", "ISOPOOL_RECONNECT=0"});
+  }
   Program program;
   program.name = plan_.name + " program " + std::to_string(lives_);
   program.process = std::make_unique<Spawned>(words, environment, folder_ + "/programs.log");
@@ -324,7 +330,8 @@ void Target::takeStock() {
   std::vector<Standing> standings;
   for (Program& program : programs_) program.process->say("rest");
   for (Program& program : programs_) {
-    const bool rests = program.process->hear(kPatienceForRest) == "resting";
+    const auto patience = plan_.fault.empty() ? kPatienceForRest : kPatienceWithFault;
+    const bool rests = program.process->hear(patience) == "resting";
     if (!rests && program.process->alive()) {
       standings.push_back(Standing::kStuck);
     } else {

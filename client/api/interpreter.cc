@@ -3,6 +3,7 @@
 
 #include "client/api/manager_impl.h"
 #include "client/pool/movable.h"
+#include "client/pool/pool_call.h"
 #include "client/pool/worker_steps.h"
 #include "isopool/interpreter_manager.h"
 #include "isopool/replicated_obj.h"
@@ -23,17 +24,19 @@ InterpreterSession::InterpreterSession(std::shared_ptr<SessionImpl> impl) noexce
 InterpreterSession::InterpreterSession(InterpreterSession&&) noexcept = default;
 InterpreterSession::~InterpreterSession() = default;
 
-Obj InterpreterSession::global(const char* module, const char* name) {
+Obj InterpreterSession::global(const char* module, const char* name, const CallOptions& options) {
   SessionImpl& session = bodyOf(impl_);
   const base::HandleId handle = session.channel->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(3).pack(std::string(module)).pack(std::string(name));
   draft.writer.packer().pack(handle.value);
-  client::step(*session.pool, *session.channel, ipc::Operation::kGlobal, draft);
+  draft.tag = options.tag;
+  client::step(*session.pool, *session.channel, ipc::Operation::kGlobal, draft,
+               client::deadlineOf(*session.pool, options));
   return Obj(std::make_shared<InterpreterObj>(session, handle));
 }
 
-Obj InterpreterSession::fromIValue(at::IValue ivalue) {
+Obj InterpreterSession::fromIValue(at::IValue ivalue, const CallOptions& options) {
   SessionImpl& session = bodyOf(impl_);
   const base::HandleId handle = session.channel->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
@@ -44,17 +47,22 @@ Obj InterpreterSession::fromIValue(at::IValue ivalue) {
     throw Error(error.what());
   }
   draft.writer.packer().pack(handle.value);
-  client::step(*session.pool, *session.channel, ipc::Operation::kFromValue, draft);
+  draft.tag = options.tag;
+  client::step(*session.pool, *session.channel, ipc::Operation::kFromValue, draft,
+               client::deadlineOf(*session.pool, options));
   return Obj(std::make_shared<InterpreterObj>(session, handle));
 }
 
-ReplicatedObj InterpreterSession::createMovable(Obj obj) {
+ReplicatedObj InterpreterSession::createMovable(Obj obj, const CallOptions& options) {
   const SessionImpl& session = bodyOf(impl_);
   if (!obj.baseObj_) throw Error("a default-constructed Obj refers to no object");
-  return ReplicatedObj(client::moveObject(session, *obj.baseObj_));
+  return ReplicatedObj(
+      client::moveObject(session, *obj.baseObj_, client::deadlineOf(*session.pool, options)));
 }
 
-Obj InterpreterSession::fromMovable(const ReplicatedObj& obj) { return obj.toObj(this); }
+Obj InterpreterSession::fromMovable(const ReplicatedObj& obj, const CallOptions& options) {
+  return obj.toObj(this, options);
+}
 
 bool InterpreterSession::isOwner(const Obj& obj) const {
   return obj.baseObj_ && obj.baseObj_->owner() == bodyOf(impl_).number;
@@ -70,8 +78,11 @@ bool InterpreterSession::attachDeconstructorCallback(std::function<void()> func)
 Interpreter::Interpreter(std::shared_ptr<WorkerSlot> slot) : slot_(std::move(slot)) {}
 Interpreter::Interpreter(std::shared_ptr<Environment> env) : Interpreter(nullptr, std::move(env)) {}
 Interpreter::Interpreter(InterpreterManager* manager, std::shared_ptr<Environment> env) {
+  PoolOptions options;
+  options.workers = 1;
+  options.environment = std::move(env);
   auto owner = std::make_shared<client::PoolOwner>(
-      1, std::move(env),
+      options,
       manager == nullptr ? std::make_shared<client::ModuleSources>() : manager->impl_->modules,
       "Interpreter");
   slot_ = owner->pool()->slots().front();
@@ -84,10 +95,10 @@ WorkerSlot& Interpreter::slot() const {
   return *slot_;
 }
 
-InterpreterSession Interpreter::acquireSession() const {
+InterpreterSession Interpreter::acquireSession(const CallOptions& options) const {
   const auto pool = slot().pool.lock();
   if (!pool) throw Error("the InterpreterManager that this belongs to is gone");
-  return InterpreterSession(client::openSession(pool, slot_));
+  return InterpreterSession(client::openSession(pool, client::deadlineOf(*pool, options), slot_));
 }
 
 std::optional<int> Interpreter::processId() const {

@@ -12,16 +12,14 @@
 #include "client/pool/broadcast.h"
 #include "client/pool/interpreter_access.h"
 #include "client/pool/movable.h"
+#include "client/pool/pool_call.h"
 #include "client/pool/replicated_object.h"
 #include "client/pool/worker_steps.h"
-#include "client/program/environment_setting.h"
 #include "client/program/process_fork.h"
 
 namespace isopool {
 
 namespace {
-
-constexpr size_t kMostWorkers = 1024;
 
 // The Interpreters of destroyed managers.
 struct KeptInterpreters {
@@ -40,69 +38,90 @@ std::string majorMinor(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-std::shared_ptr<ManagerImpl> makeManager(size_t workers, std::shared_ptr<Environment> environment,
-                                         const std::string& address) {
-  if (workers == 0 || workers > kMostWorkers) {
-    throw Error("an InterpreterManager needs between 1 and " + std::to_string(kMostWorkers) +
-                " interpreters, not " + std::to_string(workers));
+PoolOptions optionsOf(size_t workers, std::shared_ptr<Environment> environment) {
+  if (workers == 0 || workers > client::kMostWorkers) {
+    throw Error("an InterpreterManager needs between 1 and " +
+                std::to_string(client::kMostWorkers) + " interpreters, not " +
+                std::to_string(workers));
   }
-  return std::make_shared<ManagerImpl>(static_cast<uint32_t>(workers), std::move(environment),
-                                       address);
+  PoolOptions options;
+  options.workers = workers;
+  options.environment = std::move(environment);
+  return options;
 }
 
-// An empty address would select a private supervisor.
-const std::string& checkedAddress(const SharedSupervisor& supervisor) {
+PoolOptions optionsOf(const SharedSupervisor& supervisor, size_t workers,
+                      std::shared_ptr<Environment> environment) {
+  // An empty address would select a private supervisor.
   if (supervisor.address.empty()) throw Error("the address of the shared supervisor is empty");
-  return supervisor.address;
+  PoolOptions options = optionsOf(workers, std::move(environment));
+  options.sharedSupervisor = supervisor.address;
+  return options;
+}
+
+// Those of the modules that the workers' Python does not have.
+at::IValue missingModules(const std::shared_ptr<client::Pool>& pool,
+                          const std::vector<std::string>& modules,
+                          const client::Deadline& deadline) {
+  for (;;) {
+    const auto session = client::openSession(pool, deadline);
+    client::RequestDraft& draft = client::requestDraft();
+    draft.onlyForThisCaller = true;
+    auto& packer = draft.writer.packer();
+    packer.pack_array(static_cast<uint32_t>(modules.size()));
+    for (const std::string& module : modules) packer.pack(module);
+    try {
+      return client::step(*pool, *session->channel, ipc::Operation::kFindModules, draft, deadline);
+    } catch (const SupervisorLost&) {
+      if (!pool->reconnects()) throw;
+    }
+  }
 }
 
 // Checks what a worker would find only when it runs the package.
-void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::ArchiveFile& file) {
+void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::ArchiveFile& file,
+                       const client::Deadline& deadline) {
   const auto connection = pool->connection();
   if (!connection) throw Error("the InterpreterManager that this belongs to is gone");
   const client::PackageContents contents = client::readPackage(file);
   const std::string& made = contents.pythonVersion;
   const std::string& ours = connection->pythonVersion();
   TORCH_CHECK(made.empty() || majorMinor(made) == majorMinor(ours) ||
-                  client::switchSetting("ISOPOOL_ALLOW_OTHER_PYTHON"),
+                  client::allowsOtherPython(pool->settings()),
               file.name(), " was made by Python ", made, ", the workers run Python ", ours,
               ": make it again with Python ", majorMinor(ours),
               ", or set ISOPOOL_ALLOW_OTHER_PYTHON=1 to try it anyway");
   if (contents.externModules.empty()) return;
-  const auto session = client::openSession(pool);
-  client::RequestDraft& draft = client::requestDraft();
-  auto& packer = draft.writer.packer();
-  packer.pack_array(static_cast<uint32_t>(contents.externModules.size()));
-  for (const std::string& module : contents.externModules) packer.pack(module);
-  const at::IValue missing =
-      client::step(*pool, *session->channel, ipc::Operation::kFindModules, draft);
+  const at::IValue missing = missingModules(pool, contents.externModules, deadline);
   std::string names;
   for (const at::IValue& name : missing.toListRef()) {
     names += (names.empty() ? "" : ", ") + name.toStringRef();
   }
   TORCH_CHECK(names.empty(), file.name(),
               " needs modules that the workers' Python does not have: ", names,
-              ". Install them there, or give their folder to a PathEnvironment");
+              ". Install them there, or give their folder to a PathEnvironment "
+              "(docs/adding-libraries.md)");
 }
 
 std::shared_ptr<ReplicatedObjImpl> makeModel(const std::shared_ptr<client::Pool>& pool,
                                              std::shared_ptr<client::ArchiveFile> archive,
-                                             const std::string& name) {
+                                             const std::string& name,
+                                             const client::Deadline& deadline) {
+  const std::string reported = client::reportName(*archive, name);
+  client::ModelOrigin origin{"", archive->name(), archive->bytes()};
   client::StoredModel model = client::readModel(std::move(archive), name);
   const client::ObjectDefinition definition =
-      client::loadedObject(model.file->id(), model.format, model.options);
+      client::loadedObject(model.file->id(), model.format, model.options, reported);
   // The only user of the file: so another program's memory with the same bytes may replace it.
   auto file = std::make_shared<PackageImpl>(pool, std::move(model.file));
-  return replicate(pool, definition, std::move(file));
+  origin.format = model.format;
+  return replicate(pool, definition, std::move(file), deadline, std::move(origin));
 }
 
 }  // namespace
 
-ManagerImpl::ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,
-                         const std::string& address)
-    : modules(firstModules()),
-      owner(workers, std::move(environment), modules, "InterpreterManager", address),
-      pool(owner.pool()) {
+ManagerImpl::ManagerImpl(const PoolOptions& options)
+    : modules(firstModules()), owner(options, modules, "InterpreterManager"), pool(owner.pool()) {
   interpreters.reserve(pool->slots().size());
   for (const auto& slot : pool->slots()) interpreters.push_back(InterpreterAccess::make(slot));
 }
@@ -122,38 +141,50 @@ ManagerImpl::~ManagerImpl() {
   }
 }
 
+InterpreterManager::InterpreterManager(const PoolOptions& options)
+    : impl_(std::make_shared<ManagerImpl>(options)) {}
+
 InterpreterManager::InterpreterManager(size_t nInterp, std::shared_ptr<Environment> env)
-    : impl_(makeManager(nInterp, std::move(env), {})) {}
+    : InterpreterManager(optionsOf(nInterp, std::move(env))) {}
 
 InterpreterManager::InterpreterManager(const SharedSupervisor& supervisor, size_t nInterp,
                                        std::shared_ptr<Environment> env)
-    : impl_(makeManager(nInterp, std::move(env), checkedAddress(supervisor))) {}
+    : InterpreterManager(optionsOf(supervisor, nInterp, std::move(env))) {}
 
 InterpreterManager::~InterpreterManager() = default;
 
-InterpreterSession InterpreterManager::acquireOne() {
-  return InterpreterSession(client::openSession(impl_->pool));
+InterpreterSession InterpreterManager::acquireOne(const CallOptions& options) {
+  return InterpreterSession(
+      client::openSession(impl_->pool, client::deadlineOf(*impl_->pool, options)));
 }
 
 at::ArrayRef<Interpreter> InterpreterManager::allInstances() { return impl_->interpreters; }
 
 std::vector<at::IValue> InterpreterManager::callOnAll(
     const std::string& module, const std::string& name, std::vector<at::IValue> args,
-    std::unordered_map<std::string, c10::IValue> kwargs) {
-  return client::onEverySlot(*impl_->pool, [&](const std::shared_ptr<WorkerSlot>& slot) {
+    std::unordered_map<std::string, c10::IValue> kwargs, const CallOptions& options) {
+  const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
+  return client::onEverySlot(*impl_->pool, deadline, [&](const std::shared_ptr<WorkerSlot>& slot) {
     for (int lost = 0;;) {
-      InterpreterSession session(client::openSession(impl_->pool, slot));
+      InterpreterSession session(
+          client::openSession(impl_->pool, deadline, slot, client::Admission::kGiven));
       std::optional<Obj> result;
       try {
-        const Obj callee = session.global(module.c_str(), name.c_str());
-        result = callee.callKwargs(args, kwargs);
+        const Obj callee =
+            session.global(module.c_str(), name.c_str(), client::optionsUntil(deadline));
+        result = callee.call(args, kwargs, client::optionsUntil(deadline));
       } catch (const WorkerLost& death) {
         // The call has not started: the worker's replacement runs it.
         if (death.started() || ++lost == client::kMostLostInPreparation) throw;
         continue;
+      } catch (const SupervisorLost& loss) {
+        if (loss.started() || !impl_->pool->reconnects()) throw;
+        continue;
       }
       try {
-        return result->toIValue();
+        CallOptions conversion = client::optionsUntil(deadline);
+        conversion.permissive = options.permissive;
+        return result->toIValue(conversion);
       } catch (const client::UnsupportedValue&) {
         return at::IValue();
       }
@@ -161,32 +192,38 @@ std::vector<at::IValue> InterpreterManager::callOnAll(
   });
 }
 
-Package InterpreterManager::loadPackage(const std::string& uri) {
+Package InterpreterManager::loadPackage(const std::string& uri, const CallOptions& options) {
   impl_->pool->check();
+  const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
   auto file = client::ArchiveFile::open(uri);
-  checkRequirements(impl_->pool, *file);
+  checkRequirements(impl_->pool, *file, deadline);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
 
 Package InterpreterManager::loadPackage(
-    std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader) {
+    std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader, const CallOptions& options) {
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadPackage: the reader is null");
+  const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
   auto file = client::ArchiveFile::read(*reader);
-  checkRequirements(impl_->pool, *file);
+  checkRequirements(impl_->pool, *file, deadline);
   return Package(std::make_shared<PackageImpl>(impl_->pool, std::move(file)));
 }
 
-ReplicatedObj InterpreterManager::loadModel(const std::string& path, const std::string& name) {
+ReplicatedObj InterpreterManager::loadModel(const std::string& path, const std::string& name,
+                                            const CallOptions& options) {
   impl_->pool->check();
-  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::open(path), name));
+  const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
+  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::open(path), name, deadline));
 }
 
 ReplicatedObj InterpreterManager::loadModel(
-    std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader, const std::string& name) {
+    std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader, const std::string& name,
+    const CallOptions& options) {
   impl_->pool->check();
   TORCH_CHECK(reader != nullptr, "loadModel: the reader is null");
-  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::read(*reader), name));
+  const client::Deadline deadline = client::deadlineOf(*impl_->pool, options);
+  return ReplicatedObj(makeModel(impl_->pool, client::ArchiveFile::read(*reader), name, deadline));
 }
 
 void InterpreterManager::debugLimitInterpreters(size_t N) {
@@ -196,9 +233,10 @@ void InterpreterManager::debugLimitInterpreters(size_t N) {
   impl_->pool->limitSlots(N);
 }
 
-ReplicatedObj InterpreterManager::createMovable(Obj obj, InterpreterSession* I) {
+ReplicatedObj InterpreterManager::createMovable(Obj obj, InterpreterSession* I,
+                                                const CallOptions& options) {
   client::checkSession(I == nullptr ? nullptr : I->impl_.get(), *impl_->pool);
-  return I->createMovable(std::move(obj));
+  return I->createMovable(std::move(obj), options);
 }
 
 void InterpreterManager::registerModuleSource(std::string name, std::string src) {
@@ -213,5 +251,9 @@ uint64_t InterpreterManager::workersReplaced() const { return impl_->pool->worke
 uint64_t InterpreterManager::callsRerun() const { return impl_->pool->callsRerun(); }
 
 PoolStatistics InterpreterManager::statistics() const { return impl_->pool->statistics(); }
+
+std::vector<PoolSetting> InterpreterManager::options() const {
+  return impl_->pool->settingsInForce();
+}
 
 }  // namespace isopool

@@ -14,9 +14,8 @@ namespace isopool {
 /// Interpreters to which users may keep pointers. Any thread may use it until the destructor runs.
 class ManagerImpl {
  public:
-  /// Waits for the workers and throws, as PoolOwner's constructor. `address`: see there.
-  ManagerImpl(uint32_t workers, std::shared_ptr<Environment> environment,
-              const std::string& address);
+  /// Waits for the workers and throws, as PoolOwner's constructor.
+  explicit ManagerImpl(const PoolOptions& options);
   /// The Interpreters of the last 64 managers stay valid objects, whose use throws Error. Then ends
   /// the pool, see Pool::close().
   ~ManagerImpl();

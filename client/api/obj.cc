@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "isopool/obj.h"
 
+#include "client/pool/pool_call.h"
 #include "client/pool/worker_steps.h"
 
 namespace isopool {
@@ -16,8 +17,16 @@ Obj newObj(const InterpreterObj& body, base::HandleId handle) {
   return Obj(std::make_shared<InterpreterObj>(body, handle));
 }
 
+at::IValue stepOn(InterpreterObj& body, ipc::Operation operation, client::RequestDraft& draft,
+                  const CallOptions& options) {
+  draft.tag = options.tag;
+  return client::step(*body.pool(), *body.channel(), operation, draft,
+                      client::deadlineOf(*body.pool(), options));
+}
+
 Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
-             const std::unordered_map<std::string, c10::IValue>& kwargs) {
+             const std::unordered_map<std::string, c10::IValue>& kwargs,
+             const CallOptions& options) {
   const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(4).pack(body.handle().value).pack(handle.value);
@@ -26,24 +35,31 @@ Obj callWith(InterpreterObj& body, at::ArrayRef<at::IValue> args,
   } catch (const ipc::ValueError& error) {
     throw Error(error.what());
   }
-  client::step(*body.pool(), *body.channel(), ipc::Operation::kCallHandle, draft);
+  stepOn(body, ipc::Operation::kCallHandle, draft, options);
   return newObj(body, handle);
 }
 
-at::IValue valueOf(InterpreterObj& body, uint32_t flags) {
+at::IValue valueOf(InterpreterObj& body, uint32_t flags, const CallOptions& options) {
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(1).pack(body.handle().value);
   draft.flags = flags;
-  return client::step(*body.pool(), *body.channel(), ipc::Operation::kToValue, draft);
+  return stepOn(body, ipc::Operation::kToValue, draft, options);
 }
 
 }  // namespace
 
-at::IValue Obj::toIValue() const { return valueOf(bodyOf(baseObj_), 0); }
+at::IValue Obj::toIValue(const CallOptions& options) const {
+  const uint32_t permissive = ipc::kPermissive;
+  return valueOf(bodyOf(baseObj_), options.permissive ? permissive : 0, options);
+}
 
-at::IValue Obj::toIValuePermissive() const { return valueOf(bodyOf(baseObj_), ipc::kPermissive); }
+at::IValue Obj::toIValuePermissive(const CallOptions& options) const {
+  return valueOf(bodyOf(baseObj_), ipc::kPermissive, options);
+}
 
-Obj Obj::operator()(at::ArrayRef<Obj> args) const {
+Obj Obj::operator()(at::ArrayRef<Obj> args) const { return call(args, {}); }
+
+Obj Obj::call(at::ArrayRef<Obj> args, const CallOptions& options) const {
   InterpreterObj& body = bodyOf(baseObj_);
   const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
@@ -60,37 +76,42 @@ Obj Obj::operator()(at::ArrayRef<Obj> args) const {
     draft.writer.addHandle(argument.handle().value);
   }
   packer.pack_map(0);
-  client::step(*body.pool(), *body.channel(), ipc::Operation::kCallHandle, draft);
+  stepOn(body, ipc::Operation::kCallHandle, draft, options);
   return newObj(body, handle);
 }
 
 Obj Obj::operator()(at::ArrayRef<at::IValue> args) const {
-  return callWith(bodyOf(baseObj_), args, {});
+  return callWith(bodyOf(baseObj_), args, {}, {});
+}
+
+Obj Obj::call(std::vector<at::IValue> args, std::unordered_map<std::string, c10::IValue> kwargs,
+              const CallOptions& options) const {
+  return callWith(bodyOf(baseObj_), args, kwargs, options);
 }
 
 Obj Obj::callKwargs(std::vector<at::IValue> args,
                     std::unordered_map<std::string, c10::IValue> kwargs) const {
-  return callWith(bodyOf(baseObj_), args, kwargs);
+  return callWith(bodyOf(baseObj_), args, kwargs, {});
 }
 
 Obj Obj::callKwargs(std::unordered_map<std::string, c10::IValue> kwargs) const {
-  return callWith(bodyOf(baseObj_), {}, kwargs);
+  return callWith(bodyOf(baseObj_), {}, kwargs, {});
 }
 
-bool Obj::hasattr(const char* attr) const {
+bool Obj::hasattr(const char* attr, const CallOptions& options) const {
   InterpreterObj& body = bodyOf(baseObj_);
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2).pack(body.handle().value).pack(std::string(attr));
-  return client::step(*body.pool(), *body.channel(), ipc::Operation::kHasAttribute, draft).toBool();
+  return stepOn(body, ipc::Operation::kHasAttribute, draft, options).toBool();
 }
 
-Obj Obj::attr(const char* attr) const {
+Obj Obj::attr(const char* attr, const CallOptions& options) const {
   InterpreterObj& body = bodyOf(baseObj_);
   const base::HandleId handle = body.channel()->nextHandle();
   client::RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(3).pack(body.handle().value).pack(std::string(attr));
   draft.writer.packer().pack(handle.value);
-  client::step(*body.pool(), *body.channel(), ipc::Operation::kAttribute, draft);
+  stepOn(body, ipc::Operation::kAttribute, draft, options);
   return newObj(body, handle);
 }
 

@@ -24,12 +24,17 @@ std::optional<at::IValue> StreamImpl::next() {
   draft.writer.packer().pack_array(2).pack(handle_.value);
   draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kAdvance));
   if (options_.permissive) draft.flags |= ipc::kPermissive;
+  draft.tag = options_.tag;
   at::IValue answer;
   try {
     answer = client::step(*pool_, *channel_, ipc::Operation::kNext, draft,
                           client::deadlineOf(*pool_, options_));
   } catch (const RemoteError&) {
+    failed();
     close();
+    throw;
+  } catch (...) {
+    failed();
     throw;
   }
   if (!answer.isTuple() || answer.toTupleRef().elements().size() != 2) {
@@ -38,11 +43,21 @@ std::optional<at::IValue> StreamImpl::next() {
   const auto& elements = answer.toTupleRef().elements();
   if (elements[0].toBool()) return elements[1];
   ended_ = true;  // the worker has released the iterator
+  answered();
   if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
   return std::nullopt;
 }
 
+void StreamImpl::answered() noexcept {
+  if (figures_) std::exchange(figures_, nullptr)->answered(client::Clock::now() - begin_);
+}
+
+void StreamImpl::failed() noexcept {
+  if (figures_) std::exchange(figures_, nullptr)->failed();
+}
+
 void StreamImpl::close() noexcept {
+  answered();
   if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
   if (std::exchange(ended_, true) || channel_->dead()) return;
   try {
@@ -56,6 +71,17 @@ void StreamImpl::close() noexcept {
   }
   // The ring has no room: the next request releases the handle, like any other.
   channel_->releaseHandle(handle_);
+}
+
+void StreamImpl::closeAndWait(const CallOptions& options) {
+  answered();
+  if (slot_) pool_->releaseUser(*std::exchange(slot_, nullptr));
+  if (std::exchange(ended_, true)) return;
+  RequestDraft& draft = client::requestDraft();
+  draft.writer.packer().pack_array(2).pack(handle_.value);
+  draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kClose));
+  client::step(*pool_, *channel_, ipc::Operation::kNext, draft,
+               client::deadlineOf(*pool_, options));
 }
 
 namespace {
@@ -72,8 +98,11 @@ bool opened(Pool& pool, WorkerLink& channel, Answer answer, bool idempotent, boo
     case RequestOutcome::kOverdue:
       client::throwOverdue(channel, "call");
     case RequestOutcome::kLost:
-      pool.checkAfterDeath(userCode);
-      if (userCode && !idempotent) throw WorkerLost(channel.death(), /*started=*/true);
+      if (userCode && !idempotent) {
+        pool.checkSupervisorOf(channel, /*started=*/true);
+        throw WorkerLost(channel.death(), /*started=*/true);
+      }
+      pool.checkForRetry(channel);
       break;
     default:
       pool.check();
@@ -84,7 +113,9 @@ bool opened(Pool& pool, WorkerLink& channel, Answer answer, bool idempotent, boo
 
 }  // namespace
 
-std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallOptions& items) {
+namespace {
+
+std::unique_ptr<StreamImpl> tryToOpen(const client::PoolCall& call, const CallOptions& items) {
   const ReplicatedObjImpl& object = call.object;
   const std::shared_ptr<Pool>& pool = object.pool;
   const client::Deadline& deadline = call.deadline;
@@ -98,7 +129,7 @@ std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallO
       pool->countRerun();
       continue;
     }
-    const base::HandleId callee = channel.nextHandle();
+    base::HandleId callee = channel.nextHandle();
     RequestDraft& find = client::requestDraft();
     find.writer.packer().pack_array(2).pack(object.definition.object).pack(callee.value);
     migration.begin(client::Clock::now());
@@ -112,6 +143,15 @@ std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallO
     } catch (const client::ObjectUnloaded&) {
       channel.definedObjects.remove(object.definition.object);
       continue;
+    }
+    if (call.operation == ipc::Operation::kCallMethod) {
+      const base::HandleId method = channel.nextHandle();
+      RequestDraft& lookUp = client::requestDraft();
+      lookUp.writer.packer().pack_array(3).pack(callee.value).pack(call.attribute);
+      lookUp.writer.packer().pack(method.value);
+      Answer answer = channel.exchange(ipc::Operation::kAttribute, lookUp, deadline);
+      channel.releaseHandle(std::exchange(callee, method));
+      if (!opened(*pool, channel, std::move(answer), call.idempotent, /*userCode=*/true)) continue;
     }
     const base::HandleId made = channel.nextHandle();
     RequestDraft& draft = client::requestDraft();
@@ -127,6 +167,23 @@ std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallO
   }
 }
 
+}  // namespace
+
+std::unique_ptr<StreamImpl> openStream(const client::PoolCall& call, const CallOptions& items) {
+  const auto begin = client::Clock::now();
+  try {
+    auto stream = tryToOpen(call, items);
+    stream->countFor(call.object.figures, begin);
+    return stream;
+  } catch (const ipc::ValueError& error) {
+    call.object.figures->failed();
+    throw Error(error.what());
+  } catch (...) {
+    call.object.figures->failed();
+    throw;
+  }
+}
+
 // ---- ResultStream ----------------------------------------------------------------------------
 
 ResultStream::ResultStream() noexcept = default;
@@ -135,31 +192,36 @@ ResultStream::ResultStream(ResultStream&&) noexcept = default;
 ResultStream& ResultStream::operator=(ResultStream&&) noexcept = default;
 ResultStream::~ResultStream() = default;
 
-ResultStream::ResultStream(const Obj& iterable) {
+ResultStream::ResultStream(const Obj& iterable, const CallOptions& options) {
   if (!iterable.baseObj_) throw Error("a default-constructed Obj refers to no object");
   const InterpreterObj& body = *iterable.baseObj_;
   WorkerLink& channel = *body.channel();
+  const client::Deadline deadline = client::deadlineOf(*body.pool(), options);
   // The stream gets an iterator of its own: the Obj still refers to the iterable.
   const base::HandleId iter = channel.nextHandle();
   RequestDraft& find = client::requestDraft();
   find.writer.packer().pack_array(3).pack(std::string("builtins")).pack(std::string("iter"));
   find.writer.packer().pack(iter.value);
-  client::step(*body.pool(), channel, ipc::Operation::kGlobal, find);
+  client::step(*body.pool(), channel, ipc::Operation::kGlobal, find, deadline);
   const base::HandleId made = channel.nextHandle();
   RequestDraft& draft = client::requestDraft();
   auto& packer = draft.writer.packer();
   packer.pack_array(4).pack(iter.value).pack(made.value).pack_array(1);
   draft.writer.addHandle(body.handle().value);
   packer.pack_map(0);
-  client::step(*body.pool(), channel, ipc::Operation::kCallHandle, draft);
+  client::step(*body.pool(), channel, ipc::Operation::kCallHandle, draft, deadline);
   channel.releaseHandle(iter);
-  impl_ = std::make_unique<StreamImpl>(body.pool(), body.channel(), made, CallOptions());
+  impl_ = std::make_unique<StreamImpl>(body.pool(), body.channel(), made, options);
 }
 
 std::optional<at::IValue> ResultStream::next() { return impl_ ? impl_->next() : std::nullopt; }
 
 void ResultStream::close() noexcept {
   if (impl_) impl_->close();
+}
+
+void ResultStream::closeAndWait(const CallOptions& options) {
+  if (impl_) impl_->closeAndWait(options);
 }
 
 }  // namespace isopool

@@ -163,14 +163,14 @@ class TraceImpl {
     std::exception_ptr failure;
     for (auto& each : started) {
       try {
-        epochs_.push_back(each.get());
+        links_.push_back(each.get());
       } catch (...) {
-        epochs_.push_back(0);
+        links_.push_back(0);
         failure = std::current_exception();
       }
     }
     if (failure) {
-      for (size_t i = 0; i < epochs_.size(); ++i) stop(i);
+      for (size_t i = 0; i < links_.size(); ++i) stop(i);
       std::rethrow_exception(failure);
     }
     recorder_ = client::makeForThisProcess<Recorder>(pool_.get());
@@ -179,7 +179,7 @@ class TraceImpl {
   ~TraceImpl() {
     if (!recorder_) return;
     client::removeCallSink(recorder_.get());
-    for (size_t i = 0; i < epochs_.size(); ++i) stop(i);
+    for (size_t i = 0; i < links_.size(); ++i) stop(i);
   }
   TraceImpl(const TraceImpl&) = delete;
   TraceImpl& operator=(const TraceImpl&) = delete;
@@ -199,7 +199,7 @@ class TraceImpl {
       }
       events.addCall(call);
     }
-    for (size_t i = 0; i < epochs_.size(); ++i) events.add(stop(i));
+    for (size_t i = 0; i < links_.size(); ++i) events.add(stop(i));
     events.end();
     file.flush();
     if (!file) throw Error("the trace can't be written to " + path);
@@ -210,7 +210,7 @@ class TraceImpl {
     InterpreterSession session = InterpreterAccess::make(slot).acquireSession();
     session.global(kModule, "start")(at::ArrayRef<at::IValue>{});
     const auto channel = pool_->currentLink(*slot);
-    return channel ? channel->epoch().value : 0;
+    return channel ? channel->number() : 0;
   }
 
   // The events that a worker recorded; none if the worker was replaced or can't answer.
@@ -218,7 +218,7 @@ class TraceImpl {
     const auto& slot = slots_[index];
     try {
       const auto channel = pool_->currentLink(*slot);
-      if (!channel || channel->epoch().value != epochs_[index]) return {};
+      if (!channel || channel->number() != links_[index]) return {};
       InterpreterSession session = InterpreterAccess::make(slot).acquireSession();
       return session.global(kModule, "stop")({at::IValue(base_), at::IValue(channel->name())})
           .toIValue()
@@ -230,7 +230,7 @@ class TraceImpl {
 
   const uint32_t generation_ = client::forkGeneration();
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
-  std::vector<uint64_t> epochs_;  // of the workers that record
+  std::vector<uint64_t> links_;  // to the workers that record: WorkerLink::number()
   std::shared_ptr<client::Pool> pool_;
   int64_t base_ = 0;
   std::shared_ptr<Recorder> recorder_;

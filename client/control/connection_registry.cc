@@ -53,12 +53,13 @@ class Registry {
 };
 
 // Two managers share a supervisor only if a worker of one could have been a worker of the other.
-std::string environmentKey(const std::vector<std::string>& pythonPaths,
-                           const std::string& identity) {
-  std::string key = supervisorPath() + '\0' + identity + '\0';
-  for (const std::string& path : pythonPaths) key += path + '\0';
+std::string environmentKey(const PoolSettings& settings, const std::string& identity) {
+  std::string key = supervisorPath(settings.supervisorProgram) + '\0' + identity + '\0' +
+                    settings.identity() + '\0';
   char folder[4096];
   key += ::getcwd(folder, sizeof folder) != nullptr ? folder : "";
+  key += '\0';
+  key += settings.collectOutput ? "collects output" : "";
   key += '\0';
   for (char** variable = environ; *variable != nullptr; ++variable) {
     key += *variable;
@@ -80,27 +81,32 @@ bool usable(const std::shared_ptr<SupervisorConnection>& connection) {
 
 }  // namespace
 
-std::shared_ptr<SupervisorConnection> privateConnection(const std::vector<std::string>& pythonPaths,
+std::shared_ptr<SupervisorConnection> privateConnection(const PoolSettings& settings,
                                                         const std::string& identity,
-                                                        SpareWorker spare) {
+                                                        SpareWorker spare, const EventLog& log) {
   armCrashPointOnce();
-  const auto entry = Registry::instance().entryOf(environmentKey(pythonPaths, identity));
+  const auto entry = Registry::instance().entryOf(environmentKey(settings, identity));
   base::MutexLock lock(entry->mutex);
   auto connection = entry->connection.lock();
   if (usable(connection)) return connection;
+  const std::string program = supervisorPath(settings.supervisorProgram);
   connection =
-      SupervisorConnection::open(pythonPaths, spare, startPrivateSupervisor(), supervisorPath());
+      SupervisorConnection::open(settings, spare,
+                                 startPrivateSupervisor(program, settings.supervisorDefaults,
+                                                        settings.variables, settings.collectOutput),
+                                 program, log);
   entry->connection = connection;
   return connection;
 }
 
-std::shared_ptr<SupervisorConnection> sharedConnection(const std::vector<std::string>& pythonPaths,
-                                                       const std::string& address,
-                                                       SpareWorker spare) {
+std::shared_ptr<SupervisorConnection> sharedConnection(const PoolSettings& settings,
+                                                       SpareWorker spare, const EventLog& log,
+                                                       const std::stop_token& stop) {
   armCrashPointOnce();
   SupervisorProcess process;
-  process.control = connectToSupervisor(address).release();
-  return SupervisorConnection::open(pythonPaths, spare, std::move(process), address);
+  process.control = connectToSupervisor(settings.address).release();
+  return SupervisorConnection::open(settings, spare, std::move(process), settings.address, log,
+                                    stop);
 }
 
 }  // namespace isopool::client

@@ -4,9 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
 #include "base/system_call.h"
@@ -24,11 +23,8 @@ using State = ipc::SendQueue::State;
 
 // Python and torch start in about a second; a cold disk or a loaded machine takes longer.
 constexpr std::chrono::seconds kStartPatience(180);
-
-std::string programName() {
-  const char* chosen = std::getenv("ISOPOOL_PROGRAM");
-  return chosen != nullptr && *chosen != '\0' ? chosen : program_invocation_short_name;
-}
+// Between two checks whether the greeting is to end.
+constexpr milliseconds kBetweenLooks(100);
 
 // Throws SupervisorLost if the supervisor refuses this process or has another protocol.
 Greeting greetingIn(ipc::Frame& frame, const std::string& place) {
@@ -36,11 +32,12 @@ Greeting greetingIn(ipc::Frame& frame, const std::string& place) {
     throw SupervisorLost(ipc::decodeMessage<ipc::Failure>(frame).text);
   }
   Greeting greeting{.welcome = ipc::decodeMessage<ipc::Welcome>(frame), .supervisor = {}};
-  if (greeting.welcome.protocolVersion != ipc::kProtocolVersion) {
-    throw SupervisorLost("the supervisor " + place + " uses protocol version " +
-                         std::to_string(greeting.welcome.protocolVersion) + ", this library " +
-                         std::to_string(ipc::kProtocolVersion) +
-                         ": they are from different builds of isopool");
+  const uint32_t version = greeting.welcome.protocolVersion;
+  if (version < ipc::kOldestProtocolVersion || version > ipc::kProtocolVersion) {
+    throw SupervisorLost(
+        "the supervisor " + place + " uses protocol version " + std::to_string(version) +
+        ", this library " + std::to_string(ipc::kOldestProtocolVersion) + " to " +
+        std::to_string(ipc::kProtocolVersion) + ": they are from different releases of isopool");
   }
   if (!frame.descriptors.empty()) greeting.supervisor = std::move(frame.descriptors.front());
   ipc::reachCrashPoint(ipc::CrashPoint::kWelcomeReceived);
@@ -50,28 +47,34 @@ Greeting greetingIn(ipc::Frame& frame, const std::string& place) {
 }  // namespace
 
 Greeting greetSupervisor(ipc::ControlSocket& socket, ControlWriter& writer,
-                         const std::string& place, bool noKill) {
+                         const std::string& place, const PoolSettings& settings,
+                         const std::stop_token& stop) {
   const base::Fd self(base::checkSystemCall(
       static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)), "pidfd_open", ::getpid()));
   ipc::Hello hello;
   hello.layoutVersion = ipc::kLayoutVersion;
   hello.processId = ::getpid();
-  hello.program = programName();
+  hello.program = settings.programName;
   writer.send(hello, {self.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kHelloSent);
   const auto giveUp = Clock::now() + kStartPatience;
   for (;;) {
     const auto left = std::chrono::duration_cast<milliseconds>(giveUp - Clock::now());
+    if (stop.stop_requested()) throw SupervisorLost("the manager has ended");
+    // A message wakes the thread at once, a request to stop does not.
+    const auto longest = stop.stop_possible() ? kBetweenLooks : milliseconds(kStartPatience);
     const State state = writer.flush();
     if ((state == State::kFull || state == State::kCrowded) && left.count() > 0) {
       socket.waitReadable(ipc::SendQueue::kCrowdedRetry);
-    } else if (noKill) {
-      socket.waitReadable(kStartPatience);
+    } else if (settings.noKill) {
+      socket.waitReadable(longest);
     } else if (state == State::kCrowded) {
       throw SupervisorLost("the supervisor " + place +
                            " can't be greeted: too many descriptors of this user are in flight "
                            "between processes (ETOOMANYREFS)");
-    } else if (left.count() <= 0 || !socket.waitReadable(left)) {
+    } else if (left.count() > 0) {
+      if (!socket.waitReadable(std::min(left, longest))) continue;
+    } else {
       throw SupervisorLost("the supervisor did not become ready within " +
                            std::to_string(kStartPatience.count()) + " seconds");
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <stop_token>
 #include <string>
 
 #include "base/fd.h"
+#include "client/control/pool_settings.h"
 #include "client/transport/control_writer.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/frame.h"
@@ -18,10 +20,11 @@ struct Greeting {
 
 /// Introduces this process to the supervisor at the other end of `socket` and waits until the
 /// supervisor can provide workers: three minutes at most, because Python has to start, and without
-/// limit if `noKill`. Call it before another thread reads from the socket. `place`: the supervisor
-/// in messages, its program's path or its address. Throws SupervisorLost with the reason, and
-/// base::SystemCallError.
+/// limit if `settings.noKill`. Call it before another thread reads from the socket. `place`: the
+/// supervisor in messages, its program's path or its address. `stop` ends the wait. Throws
+/// SupervisorLost with the reason, and base::SystemCallError.
 Greeting greetSupervisor(ipc::ControlSocket& socket, ControlWriter& writer,
-                         const std::string& place, bool noKill);
+                         const std::string& place, const PoolSettings& settings,
+                         const std::stop_token& stop = {});
 
 }  // namespace isopool::client

@@ -4,7 +4,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/unix_address.h"
@@ -28,11 +27,6 @@ namespace {
 }
 
 }  // namespace
-
-std::string sharedSupervisorAddress() {
-  const char* address = std::getenv("ISOPOOL_SOCKET");
-  return address != nullptr ? address : "";
-}
 
 ipc::ControlSocket connectToSupervisor(const std::string& address) {
   const auto name = base::UnixAddress::ofPath(address);

@@ -7,10 +7,6 @@
 
 namespace isopool::client {
 
-/// ISOPOOL_SOCKET: the address of the shared supervisor to which a manager attaches if its
-/// constructor names none. Empty: the manager starts a private supervisor.
-std::string sharedSupervisorAddress();
-
 /// Connects to the supervisor that listens at `address`, the path of a Unix socket. Does not block:
 /// if the supervisor's queue of connections is full, that is an error. Sends nothing. Throws
 /// SupervisorLost, whose text names the remedy.

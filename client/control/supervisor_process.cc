@@ -7,14 +7,18 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
+#include <string_view>
+#include <tuple>
+#include <utility>
 
+#include "base/await_readable.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
 #include "ipc/control/frame.h"
@@ -27,11 +31,17 @@ namespace isopool::client {
 
 namespace {
 
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
 constexpr int kControlFd = 3;
 constexpr int kLifelineFd = 4;
 // Descriptors that posix_spawn() copies to 3 and 4 must not have these numbers themselves.
 constexpr int kAboveTheStandardOnes = 10;
+constexpr int kLogPipeBytes = 256 << 10;
 constexpr std::chrono::seconds kGuardianPatience(5);
+// A killed process ends in milliseconds, unless the kernel waits for a device.
+constexpr milliseconds kKillPatience(1000);
 
 std::string folderOf(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
@@ -43,8 +53,13 @@ base::Fd moveUp(base::Fd fd) {
 /// The file actions and attributes for posix_spawn(); the destructor frees them.
 class SpawnPlan {
  public:
-  SpawnPlan(int control, int lifeline) {
+  /// `output`: for the standard output and error stream; -1: this process's.
+  SpawnPlan(int control, int lifeline, int output) {
     ::posix_spawn_file_actions_init(&actions_);
+    if (output != -1) {
+      ::posix_spawn_file_actions_adddup2(&actions_, output, STDOUT_FILENO);
+      ::posix_spawn_file_actions_adddup2(&actions_, output, STDERR_FILENO);
+    }
     ::posix_spawn_file_actions_adddup2(&actions_, control, kControlFd);
     ::posix_spawn_file_actions_adddup2(&actions_, lifeline, kLifelineFd);
     ::posix_spawnattr_init(&attributes_);
@@ -63,8 +78,9 @@ class SpawnPlan {
   SpawnPlan(const SpawnPlan&) = delete;
   SpawnPlan& operator=(const SpawnPlan&) = delete;
 
-  int run(const std::string& path, char* const* arguments, pid_t& child) const {
-    return ::posix_spawn(&child, path.c_str(), &actions_, &attributes_, arguments, environ);
+  int run(const std::string& path, char* const* arguments, char* const* environment,
+          pid_t& child) const {
+    return ::posix_spawn(&child, path.c_str(), &actions_, &attributes_, arguments, environment);
   }
 
  private:
@@ -72,13 +88,64 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
+// The read end, which does not block, and the write end.
+std::pair<base::Fd, base::Fd> makeLogPipe() {
+  int ends[2];
+  base::checkSystemCall(::pipe2(ends, O_CLOEXEC), "pipe2");
+  base::Fd writeEnd = moveUp(base::Fd(ends[1]));
+  base::Fd readEnd = base::awayFromStandardStreams(base::Fd(ends[0]));
+  ::fcntl(readEnd.get(), F_SETFL, O_NONBLOCK);
+  ::fcntl(readEnd.get(), F_SETPIPE_SZ, kLogPipeBytes);
+  return {std::move(readEnd), std::move(writeEnd)};
+}
+
+// The present environment with these variables in addition, and in place of those of the same name.
+std::vector<std::string> environmentWith(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> all;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text(*variable);
+    if (!variables.contains(std::string(text.substr(0, text.find('='))))) all.emplace_back(text);
+  }
+  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
+  return all;
+}
+
+// For posix_spawn(), which does not write to the texts.
+std::vector<char*> pointersTo(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// Waits until the child has ended, and reaps it. If the program reaps its children elsewhere, that
+// is an end, too. If the child does not end in time, kills it and returns false.
+bool reapWithin(pid_t child, milliseconds patience) {
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  const auto giveUp = Clock::now() + patience;
+  // While this is 0, the number is the child's.
+  while (::waitpid(child, nullptr, WNOHANG) == 0) {
+    const auto left = std::chrono::ceil<milliseconds>(giveUp - Clock::now());
+    if (left.count() <= 0) {
+      ::kill(child, SIGKILL);
+      if (pidfd.valid()) base::awaitReadable(pidfd.get(), kKillPatience);
+      ::waitpid(child, nullptr, WNOHANG);
+      return false;
+    }
+    // Without a free descriptor: looks again.
+    if (!pidfd.valid() || !base::awaitReadable(pidfd.get(), left)) ::poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
 }  // namespace
 
-std::string supervisorPath() {
-  if (const char* chosen = std::getenv("ISOPOOL_SUPERVISOR"); chosen != nullptr && *chosen != 0) {
-    if (::access(chosen, X_OK) == 0) return chosen;
-    throw SupervisorLost(std::string("ISOPOOL_SUPERVISOR=") + chosen +
-                         " is not an executable program: " + std::strerror(errno));
+std::string supervisorPath(const std::string& chosen) {
+  if (!chosen.empty()) {
+    if (::access(chosen.c_str(), X_OK) == 0) return chosen;
+    throw SupervisorLost(
+        "the supervisor program " + chosen +
+        " (ISOPOOL_SUPERVISOR or PoolOptions) can't be executed: " + std::strerror(errno));
   }
   Dl_info library{};
   std::string tried;
@@ -99,8 +166,10 @@ std::string supervisorPath() {
                        "): set ISOPOOL_SUPERVISOR to the path of isopoold");
 }
 
-SupervisorProcess startPrivateSupervisor() {
-  const std::string path = supervisorPath();
+SupervisorProcess startPrivateSupervisor(const std::string& program,
+                                         const std::vector<std::string>& defaults,
+                                         const std::map<std::string, std::string>& variables,
+                                         bool collectOutput, std::chrono::milliseconds patience) {
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     int pipeEnds[2];
@@ -110,33 +179,36 @@ SupervisorProcess startPrivateSupervisor() {
     theirs = moveUp(std::move(theirs));
     lifelineRead = moveUp(std::move(lifelineRead));
 
-    std::string words[] = {path,
-                           "--private",
-                           "--control-fd",
-                           std::to_string(kControlFd),
-                           "--lifeline-fd",
-                           std::to_string(kLifelineFd)};
-    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
-                         words[4].data(), words[5].data(), nullptr};
+    std::vector<std::string> words{program,         "--private",
+                                   "--control-fd",  std::to_string(kControlFd),
+                                   "--lifeline-fd", std::to_string(kLifelineFd)};
+    base::Fd logRead;
+    base::Fd logWrite;
+    if (collectOutput) {
+      std::tie(logRead, logWrite) = makeLogPipe();
+      words.emplace_back("--collect-output");
+    }
+    for (const std::string& each : defaults) words.insert(words.end(), {"--default", each});
+    std::vector<std::string> environment = environmentWith(variables);
     pid_t child = -1;
-    const SpawnPlan plan(theirs.get(), lifelineRead.get());
-    const int error = plan.run(path, arguments, child);
-    if (error != 0) throw base::SystemCallError("posix_spawn", path, error);
+    const SpawnPlan plan(theirs.get(), lifelineRead.get(), collectOutput ? logWrite.get() : -1);
+    const int error =
+        plan.run(program, pointersTo(words).data(), pointersTo(environment).data(), child);
+    if (error != 0) throw base::SystemCallError("posix_spawn", program, error);
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
     // The started process forks the supervisor into the background and exits at once, so that this
-    // program gets no child that it does not know. If the program reaps all its children elsewhere,
-    // waitpid() fails, which does no harm.
-    int status = 0;
-    while (::waitpid(child, &status, 0) == -1 && errno == EINTR) {
+    // program gets no child that it does not know.
+    if (!reapWithin(child, patience)) {
+      throw SupervisorLost("the supervisor " + program + " did not start within " +
+                           std::to_string(patience.count()) + " ms and was killed");
     }
-    return {std::move(ours), std::move(lifelineWrite), child};
+    return {std::move(ours), std::move(lifelineWrite), child, std::move(logRead)};
   } catch (const base::SystemCallError& error) {
     throw SupervisorLost(std::string("the supervisor can't be started: ") + error.what());
   }
 }
 
 void reapGuardian(pid_t guardianGroup) {
-  using Clock = std::chrono::steady_clock;
   if (guardianGroup == 0) return;
   const auto giveUp = Clock::now() + kGuardianPatience;
   for (;;) {

@@ -3,7 +3,10 @@
 
 #include <sys/types.h>
 
+#include <chrono>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 
@@ -14,17 +17,27 @@ struct SupervisorProcess {
   base::Fd control;         ///< our end of the control connection
   base::Fd lifeline;        ///< when its last copy closes, the kernel kills the supervisor
   pid_t guardianGroup = 0;  ///< the process group of its guardian; 0: none that we started
+  base::Fd log;             ///< see SupervisorLog; invalid: it has this program's standard streams
 };
 
-/// The supervisor's executable: ISOPOOL_SUPERVISOR, else the one that was installed or built with
-/// this library. Throws SupervisorLost if there is none.
-std::string supervisorPath();
+/// The supervisor's executable: `chosen` (ISOPOOL_SUPERVISOR or PoolOptions), or, if that is empty,
+/// the one that was installed or built with this library. Throws SupervisorLost if there is none.
+std::string supervisorPath(const std::string& chosen);
 
-/// Starts a supervisor that serves only this process and dies with it. Afterwards the supervisor is
-/// not a child of this process. Safe in a program with threads. Waits until the process that is
-/// started first has forked the supervisor and exited; whether the supervisor works shows in its
-/// greeting only. Throws SupervisorLost; then no process is left behind.
-SupervisorProcess startPrivateSupervisor();
+/// How long the start of a supervisor may take that takes milliseconds on an idle machine.
+inline constexpr std::chrono::milliseconds kForkPatience(60'000);
+
+/// Starts `program` as a supervisor that serves only this process and dies with it. `defaults`:
+/// KEY=VALUE for its --default. `variables`: added to its environment. `collectOutput`: its log,
+/// and the output of its processes, go to SupervisorProcess::log. Afterwards the supervisor is not
+/// a child of this process. Safe in a program with threads. Waits until the process that is started
+/// first has forked the supervisor and exited; after `patience` kills it. Whether the supervisor
+/// works shows in its greeting only. Throws SupervisorLost; then no process is left behind.
+SupervisorProcess startPrivateSupervisor(const std::string& program,
+                                         const std::vector<std::string>& defaults,
+                                         const std::map<std::string, std::string>& variables,
+                                         bool collectOutput = false,
+                                         std::chrono::milliseconds patience = kForkPatience);
 
 /// Reaps the guardian of a supervisor that has ended if the guardian is a child of this process: so
 /// it is if this process is the first one of its container, or a subreaper. Waits for the

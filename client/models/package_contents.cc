@@ -4,6 +4,7 @@
 #include <c10/util/Exception.h>
 #include <caffe2/serialize/inline_container.h>
 
+#include <algorithm>
 #include <cctype>
 #include <sstream>
 
@@ -35,16 +36,30 @@ PackageContents readRecords(ModelFile& file) {
   return contents;
 }
 
-}  // namespace
-
-PackageContents readPackage(const ArchiveFile& file) {
+// The result of `read` with the opened file; names the file in errors.
+template <typename Read>
+auto readFrom(const ArchiveFile& file, Read&& read) {
   try {
     ModelFile contents(file.name(), file.contents());
-    return readRecords(contents);
+    return read(contents);
   } catch (const c10::Error& error) {
     TORCH_CHECK(false, file.name(),
                 " can't be opened as a torch.package: ", error.what_without_backtrace());
   }
+}
+
+}  // namespace
+
+PackageContents readPackage(const ArchiveFile& file) { return readFrom(file, readRecords); }
+
+std::optional<std::string> readResource(const ArchiveFile& file, const std::string& module,
+                                        const std::string& name) {
+  return readFrom(file, [&](ModelFile& contents) -> std::optional<std::string> {
+    std::string record = module + "/" + name;
+    std::replace(record.begin(), record.begin() + static_cast<ptrdiff_t>(module.size()), '.', '/');
+    if (!contents.records().hasRecord(record)) return std::nullopt;
+    return contents.text(record);
+  });
 }
 
 }  // namespace isopool::client

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,10 @@ struct PackageContents {
 /// Reads two records of the file; does not check the rest. Throws c10::Error with the file's name,
 /// its actual format and the remedy if it is not a torch.package.
 PackageContents readPackage(const ArchiveFile& file);
+
+/// The text resource `name` of the package's package `module`; nothing if there is none. Throws as
+/// readPackage().
+std::optional<std::string> readResource(const ArchiveFile& file, const std::string& module,
+                                        const std::string& name);
 
 }  // namespace isopool::client

@@ -30,10 +30,10 @@ class ScopedModes {
 
 std::exception_ptr cancelled() { return std::make_exception_ptr(client::cancelledCall()); }
 
-void reportThrowingCallback(const char* what) {
+void reportThrowingCallback(const client::EventLog& log, const char* what) {
   const std::string text = std::string("a callback of an asynchronous call threw: ") + what;
-  if (client::loggerIsSet.load(std::memory_order_relaxed)) {
-    client::logToProgram(LogLevel::kError, text);
+  if (log.isSet()) {
+    log.write(LogLevel::kError, [&] { return text; });
   } else {
     std::fprintf(stderr, "isopool: %s\n", text.c_str());
   }
@@ -41,18 +41,22 @@ void reportThrowingCallback(const char* what) {
 
 }  // namespace
 
-AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args,
-                     client::NamedArguments kwargs, const CallOptions& options, Callback callback,
+AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::string method,
+                     std::vector<at::IValue> args, client::NamedArguments kwargs,
+                     const CallOptions& options, Callback callback,
                      std::shared_ptr<client::AsyncExecutor> executor)
     : generation_(client::forkGeneration()),
       executor_(std::move(executor)),
       limit_(object->pool->callLimit()),
+      log_(object->pool->eventLog()),
       object_(std::move(object)),
+      method_(std::move(method)),
       args_(std::move(args)),
       kwargs_(std::move(kwargs)),
       call_(*object_, args_, &kwargs_, options),
       callback_(std::move(callback)),
       place_(std::in_place, limit_.get()) {
+  call_.callMethod(method_);
   call_.modes = client::callerModes();
   call_.cancellation = &cancellation_;
   call_.accepted = true;
@@ -115,9 +119,9 @@ void AsyncCall::settle(Outcome outcome) {
     try {
       callback_(outcome);
     } catch (const std::exception& error) {
-      reportThrowingCallback(error.what());
+      reportThrowingCallback(log_, error.what());
     } catch (...) {
-      reportThrowingCallback("an exception that is not a std::exception");
+      reportThrowingCallback(log_, "an exception that is not a std::exception");
     }
   }
   // Destroyed before waiting threads wake up: they may next end what the callback refers to.

@@ -30,10 +30,11 @@ class AsyncCall {
  public:
   using Callback = std::function<void(const Outcome&)>;
 
-  /// Takes the calling thread's modes; the deadline counts from now on. Throws LimitExceeded.
-  AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::vector<at::IValue> args,
-            client::NamedArguments kwargs, const CallOptions& options, Callback callback,
-            std::shared_ptr<client::AsyncExecutor> executor);
+  /// Takes the calling thread's modes; the deadline counts from now on. `method`: see
+  /// PoolCall::callMethod(). Throws LimitExceeded.
+  AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::string method,
+            std::vector<at::IValue> args, client::NamedArguments kwargs, const CallOptions& options,
+            Callback callback, std::shared_ptr<client::AsyncExecutor> executor);
   AsyncCall(const AsyncCall&) = delete;
   AsyncCall& operator=(const AsyncCall&) = delete;
 
@@ -47,6 +48,14 @@ class AsyncCall {
   /// settled before. Throws Error in a forked child.
   bool cancel();
   const client::Deadline& deadline() const { return call_.deadline; }
+  /// Call before it is queued if it is submitted during the drain of this number: it then waits, as
+  /// a call that is made now, until the pool is attached again.
+  void submittedDuring(uint64_t drain) {
+    drain_ = drain;
+    call_.accepted = false;
+  }
+  /// The drain during which it was submitted; 0: none.
+  uint64_t drain() const { return drain_; }
 
   /// Waits for the outcome; null if there is none at `until`. The outcome is constant and lives as
   /// long as this object. A worker's death is an outcome. Throws Error in a forked child.
@@ -65,13 +74,16 @@ class AsyncCall {
 
   const std::shared_ptr<client::AsyncExecutor> executor_;
   const std::shared_ptr<client::CallLimit> limit_;
+  const client::EventLog log_;
 
   // For the thread that moved phase_ away from kQueued; dropRequest() releases them, and then only
   // the deadline of call_ may be used.
   std::shared_ptr<ReplicatedObjImpl> object_;
+  const std::string method_;
   std::vector<at::IValue> args_;
   client::NamedArguments kwargs_;
-  client::PoolCall call_;  // of these three; constant after the constructor
+  client::PoolCall call_;  // of these four; constant once the call is queued
+  uint64_t drain_ = 0;
   // For the thread that moved phase_ to kSettling.
   Callback callback_;
   std::optional<client::CallLimit::Place> place_;

@@ -53,6 +53,7 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   base::MutexLock lock(mutex_);
   if (closed_) throw Error(kManagerGone);
   if (!refusal_.empty()) throw SupervisorLost(refusal_);
+  if (drain_ != 0) call->submittedDuring(drain_);
   // Steps that can throw come first: a call whose submit() throws gets no outcome.
   if (call->deadline() && !watching_) addTimer();
   if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
@@ -101,37 +102,53 @@ void AsyncExecutor::serve() {
   while (!closed_) {
     if (queue_.empty()) {
       ++idle_;
-      if (const auto drained = takeDrained()) {
-        lock.unlock();
-        drained();
-        lock.lock();
-      }
-      if (queue_.empty() && !closed_) work_.wait(lock);
+      work_.wait(lock);
       --idle_;
       continue;
     }
     std::shared_ptr<AsyncCall> call = std::move(queue_.front());
     queue_.pop_front();
     forgetDeadline(*call);
+    ++running_;
     lock.unlock();
     call->run();
+    const uint64_t drain = call->drain();
     // Released without the lock: this may be the last owner of anything, the pool included.
     call.reset();
     lock.lock();
+    --running_;
+    if (const auto drained = endAccepted(drain)) {
+      lock.unlock();
+      drained();
+      lock.lock();
+    }
   }
 }
 
 bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {
   base::MutexLock lock(mutex_);
   refusal_ = refusal;
-  if (isIdle()) return true;
+  drain_ = ++lastDrain_;
+  acceptedLeft_ = queue_.size() + running_;
+  if (acceptedLeft_ == 0) return true;
   drained_ = std::move(drained);
   return false;
 }
 
-// If a drain waits and all calls are settled, returns what is to be called, without the lock.
-std::function<void()> AsyncExecutor::takeDrained() {
-  return drained_ && isIdle() ? std::exchange(drained_, nullptr) : nullptr;
+void AsyncExecutor::resume() {
+  std::function<void()> drained;
+  base::MutexLock lock(mutex_);
+  refusal_.clear();
+  drain_ = 0;
+  drained.swap(drained_);
+}
+
+// A call has been settled that was submitted during the drain of this number; 0: during none. If
+// it is the last one for which the present drain waits, returns what is to be called, without the
+// lock.
+std::function<void()> AsyncExecutor::endAccepted(uint64_t drain) {
+  if (drain_ == 0 || drain == drain_ || acceptedLeft_ == 0 || --acceptedLeft_ > 0) return nullptr;
+  return std::exchange(drained_, nullptr);
 }
 
 void AsyncExecutor::forgetDeadline(AsyncCall& call) {

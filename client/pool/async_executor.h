@@ -33,17 +33,21 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   ~AsyncExecutor();
 
   /// Queues the call. Throws Error after close(), or if there is no thread that could make the call
-  /// or watch its deadline, and SupervisorLost after drain(); then the call gets no outcome.
+  /// or watch its deadline, and SupervisorLost after a drain that refuses new calls; then the call
+  /// gets no outcome.
   void submit(std::shared_ptr<AsyncCall> call);
   /// The number of calls that no thread has begun to make, and that were not settled.
   size_t queued() const { return queued_.load(std::memory_order_relaxed); }
   /// Called by a call that is no longer queued.
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
-  /// From here on submit() throws SupervisorLost with the text `refusal`. Returns false if calls
-  /// that were submitted before are queued or running: when they are settled, a thread of the
-  /// executor calls `drained`, without a lock. `drained` must not keep the pool alive.
+  /// From here on submit() throws SupervisorLost with the text `refusal`; if that is empty, it
+  /// queues calls that are not accepted, see PoolCall. Returns false if calls that were submitted
+  /// before are queued or running: when they are settled, a thread of the executor calls `drained`,
+  /// without a lock. `drained` must not keep the pool alive.
   bool drain(const std::string& refusal, std::function<void()> drained);
+  /// Ends the effects of drain().
+  void resume();
   /// Call when the pool is closed. Settles the queued calls with Error and waits for the threads,
   /// whose calls fail with the pool, and for the callbacks that they run; does not wait for the
   /// calling thread if it is one of them. A second call has no effect.
@@ -56,8 +60,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   void addTimer() ISOPOOL_REQUIRES(mutex_);
   void serve();
   void watchDeadlines();
-  bool isIdle() const ISOPOOL_REQUIRES(mutex_) { return queue_.empty() && idle_ == workers_; }
-  std::function<void()> takeDrained() ISOPOOL_REQUIRES(mutex_);
+  std::function<void()> endAccepted(uint64_t drain) ISOPOOL_REQUIRES(mutex_);
   void forgetDeadline(AsyncCall& call) ISOPOOL_REQUIRES(mutex_);
 
   const uint32_t generation_;
@@ -76,6 +79,12 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   bool watching_ ISOPOOL_GUARDED_BY(mutex_) = false;
   bool closed_ ISOPOOL_GUARDED_BY(mutex_) = false;
   std::string refusal_ ISOPOOL_GUARDED_BY(mutex_);
+  /// The number of the drain that is under way; 0: none.
+  uint64_t drain_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  uint64_t lastDrain_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  size_t running_ ISOPOOL_GUARDED_BY(mutex_) = 0;
+  /// Queued and running calls that were submitted before the drain.
+  size_t acceptedLeft_ ISOPOOL_GUARDED_BY(mutex_) = 0;
   std::function<void()> drained_ ISOPOOL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ ISOPOOL_GUARDED_BY(mutex_);
 };

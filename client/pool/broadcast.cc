@@ -15,8 +15,9 @@
 namespace isopool::client {
 
 std::vector<at::IValue> onEverySlot(
-    Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work) {
-  const Pool::Broadcast taken(pool);
+    Pool& pool, const Deadline& deadline,
+    const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work) {
+  const Pool::Broadcast taken(pool, deadline);
   const auto& slots = pool.slots();
   std::vector<at::IValue> results(slots.size());
   std::vector<std::exception_ptr> errors(slots.size());
@@ -50,6 +51,14 @@ std::vector<at::IValue> onEverySlot(
     if (error) std::rethrow_exception(error);
   }
   return results;
+}
+
+std::vector<at::IValue> callOnEverySlot(const PoolCall& call) {
+  Pool& pool = *call.object.pool;
+  return onEverySlot(pool, call.deadline, [&](const std::shared_ptr<WorkerSlot>& slot) {
+    const Pool::User user(pool, *slot);
+    return callOnSlot(call, *slot);
+  });
 }
 
 }  // namespace isopool::client

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/pool/pool.h"
+#include "client/pool/pool_call.h"
 
 namespace isopool::client {
 
@@ -17,9 +18,15 @@ namespace isopool::client {
 /// threads have ended, without a time limit of its own.
 ///
 /// If `work` failed for some slots, throws the exception of the first of them in slot order; the
-/// others have run nevertheless. Throws what Pool::Broadcast throws, before any work starts, and
-/// Error if a thread can't be started, when the threads before it have ended.
+/// others have run nevertheless. Waits for the supervisor and throws as Pool::Broadcast with
+/// `deadline`, before any work starts, and Error if a thread can't be started, when the threads
+/// before it have ended.
 std::vector<at::IValue> onEverySlot(
-    Pool& pool, const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
+    Pool& pool, const Deadline& deadline,
+    const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work);
+
+/// Makes the call on the worker of every slot, see onEverySlot() and callOnSlot(). Throws what
+/// these throw.
+std::vector<at::IValue> callOnEverySlot(const PoolCall& call);
 
 }  // namespace isopool::client

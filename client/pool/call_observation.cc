@@ -44,6 +44,7 @@ int64_t realTime() {
 CallKind kindOf(ipc::Operation operation) {
   switch (operation) {
     case ipc::Operation::kCallObject:
+    case ipc::Operation::kCallMethod:
       return CallKind::kCall;
     case ipc::Operation::kCallHandle:
       return CallKind::kObjCall;
@@ -75,6 +76,8 @@ std::optional<CallOutcome> outcomeOf(const std::exception_ptr& error) {
     return CallOutcome::kDeadlineExceeded;
   } catch (const Cancelled&) {
     return CallOutcome::kCancelled;
+  } catch (const SupervisorLost&) {
+    return CallOutcome::kSupervisorLost;
   } catch (const ForkedError&) {
     return std::nullopt;
   } catch (...) {

@@ -48,21 +48,24 @@ std::shared_ptr<const void> keepPackage(const std::shared_ptr<Pool>& pool, base:
 
 ObjectDefinition movedObject(const MovedObject& memory, const MoveSummary& summary) {
   const uint64_t object = newObjectNumber();
+  const std::string name = "moved object";
   msgpack::sbuffer body;
   msgpack::packer(body)
-      .pack_array(5)
+      .pack_array(6)
       .pack(object)
       .pack(memory.id().value)
       .pack(summary.pickleOffset)
       .pack(summary.pickleBytes)
-      .pack(summary.packages);
-  return {object, ipc::Operation::kDefineMovable, std::string(body.data(), body.size())};
+      .pack(summary.packages)
+      .pack(name);
+  return {object, ipc::Operation::kDefineMovable, std::string(body.data(), body.size()), name};
 }
 
 }  // namespace
 
 std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
-                                              const InterpreterObj& object) {
+                                              const InterpreterObj& object,
+                                              const Deadline& deadline) {
   Pool& pool = *session.pool;
   WorkerLink& channel = *session.channel;
   if (object.owner() != session.number) {
@@ -74,7 +77,8 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
   const InterpreterObj move(session, channel.nextHandle());
   RequestDraft& pickling = requestDraft();
   pickling.writer.packer().pack_array(2).pack(object.handle().value).pack(move.handle().value);
-  const MoveSummary summary = readSummary(step(pool, channel, ipc::Operation::kPickle, pickling));
+  const MoveSummary summary =
+      readSummary(step(pool, channel, ipc::Operation::kPickle, pickling, deadline));
 
   auto source = std::make_shared<MoveSource>();
   source->memory = MovedObject::make(connection->writer(), connection->number(), summary.bytes);
@@ -83,7 +87,8 @@ std::shared_ptr<ReplicatedObjImpl> moveObject(const SessionImpl& session,
   }
   RequestDraft& filling = requestDraft();
   filling.writer.packer().pack_array(2).pack(move.handle().value).pack(source->memory->id().value);
-  step(pool, channel, ipc::Operation::kFillMovable, filling);
+  step(pool, channel, ipc::Operation::kFillMovable, filling, deadline);
+  pool.contents().addMoved(source->memory);
   const ObjectDefinition definition = movedObject(*source->memory, summary);
   return makeForThisProcess<ReplicatedObjImpl>(session.pool, definition, std::move(source));
 }

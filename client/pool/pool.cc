@@ -10,6 +10,7 @@
 #include "client/pool/pool_migration.h"
 #include "client/pool/worker_choice.h"
 #include "client/program/process_fork.h"
+#include "client/transport/death_text.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
@@ -31,25 +32,35 @@ constexpr std::chrono::microseconds kBetweenHandOvers(40);
 
 thread_local const Pool* lastPool = nullptr;
 thread_local uint32_t lastSlot = 0;
-bool serves(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
+bool lives(const WorkerSlot& slot) { return slot.channel && !slot.channel->dead(); }
+// `configured`: the worker to which the caller's thread applies the environment, which may itself
+// use the worker before its warm-up; null for every other caller.
+bool serves(const WorkerSlot& slot, const WorkerLink* configured = nullptr) {
+  return lives(slot) && (!slot.channel->warmingUp() || slot.channel.get() == configured);
+}
 
 }  // namespace
 
-Pool::Pool(std::shared_ptr<SupervisorConnection> connection,
-           std::shared_ptr<Environment> environment, std::shared_ptr<ModuleSources> modules,
-           const char* owner)
+Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settings,
+           EventLog eventLog, std::shared_ptr<Environment> environment,
+           std::shared_ptr<ModuleSources> modules, const char* owner)
     : generation_(forkGeneration()),
       owner_(owner),
-      noKill_(connection->noKill()),
+      settings_(std::move(settings)),
+      eventLog_(std::move(eventLog)),
       shared_(connection->shared()),
-      callLimit_(connection->callLimit()),
+      callLimit_(shared_ ? std::make_shared<CallLimit>(connection->mostCalls()) : nullptr),
+      spareHasObjects_(connection->spareHasObjects()),
       connection_(std::move(connection)),
-      setup_(*this, std::move(environment), std::move(modules)) {}
+      setup_(*this, std::move(environment), std::move(modules)),
+      warmUps_(*this),
+      contents_(*this, connection_),
+      reconnection_(*this) {}
 
 Pool::~Pool() = default;
 
-void Pool::open(uint32_t workers) {
-  for (uint32_t i = 0; i < workers; ++i) {
+void Pool::open() {
+  for (uint32_t i = 0; i < settings_.workers; ++i) {
     auto slot = std::make_shared<WorkerSlot>();
     slot->pool = weak_from_this();
     slot->index = i;
@@ -61,12 +72,16 @@ void Pool::open(uint32_t workers) {
     usedSlots_ = slots_.size();
     connection = connection_;
   }
-  id_ = connection->openPool(workers, weak_from_this());
+  const base::PoolId id = connection->openPool(settings_.workers, weak_from_this());
+  {
+    base::MutexLock lock(mutex_);
+    if (connection_ == connection) id_ = id;
+  }
   Deadline deadline;
-  if (!noKill_) deadline = Clock::now() + kOpenPatience;
+  if (!noKill()) deadline = Clock::now() + kOpenPatience;
   for (const auto& slot : slots_) {
     const auto channel = liveChannel(*slot, deadline);
-    setup_.configure(slot, *channel);
+    setup_.configure(slot, *channel, deadline);
   }
 }
 
@@ -74,18 +89,24 @@ void Pool::close() {
   if (generation_ != forkGeneration()) return;
   std::shared_ptr<SupervisorConnection> connection;
   std::shared_ptr<AsyncExecutor> executor;
+  base::PoolId id;
   {
     base::MutexLock lock(mutex_);
     closed_ = true;
+    id = id_;
     connection = std::move(connection_);
     executor = std::move(executor_);
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }
   changed_.notify_all();
+  reconnection_.close();
   // The supervisor kills the workers, so that it does not take their deaths for failures. What was
   // lent to them comes back when it has reaped them.
   try {
-    if (connection) connection->closePool(id_);
+    if (connection) {
+      callReports_.send(models_, *connection);
+      connection->closePool(id);
+    }
   } catch (const std::bad_alloc&) {
     // The workers then live as long as the connection.
   }
@@ -98,6 +119,7 @@ void Pool::close() {
     }
     if (channel) channel->markDead();
   }
+  warmUps_.close();
   // Last, because callbacks may do anything.
   if (executor) executor->close();
 }
@@ -107,38 +129,25 @@ base::Mutex& Pool::ownMutex() {
   return mutex_;
 }
 
-void Pool::check() {
-  base::MutexLock lock(ownMutex());
-  checkLocked();
-}
-
-void Pool::checkAfterDeath(bool started) {
-  std::shared_ptr<SupervisorConnection> supervisor;
-  {
-    base::MutexLock lock(ownMutex());
-    checkLocked(started);
-    supervisor = connection_;
-  }
-  if (supervisor) supervisor->checkSupervisorLives(started);
-}
-
-void Pool::checkLocked(bool started) {
-  if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
-  if (!lost_.empty()) throw SupervisorLost(lost_, started);
-}
-
 std::shared_ptr<AsyncExecutor> Pool::executor() {
   base::MutexLock lock(ownMutex());
-  checkLocked();
-  admitLocked();
-  if (!executor_) executor_ = makeForThisProcess<AsyncExecutor>(slots_.size() * kCallsPerWorker);
+  checkAdmittedLocked();
+  if (!executor_) {
+    executor_ = makeForThisProcess<AsyncExecutor>(slots_.size() * kCallsPerWorker);
+    if (!refusal_.empty()) executor_->drain("", nullptr);
+  }
   return executor_;
 }
 
-std::shared_ptr<SupervisorConnection> Pool::connection() {
-  if (generation_ != forkGeneration()) return nullptr;
-  base::MutexLock lock(mutex_);
-  return connection_;
+std::vector<PoolSetting> Pool::settingsInForce() {
+  check();
+  std::vector<PoolSetting> all = settings_.own;
+  if (const auto supervisor = connection()) {
+    for (const auto& [key, value, source] : supervisor->supervisorSettings()) {
+      all.push_back({key, value, source});
+    }
+  }
+  return all;
 }
 
 // ---- Reservations ----------------------------------------------------------------------------
@@ -153,7 +162,9 @@ Pool::WorkerReservation::~WorkerReservation() {
 }
 
 // `leaving`: the slot of a waiting call that looks for another one; null for a new call.
-std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
+// `configured`: of the thread for which the slot is, see serves().
+std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving,
+                                             const WorkerLink* configured) {
   const bool callsAreShort = serviceNanoseconds_.load(std::memory_order_relaxed) < kShortCall;
   std::optional<size_t> preferred;
   if (lastPool == this) preferred = lastSlot;
@@ -161,7 +172,7 @@ std::shared_ptr<WorkerSlot> Pool::pickLocked(const WorkerSlot* leaving) {
   const auto chosen = chooseWorker(usedSlots_, preferred, most, [&](size_t index) {
     const WorkerSlot& slot = *slots_[index];
     WorkerLoad load;
-    load.serves = serves(slot);
+    load.serves = serves(slot, configured);
     load.inFlight = slot.inFlight;
     load.users = slot.users;
     if (!load.serves || load.inFlight >= most) return load;
@@ -206,30 +217,38 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
 
 Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted) {
   base::MutexLock lock(ownMutex());
-  checkLocked();
-  if (!accepted) admitLocked();
+  if (accepted) {
+    checkLocked();
+  } else {
+    admitLocked(deadline, lock);
+  }
   // A worker may have become free without an event that serves the line.
   if (!migrations_.empty()) serveWaitersLocked();
-  if (std::shared_ptr<WorkerSlot> slot = pickLocked()) {
+  const WorkerLink* const configured = WorkerSetup::configuredByThisThread();
+  if (std::shared_ptr<WorkerSlot> slot = pickLocked(nullptr, configured)) {
     takeLocked(*slot);
     return reserveLocked(std::move(slot));
   }
   Waiter waiter;
+  waiter.configured = configured;
   waiters_.push_back(&waiter);
   try {
     serveWaitersLocked();
     awaitPlace(waiter, deadline, lock);
   } catch (...) {
-    // The waiter leaves the line, and a place that it may have got is passed on.
-    waiters_.remove(&waiter);
-    countLineLocked();
-    if (waiter.slot) leaveLocked(*waiter.slot);
-    const auto drained = endDrainLocked();
     lock.unlock();
-    if (drained) drained->drained();
+    leaveLine(waiter);
     throw;
   }
   return reserveLocked(std::move(waiter.slot));
+}
+
+// The waiter leaves the line, and a place that it may have got is passed on.
+void Pool::leaveLine(Waiter& waiter) {
+  const Ending ending(*this);
+  waiters_.remove(&waiter);
+  countLineLocked();
+  if (waiter.slot) leaveLocked(*waiter.slot);
 }
 
 // Waits in line, with `lock` released meanwhile. Throws if the waiter is to leave the line.
@@ -284,7 +303,7 @@ void Pool::serveMigrationsLocked() {
 void Pool::serveWaitersLocked() {
   serveMigrationsLocked();
   while (!waiters_.empty()) {
-    auto slot = pickLocked();
+    auto slot = pickLocked(nullptr, waiters_.front()->configured);
     if (!slot) break;
     Waiter* waiter = waiters_.front();
     waiters_.pop_front();
@@ -308,11 +327,8 @@ void Pool::countLineLocked() {
 
 void Pool::endReservation(WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return;
-  base::MutexLock lock(mutex_);
+  const Ending ending(*this);
   leaveLocked(slot);
-  const auto drained = endDrainLocked();
-  lock.unlock();
-  if (drained) drained->drained();
 }
 
 bool Pool::reservePlace(PoolMigration& migration) {
@@ -327,14 +343,11 @@ bool Pool::reservePlace(PoolMigration& migration) {
 }
 
 void Pool::forgetPlace(PoolMigration& migration) {
-  base::MutexLock lock(mutex_);
+  const Ending ending(*this);
   migrations_.remove(&migration);
   migration.found_.store(false, std::memory_order_relaxed);
   if (const auto slot = std::exchange(migration.to_, nullptr)) leaveLocked(*slot);
   countLineLocked();
-  const auto drained = endDrainLocked();
-  lock.unlock();
-  if (drained) drained->drained();
 }
 
 std::optional<Pool::WorkerReservation> Pool::takeReserved(PoolMigration& migration) {
@@ -355,7 +368,6 @@ void Pool::noteServiceTime(std::chrono::nanoseconds time) {
 std::shared_ptr<WorkerSlot> Pool::acquireUser() {
   base::MutexLock lock(ownMutex());
   checkLocked();
-  admitLocked();
   if (slots_.empty()) throw Error("the manager has no workers");
   std::shared_ptr<WorkerSlot> best;
   std::tuple<bool, uint32_t, uint32_t> bestRank;
@@ -390,21 +402,22 @@ std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& 
   base::MutexLock lock(ownMutex());
   for (;;) {
     checkLocked();
-    if (serves(slot)) return slot.channel;
+    if (serves(slot, WorkerSetup::configuredByThisThread())) return slot.channel;
     if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
     if (deadline && Clock::now() >= *deadline) {
       throw DeadlineExceeded(
           "the deadline passed while worker " + std::to_string(slot.index) + " was being started",
           /*started=*/false);
     }
-    changed_.wait_for(lock, kLongestSleep);
+    const auto look = Clock::now() + kLongestSleep;
+    changed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
   }
 }
 
 std::shared_ptr<WorkerLink> Pool::currentLink(const WorkerSlot& slot) {
   if (generation_ != forkGeneration()) return nullptr;
   base::MutexLock lock(mutex_);
-  return serves(slot) ? slot.channel : nullptr;
+  return lives(slot) ? slot.channel : nullptr;
 }
 
 std::shared_ptr<WorkerSlot> Pool::slotServedBy(const WorkerLink& channel) {
@@ -426,7 +439,26 @@ void Pool::limitSlots(size_t count) {
 
 // ---- Events ----------------------------------------------------------------------------------
 
+void Pool::workerIntroduced(const std::shared_ptr<WorkerLink>& channel) {
+  if (spareHasObjects_ && warmUps_.any()) warmUps_.start(channel, nullptr);
+}
+
+void Pool::workerIsWarm() {
+  if (generation_ != forkGeneration()) return;
+  {
+    base::MutexLock lock(mutex_);
+    serveWaitersLocked();
+  }
+  changed_.notify_all();
+}
+
 void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
+  const std::shared_ptr<WorkerLink> assigned = channel;
+  // Before calls find the worker. A spare has made the calls already, unless it was introduced
+  // before the pool was attached. The environment is applied to the worker of a slot only.
+  if (warmUps_.any() && index < slots_.size()) {
+    warmUps_.start(channel, spareHasObjects_ ? nullptr : slots_[index]);
+  }
   {
     base::MutexLock lock(mutex_);
     // The event may have been on its way when the pool was closed.
@@ -442,27 +474,25 @@ void Pool::workerAssigned(uint32_t index, std::shared_ptr<WorkerLink> channel) {
     serveWaitersLocked();
   }
   changed_.notify_all();
+  eventLog_.write(LogLevel::kDebug, [&] { return assigned->name() + " serves"; });
 }
 
 void Pool::workerDied(uint32_t index, const WorkerLost::Death& death) {
-  base::MutexLock lock(mutex_);
-  if (index < slots_.size()) slots_[index]->lastDeath = death;
+  {
+    base::MutexLock lock(mutex_);
+    if (index < slots_.size()) slots_[index]->lastDeath = death;
+  }
+  eventLog_.write(LogLevel::kWarning, [&] {
+    return deathText(death) + (death.crashLog.empty() ? "" : "; its crash log:\n" + death.crashLog);
+  });
 }
 
 void Pool::slotQuarantined(uint32_t index, std::string text) {
+  eventLog_.write(LogLevel::kError, [&] { return text; });
   {
     base::MutexLock lock(mutex_);
     if (index >= slots_.size()) return;
     slots_[index]->quarantine = std::move(text);
-    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
-  }
-  changed_.notify_all();
-}
-
-void Pool::supervisorLost(std::string text) {
-  {
-    base::MutexLock lock(mutex_);
-    lost_ = std::move(text);
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }
   changed_.notify_all();

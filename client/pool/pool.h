@@ -9,7 +9,13 @@
 
 #include "base/mutex.h"
 #include "client/control/supervisor_connection.h"
+#include "client/pool/call_reports.h"
+#include "client/pool/model_figures.h"
+#include "client/pool/pool_contents.h"
+#include "client/pool/reconnection.h"
+#include "client/pool/warm_ups.h"
 #include "client/pool/worker_setup.h"
+#include "client/transport/call_limit.h"
 #include "client/transport/worker_link.h"
 #include "isopool/call_options.h"
 #include "isopool/interpreter.h"
@@ -57,22 +63,24 @@ namespace client {
 /// sessions, and work that no thread waits for (released handles, closed streams, unloads).
 ///
 /// When a worker dies, calls avoid its slot until the supervisor assigns a replacement. When the
-/// connection to the supervisor is lost, members that need a worker throw SupervisorLost. In a
-/// forked child they throw Error. A member with a deadline waits until then; without one it waits
+/// connection to the supervisor is lost, members that need a worker throw SupervisorLost; if the
+/// pool reconnects(), they first wait for its next connection, PoolSettings::reconnect at most. In
+/// a forked child they throw Error. A member with a deadline waits until then; without one it waits
 /// without limit. The mutex is never held while a worker or the supervisor is waited for.
 class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> {
  public:
   /// `owner`: what users call the owner of the pool, for messages, e.g. "InterpreterManager"; a
   /// string constant. No worker exists before open().
-  Pool(std::shared_ptr<SupervisorConnection> connection, std::shared_ptr<Environment> environment,
-       std::shared_ptr<ModuleSources> modules, const char* owner);
+  Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settings, EventLog eventLog,
+       std::shared_ptr<Environment> environment, std::shared_ptr<ModuleSources> modules,
+       const char* owner);
   ~Pool() override;
 
   /// Asks the supervisor for the workers and waits until all of them serve and the environment was
   /// applied to them. Call once, before other threads have the pool; after an exception call
   /// close(). Throws SupervisorLost, PoolUnavailable, DeadlineExceeded after two minutes (not with
   /// noKill()), and what the environment throws.
-  void open(uint32_t workers);
+  void open();
   /// Call when the manager ends: calls in flight fail, and every later use throws Error. Waits for
   /// the executor's threads and their callbacks, and, if this was the connection's last owner, for
   /// the supervisor's end. Has no effect in a forked child.
@@ -112,10 +120,12 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     if (inLine_.load(std::memory_order_relaxed) != 0) serveWaiters();
   }
 
+  /// Waits while the supervisor is about to end or was lost, if the pool reconnects(). Throws
+  /// SupervisorLost, DeadlineExceeded, Error.
+  void admit(const Deadline& deadline);
   /// Chooses the slot for a new session: the one whose worker is the least occupied, and among
   /// equals the one with the fewest users. The session counts as its user until releaseUser(). The
-  /// slot may have no worker now, see liveChannel(). Does not wait. Throws what check() throws, and
-  /// SupervisorLost if the supervisor is about to end.
+  /// slot may have no worker now, see liveChannel(). Does not wait. Throws what check() throws.
   std::shared_ptr<WorkerSlot> acquireUser();
   /// Users of a slot that the caller has chosen. Each addUser() needs a releaseUser().
   void addUser(WorkerSlot& slot);
@@ -133,11 +143,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
     WorkerSlot& slot_;
   };
   /// Lives from before a call on every worker begins until it has ended: a supervisor that is about
-  /// to end waits for it. The constructor throws what check() throws, and SupervisorLost if the
-  /// supervisor is about to end.
+  /// to end waits for it. The constructor waits and throws as admit().
   class Broadcast {
    public:
-    explicit Broadcast(Pool& pool);
+    Broadcast(Pool& pool, const Deadline& deadline);
     ~Broadcast();
     Broadcast(const Broadcast&) = delete;
     Broadcast& operator=(const Broadcast&) = delete;
@@ -152,8 +161,29 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::shared_ptr<WorkerLink> currentLink(const WorkerSlot& slot);
   /// The slot that this worker serves; null if it serves none (any more).
   std::shared_ptr<WorkerSlot> slotServedBy(const WorkerLink& channel);
+  /// True if the pool gets another connection when it has lost its shared supervisor.
+  bool reconnects() const { return shared_ && settings_.reconnect.count() != 0; }
+  /// Waits until the pool has another connection than `former`. False if it does not get one in
+  /// time, or is closed.
+  bool awaitConnectionAfter(const SupervisorConnection& former);
+  /// For Reconnection: true if the pool has lost its connection and is not closed.
+  bool lacksConnection();
+  /// For Reconnection: gives the supervisor everything that the workers had, and asks it for new
+  /// workers. Throws SupervisorLost, Error if the pool is closed; then the pool is as before.
+  void attach(const std::shared_ptr<SupervisorConnection>& next);
+  SpareWorker spare() const {
+    return spareHasObjects_ ? SpareWorker::kHasObjects : SpareWorker::kEmpty;
+  }
+  /// The figures of its models.
+  PoolModels& models() { return models_; }
+  /// What the program has given to the workers.
+  PoolContents& contents() { return contents_; }
   /// What the pool's workers need before they run calls.
   WorkerSetup& setup() { return setup_; }
+  /// Calls that workers make before they take others.
+  WarmUps& warmUps() { return warmUps_; }
+  /// Call when a worker's warm-up has ended: calls may be waiting for it.
+  void workerIsWarm();
 
   /// From now on only the first `count` slots take calls and new sessions; the others finish what
   /// they have. `count` is between 1 and the number of slots. Throws what check() throws.
@@ -163,17 +193,26 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   const std::vector<std::shared_ptr<WorkerSlot>>& slots() const { return slots_; }
   /// Null after close() and in a forked child. The caller may become the last owner.
   std::shared_ptr<SupervisorConnection> connection();
-  /// Throws Error if the pool is closed or this is a forked child, and SupervisorLost.
+  /// Throws Error if the pool is closed or this is a forked child, and SupervisorLost unless the
+  /// pool may soon have another connection.
   void check();
-  /// The same after a worker's death was seen: its supervisor may have died with it. `started`: the
-  /// call in question had started.
-  void checkAfterDeath(bool started);
+  /// The same for a use that was made of this worker, which has died: if its supervisor is gone,
+  /// throws SupervisorLost with `started`, also if the pool may soon have another connection.
+  /// `consequence`: for the text.
+  void checkSupervisorOf(WorkerLink& channel, bool started, const char* consequence = "");
+  /// The same for a use that may be made again on another worker: throws nothing if the pool may
+  /// soon have another connection.
+  void checkForRetry(WorkerLink& channel);
 
   /// The queue and the threads of asynchronous calls; created by the first use. Throws what check()
-  /// throws, and SupervisorLost if the supervisor is about to end.
+  /// throws, and SupervisorLost if the supervisor is about to end and the pool ends with it.
   std::shared_ptr<AsyncExecutor> executor();
+  const PoolSettings& settings() const { return settings_; }
+  /// The settings that this process decides, then those that the supervisor has reported. Throws
+  /// what check() throws.
+  std::vector<PoolSetting> settingsInForce();
   /// True if no worker is killed and no call times out for being slow, see docs/debugging.md.
-  bool noKill() const { return noKill_; }
+  bool noKill() const { return settings_.noKill; }
   /// The figures of one moment; those of the workers are their own, untrusted. Does not wait.
   /// Throws what check() throws.
   PoolStatistics statistics();
@@ -183,40 +222,62 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Updates the average time of a call, from before its request until its answer, which decides
   /// whether calls are short.
   void noteServiceTime(std::chrono::nanoseconds time);
-  /// Null if the number of the program's calls in flight is not limited.
+  /// Null with a private supervisor.
   const std::shared_ptr<CallLimit>& callLimit() const { return callLimit_; }
   /// Counted since the pool was opened.
   uint64_t callsRerun() const { return callsRerun_.load(); }
   uint64_t workersReplaced() const { return workersReplaced_.load(); }
+  uint64_t reattached() const { return reattached_.load(); }
 
   // PoolEvents, for the control thread.
 
+  void workerIntroduced(const std::shared_ptr<WorkerLink>& channel) override;
   void workerAssigned(uint32_t slot, std::shared_ptr<WorkerLink> channel) override;
   void workerDied(uint32_t slot, const WorkerLost::Death& death) override;
   void slotQuarantined(uint32_t slot, std::string text) override;
-  void supervisorLost(std::string text) override;
+  void supervisorLost(uint64_t connection, std::string text) override;
   bool drain(const std::string& text) override;
+  void reportCalls() override;
+  const EventLog& eventLog() const override { return eventLog_; }
 
  private:
   friend class PoolMigration;
   struct Waiter {
     base::Condition wake;
     std::shared_ptr<WorkerSlot> slot;
+    const WorkerLink* configured = nullptr;  ///< by the waiting thread; null: none
+  };
+
+  /// Holds the mutex while something ends for which a drain waits. The destructor releases the
+  /// mutex and, if nothing else is under way, calls SupervisorConnection::drained().
+  class ISOPOOL_THREAD_SAFETY(scoped_lockable) Ending {
+   public:
+    explicit Ending(Pool& pool) ISOPOOL_ACQUIRES(pool.mutex_);
+    ~Ending() ISOPOOL_RELEASES();
+    Ending(const Ending&) = delete;
+    Ending& operator=(const Ending&) = delete;
+
+   private:
+    Pool& pool_;
   };
 
   /// In a forked child throws Error: a thread of the parent may hold the mutex.
   base::Mutex& ownMutex() ISOPOOL_RETURNS(mutex_);
-  /// Throws Error if the pool is closed, and SupervisorLost with `started`.
-  void checkLocked(bool started = false) ISOPOOL_REQUIRES(mutex_);
-  void admitLocked() ISOPOOL_REQUIRES(mutex_);
+  void checkLocked() ISOPOOL_REQUIRES(mutex_);
+  void checkAdmittedLocked() ISOPOOL_REQUIRES(mutex_);
+  void admitLocked(const Deadline& deadline, base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
+  bool mayReconnectLocked() const ISOPOOL_REQUIRES(mutex_);
+  void awayLocked() ISOPOOL_REQUIRES(mutex_);
   bool drainedLocked() const ISOPOOL_REQUIRES(mutex_);
   std::shared_ptr<SupervisorConnection> endDrainLocked() ISOPOOL_REQUIRES(mutex_);
-  std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving = nullptr)
+  std::shared_ptr<WorkerSlot> pickLocked(const WorkerSlot* leaving,
+                                         const WorkerLink* configured = nullptr)
       ISOPOOL_REQUIRES(mutex_);
   WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot) ISOPOOL_REQUIRES(mutex_);
   static void takeLocked(WorkerSlot& slot);
   void leaveLocked(WorkerSlot& slot) ISOPOOL_REQUIRES(mutex_);
   bool leavesPlaceFree(const WorkerSlot& slot) const ISOPOOL_REQUIRES(mutex_);
+  void leaveLine(Waiter& waiter);
   void awaitPlace(Waiter& waiter, const Deadline& deadline, base::MutexLock& lock)
       ISOPOOL_REQUIRES(mutex_);
   void lookAtHeld(base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
@@ -232,16 +293,21 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
 
   const uint32_t generation_;
   const char* const owner_;
-  const bool noKill_;
+  const PoolSettings settings_;
+  const EventLog eventLog_;
   const bool shared_;  // the workers run calls of other programs, too
   const std::shared_ptr<CallLimit> callLimit_;
+  const bool spareHasObjects_;  // see SpareWorker
 
   base::Mutex mutex_;        // guards the slots, too
   base::Condition changed_;  // a slot got a worker, or will not get one
   std::shared_ptr<SupervisorConnection> connection_ ISOPOOL_GUARDED_BY(mutex_);
-  base::PoolId id_;  // set by open()
+  base::PoolId id_ ISOPOOL_GUARDED_BY(mutex_);
   bool closed_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  /// Why the connection was lost; empty while there is one.
   std::string lost_ ISOPOOL_GUARDED_BY(mutex_);
+  /// Until when uses wait for the next connection.
+  Clock::time_point awayUntil_ ISOPOOL_GUARDED_BY(mutex_);
   /// If the supervisor is about to end: why new calls are refused, and whether calls that were
   /// accepted before are still under way.
   std::string refusal_ ISOPOOL_GUARDED_BY(mutex_);
@@ -263,8 +329,14 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::atomic<int64_t> serviceNanoseconds_{0};
   std::atomic<uint64_t> callsRerun_{0};
   std::atomic<uint64_t> workersReplaced_{0};
+  std::atomic<uint64_t> reattached_{0};
 
   WorkerSetup setup_;
+  WarmUps warmUps_;
+  PoolModels models_;
+  CallReports callReports_;
+  PoolContents contents_;
+  Reconnection reconnection_;
 };
 
 }  // namespace client

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/pool/pool_call.h"
 
+#include <utility>
+
 #include "client/pool/call_observation.h"
 #include "client/pool/pool_migration.h"
 #include "client/pool/worker_steps.h"
@@ -30,6 +32,8 @@ class Attempts {
   std::optional<at::IValue> tryOn(WorkerLink& channel, PoolMigration* migration = nullptr);
   // True if the call may have run on a worker that died.
   bool started() const { return started_; }
+  // When the answer came.
+  Clock::time_point ended() const { return ended_; }
 
  private:
   Pool& pool_;
@@ -37,6 +41,7 @@ class Attempts {
   ObservedCall* const record_;
   Preparation preparation_;
   bool started_ = false;
+  Clock::time_point ended_;
 };
 
 std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* migration) {
@@ -57,13 +62,18 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
   if (answer.outcome() == RequestOutcome::kLost) {
     started_ = true;
-    pool_.checkAfterDeath(started_);
+    if (call_.idempotent && pool_.reconnects()) {
+      pool_.check();
+    } else {
+      pool_.checkSupervisorOf(channel, started_);
+    }
   }
   const bool cancelled = call_.cancellation != nullptr && call_.cancellation->requested();
   if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
   switch (retryDecisionFor(answer.outcome(), call_.idempotent, cancelled)) {
     case RetryDecision::kAnswer:
-      pool_.noteServiceTime(Clock::now() - began);
+      ended_ = Clock::now();
+      pool_.noteServiceTime(ended_ - began);
       try {
         return answer.take();
       } catch (const ObjectUnloaded&) {
@@ -85,20 +95,53 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   }
 }
 
+// Counts a call, as failed unless answered() was called. Null figures: counts nothing.
+class CountedCall {
+ public:
+  explicit CountedCall(ModelFigures* figures) : figures_(figures) {}
+  ~CountedCall() {
+    if (figures_ != nullptr) figures_->failed();
+  }
+  CountedCall(const CountedCall&) = delete;
+  CountedCall& operator=(const CountedCall&) = delete;
+  void answered(Clock::duration time) {
+    if (figures_ != nullptr) std::exchange(figures_, nullptr)->answered(time);
+  }
+
+ private:
+  ModelFigures* figures_;
+};
+
 // Calls `onWorker`, which finds a worker and tries the call there, until it returns an answer.
 template <typename OnWorker>
 at::IValue untilAnswered(const PoolCall& call, OnWorker&& onWorker) {
   const Pool& pool = *call.object.pool;
+  const auto began = Clock::now();
   return observed(pool, call.operation, [&](ObservedCall* record) {
-    const CallLimit::Call counted(pool.callLimit().get());
+    if (record != nullptr) {
+      record->record.model = call.object.definition.name;
+      if (call.operation == ipc::Operation::kCallMethod) record->record.method = call.attribute;
+      record->record.tag = call.tag;
+    }
+    CountedCall counted(call.operation == ipc::Operation::kObjectHasAttribute
+                            ? nullptr
+                            : call.object.figures.get());
+    const CallLimit::Call limited(pool.callLimit().get());
     Attempts attempts(call, record);
     try {
       for (;;) {
-        if (auto answer = onWorker(attempts)) return *std::move(answer);
+        if (auto answer = onWorker(attempts)) {
+          counted.answered(attempts.ended() - began);
+          return *std::move(answer);
+        }
       }
     } catch (const SupervisorLost& error) {
       if (error.started() || !attempts.started()) throw;
       throw SupervisorLost(error.what(), /*started=*/true);
+    } catch (const DeadlineExceeded& error) {
+      if (error.started() || !attempts.started()) throw;
+      throw DeadlineExceeded(std::string(error.what()) + "; it had run on a worker that died",
+                             /*started=*/true);
     } catch (const ipc::ValueError& error) {
       throw Error(error.what());
     }
@@ -112,10 +155,19 @@ Deadline deadlineOf(const Pool& pool, const CallOptions& options) {
   return deadlineAfter(*options.deadline);
 }
 
+CallOptions optionsUntil(const Deadline& deadline) {
+  CallOptions options;
+  if (deadline) options.deadline = *deadline - Clock::now();
+  return options;
+}
+
 void PoolCall::draft(RequestDraft& draft) const {
   auto& packer = draft.writer.packer();
   if (operation == ipc::Operation::kObjectHasAttribute) {
     packer.pack_array(2).pack(object.definition.object).pack(attribute);
+  } else if (operation == ipc::Operation::kCallMethod) {
+    packer.pack_array(4).pack(object.definition.object).pack(attribute);
+    draftArguments(draft, args, kwargs);
   } else {
     packer.pack_array(3).pack(object.definition.object);
     draftArguments(draft, args, kwargs);
@@ -153,7 +205,11 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
     return true;
   } catch (const WorkerLost&) {
     if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;
-    pool.checkAfterDeath(/*started=*/false);
+    pool.checkForRetry(channel);
+    return false;
+  } catch (const SupervisorLost&) {
+    if (!pool.reconnects() || !channel.dead()) throw;
+    pool.check();
     return false;
   }
 }

@@ -18,6 +18,9 @@ class PoolMigration;
 /// The deadline of a call with these options that begins now; empty if Pool::noKill().
 Deadline deadlineOf(const Pool& pool, const CallOptions& options);
 
+/// Options with this deadline only, for a step of an operation of several.
+CallOptions optionsUntil(const Deadline& deadline);
+
 /// One call of a replicated object as data. Every way of making a call fills one, and each attempt
 /// writes its request from it. Owns nothing: its maker keeps the object and the arguments alive
 /// until the call has ended. Constant while the call runs.
@@ -30,7 +33,15 @@ struct PoolCall {
         kwargs(namedArguments),
         deadline(deadlineOf(*callee.pool, options)),
         idempotent(options.idempotent),
-        permissive(options.permissive) {}
+        permissive(options.permissive),
+        tag(options.tag) {}
+
+  /// From now on it calls the method of the object; an empty name: the object itself. The text must
+  /// live as long as the call.
+  void callMethod(std::string_view name) {
+    operation = name.empty() ? ipc::Operation::kCallObject : ipc::Operation::kCallMethod;
+    attribute = name;
+  }
 
   /// Writes the request of this operation. Throws ipc::ValueError if a value can't be passed.
   void draft(RequestDraft& draft) const;
@@ -39,10 +50,12 @@ struct PoolCall {
   ipc::Operation operation = ipc::Operation::kCallObject;
   at::ArrayRef<at::IValue> args;
   const NamedArguments* kwargs;  ///< null: none
-  std::string_view attribute{};  ///< for kObjectHasAttribute, in place of arguments
-  Deadline deadline;             ///< for the whole call, with all its attempts
-  bool idempotent = false;       ///< it may run again after a worker's death during it
-  bool permissive = false;       ///< see ipc::kPermissive
+  /// For kObjectHasAttribute, in place of arguments, and for kCallMethod.
+  std::string_view attribute{};
+  Deadline deadline;        ///< for the whole call, with all its attempts
+  bool idempotent = false;  ///< it may run again after a worker's death during it
+  bool permissive = false;  ///< see ipc::kPermissive
+  uint64_t tag = 0;         ///< see CallOptions::tag
   /// The modes of the thread that requested the call, if another thread makes it.
   std::optional<uint32_t> modes = std::nullopt;
   CancellationToken* cancellation = nullptr;  ///< not owned; null: can't be cancelled

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A pool whose supervisor is about to end: accepted calls continue, new ones are refused.
+// A pool whose supervisor is about to end: accepted calls continue, new ones are refused or wait
+// for the next connection.
 #include <algorithm>
 #include <utility>
 
@@ -10,21 +11,18 @@
 
 namespace isopool::client {
 
-// Call for each new call or session.
-void Pool::admitLocked() {
-  if (!refusal_.empty()) throw SupervisorLost(refusal_);
-}
-
 bool Pool::drain(const std::string& text) {
   base::MutexLock lock(mutex_);
   refusal_ = text;
+  awayLocked();
   const std::shared_ptr<AsyncExecutor> executor = executor_;
   lock.unlock();
-  const bool executorDrained = !executor || executor->drain(text, [weak = weak_from_this()] {
-    const auto pool = weak.lock();
-    if (!pool) return;
-    pool->executorHasDrained();
-  });
+  const bool executorDrained =
+      !executor || executor->drain(reconnects() ? "" : text, [weak = weak_from_this()] {
+        const auto pool = weak.lock();
+        if (!pool) return;
+        pool->executorHasDrained();
+      });
   lock.lock();
   executorDrained_ = executorDrained_ || executorDrained;
   draining_ = !drainedLocked();
@@ -32,11 +30,8 @@ bool Pool::drain(const std::string& text) {
 }
 
 void Pool::executorHasDrained() {
-  base::MutexLock lock(mutex_);
+  const Ending ending(*this);
   executorDrained_ = true;
-  const auto drained = endDrainLocked();
-  lock.unlock();
-  if (drained) drained->drained();
 }
 
 // True if every call that was accepted before the supervisor's notice has ended.
@@ -46,19 +41,24 @@ bool Pool::drainedLocked() const {
                      [](const auto& slot) { return slot->inFlight == 0; });
 }
 
-Pool::Broadcast::Broadcast(Pool& pool) : pool_(pool) {
+Pool::Broadcast::Broadcast(Pool& pool, const Deadline& deadline) : pool_(pool) {
   base::MutexLock lock(pool_.ownMutex());
-  pool_.checkLocked();
-  pool_.admitLocked();
+  pool_.admitLocked(deadline, lock);
   ++pool_.broadcasts_;
 }
 
 Pool::Broadcast::~Broadcast() {
   if (pool_.generation_ != forkGeneration()) return;
-  base::MutexLock lock(pool_.mutex_);
+  const Ending ending(pool_);
   --pool_.broadcasts_;
-  const auto drained = pool_.endDrainLocked();
-  lock.unlock();
+}
+
+Pool::Ending::Ending(Pool& pool) : pool_(pool) { pool_.mutex_.lock(); }
+
+// Clang knows of the mutex only in the scope that this ends.
+Pool::Ending::~Ending() ISOPOOL_LOCKS_UNCHECKED {
+  const std::shared_ptr<SupervisorConnection> drained = pool_.endDrainLocked();
+  pool_.mutex_.unlock();
   if (drained) drained->drained();
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/system_call.h"
 #include "client/control/connection_registry.h"
-#include "client/control/shared_supervisor.h"
+#include "client/control/pool_settings.h"
 #include "client/program/process_fork.h"
 #include "isopool/errors.h"
 #include "isopool/noop_environment.h"
@@ -31,18 +31,23 @@ std::string identityOf(const Environment& environment) {
   return type + "@" + std::to_string(reinterpret_cast<uintptr_t>(&environment));
 }
 
-std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
-                               std::shared_ptr<ModuleSources> modules, const char* kind,
-                               std::string address) {
+std::shared_ptr<Pool> makePool(const PoolOptions& options, std::shared_ptr<ModuleSources> modules,
+                               const char* kind) {
+  auto environment = options.environment;
   if (!environment) environment = std::make_shared<NoopEnvironment>();
   // A user's environment has to be applied to a spare before the spare may unpickle objects.
   const auto spare = isUsersOwn(*environment) ? SpareWorker::kEmpty : SpareWorker::kHasObjects;
-  if (address.empty()) address = sharedSupervisorAddress();
-  const auto folders = environment->getExtraPythonPaths();
+  PoolSettings settings = settingsOf(options);
+  const auto& folders = environment->getExtraPythonPaths();
+  settings.pythonPaths.insert(settings.pythonPaths.begin(), folders.begin(), folders.end());
+  const std::string& address = settings.address;
   try {
-    auto connection = address.empty() ? privateConnection(folders, identityOf(*environment), spare)
-                                      : sharedConnection(folders, address, spare);
-    return makeForThisProcess<Pool>(std::move(connection), std::move(environment),
+    const EventLog log(options.logger);
+    settings.collectOutput = address.empty() && log.isSet();
+    auto connection = address.empty()
+                          ? privateConnection(settings, identityOf(*environment), spare, log)
+                          : sharedConnection(settings, spare, log);
+    return makeForThisProcess<Pool>(std::move(connection), settings, log, std::move(environment),
                                     std::move(modules), kind);
   } catch (const base::SystemCallError& error) {
     throw SupervisorLost((address.empty() ? "the private supervisor can't be used: "
@@ -56,12 +61,11 @@ std::shared_ptr<Pool> makePool(std::shared_ptr<Environment> environment,
 
 }  // namespace
 
-PoolOwner::PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
-                     std::shared_ptr<ModuleSources> modules, const char* kind,
-                     const std::string& address)
-    : pool_(makePool(std::move(environment), std::move(modules), kind, address)) {
+PoolOwner::PoolOwner(const PoolOptions& options, std::shared_ptr<ModuleSources> modules,
+                     const char* kind)
+    : pool_(makePool(options, std::move(modules), kind)) {
   try {
-    pool_->open(workers);
+    pool_->open();
   } catch (...) {
     pool_->close();
     throw;

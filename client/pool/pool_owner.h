@@ -14,13 +14,10 @@ namespace isopool::client {
 /// destructor they get Error from it. In a forked child the destructor does nothing.
 class PoolOwner {
  public:
-  /// Returns when all workers serve. `kind`: what users call the owner, for messages. `address`: of
-  /// a shared supervisor; if it is empty, the one that ISOPOOL_SOCKET names, or a private one.
-  /// Throws SupervisorLost, PoolUnavailable, DeadlineExceeded if the workers take too long, and
-  /// what the environment throws.
-  PoolOwner(uint32_t workers, std::shared_ptr<Environment> environment,
-            std::shared_ptr<ModuleSources> modules, const char* kind,
-            const std::string& address = {});
+  /// Returns when all workers serve. `kind`: what users call the owner, for messages. Throws Error
+  /// for invalid options, SupervisorLost, PoolUnavailable, DeadlineExceeded if the workers take too
+  /// long, and what the environment throws.
+  PoolOwner(const PoolOptions& options, std::shared_ptr<ModuleSources> modules, const char* kind);
   /// See Pool::close().
   ~PoolOwner();
   PoolOwner(const PoolOwner&) = delete;

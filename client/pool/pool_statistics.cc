@@ -29,8 +29,9 @@ WorkerStatistics describe(const WorkerSlot& slot) {
     WorkerMemory& memory = slot.channel->memory();
     worker.completedCalls += memory.end().completedCalls();
     if (!slot.channel->dead()) {
-      worker.state = slot.channel->cleansUp() ? WorkerStatistics::State::kCleaningUp
-                                              : WorkerStatistics::State::kServing;
+      worker.state = slot.channel->warmingUp()  ? WorkerStatistics::State::kWarmingUp
+                     : slot.channel->cleansUp() ? WorkerStatistics::State::kCleaningUp
+                                                : WorkerStatistics::State::kServing;
       const uint32_t awaited = slot.channel->awaited();
       worker.stepsInFlight = awaited - std::min(awaited, slot.inFlight);
       worker.processId = slot.channel->processId();
@@ -50,15 +51,36 @@ WorkerStatistics describe(const WorkerSlot& slot) {
 PoolStatistics Pool::statistics() {
   checkNotForked(generation_);
   PoolStatistics statistics;
+  std::vector<std::shared_ptr<WorkerLink>> links;
   {
     base::MutexLock lock(mutex_);
-    checkLocked();
-    for (const auto& slot : slots_) statistics.workers.push_back(describe(*slot));
+    // Figures are wanted most while there is no supervisor.
+    if (closed_ || !reconnects()) checkLocked();
+    statistics.connected = lost_.empty();
+    for (const auto& slot : slots_) {
+      statistics.workers.push_back(describe(*slot));
+      links.push_back(slot->channel);
+    }
     statistics.callersWaiting = waiters_.size();
     if (executor_) statistics.asyncCallsQueued = executor_->queued();
   }
+  statistics.models = models_.statistics();
+  for (size_t i = 0; i < links.size(); ++i) {
+    WorkerStatistics& worker = statistics.workers[i];
+    // describe() found no living worker.
+    if (worker.processId == 0) continue;
+    worker.runningFor = links[i]->runningFor();
+    worker.residentBytes = links[i]->residentBytes();
+    worker.models = contents_.loadedIn(*links[i]);
+    for (ModelStatistics& model : statistics.models) {
+      if (std::binary_search(worker.models.begin(), worker.models.end(), model.name)) {
+        ++model.workers;
+      }
+    }
+  }
   statistics.callsRerun = callsRerun();
   statistics.workersReplaced = workersReplaced();
+  statistics.reconnects = reattached();
   statistics.inputBytes = InputArena::instance().capacityBytes();
   statistics.inputBytesInUse = InputArena::instance().bytesInUse();
   statistics.copied = copyCounters();

@@ -22,8 +22,8 @@ bool ReplicaTracker::thisThreadRestores() { return restoring; }
 void ReplicaTracker::begun(const WorkerLink& channel) {
   base::MutexLock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
-  const uint64_t earlier = std::exchange(life.epoch, channel.epoch().value);
-  if (earlier == 0 || earlier == life.epoch) return;
+  const uint64_t earlier = std::exchange(life.link, channel.number());
+  if (earlier == 0 || earlier == life.link) return;
   rebuilt_.fetch_add(1, std::memory_order_relaxed);
   // Also if the program had not restored the object in the previous life.
   life.state = callback_ ? State::kRebuilt : State::kWhole;
@@ -66,12 +66,12 @@ void ReplicaTracker::restoreNow(const WorkerLink& channel, const Deadline& deadl
 // Waits while another thread restores the state. True if this thread is to do it with `callback`.
 bool ReplicaTracker::beginRestoring(const WorkerLink& channel, const Deadline& deadline,
                                     std::shared_ptr<const Callback>& callback) {
-  const uint64_t epoch = channel.epoch().value;
   base::MutexLock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   for (;;) {
     // The use that follows finds a dead worker or a passed deadline again.
-    if (life.epoch != epoch || life.state == State::kWhole || channel.dead() || isPast(deadline)) {
+    if (life.link != channel.number() || life.state == State::kWhole || channel.dead() ||
+        isPast(deadline)) {
       return false;
     }
     if (life.state == State::kRebuilt) break;
@@ -87,7 +87,7 @@ void ReplicaTracker::endRestoring(const WorkerLink& channel, State state) {
   base::MutexLock lock(mutex_);
   Life& life = replicas_.at(channel.slot());
   // Not if the worker died meanwhile and the slot's next worker has the object already.
-  if (life.epoch == channel.epoch().value) life.state = state;
+  if (life.link == channel.number()) life.state = state;
   changedLocked();
 }
 

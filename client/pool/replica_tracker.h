@@ -63,7 +63,8 @@ class ReplicaTracker {
  private:
   enum class State : uint8_t { kWhole, kRebuilt, kBeingRestored };
   struct Life {
-    uint64_t epoch = 0;  ///< 0: no worker of the slot has had the object since it was unloaded
+    /// WorkerLink::number(). 0: no worker of the slot has had the object since it was unloaded.
+    uint64_t link = 0;
     State state = State::kWhole;
   };
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include "client/models/archive_file.h"
 #include "client/pool/pool.h"
@@ -24,6 +26,19 @@ class PackageImpl {
   const std::shared_ptr<client::ArchiveFile> file;
 };
 
+namespace client {
+
+/// The file that a replicated object was loaded from.
+struct ModelOrigin {
+  std::string format;  ///< ModelFormat::name; empty for a moved object
+  std::string file;    ///< its path
+  uint64_t bytes = 0;
+  std::shared_ptr<ArchiveFile> package{};  ///< null unless it is a torch.package
+  std::string module{};                    ///< the package's package that has the object
+};
+
+}  // namespace client
+
 /// The implementation of a ReplicatedObj: the definition by which each worker of the pool makes the
 /// object, spares ahead of time (see SpareWorker). If a worker dies, its replacement makes the
 /// object again at its next use. The destructor asks all workers to release it, see
@@ -32,24 +47,37 @@ class ReplicatedObjImpl {
  public:
   /// `source` owns what the definition refers to; it lives as long as this object.
   ReplicatedObjImpl(std::shared_ptr<client::Pool> pool, client::ObjectDefinition definition,
-                    std::shared_ptr<const void> source);
+                    std::shared_ptr<const void> source, client::ModelOrigin origin = {});
   ~ReplicatedObjImpl();
   ReplicatedObjImpl(const ReplicatedObjImpl&) = delete;
   ReplicatedObjImpl& operator=(const ReplicatedObjImpl&) = delete;
 
   const std::shared_ptr<client::Pool> pool;
   const client::ObjectDefinition definition;
-  mutable client::ReplicaTracker replicas;  ///< which workers have the object
+  mutable client::ReplicaTracker replicas;              ///< which workers have the object
+  const std::shared_ptr<client::ModelFigures> figures;  ///< of its calls
+  const client::ModelOrigin origin;
 
  private:
   const std::shared_ptr<const void> source_;
 };
 
+namespace client {
+
+/// ReplicatedObj::name() of an object that was loaded from the file. `part`: what of the file it
+/// is; empty if it is all of it.
+std::string reportName(const ArchiveFile& file, const std::string& part);
+
+}  // namespace client
+
 /// Makes the object in a free worker, so that errors show here, and returns the implementation of a
-/// new ReplicatedObj. Waits without limit. Throws RemoteError, WorkerLost if the worker died over
-/// it (another worker is not tried), and what Pool::reserveWorker(), WorkerSetup::define() throw.
+/// new ReplicatedObj. Throws RemoteError, WorkerLost if the worker died over it (another worker is
+/// not tried), and what Pool::reserveWorker(), WorkerSetup::define() throw. A worker that has not
+/// made the object by the deadline is killed.
 std::shared_ptr<ReplicatedObjImpl> replicate(const std::shared_ptr<client::Pool>& pool,
                                              client::ObjectDefinition definition,
-                                             std::shared_ptr<const void> source);
+                                             std::shared_ptr<const void> source,
+                                             const client::Deadline& deadline,
+                                             client::ModelOrigin origin);
 
 }  // namespace isopool

@@ -7,6 +7,7 @@
 
 #include "client/pool/interpreter_access.h"
 #include "client/pool/pool.h"
+#include "client/pool/pool_call.h"
 #include "client/pool/pool_migration.h"
 #include "isopool/errors.h"
 
@@ -56,13 +57,15 @@ WorkerSetup::WorkerSetup(Pool& pool, std::shared_ptr<Environment> environment,
                          std::shared_ptr<ModuleSources> modules)
     : pool_(pool), environment_(std::move(environment)), modules_(std::move(modules)) {}
 
-void WorkerSetup::configure(WorkerLink& channel) {
-  if (const auto slot = pool_.slotServedBy(channel)) configure(slot, channel);
+void WorkerSetup::configure(WorkerLink& channel, const Deadline& deadline) {
+  if (const auto slot = pool_.slotServedBy(channel)) configure(slot, channel, deadline);
 }
 
-void WorkerSetup::configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink& channel) {
+void WorkerSetup::configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink& channel,
+                            const Deadline& deadline) {
   if (configuring == &channel) return;
-  std::lock_guard lock(channel.preparation());
+  if (channel.configured.load(std::memory_order_acquire)) return;
+  const auto lock = lockPreparation(channel, deadline);
   if (channel.configured) return;
   const WorkerLink* outer = std::exchange(configuring, &channel);
   try {
@@ -75,6 +78,8 @@ void WorkerSetup::configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink&
   configuring = outer;
   channel.configured = true;
 }
+
+const WorkerLink* WorkerSetup::configuredByThisThread() { return configuring; }
 
 void WorkerSetup::sendNewModules(WorkerLink& channel, const Deadline& deadline) {
   const auto lock = lockPreparation(channel, deadline);
@@ -100,7 +105,7 @@ void WorkerSetup::sendNewModules(WorkerLink& channel, const Deadline& deadline) 
 
 bool WorkerSetup::define(WorkerLink& channel, const ObjectDefinition& definition,
                          const Deadline& deadline, ReplicaTracker* replicas,
-                         PoolMigration* migration) {
+                         PoolMigration* migration, Need need) {
   if (channel.configured.load(std::memory_order_acquire) &&
       channel.definedObjects.has(definition.object)) {
     syncModules(channel, deadline);
@@ -108,21 +113,22 @@ bool WorkerSetup::define(WorkerLink& channel, const ObjectDefinition& definition
   }
   const auto lock = lockPreparation(channel, deadline, migration);
   if (!lock.owns_lock()) return false;
-  if (!channel.configured) configure(channel);
+  if (!channel.configured) configure(channel, deadline);
   syncModules(channel, deadline);
   if (channel.definedObjects.has(definition.object)) return true;
   RequestDraft& draft = requestDraft();
   draftDefinition(draft, definition);
+  draft.onlyForThisCaller = need == Need::kOnlyHere;
   if (migration != nullptr) migration->begin(Clock::now());
   Answer answer = channel.exchange(definition.operation, draft, deadline, nullptr, migration);
   if (migration != nullptr && migration->left()) return false;
-  if (answer.outcome() == RequestOutcome::kWithdrawn ||
-      answer.outcome() == RequestOutcome::kOverdue) {
-    throw DeadlineExceeded(
-        "the deadline passed before " + channel.name() +
-            " had loaded the object; the call will not run" +
-            (answer.outcome() == RequestOutcome::kOverdue ? ", the worker continues loading" : ""),
-        /*started=*/false);
+  const bool overdue = answer.outcome() == RequestOutcome::kOverdue;
+  if (overdue && need == Need::kOnlyHere) throwOverdue(channel, "loading of the object");
+  if (overdue || answer.outcome() == RequestOutcome::kWithdrawn) {
+    throw DeadlineExceeded("the deadline passed before " + channel.name() +
+                               " had loaded the object; the call will not run" +
+                               (overdue ? ", the worker continues loading" : ""),
+                           /*started=*/false);
   }
   // The call that follows finds a death again.
   if (answer.outcome() != RequestOutcome::kAnswered) return true;

@@ -26,16 +26,25 @@ class PoolMigration;
 /// all of it anew. Any thread; one thread at a time prepares a worker (WorkerLink::preparation()).
 class WorkerSetup {
  public:
+  /// Who needs an object that is being loaded.
+  enum class Need : uint8_t {
+    kLater,    ///< calls that follow, too
+    kOnlyHere  ///< only the present caller, who gets no object if the loading fails
+  };
+
   /// `pool` owns this.
   WorkerSetup(Pool& pool, std::shared_ptr<Environment> environment,
               std::shared_ptr<ModuleSources> modules);
 
   /// Applies the environment to the worker unless that was done before: calls the user's code on
-  /// this thread, and waits without limit while another thread does that. Throws what the
-  /// environment throws; then the next use applies it again. The second form does nothing if the
-  /// worker serves no slot any more.
-  void configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink& channel);
-  void configure(WorkerLink& channel);
+  /// this thread, which no deadline ends, and waits while another thread does that. Throws
+  /// DeadlineExceeded if that takes too long, and what the environment throws; then the next use
+  /// applies it again. The second form does nothing if the worker serves no slot any more.
+  void configure(const std::shared_ptr<WorkerSlot>& slot, WorkerLink& channel,
+                 const Deadline& deadline);
+  void configure(WorkerLink& channel, const Deadline& deadline);
+  /// Inside configure(): the worker to which this thread applies the environment. Else null.
+  static const WorkerLink* configuredByThisThread();
   /// Sends the worker the registered modules that it does not have yet. Call before each request
   /// that may import one. Mostly costs one load. Returns without an error if the worker dies
   /// meanwhile: the request that follows finds that. Throws DeadlineExceeded, and what
@@ -48,12 +57,14 @@ class WorkerSetup {
   /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
   /// unless null. False if `migration` has found a worker that is free earlier: the call is to
   /// continue there. True also if the worker died meanwhile: the request that follows finds that.
-  /// If the deadline passes, the worker continues and the next call can use the object.
+  /// If the deadline passes, the worker continues and the next call can use the object; with
+  /// Need::kOnlyHere the worker is killed, because there is no next call.
   ///
   /// Throws RemoteError, DeadlineExceeded, what configure() throws, and what
   /// WorkerLink::exchange() and Answer::take() throw; then the next use defines the object again.
   bool define(WorkerLink& channel, const ObjectDefinition& definition, const Deadline& deadline,
-              ReplicaTracker* replicas, PoolMigration* migration = nullptr);
+              ReplicaTracker* replicas, PoolMigration* migration = nullptr,
+              Need need = Need::kLater);
   /// Makes the worker release the object. Objs that refer to the object keep it alive there. Waits
   /// while another thread prepares the worker, and for an answer if the worker's ring is full; both
   /// without limit. No effect if the worker is dead.

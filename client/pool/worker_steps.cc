@@ -32,6 +32,7 @@ at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, Reque
   pool.check();
   pool.setup().syncModules(channel, deadline);
   return observed(pool, operation, [&](ObservedCall* record) {
+    if (record != nullptr) record->record.tag = draft.tag;
     const CallLimit::Call counted(pool.callLimit().get());
     try {
       if (record != nullptr) record->sentTo(channel);
@@ -46,7 +47,8 @@ at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, Reque
         case RequestOutcome::kOverdue:
           throwOverdue(channel, "step");
         default:
-          pool.checkAfterDeath(answer.outcome() == RequestOutcome::kLost);
+          pool.checkSupervisorOf(channel, answer.outcome() == RequestOutcome::kLost,
+                                 "; the session, its Objs and streams are lost with their worker");
           throw WorkerLost(channel.death(), answer.outcome() == RequestOutcome::kLost);
       }
     } catch (const ipc::ValueError& error) {
@@ -56,9 +58,10 @@ at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, Reque
 }
 
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
-                                         std::shared_ptr<WorkerSlot> slot) {
+                                         const Deadline& deadline, std::shared_ptr<WorkerSlot> slot,
+                                         Admission admission) {
+  admission == Admission::kGiven ? pool->check() : pool->admit(deadline);
   if (slot) {
-    pool->check();
     pool->addUser(*slot);
   } else {
     slot = pool->acquireUser();
@@ -66,7 +69,7 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
   for (int lost = 0;;) {
     std::shared_ptr<WorkerLink> channel;
     try {
-      channel = pool->liveChannel(*slot, std::nullopt);
+      channel = pool->liveChannel(*slot, deadline);
     } catch (...) {
       pool->releaseUser(*slot);
       throw;
@@ -78,10 +81,14 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
     }
     auto session = std::make_shared<SessionImpl>(pool, slot, channel);
     try {
-      pool->setup().configure(slot, *channel);
+      pool->setup().configure(slot, *channel, deadline);
       return session;
     } catch (const WorkerLost&) {
       if (!channel->dead() || ++lost == kMostLostInPreparation) throw;
+      pool->addUser(*slot);
+    } catch (const SupervisorLost&) {
+      if (!channel->dead() || !pool->reconnects()) throw;
+      pool->check();
       pool->addUser(*slot);
     }
   }

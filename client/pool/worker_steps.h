@@ -88,18 +88,27 @@ namespace client {
 /// WorkerLost, DeadlineExceeded, LimitExceeded, SupervisorLost, ArenaFull, Error. WorkerLost and
 /// DeadlineExceeded state whether the request had started.
 at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, RequestDraft& draft,
-                const Deadline& deadline = std::nullopt);
+                const Deadline& deadline);
 
 /// How many workers may die while they are prepared for one request: whatever kills each of them
 /// would kill the next one.
 inline constexpr int kMostLostInPreparation = 3;
 
+/// Whether a session has to be admitted to a pool whose supervisor is about to end.
+enum class Admission : uint8_t {
+  kNeeded,
+  kGiven,  ///< it is part of something that the supervisor waits for
+};
+
 /// A session on `slot`, or on the least occupied slot if it is null. Waits until a worker serves
-/// the slot and the environment was applied to it, without limit; if workers die meanwhile, tries
-/// their replacements. Throws PoolUnavailable, SupervisorLost, what the environment throws, Error,
-/// and WorkerLost after kMostLostInPreparation deaths.
+/// the slot and the environment was applied to it; if workers die meanwhile, tries their
+/// replacements; if the supervisor is lost, those of the next one, see Pool::admit(). Throws
+/// DeadlineExceeded, PoolUnavailable, SupervisorLost, what the environment throws, Error, and
+/// WorkerLost after kMostLostInPreparation deaths.
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
-                                         std::shared_ptr<WorkerSlot> slot = nullptr);
+                                         const Deadline& deadline,
+                                         std::shared_ptr<WorkerSlot> slot = nullptr,
+                                         Admission admission = Admission::kNeeded);
 
 }  // namespace client
 }  // namespace isopool

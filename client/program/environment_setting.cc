@@ -6,24 +6,12 @@
 
 namespace isopool::client {
 
-namespace {
-
-uint64_t numberOf(const char* variable) {
+uint64_t sizeSetting(const char* variable) {
   try {
     return base::settingInEnvironment(variable).number;
   } catch (const base::SettingError& error) {
     throw Error(error.what());
   }
 }
-
-}  // namespace
-
-uint64_t sizeSetting(const char* variable) { return numberOf(variable); }
-
-std::chrono::milliseconds timeSetting(const char* variable) {
-  return std::chrono::milliseconds(numberOf(variable));
-}
-
-bool switchSetting(const char* variable) { return numberOf(variable) != 0; }
 
 }  // namespace isopool::client

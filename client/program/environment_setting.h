@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 
-/// Settings that this program reads from its environment. `variable` is one of
-/// base/settings/setting_table.cc, which has the defaults. Each call reads the environment again.
-/// Each function throws Error, which names the variable, if the variable's value is invalid.
-/// Thread-safe as getenv(3).
 namespace isopool::client {
 
-/// In bytes.
+/// A setting of this process, in bytes, that it reads from its environment: the value of `variable`
+/// or the default, both as in base/settings/setting_table.cc. Each call reads the environment
+/// again. Throws Error, which names the variable, if its value is invalid. Thread-safe as
+/// getenv(3). Settings of one pool are in client/control/pool_settings.h.
 uint64_t sizeSetting(const char* variable);
-std::chrono::milliseconds timeSetting(const char* variable);
-bool switchSetting(const char* variable);
 
 }  // namespace isopool::client

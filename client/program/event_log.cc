@@ -21,14 +21,24 @@ namespace client {
 
 std::atomic<bool> loggerIsSet{false};
 
-void logToProgram(LogLevel level, const std::string& text) noexcept {
-  const auto logger = currentLogger.get();
-  if (!logger) return;
+namespace {
+
+void callLogger(const Logger& logger, LogLevel level, const std::string& text) noexcept {
   try {
-    (*logger)(level, text);
+    logger(level, text);
   } catch (...) {
     // Exceptions of the logger are ignored.
   }
+}
+
+}  // namespace
+
+void logToProgram(LogLevel level, const std::string& text) noexcept {
+  if (const auto logger = currentLogger.get()) callLogger(*logger, level, text);
+}
+
+void EventLog::writeText(LogLevel level, const std::string& text) const noexcept {
+  callLogger(*function_, level, text);
 }
 
 }  // namespace client

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "isopool/observation.h"
 
@@ -21,5 +25,31 @@ template <typename MakeText>
 void logEvent(LogLevel level, MakeText&& makeText) {
   if (loggerIsSet.load(std::memory_order_relaxed)) logToProgram(level, makeText());
 }
+
+/// Where the events of one pool go: to the function of its PoolOptions, or, without one, to the
+/// program's logger. Copies share the function. Any thread, as logToProgram().
+class EventLog {
+ public:
+  using Function = std::function<void(LogLevel, std::string_view)>;
+  EventLog() = default;
+  explicit EventLog(Function function)
+      : function_(function ? std::make_shared<const Function>(std::move(function)) : nullptr) {}
+
+  /// Calls `makeText` only if the event goes anywhere. Throws what `makeText` throws.
+  template <typename MakeText>
+  void write(LogLevel level, MakeText&& makeText) const {
+    if (!function_) return logEvent(level, makeText);
+    writeText(level, makeText());
+  }
+  /// False if events go nowhere.
+  bool isSet() const { return function_ || loggerIsSet.load(std::memory_order_relaxed); }
+  /// True for the program's logger: several pools have it.
+  bool isPrograms() const { return function_ == nullptr; }
+
+ private:
+  void writeText(LogLevel level, const std::string& text) const noexcept;
+
+  std::shared_ptr<const Function> function_;
+};
 
 }  // namespace isopool::client

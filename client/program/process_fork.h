@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "base/mutex.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {
@@ -84,7 +84,7 @@ class InheritedSetting {
 
   /// The present value, which stays valid while the caller holds it; null before the first change.
   Value get() {
-    std::lock_guard lock(mutex_.get());
+    base::MutexLock lock(mutex_.get());
     const Value* current = current_.load(std::memory_order_acquire);
     return current != nullptr ? *current : nullptr;
   }
@@ -94,7 +94,7 @@ class InheritedSetting {
   /// a user's objects, so it is destroyed by the caller, without a lock.
   template <typename Make>
   Value change(Make&& make) {
-    std::lock_guard lock(mutex_.get());
+    base::MutexLock lock(mutex_.get());
     const Value* current = current_.load(std::memory_order_acquire);
     auto fresh = std::make_unique<const Value>(make(current != nullptr ? *current : nullptr));
     // A fork may happen between any two steps, so current_ always points to a complete value.
@@ -104,8 +104,8 @@ class InheritedSetting {
   }
 
  private:
-  PerProcess<std::mutex> mutex_;
-  std::atomic<const Value*> current_{nullptr};
+  PerProcess<base::Mutex> mutex_;
+  std::atomic<const Value*> current_ ISOPOOL_GUARDED_BY(mutex_.get()){nullptr};
 };
 
 }  // namespace isopool::client

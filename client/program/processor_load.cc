@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/program/processor_load.h"
 
-#include <sched.h>
-
-#include <algorithm>
 #include <atomic>
+
+#include "base/processors.h"
 
 namespace isopool::client {
 
@@ -12,13 +11,6 @@ namespace {
 
 std::atomic<int> busyWorkers{0};
 std::atomic<int> spinners{0};
-
-int usableProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 }  // namespace
 
@@ -36,7 +28,7 @@ ProcessorLoad::BusyWorker::~BusyWorker() {
 }
 
 ProcessorLoad::Spinner::Spinner() noexcept {
-  static const int processors = usableProcessors();
+  static const int processors = base::usableProcessors();
   const int spinning = spinners.fetch_add(1, std::memory_order_relaxed) + 1;
   granted_ = spinning + busyWorkers.load(std::memory_order_relaxed) <= processors;
 }

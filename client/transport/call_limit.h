@@ -13,14 +13,17 @@ namespace isopool::client {
 
 /// The limit of calls that a connection may have in flight, set by the operator of a shared
 /// supervisor. In flight are calls that run or wait for a worker, and asynchronous calls without an
-/// outcome. Any thread. No member blocks: a call above the limit is refused and does not wait. If
-/// there is no limit, the pointer to it is null and nothing is counted.
+/// outcome. Any thread. No member blocks: a call above the limit is refused and does not wait. A
+/// private supervisor sets no limit: the pointer to it is null there, and nothing is counted.
 ///
 /// The limit is this process's own check of what the supervisor's Welcome allows. A CallLimit must
 /// outlive its Places, Scopes and Calls.
 class CallLimit {
  public:
+  /// `most`: 0 for no limit.
   explicit CallLimit(uint32_t most) : most_(most) {}
+  /// From here on calls are refused by this limit; those in flight continue. 0: no limit.
+  void limitTo(uint32_t most) { most_.store(most, std::memory_order_relaxed); }
 
   /// Counts as one call in flight as long as it lives, on whichever thread it is destroyed. The
   /// constructor throws LimitExceeded; then nothing is counted.
@@ -71,15 +74,17 @@ class CallLimit {
 
  private:
   void enter() {
-    if (inFlight_.fetch_add(1, std::memory_order_relaxed) < most_) return;
+    const uint32_t most = most_.load(std::memory_order_relaxed);
+    const uint32_t before = inFlight_.fetch_add(1, std::memory_order_relaxed);
+    if (before < most || most == 0) return;
     inFlight_.fetch_sub(1, std::memory_order_relaxed);
-    throw LimitExceeded("call refused: this program already has " + std::to_string(most_) +
+    throw LimitExceeded("call refused: this program already has " + std::to_string(most) +
                         " calls in flight, the most that its supervisor allows "
                         "(limits.calls, ISOPOOL_CLIENT_CALLS)");
   }
 
   inline static thread_local const CallLimit* current_ = nullptr;
-  const uint32_t most_;
+  std::atomic<uint32_t> most_;
   std::atomic<uint32_t> inFlight_{0};
 };
 

@@ -32,17 +32,14 @@ struct MovedObject::Registry {
 std::shared_ptr<MovedObject> MovedObject::make(std::shared_ptr<ControlWriter> writer,
                                                uint64_t connection, uint64_t bytes) {
   try {
-    const base::Fd object = ipc::createMemoryObject("isopool:moved", bytes);
-    std::shared_ptr<MovedObject> moved(
-        new MovedObject(std::move(writer), connection, ArchiveFile::newId(), object, bytes));
+    std::shared_ptr<MovedObject> moved(new MovedObject(
+        ArchiveFile::newId(), ipc::createMemoryObject("isopool:moved", bytes), bytes));
     {
       Registry& registry = Registry::instance();
       base::MutexLock lock(registry.mutex);
       registry.byId[moved->id_.value] = moved;
     }
-    moved->writer_->send(
-        ipc::LoadPackage{moved->id_.value, bytes, "a moved object", /*shared=*/true},
-        {object.get()});
+    moved->announceTo(std::move(writer), connection);
     return moved;
   } catch (const base::SystemCallError& error) {
     throw Error("no shared memory for a moved object of " + std::to_string(bytes) +
@@ -57,13 +54,19 @@ std::shared_ptr<MovedObject> MovedObject::find(base::PackageId id) {
   return entry == registry.byId.end() ? nullptr : entry->second.lock();
 }
 
-MovedObject::MovedObject(std::shared_ptr<ControlWriter> writer, uint64_t connection,
-                         base::PackageId id, const base::Fd& object, uint64_t bytes)
+MovedObject::MovedObject(base::PackageId id, base::Fd object, uint64_t bytes)
     : id_(id),
-      writer_(std::move(writer)),
-      connection_(connection),
+      object_(std::move(object)),
       generation_(forkGeneration()),
-      mapping_(ipc::mapShared(object, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)) {}
+      mapping_(ipc::mapShared(object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)) {}
+
+void MovedObject::announceTo(std::shared_ptr<ControlWriter> writer, uint64_t connection) {
+  base::MutexLock lock(mutex_);
+  writer->send(ipc::LoadPackage{id_.value, mapping_.bytes(), "a moved object", /*shared=*/true},
+               {object_.get()});
+  writer_ = std::move(writer);
+  connection_.store(connection, std::memory_order_relaxed);
+}
 
 MovedObject::~MovedObject() {
   if (generation_ != forkGeneration()) return;
@@ -73,7 +76,8 @@ MovedObject::~MovedObject() {
     registry.byId.erase(id_.value);
   }
   try {
-    writer_->send(ipc::UnloadPackage{id_.value});
+    base::MutexLock lock(mutex_);
+    if (writer_) writer_->send(ipc::UnloadPackage{id_.value});
   } catch (const std::bad_alloc&) {
     // The supervisor then keeps the memory until this program disconnects.
   }

@@ -4,6 +4,7 @@
 #include <c10/core/Storage.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,6 +30,9 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   /// request refers to it. Throws Error if there is no memory.
   static std::shared_ptr<MovedObject> make(std::shared_ptr<ControlWriter> writer,
                                            uint64_t connection, uint64_t bytes);
+  /// Announces the memory to another supervisor: from here on the workers of that connection have
+  /// it.
+  void announceTo(std::shared_ptr<ControlWriter> writer, uint64_t connection);
   ~MovedObject();
   MovedObject(const MovedObject&) = delete;
   MovedObject& operator=(const MovedObject&) = delete;
@@ -39,7 +43,9 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   /// From the same range as the numbers of ArchiveFile: the workers know both as packages.
   base::PackageId id() const { return id_; }
   /// True if the workers of the connection with this number have it.
-  bool knownTo(uint64_t connection) const { return connection_ == connection; }
+  bool knownTo(uint64_t connection) const {
+    return connection_.load(std::memory_order_relaxed) == connection;
+  }
 
   /// The storage at that place, which shares ownership of this object; a null storage if it reaches
   /// beyond the memory. `offset` and `bytes` may come from a worker. As long as a storage for the
@@ -51,15 +57,15 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   struct Registry;
   using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-  MovedObject(std::shared_ptr<ControlWriter> writer, uint64_t connection, base::PackageId id,
-              const base::Fd& object, uint64_t bytes);
+  MovedObject(base::PackageId id, base::Fd object, uint64_t bytes);
 
   const base::PackageId id_;
-  const std::shared_ptr<ControlWriter> writer_;
-  const uint64_t connection_;
+  const base::Fd object_;
+  std::atomic<uint64_t> connection_{0};
   const uint32_t generation_;  // see forkGeneration()
   ipc::Mapping mapping_;
   base::Mutex mutex_;
+  std::shared_ptr<ControlWriter> writer_ ISOPOOL_GUARDED_BY(mutex_);
   std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_
       ISOPOOL_GUARDED_BY(mutex_);  // by offset and length
 };

@@ -17,6 +17,7 @@ struct ObjectDefinition {
   uint64_t object = 0;  ///< see newObjectNumber()
   ipc::Operation operation = ipc::Operation::kDefineObject;
   std::string request;  ///< its body, a msgpack array that begins with `object`; no tensors in it
+  std::string name;     ///< for reports, see ReplicatedObj::name()
 };
 
 /// The number of a new object: no other object of this process gets it. Any thread.
@@ -26,7 +27,11 @@ uint64_t newObjectNumber();
 /// that they have as a package, and of `options`. Any thread. `format` and `options` are checked by
 /// the worker only.
 ObjectDefinition loadedObject(base::PackageId file, const std::string& format,
-                              const std::string& options);
+                              const std::string& options, const std::string& name);
+
+/// The same with a number of its own. Throws std::logic_error for a definition that no function of
+/// this library has made.
+ObjectDefinition anotherOf(const ObjectDefinition& definition);
 
 /// Fills an empty draft with the definition's request. The caller sends it as
 /// `definition.operation`.

@@ -36,6 +36,7 @@ struct PendingRequest {
   std::atomic<bool> asleep{false};      // its thread sleeps on `signal` or is about to
   uint64_t sequence = 0;
   ipc::Operation operation{};
+  bool continuesPastDeadline = false;    // a preparation that later requests need
   Clock::time_point publishedAt;         // if it has a deadline
   Clock::time_point leftAt;              // when the thread of an abandoned preparation left
   std::vector<ExportedStorage> exports;  // alive until the request has ended, for echoes

@@ -11,6 +11,8 @@ RequestDraft& requestDraft() {
   draft.records.clear();
   draft.exports.clear();
   draft.flags = 0;
+  draft.tag = 0;
+  draft.onlyForThisCaller = false;
   draft.modes = callerModes();
   return draft;
 }

@@ -31,6 +31,10 @@ struct RequestDraft {
   std::vector<ipc::StorageRecord> records;  ///< one for each storage that `writer` refers to
   std::vector<ExportedStorage> exports;     ///< of the same storages
   uint32_t flags = 0;                       ///< further ipc::SubmissionFlags
+  uint64_t tag = 0;                         ///< CallOptions::tag, for the record of the request
+  /// For a preparation: no later request needs what it makes. So past its deadline its worker is
+  /// killed, as by a call, and does not continue.
+  bool onlyForThisCaller = false;
 };
 
 /// The calling thread's draft, cleared, with the thread's present modes. Valid until the thread

@@ -19,8 +19,8 @@ enum class RequestOutcome : uint32_t {
                   ///< (ipc::isPreparation) the worker is killed, a shared one later
 };
 
-/// The outcome of a request that a dead worker has not answered. `started` is what
-/// ClientEnd::hasStarted() returned.
+/// The outcome of a request that has no answer when its channel ends. `started`: false if
+/// ClientEnd::recall() has taken it back.
 constexpr RequestOutcome outcomeAtDeath(bool started) {
   return started ? RequestOutcome::kLost : RequestOutcome::kNeverStarted;
 }

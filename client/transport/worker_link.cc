@@ -12,10 +12,12 @@
 
 #include "base/await_readable.h"
 #include "base/pidfd.h"
+#include "base/procfs.h"
 #include "client/transport/input_arena.h"
 #include "client/transport/migration.h"
 #include "client/transport/pending_request.h"
 #include "ipc/channel/liveness_word.h"
+#include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
 
 namespace isopool::client {
@@ -55,6 +57,21 @@ WorkerLink::WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base
 WorkerLink::~WorkerLink() {
   InputArena::instance().removeLoans(loans_);
   loans_.collectAll([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+uint64_t WorkerLink::nextNumber() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+void WorkerLink::loseSupervisor(const std::string& text) {
+  base::MutexLock lock(deathMutex_);
+  supervisorLoss_ = text;
+}
+
+std::string WorkerLink::supervisorLoss() {
+  base::MutexLock lock(deathMutex_);
+  return supervisorLoss_;
 }
 
 void WorkerLink::assume(uint32_t pool, uint32_t slot) {
@@ -123,6 +140,19 @@ uint32_t WorkerLink::awaited() const {
 }
 
 uint32_t WorkerLink::load() const { return awaited() + (unawaited_.any() ? 1 : 0); }
+
+std::chrono::nanoseconds WorkerLink::runningFor() const {
+  const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
+  if (statusPage == nullptr) return {};
+  const int64_t since = statusPage->runningSince.load(std::memory_order_relaxed);
+  if (statusPage->runningClient.load(std::memory_order_relaxed) == 0) return {};
+  return std::chrono::nanoseconds(std::max<int64_t>(ipc::monotonicNow() - since, 0));
+}
+
+uint64_t WorkerLink::residentBytes() const {
+  const pid_t number = base::processOf(pidfd_).value_or(0);
+  return number == 0 ? 0 : base::residentAnonymousBytes(number);
+}
 
 uint32_t WorkerLink::occupied() const {
   const bool left = unawaited_.any();
@@ -378,6 +408,7 @@ PendingRequest& WorkerLink::publishNext(ipc::Operation operation, RequestDraft& 
   PendingRequest& request = *pendingRequests_[nextSequence_ % ipc::kRingSlots];
   request.sequence = nextSequence_++;
   request.operation = operation;
+  request.continuesPastDeadline = ipc::isPreparation(operation) && !draft.onlyForThisCaller;
   unawaited_.published(request.sequence, operation, /*notification=*/false);
   request.exports.swap(draft.exports);
   request.requestBlob = blob;

@@ -63,7 +63,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// worker; then its pidfd is polled. `connection`: see SupervisorConnection::number().
   WorkerLink(std::shared_ptr<WorkerMemory> memory, int processId, base::Fd pidfd, base::Fd crashLog,
              bool livenessWordWorks, uint64_t connection);
-  /// Frees what is still lent to the worker. Answers share ownership of the link, results do not.
+  /// Frees what is still lent to the worker, see keepUntilReturned(). Answers share ownership of
+  /// the link, results do not.
   ~WorkerLink();
   WorkerLink(const WorkerLink&) = delete;
   WorkerLink& operator=(const WorkerLink&) = delete;
@@ -74,9 +75,10 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// deadline, and up to 5 seconds for room in the input arena. If the deadline has passed and the
   /// worker runs the call, kills the worker; a shared one is reported to the supervisor.
   ///
-  /// Throws ForkedError in a forked child, ArenaFull, SupervisorLost after refuseRequests(),
-  /// ipc::ValueError: then nothing was sent, and nothing stays lent. Throws LimitExceeded if the
-  /// call ran for too long. In every case a further attempt needs a new draft.
+  /// Throws ForkedError in a forked child, ArenaFull, DeadlineExceeded if the deadline passes while
+  /// it waits for room, SupervisorLost after refuseRequests(), ipc::ValueError: then nothing was
+  /// sent, and nothing stays lent. Throws LimitExceeded if the call ran for too long. In every case
+  /// a further attempt needs a new draft.
   Answer exchange(ipc::Operation operation, RequestDraft& draft, const Deadline& deadline,
                   CancellationToken* cancellation = nullptr, Migration* migration = nullptr);
   /// Sends a request that has no answer; does not wait for the worker. Only for bodies without
@@ -150,6 +152,10 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// of ten above 10 ms, because smaller differences mean nothing, and one if there is work that no
   /// thread waits for; 0 otherwise. Reads the worker's memory.
   uint32_t occupied() const;
+  /// How long the call that it runs now has run, of whichever program; 0 if it runs none.
+  std::chrono::nanoseconds runningFor() const;
+  /// Its resident anonymous memory; 0 if it is gone. Reads /proc.
+  uint64_t residentBytes() const;
   /// True if the worker runs clean-up work: releases, the close of a stream, an unload.
   bool cleansUp();
   /// The supervisor does not let the request of this number run any longer: if its thread still
@@ -160,12 +166,23 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   /// Call when the worker, which lives on, has unmapped all memory of this process: ends the
   /// channel and frees what was lent to the worker.
   void detached();
+  /// From beginWarmUp() until endWarmUp() the worker makes calls that prepare it, and the pool
+  /// gives it no other call. Several pools may warm up one worker at the same time.
+  void beginWarmUp() { warmUps_.fetch_add(1, std::memory_order_acq_rel); }
+  void endWarmUp() { warmUps_.fetch_sub(1, std::memory_order_acq_rel); }
+  bool warmingUp() const { return warmUps_.load(std::memory_order_acquire) != 0; }
   /// True while blocks of this process are lent to the worker.
   bool hasLoans() const { return loans_.outstanding() > 0; }
+  /// The same after it has taken note of what the worker has returned; false if the worker is gone.
+  bool loansInUse();
   /// Ends the channel and settles all requests, although this process may not have seen the
   /// worker's death: the supervisor has reaped the worker or is gone, or the manager ends. If
   /// another thread leads, that thread settles them, soon after this returns. Blocks stay lent.
   void markDead();
+  /// Call before markDead() if the worker's supervisor was lost, for the reason in `text`.
+  void loseSupervisor(const std::string& text);
+  /// That text; empty if the supervisor was not lost.
+  std::string supervisorLoss();
   /// Call when no process of the worker can access memory any more: ends the channel and frees what
   /// was lent to the worker. `signal` and `exitCode` are the cause that death() returns; one of
   /// them is 0.
@@ -180,6 +197,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   }
 
   base::Epoch epoch() const { return memory_->end().epoch(); }
+  /// A number that no other link of this process has: two supervisors may use the same epochs.
+  uint64_t number() const { return number_; }
   /// For messages only: in this PID namespace it may be the number of another process.
   int processId() const { return processId_; }
   WorkerMemory& memory() { return *memory_; }
@@ -212,6 +231,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   friend class Migration;
   friend class CancellationToken;
 
+  static uint64_t nextNumber();
   void exportStorages(RequestDraft& draft, const Deadline& deadline);
   ipc::StorageRecord exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
                                    ExportedStorage& exported, const Deadline& deadline);
@@ -277,6 +297,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   const base::Fd pidfd_;
   const base::Fd crashLog_;
   const bool livenessWordWorks_;
+  const uint64_t number_ = nextNumber();
   const uint64_t connection_;  // the number of the connection that introduced the worker
   std::optional<SharedWorker> sharedWorker_;
   ipc::LeaseTable loans_;
@@ -302,12 +323,14 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   std::atomic<bool> poisoned_{false};
   std::atomic<uint64_t> timeOver_{0};  // the last request that reached the limit of its run time
   std::string timeOverText_ ISOPOOL_GUARDED_BY(deathMutex_);
+  std::string supervisorLoss_ ISOPOOL_GUARDED_BY(deathMutex_);
 
   std::atomic<bool> ended_{false};  // nothing more will come: the leader is to settle all requests
   mutable std::atomic<bool> deathSeen_{false};  // by this process, perhaps before the supervisor
   std::atomic<bool> dead_{false};               // all requests are settled
-  // The pool reads the next three for each call: kept apart from words that each call changes.
+  // The pool reads the next four for each call: kept apart from words that each call changes.
   std::atomic<bool> held_{false};
+  std::atomic<uint32_t> warmUps_{0};
   UnawaitedWork unawaited_;  // in part guarded by publishMutex_
   std::atomic<uint64_t> nextHandle_{1};
   base::Mutex deathMutex_;

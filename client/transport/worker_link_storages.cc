@@ -33,6 +33,23 @@ void nap() {
   ipc::futexWait({&watch, 1}, milliseconds(1));
 }
 
+// Waits a moment for room for `what` in the input arena. Throws if the wait is over.
+void awaitRoom(const std::string& what, Clock::time_point giveUpAt, const Deadline& deadline) {
+  const bool past = isPast(deadline);
+  if (past || Clock::now() >= giveUpAt) {
+    const InputArena& arena = InputArena::instance();
+    const std::string text =
+        "no room for " + what + " in the memory shared with workers, which is limited to " +
+        std::to_string(arena.limitBytes()) +
+        " bytes: release tensors of isopool::empty, or raise " + arena.limitInWords();
+    if (!past) throw ArenaFull(text);
+    throw DeadlineExceeded(
+        "the deadline passed before the call was sent, so it will not run: " + text,
+        /*started=*/false);
+  }
+  nap();
+}
+
 c10::Storage heapStorage(std::span<const std::byte> bytes) {
   c10::Allocator* allocator = c10::GetDefaultCPUAllocator();
   c10::DataPtr data = allocator->allocate(bytes.size());
@@ -96,6 +113,11 @@ class PackageResults {
 
 void WorkerLink::collectReturnedLeases() {
   loans_.collect([](const void* block) { InputArena::instance().dropReference(block); });
+}
+
+bool WorkerLink::loansInUse() {
+  collectReturnedLeases();
+  return hasLoans() && !processGone();
 }
 
 std::optional<ipc::StorageRecord> WorkerLink::lend(const c10::Storage& storage,
@@ -190,14 +212,7 @@ c10::Storage WorkerLink::copyToArena(const std::byte* data, uint64_t bytes,
       std::memcpy(copy + first, data + first, bytes - first);
       return *storage;
     }
-    if (Clock::now() >= giveUpAt || isPast(deadline)) {
-      throw ArenaFull("no room for " + std::to_string(bytes) +
-                      " bytes in the memory shared with workers, which is limited to " +
-                      std::to_string(InputArena::instance().limitBytes()) +
-                      " bytes: release tensors of isopool::empty, or raise " +
-                      InputArena::instance().limitInWords());
-    }
-    nap();
+    awaitRoom(std::to_string(bytes) + " bytes", giveUpAt, deadline);
   }
 }
 
@@ -228,11 +243,8 @@ void WorkerLink::placePayload(std::span<const std::byte> payload, ipc::OutgoingP
   const auto giveUpAt = Clock::now() + kPayloadPatience;
   InputArena& arena = InputArena::instance();
   while ((blob = arena.allocateBlock(payload.size())) == nullptr) {
-    if (Clock::now() >= giveUpAt || isPast(deadline)) {
-      throw ArenaFull("no room for the arguments of a call (" + std::to_string(payload.size()) +
-                      " bytes) in the memory shared with workers: raise " + arena.limitInWords());
-    }
-    nap();
+    awaitRoom("the arguments of a call (" + std::to_string(payload.size()) + " bytes)", giveUpAt,
+              deadline);
   }
   std::memcpy(blob, payload.data(), payload.size());
   const auto location = arena.locate(blob);

@@ -11,7 +11,6 @@
 #include "client/transport/worker_link.h"
 #include "ipc/channel/await_outcome.h"
 #include "ipc/channel/liveness_word.h"
-#include "ipc/channel/preparation.h"
 #include "ipc/crash_point.h"
 
 namespace isopool::client {
@@ -232,7 +231,7 @@ void WorkerLink::settleAll() {
   } catch (const std::bad_alloc&) {
     // The death is reported without its crash log; the requests get their outcomes nevertheless.
   }
-  const ipc::ClientEnd& end = memory_->end();
+  ipc::ClientEnd& end = memory_->end();
   bool first = false;
   {
     base::MutexLock lock(publishMutex_);
@@ -243,7 +242,8 @@ void WorkerLink::settleAll() {
       const auto use = request.use.load(std::memory_order_acquire);
       if (use == PendingRequest::Use::kFree || request.outcome.load() != RequestOutcome::kPending)
         continue;
-      const RequestOutcome outcome = outcomeAtDeath(end.hasStarted(request.sequence));
+      // Taken back, because the worker may still live: it may outlive its supervisor for a moment.
+      const RequestOutcome outcome = outcomeAtDeath(!end.recall(request.sequence));
       auto waiting = PendingRequest::Use::kWaiting;
       const bool wanted =
           request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering);
@@ -272,8 +272,8 @@ void WorkerLink::settleAll() {
 std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack) {
   const uint64_t sequence = request.sequence;
   const Clock::time_point publishedAt = request.publishedAt;
-  const bool prepares = ipc::isPreparation(request.operation);
-  if (prepares) request.leftAt = Clock::now();
+  const bool continues = request.continuesPastDeadline;
+  if (continues) request.leftAt = Clock::now();
   // The answer may already be in the ring.
   deliverUnlessLed();
   auto waiting = PendingRequest::Use::kWaiting;
@@ -297,7 +297,7 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
     return outcome;
   // No kill: the next call can use what a preparation makes, and a request whose run time is over
   // was reported by the supervisor itself.
-  if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && prepares)) return outcome;
+  if (takenBack || timeOver || (outcome == RequestOutcome::kOverdue && continues)) return outcome;
   if (outcome == RequestOutcome::kWithdrawn) {
     killIfStuck(sequence, publishedAt);
   } else if (sharedWorker_) {
@@ -360,7 +360,7 @@ bool WorkerLink::hangsInPreparation(Clock::time_point now) const {
   const uint64_t started = memory_->end().peer().startedSequence.load(std::memory_order_relaxed);
   return std::any_of(pendingRequests_.begin(), pendingRequests_.end(), [&](const auto& request) {
     return request->use.load(std::memory_order_acquire) == PendingRequest::Use::kAbandoned &&
-           request->sequence == started && ipc::isPreparation(request->operation) &&
+           request->sequence == started && request->continuesPastDeadline &&
            now - request->leftAt >= kLongestPreparation;
   });
 }

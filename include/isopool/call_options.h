@@ -2,29 +2,42 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 
 namespace isopool {
 
-/// Options of one call of a ReplicatedObj. A plain value.
+/// Options of one operation that runs Python: a call of a ReplicatedObj or an Obj, a step of a
+/// session, the loading of a package or a model, the opening of a session. A plain value.
 struct CallOptions {
-  /// The time that the call may take, counted from the moment when it is made. When this time has
-  /// passed the caller gets DeadlineExceeded at once, and:
-  ///   - a call that has not started is withdrawn and will not run;
-  ///   - a call that runs is abandoned, and its worker is killed. A shared supervisor kills the
-  ///     worker only if the call still runs after the grace period;
-  ///   - a worker that still loads the object continues: the next call needs the object, too;
-  ///   - an idle worker that does not pick up a queued call within 1 s is assumed to be stopped and
-  ///     is killed.
+  /// The time that the operation may take, counted from the moment when it is made. If it consists
+  /// of several requests they share the time. When this time has passed the caller gets
+  /// DeadlineExceeded at once, and:
+  ///   - a request that has not started is withdrawn and will not run;
+  ///   - a call or step that runs is abandoned, and its worker is killed: sessions and Objs of this
+  ///     worker are lost. A shared supervisor kills the worker only if the request still runs after
+  ///     the grace period. The same holds for loadPackage(), loadPickle() and loadModel(), which
+  ///     then load nothing;
+  ///   - a worker that still loads an object for a call continues: the next call needs the object,
+  ///     too;
+  ///   - an idle worker that does not pick up a queued request within 1 s is assumed to be stopped
+  ///     and is killed;
+  ///   - code of this program (Environment::configureInterpreter(), onRebuilt()) is not
+  ///     interrupted.
   /// Zero or less: the deadline has passed already. None, or a value too large for the clock: no
-  /// deadline, the call waits as long as its worker lives. ISOPOOL_NO_KILL=1, for debuggers, turns
-  /// all deadlines off.
+  /// deadline, the operation waits as long as its worker lives. ISOPOOL_NO_KILL=1, for debuggers,
+  /// turns all deadlines off.
   std::optional<std::chrono::nanoseconds> deadline;
-  /// The call may run more than once. If its worker dies after the call has started, the call runs
-  /// again on another worker; without this option the caller gets WorkerLost.
+  /// For calls of a ReplicatedObj. The call may run more than once: if its worker dies after the
+  /// call has started, the call runs again on another worker; without this option the caller gets
+  /// WorkerLost. What is bound to one worker, a step or a call of an Obj, never runs again.
   bool idempotent = false;
-  /// Converts the result as Obj::toIValuePermissive() does; without this option as toIValue() does.
+  /// For operations that return a value. Converts it as Obj::toIValuePermissive() does; without
+  /// this option as toIValue() does.
   bool permissive = false;
+  /// A number of the program's own, for CallRecord::tag: a tenant, a request. The library does not
+  /// interpret it.
+  uint64_t tag = 0;
 };
 
 }  // namespace isopool

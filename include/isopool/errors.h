@@ -113,12 +113,19 @@ class ISOPOOL_EXPORT PoolUnavailable : public Error {
   using Error::Error;
 };
 
-/// The supervisor could not start, is about to end, or has ended; its workers end with it. The
-/// manager can't be used again: make a new one, which starts a new supervisor or attaches to the
-/// shared one that runs then.
+/// The supervisor could not start, is about to end, or has ended; its workers end with it. A
+/// manager with a private supervisor can't be used again: make a new one.
+///
+/// A manager whose shared supervisor has ended attaches again by itself when one listens at the
+/// same address, and loads its packages, models and moved objects again. Calls that had not
+/// started, calls that may run twice (CallOptions::idempotent), and everything that begins
+/// meanwhile wait for that, until their deadlines, and for PoolOptions::reconnect at most: then
+/// they get this error, until the manager has attached again. Calls that had started get it at
+/// once. Sessions, Objs and streams are lost with their worker: each use of them throws this error.
 ///
 /// A shared supervisor that is about to end completes the calls that were made before, those that
-/// wait for a worker included, within its drain_timeout. Calls that are made later get this error.
+/// wait for a worker included, within its drain_timeout. Calls that are made later wait for the
+/// next one.
 class ISOPOOL_EXPORT SupervisorLost : public Error {
  public:
   explicit SupervisorLost(const std::string& what, bool started = false)
@@ -132,8 +139,8 @@ class ISOPOOL_EXPORT SupervisorLost : public Error {
 };
 
 /// Shared memory has no room for the arguments or the result of a call. For arguments the library
-/// waits up to 5 s, or until the deadline, for memory to become free. The text names the setting
-/// that limits the memory.
+/// waits up to 5 s for memory to become free; at an earlier deadline of the call it throws
+/// DeadlineExceeded. The text names the setting that limits the memory.
 class ISOPOOL_EXPORT ArenaFull : public Error {
  public:
   using Error::Error;

@@ -24,9 +24,10 @@ class WorkerSlot;
 /// A session is bound to one worker process. After the worker's death every step throws WorkerLost:
 /// the worker's state is lost, so steps are not retried. A new session reaches the replacement.
 ///
-/// Every step throws WorkerLost, SupervisorLost, LimitExceeded, ArenaFull, RemoteError for a Python
-/// exception, and Error if the manager no longer exists or the session was moved from. Steps wait
-/// without a time limit.
+/// Every step throws WorkerLost, DeadlineExceeded, SupervisorLost, LimitExceeded, ArenaFull,
+/// RemoteError for a Python exception, and Error if the manager no longer exists or the session was
+/// moved from. Steps wait as long as CallOptions::deadline allows, by default without limit. A step
+/// that runs past its deadline costs the session its worker.
 ///
 /// Thread-safe for steps. Move and destroy a session only while no other thread uses it. A session
 /// may outlive its manager.
@@ -45,10 +46,10 @@ class ISOPOOL_EXPORT InterpreterSession {
 
   /// The attribute `name` of a Python module: global("os.path", "join"). The worker imports the
   /// module if it has not. Both texts are UTF-8.
-  Obj global(const char* module, const char* name);
+  Obj global(const char* module, const char* name, const CallOptions& options = {});
   /// Creates a Python object with this value in the worker. Throws Error if the value can't cross
   /// (docs/values.md has the table).
-  Obj fromIValue(at::IValue ivalue);
+  Obj fromIValue(at::IValue ivalue, const CallOptions& options = {});
   /// Makes an object of this session available to all workers of its manager. The object is pickled
   /// now; each worker unpickles its own copy when it first needs it. The storages of the object's
   /// tensors move into shared memory and are not copied per worker. From then on all workers, and
@@ -59,9 +60,9 @@ class ISOPOOL_EXPORT InterpreterSession {
   /// the moved object gets a copy. Workers find the code of packages; they do not find the code
   /// of `__main__`. Throws Error if the object belongs to another session, RemoteError if it
   /// can't be pickled.
-  ReplicatedObj createMovable(Obj obj);
-  /// The object in this session's worker: the same as obj.toObj(this).
-  Obj fromMovable(const ReplicatedObj& obj);
+  ReplicatedObj createMovable(Obj obj, const CallOptions& options = {});
+  /// The object in this session's worker: the same as obj.toObj(this, options).
+  Obj fromMovable(const ReplicatedObj& obj, const CallOptions& options = {});
   /// True if the object came from this session: from global(), fromIValue() or self, or from an
   /// operation on such an object. An object of another session of the same worker can be used in
   /// this session, but isOwner() is false for it.
@@ -101,10 +102,10 @@ class ISOPOOL_EXPORT Interpreter {
   /// Ends the worker if it belongs to no manager: calls in flight throw Error.
   ~Interpreter();
 
-  /// A session on this worker. If the worker is dead, waits for its replacement, without a time
-  /// limit. Throws PoolUnavailable if the slot is quarantined, WorkerLost if three workers in a row
-  /// die while they are prepared, SupervisorLost, and Error if the manager no longer exists.
-  InterpreterSession acquireSession() const;
+  /// A session on this worker. If the worker is dead, waits for its replacement. Throws
+  /// DeadlineExceeded, PoolUnavailable if the slot is quarantined, WorkerLost if three workers in a
+  /// row die while they are prepared, SupervisorLost, and Error if the manager no longer exists.
+  InterpreterSession acquireSession(const CallOptions& options = {}) const;
 
   /// The process ID of the worker; no value while the worker is replaced and after the manager's
   /// end. Does not wait.

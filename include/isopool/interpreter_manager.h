@@ -12,6 +12,7 @@
 #include "isopool/export.h"
 #include "isopool/interpreter.h"
 #include "isopool/noop_environment.h"
+#include "isopool/options.h"
 #include "isopool/package.h"
 #include "isopool/statistics.h"
 
@@ -40,8 +41,9 @@ struct SharedSupervisor {
 /// together with this program.
 ///
 /// Deaths: a dead worker is replaced. The call that it ran, and its sessions and Objs, throw
-/// WorkerLost; other calls are not affected. If the supervisor dies every use throws
-/// SupervisorLost: make a new manager.
+/// WorkerLost; other calls are not affected. If a private supervisor dies every use throws
+/// SupervisorLost: make a new manager. If a shared one is restarted the manager attaches to it
+/// again by itself, see SupervisorLost.
 ///
 /// Threads: all members are thread-safe, and a process may have any number of managers. The
 /// library's control thread and its threads for asynchronous calls block all signals.
@@ -50,16 +52,19 @@ struct SharedSupervisor {
 /// outlive the manager; they throw Error when they are used. Results stay valid. In a child process
 /// that the program has forked every use throws Error; make a new manager there.
 ///
-/// ISOPOOL_* variables configure the private supervisor: see docs/configuration.md.
+/// Options: PoolOptions has everything that can be chosen for a pool. Operators override it by
+/// ISOPOOL_* variables: see docs/configuration.md.
 class ISOPOOL_EXPORT InterpreterManager {
  public:
-  /// Starts `nInterp` workers (1 to 1024) and waits until all can take calls. Attaches to
-  /// the shared supervisor at ISOPOOL_SOCKET instead if that variable is set. A null `env`
-  /// means NoopEnvironment.
+  /// Starts the workers and waits until all can take calls, or attaches to a shared supervisor,
+  /// as the next but one constructor does.
   ///
   /// Throws SupervisorLost if the supervisor or Python can't start (the text names the cause),
   /// PoolUnavailable if the workers die repeatedly, DeadlineExceeded if they do not serve within
-  /// 2 min, Error for a wrong number or ISOPOOL_* value, and the exceptions of the environment.
+  /// 2 min, Error for a wrong option or ISOPOOL_* value, and the exceptions of the environment.
+  explicit InterpreterManager(const PoolOptions& options);
+  /// The same for `nInterp` workers (1 to 1024) with default options. A null `env` means
+  /// NoopEnvironment.
   explicit InterpreterManager(
       size_t nInterp = 2, std::shared_ptr<Environment> env = std::make_shared<NoopEnvironment>());
   /// Attaches to a shared supervisor. This takes milliseconds because the workers run already. The
@@ -83,7 +88,7 @@ class ISOPOOL_EXPORT InterpreterManager {
 
   /// A session on an idle worker, or on the least used one if none is idle. Throws as
   /// Interpreter::acquireSession().
-  InterpreterSession acquireOne();
+  InterpreterSession acquireOne(const CallOptions& options = {});
 
   /// The slots of the workers. Their addresses do not change while the manager lives.
   at::ArrayRef<Interpreter> allInstances();
@@ -96,20 +101,23 @@ class ISOPOOL_EXPORT InterpreterManager {
   /// Calls an attribute of a Python module in every worker at the same time, for example to set
   /// seeds (callOnAll("torch", "manual_seed", {7})) or thread counts. Returns when the last call
   /// has ended. The results are in the order of allInstances(); a result that can't cross is None.
+  /// CallOptions apply to each call separately.
   /// For errors and for workers that start later see ReplicatedObj::callOnAll().
   std::vector<at::IValue> callOnAll(const std::string& module, const std::string& name,
                                     std::vector<at::IValue> args = {},
-                                    std::unordered_map<std::string, c10::IValue> kwargs = {});
+                                    std::unordered_map<std::string, c10::IValue> kwargs = {},
+                                    const CallOptions& options = {});
 
   /// Opens a torch.package, a file that torch.package.PackageExporter wrote. Copies its bytes into
   /// shared memory, which all workers map. Throws c10::Error if the file can't be read, is not a
   /// torch.package, was made by another Python version (ISOPOOL_ALLOW_OTHER_PYTHON=1 allows that),
   /// or needs modules that the workers' Python does not have. Throws LimitExceeded if a shared
-  /// supervisor refuses the package, and as acquireOne().
-  Package loadPackage(const std::string& uri);
+  /// supervisor refuses the package, and as acquireOne(). The deadline does not end the copying.
+  Package loadPackage(const std::string& uri, const CallOptions& options = {});
   /// The same from a reader. Reads it to its end now and does not keep it. A null reader throws
   /// c10::Error.
-  Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader);
+  Package loadPackage(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader,
+                      const CallOptions& options = {});
 
   /// Loads a model that was saved without its Python source: a TorchScript file (torch.jit.save), a
   /// `.pt2` of AOTInductor (aoti_compile_and_package), a `.pt2` of torch.export.save, or an ONNX
@@ -121,14 +129,17 @@ class ISOPOOL_EXPORT InterpreterManager {
   ///
   /// Copies the bytes now and loads the model in one worker, so that errors appear here: c10::Error
   /// if the file can't be read, is not a model, or is a file for loadPackage(); RemoteError if its
-  /// loader refuses it; WorkerLost if the worker dies while it loads the model.
-  ReplicatedObj loadModel(const std::string& path, const std::string& name = {});
+  /// loader refuses it; WorkerLost if the worker dies while it loads the model; DeadlineExceeded if
+  /// it has not loaded the model by the deadline. Then the worker is killed.
+  ReplicatedObj loadModel(const std::string& path, const std::string& name = {},
+                          const CallOptions& options = {});
   /// The same from a reader. Reads it to its end now and does not keep it.
   ReplicatedObj loadModel(std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader,
-                          const std::string& name = {});
+                          const std::string& name = {}, const CallOptions& options = {});
 
-  /// The same as I->createMovable(obj). Throws Error if the session belongs to another manager.
-  ReplicatedObj createMovable(Obj obj, InterpreterSession* I);
+  /// The same as I->createMovable(obj, options). Throws Error if the session belongs to another
+  /// manager.
+  ReplicatedObj createMovable(Obj obj, InterpreterSession* I, const CallOptions& options = {});
   /// Registers a Python module as text, for all workers, present and future. Code that imports
   /// `name` for the first time after this, in a new or an open session, gets this module, unless
   /// sys.path has a module of that name. Tracebacks show the source. Dots make packages: "a" is a
@@ -145,9 +156,14 @@ class ISOPOOL_EXPORT InterpreterManager {
   uint64_t workersReplaced() const;
   /// The number of times that a call moved to another worker because its worker died.
   uint64_t callsRerun() const;
-  /// A snapshot of what the pool does and has done. Takes a few microseconds and does not wait for
-  /// a worker. Throws SupervisorLost, and Error in a forked child.
+  /// A snapshot of what the pool does and has done. Does not wait for a worker; reads one file of
+  /// /proc for each, which takes some tens of microseconds. Throws Error in a forked child, and
+  /// SupervisorLost unless the manager attaches again.
   PoolStatistics statistics() const;
+  /// What this pool uses, and where each value came from: first the settings that this program
+  /// decides, then those of the supervisor, as they were when the manager was made. Throws Error in
+  /// a forked child, and SupervisorLost.
+  std::vector<PoolSetting> options() const;
 
  private:
   friend class Interpreter;

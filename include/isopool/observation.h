@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 
 #include "isopool/export.h"
@@ -24,6 +25,14 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 ///   - kWarning: a worker died, with the cause and its crash log; messages of the supervisor wait
 ///     for file descriptors; the memory shared with workers is limited;
 ///   - kError: a slot is quarantined; a supervisor is lost; a callback threw.
+///
+/// A manager that is made while a function is set writes nothing to the program's standard streams:
+/// what its private supervisor logs becomes an event of the same severity, "isopoold: ...", and
+/// each line that its workers print becomes a kInfo event, "worker 2 (pid 4711, model NAME): ...".
+/// The model is that of the worker's present or last call. A worker may print 64 KiB a second,
+/// after a burst of 1 MiB; further lines are dropped, and a warning counts them. Without a function
+/// all of them have the program's standard streams. Workers of a shared supervisor print into its
+/// log.
 ///
 /// The library holds no lock during the call. Most calls come from the library's control thread,
 /// which handles nothing else meanwhile: the logger must return soon and must not call a pool.
@@ -49,12 +58,17 @@ enum class CallOutcome {
   kDeadlineExceeded,  ///< DeadlineExceeded
   kCancelled,         ///< Cancelled
   kRefused,  ///< any other error: a value that can't cross, a full arena, a pool without workers
+  kSupervisorLost,  ///< SupervisorLost
 };
 
 /// One call that has ended.
 struct CallRecord {
   CallKind kind = CallKind::kOther;
   CallOutcome outcome = CallOutcome::kReturned;
+  /// ReplicatedObj::name() of the object that was called; empty for steps of sessions and Objs.
+  std::string model;
+  std::string method;  ///< by which it was called; empty: the object itself
+  uint64_t tag = 0;    ///< CallOptions::tag
   int worker = -1;     ///< the slot of its last worker; -1: no worker had it
   int processId = 0;   ///< of that worker
   uint64_t epoch = 0;  ///< of that worker; with `sequence` it identifies the call in traces

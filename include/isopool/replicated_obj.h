@@ -16,11 +16,26 @@
 #include "isopool/call_options.h"
 #include "isopool/export.h"
 #include "isopool/interpreter.h"
+#include "isopool/model_info.h"
 #include "isopool/result_stream.h"
 
 namespace isopool {
 
+class Method;
 class ReplicatedObjImpl;
+
+/// Which session ReplicatedObj::acquireSession() opens. A plain value.
+struct SessionOptions {
+  const Interpreter* interpreter = nullptr;  ///< the worker; null: an idle one, else the least used
+  /// `self` is a replica of the object that only this session has: no call and no other session
+  /// sees the state that its steps leave in it, attributes and tensors alike. So a worker can serve
+  /// more streams with state (voice activity, KV caches) than there are workers. The worker loads
+  /// the object anew, which takes as long as its first load there; of its weights it has only the
+  /// pages that steps write. The replica ends when the last Obj that refers to it is destroyed, and
+  /// is lost if the worker dies. Objects of createMovable() share their tensors among all workers:
+  /// with them acquireSession() throws Error.
+  bool ownReplica = false;
+};
 
 /// A Python object that every worker of a manager has. Each worker loads its own copy when it first
 /// needs it; the copies map their tensors from the same memory pages. The object comes from a
@@ -75,10 +90,35 @@ class ISOPOOL_EXPORT ReplicatedObj {
                                     std::unordered_map<std::string, c10::IValue> kwargs = {},
                                     const CallOptions& options = {}) const;
 
+  /// Makes this call on every worker now, as callOnAll() does, and in each worker that starts
+  /// later, before it takes any call of the manager: replacements and spares load the object, read
+  /// its weights and compile what the call compiles ahead of time. A spare takes over from a dead
+  /// worker only when it is warm. Returns when the present workers, except spares, are warm.
+  /// Several warm-ups add up; they end with the object. The tensors of the arguments must not
+  /// change.
+  ///
+  /// Throws what callOnAll() throws; then later workers do not make the call either. If it fails in
+  /// a later worker, that is logged (setLogger) and the worker serves nevertheless. Later workers
+  /// make the call without a deadline, on threads of the library; with an Environment of the
+  /// program's own these threads call configureInterpreter(), and spares are warmed up when they
+  /// take a slot.
+  void warmUp(std::vector<at::IValue> args,
+              std::unordered_map<std::string, c10::IValue> kwargs = {},
+              const CallOptions& options = {}) const;
+
+  /// What statistics and records call it: "bert.pt:model/model.pkl" for an object of a package,
+  /// "resnet.onnx" for a model's file, "models.pt2:small" for one of several in it, "moved object".
+  const std::string& name() const;
+  /// What the model is and what it takes. Asks a worker, which loads the object if it has not.
+  /// Throws as acquireSession(), RemoteError if the worker can't say it, and Error if the package's
+  /// model_info.json is not what ModelInfo describes.
+  ModelInfo info(const CallOptions& options = {}) const;
+
   /// How many times a replacement worker had to load this object again because the dead worker had
   /// it: state that calls had left in the object was lost. Counted when the object is next used in
   /// that slot, not at the death. An object that was unloaded there does not count.
   uint64_t rebuilt() const;
+
   /// Sets a function that restores lost state. isopool calls it with the index of the interpreter
   /// each time rebuilt() increases, on the thread that uses the object there next, before that use;
   /// with callOnAll() on a thread of the library. Other threads that need the object there wait.
@@ -108,10 +148,8 @@ class ISOPOOL_EXPORT ReplicatedObj {
   PendingCall callAsync(std::vector<at::IValue> args, Callback callback,
                         std::unordered_map<std::string, c10::IValue> kwargs = {},
                         const CallOptions& options = {}) const {
-    // Shared, because a std::function can't hold a callback that is only movable.
-    auto shared = std::make_shared<Callback>(std::move(callback));
-    return callAsyncWith([shared](const Outcome& outcome) { (*shared)(outcome); }, std::move(args),
-                         std::move(kwargs), options);
+    return callMethodAsync({}, shared(std::move(callback)), std::move(args), std::move(kwargs),
+                           options);
   }
   /// Delivers the outcome to `queue`, with `tag`. The queue may be destroyed before the call ends.
   PendingCall callAsync(std::vector<at::IValue> args, CompletionQueue& queue, uint64_t tag,
@@ -125,16 +163,26 @@ class ISOPOOL_EXPORT ReplicatedObj {
                                     std::unordered_map<std::string, c10::IValue> kwargs = {},
                                     const CallOptions& options = {}) const;
 
-  /// True if the object has the attribute. Throws as operator().
-  [[nodiscard]] bool hasattr(const char* attr) const;
+  /// A method of the object, which is called as the object itself is:
+  /// object.method("encode")(args). Does not check that the method exists. Throws Error for an
+  /// empty name.
+  [[nodiscard]] Method method(std::string name) const;
+
+  /// True if the object has the attribute. Throws as call().
+  [[nodiscard]] bool hasattr(const char* attr, const CallOptions& options = {}) const;
 
   /// A session on an idle worker, or on the given one, whose `self` is this object. Throws as
   /// Interpreter::acquireSession(), and Error if the interpreter belongs to another manager.
-  InterpreterSession acquireSession(const Interpreter* onThisInterpreter = nullptr) const;
+  InterpreterSession acquireSession(const Interpreter* onThisInterpreter = nullptr,
+                                    const CallOptions& options = {}) const;
+  /// The same; SessionOptions can give the session a replica of its own. Also throws RemoteError if
+  /// the replica can't be loaded.
+  InterpreterSession acquireSession(const SessionOptions& session,
+                                    const CallOptions& options = {}) const;
 
   /// The object in the session's worker. Returns the same Python object each time, until it is
   /// unloaded. Throws Error if the session belongs to another manager.
-  Obj toObj(InterpreterSession* I) const;
+  Obj toObj(InterpreterSession* I, const CallOptions& options = {}) const;
   /// All workers, or the given one, release the object. The next use loads it again, without the
   /// state that calls had left in it. Objs that refer to the old object keep it alive. Does not
   /// wait for running calls, unless the worker's request ring is full.
@@ -144,13 +192,31 @@ class ISOPOOL_EXPORT ReplicatedObj {
   friend class InterpreterManager;
   friend class Package;
   friend class InterpreterSession;
+  friend class Method;
   explicit ReplicatedObj(std::shared_ptr<ReplicatedObjImpl> impl);
   const ReplicatedObjImpl& impl() const;
-  PendingCall callAsyncWith(std::function<void(const Outcome&)> callback,
-                            std::vector<at::IValue> args,
-                            std::unordered_map<std::string, c10::IValue> kwargs,
-                            const CallOptions& options) const;
+  void warmUpMethod(const std::string& method, std::vector<at::IValue> args,
+                    std::unordered_map<std::string, c10::IValue> kwargs,
+                    const CallOptions& options) const;
+  /// A std::function can't hold a callback that is only movable.
+  template <typename Callback>
+  static std::function<void(const Outcome&)> shared(Callback callback) {
+    auto held = std::make_shared<Callback>(std::move(callback));
+    return [held](const Outcome& outcome) { (*held)(outcome); };
+  }
+  /// An empty `method`: the object itself.
+  PendingCall callMethodAsync(std::string method, std::function<void(const Outcome&)> callback,
+                              std::vector<at::IValue> args,
+                              std::unordered_map<std::string, c10::IValue> kwargs,
+                              const CallOptions& options) const;
+  PendingCall callMethodAsync(std::string method, CompletionQueue& queue, uint64_t tag,
+                              std::vector<at::IValue> args,
+                              std::unordered_map<std::string, c10::IValue> kwargs,
+                              const CallOptions& options) const;
   std::shared_ptr<ReplicatedObjImpl> impl_;
 };
 
 }  // namespace isopool
+
+// Last: a Method holds a ReplicatedObj.
+#include "isopool/method.h"

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "isopool/call_options.h"
 #include "isopool/export.h"
 #include "isopool/obj.h"
 
@@ -30,9 +31,10 @@ class ISOPOOL_EXPORT ResultStream {
  public:
   /// Has no items.
   ResultStream() noexcept;
-  /// The items of the object that `iterable` refers to, through a new iterator. Throws RemoteError
-  /// if the object is not iterable, and as every member of Obj.
-  explicit ResultStream(const Obj& iterable);
+  /// The items of the object that `iterable` refers to, through a new iterator. The options hold
+  /// for the making of the iterator and then for each item separately. Throws RemoteError if the
+  /// object is not iterable, and as every member of Obj.
+  explicit ResultStream(const Obj& iterable, const CallOptions& options = {});
   /// For the library.
   explicit ResultStream(std::unique_ptr<StreamImpl> impl) noexcept;
   ResultStream(ResultStream&&) noexcept;
@@ -52,6 +54,10 @@ class ISOPOOL_EXPORT ResultStream {
   /// requests that are queued there. Does not wait. Errors of that code are ignored; if it runs
   /// longer than ISOPOOL_CLEANUP_TIMEOUT, the worker is killed.
   void close() noexcept;
+  /// The same, and waits until the `finally` blocks have run. Errors of that code are ignored. If
+  /// it runs past the deadline of the options, throws DeadlineExceeded, and the worker is killed.
+  /// Also throws WorkerLost and SupervisorLost. The stream has ended in every case.
+  void closeAndWait(const CallOptions& options = {});
 
   /// An input iterator, for range-based for loops. It refers to the stream, which must outlive it.
   /// The increment throws as next().

@@ -10,14 +10,16 @@
 /// unless kNoReply is set.
 namespace isopool::ipc {
 
-/// The numbers are part of the protocol (kLayoutVersion). "-> nil": the answer is kValue with None.
+/// The numbers are part of the protocol (kLayoutVersion). A new operation gets the next number and
+/// leaves kLayoutVersion as it is: an older worker refuses the number (kBadRequest).
+/// "-> nil": the answer is kValue with None.
 /// The client chooses the numbers of objects and of handles; a handle's number is new on its
 /// channel.
 enum class Operation : uint32_t {
   kPing = 1,            ///< [] -> nil
   kAssumeSlot,          ///< [slot] -> nil: the number of the worker's interpreter in its pool
   kFindModules,         ///< [name...] -> value: list of the names that cannot be imported
-  kDefineObject,        ///< [object, package, format, options] -> nil; loads it at once, see below
+  kDefineObject,        ///< [object, package, format, options, name] -> nil; loads it, see below
   kForgetObject,        ///< [object] -> nil
   kCallObject,          ///< [object, [argument...], {name: argument}] -> value
   kObjectHasAttribute,  ///< [object, name] -> value: bool
@@ -38,11 +40,14 @@ enum class Operation : uint32_t {
   /// handle stands for the move.
   kPickle = 19,
   kFillMovable = 20,  ///< [move, package] -> nil: fills that memory
-  /// [object, package, pickleOffset, pickleBytes, [package...]] -> nil: unpickled from that memory
+  /// [object, package, pickleOffset, pickleBytes, [package...], name] -> nil: unpickled from that
+  /// memory
   kDefineMovable = 21,
   kNext = 22,  ///< [handle, NextAction] -> [bool, value]: an iterator's next item, if any
+  /// [object, name, [argument...], {name: argument}] -> value: calls the attribute `name`
+  kCallMethod = 23,
 };
-inline constexpr auto kLastOperation = Operation::kNext;
+inline constexpr auto kLastOperation = Operation::kCallMethod;
 
 /// What kNext does. The first kAdvance replaces the handle's object by its iterator.
 enum class NextAction : uint32_t {
@@ -52,7 +57,8 @@ enum class NextAction : uint32_t {
 
 /// For kDefineObject: `format` names the backend that loads the object from the package's bytes
 /// (client/models/ and worker/backends/ define the names), `options` is a text that only the two
-/// sides of that format interpret. A worker refuses longer texts.
+/// sides of that format interpret. A worker refuses longer texts. `name`, here and for
+/// kDefineMovable, is ReplicatedObj::name(), for reports; since protocol version 4.
 inline constexpr size_t kMostFormatNameBytes = 64;
 inline constexpr size_t kMostModelOptionsBytes = size_t{64} << 20;
 
@@ -64,6 +70,9 @@ enum SubmissionFlag : uint32_t {
   kAutocast = 1u << 4,          ///< the caller's autocast on the CPU
   kAutocastHalf = 1u << 5,      ///< autocast to float16; otherwise to bfloat16
   kAutocastUncached = 1u << 8,  ///< autocast without its cache of weights
+  /// For kDefineObject: the object's tensors are in a mapping of the file of its own, so what its
+  /// calls write there is not seen by the worker's other objects. Since protocol version 4.
+  kOwnMemory = 1u << 9,
 };
 
 enum class CompletionStatus : uint32_t {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -8,10 +9,15 @@
 
 namespace isopool::ipc {
 
+/// How many names of models a worker's status page holds, and how long each is: a longer one is
+/// cut.
+inline constexpr size_t kShownModels = 32;
+inline constexpr size_t kShownNameBytes = 96;
+
 /// The state that a worker publishes for all its clients and the supervisor: one page with the
-/// client whose call runs, and the number of clients that wait. Only the worker writes it. Clients
-/// map it to choose a free worker: a hint. The supervisor reads it to find the client whose call
-/// keeps a worker busy: untrusted, because the worker writes it.
+/// client whose call runs, the number of clients that wait, and the models that are loaded. Only
+/// the worker writes it. Clients map it to choose a free worker: a hint. The supervisor reads it to
+/// find the client whose call keeps a worker busy: untrusted, because the worker writes it.
 struct WorkerStatusPage {
   /// The supervisor's number of the client whose call runs; 0 if no call runs.
   alignas(kCacheLinePair) SharedWord<uint64_t> runningClient;
@@ -22,6 +28,13 @@ struct WorkerStatusPage {
   SharedWord<uint64_t> lentBytes;
   /// Bytes in the arenas of clients that are gone, to which objects of the worker still refer.
   SharedWord<uint64_t> zombieBytes;
+  SharedWord<uint64_t> keptBytes;  ///< tensors in shared memory that models keep between calls
+  /// 1 + the index in `models` of the model of the running call, or of the last one if none runs.
+  /// 0: that call was of no model, or the page does not name its model.
+  SharedWord<uint32_t> model;
+  /// Names of loaded models (ReplicatedObj::name()), filled up with zero bytes; all zero: free. Not
+  /// synchronised: a reader may see half of an old and half of a new name.
+  char models[kShownModels][kShownNameBytes];
 };
 
 static_assert(std::is_standard_layout_v<WorkerStatusPage> && sizeof(WorkerStatusPage) <= 4096);

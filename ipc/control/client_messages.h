@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ipc/control/message_type.h"
+#include "ipc/control/model_calls.h"
 
 /// The messages between a supervisor and its clients. The connection of an operator also begins
 /// with Hello and may end with Failure. What holds for every message: ipc/control/message_type.h.
@@ -24,8 +25,8 @@ enum class ClientRole : uint32_t {
 struct Hello {
   static constexpr MessageType kType = MessageType::kHello;
   uint32_t protocolVersion = kProtocolVersion;
-  uint32_t layoutVersion = 0;
-  int32_t processId = 0;
+  uint32_t layoutVersion = 0;  ///< kLayoutVersion of a program, which maps rings; an operator has 0
+  int32_t processId = 0;       ///< in the client's PID namespace: for messages only
   uint32_t oldestProtocolVersion = kOldestProtocolVersion;
   uint32_t role = 0;    ///< ClientRole
   std::string program;  ///< the program's name, for reports and to find its class, see docs
@@ -35,10 +36,10 @@ struct Hello {
 
 /// Requests `workers` workers in slots 0..workers-1 of a new pool. The supervisor answers with one
 /// kAssignWorker per slot. In a shared supervisor a connection has one pool, and its slots share
-/// the existing workers.
+/// the existing workers. Zero or too many workers, and a pool that is open, end the connection.
 struct OpenPool {
   static constexpr MessageType kType = MessageType::kOpenPool;
-  uint32_t pool = 0;
+  uint32_t pool = 0;  ///< the client's number of it, never used again on this connection
   uint32_t workers = 0;
   MSGPACK_DEFINE_ARRAY(pool, workers)
 };
@@ -55,8 +56,8 @@ struct ClosePool {
 /// Descriptors: the segment (sealed kFixedSize).
 struct DeclareInputSegment {
   static constexpr MessageType kType = MessageType::kDeclareInputSegment;
-  uint32_t segment = 0;
-  uint64_t bytes = 0;
+  uint32_t segment = 0;  ///< the client's number of it, from 1
+  uint64_t bytes = 0;    ///< the supervisor checks that the object has this size
   MSGPACK_DEFINE_ARRAY(segment, bytes)
 };
 
@@ -67,7 +68,7 @@ struct DeclareInputSegment {
 /// sealed kFixedSize, and all workers see what one of them writes to it.
 struct LoadPackage {
   static constexpr MessageType kType = MessageType::kLoadPackage;
-  uint32_t package = 0;
+  uint32_t package = 0;  ///< the client's number of it
   uint64_t bytes = 0;
   std::string name;  ///< the user's name of the package, for messages
   bool shared = false;
@@ -132,24 +133,42 @@ struct WorkerReleased {
 /// Answers kDrain: from now on the client publishes no call. It waits for its calls in flight.
 struct AcknowledgeDrain {
   static constexpr MessageType kType = MessageType::kAcknowledgeDrain;
-  uint32_t unused = 0;
+  uint32_t unused = 0;  ///< always 0
   MSGPACK_DEFINE_ARRAY(unused)
+};
+
+/// Calls of the client since its last such message, for the operator. Only to a shared supervisor,
+/// since protocol version 4. A client that has made calls sends it every two seconds, and when it
+/// closes its pool; a client that is killed leaves its last calls unreported.
+struct ReportCalls {
+  static constexpr MessageType kType = MessageType::kReportCalls;
+  std::vector<ModelCalls> models;
+  MSGPACK_DEFINE_ARRAY(models)
 };
 
 /// The supervisor answers with kStatistics and the same token.
 struct RequestStatistics {
   static constexpr MessageType kType = MessageType::kRequestStatistics;
-  uint64_t token = 0;
+  uint64_t token = 0;  ///< chosen by the client; the supervisor does not interpret it
   MSGPACK_DEFINE_ARRAY(token)
 };
 
 // ---- supervisor -> client -------------------------------------------------------------------
 
+/// A setting of the supervisor and where its value comes from, as `isopoold --show-settings` prints
+/// it.
+struct SettingInForce {
+  std::string key;     ///< "spares"
+  std::string value;   ///< "2"
+  std::string source;  ///< "environment ISOPOOL_SPARES"
+  MSGPACK_DEFINE_ARRAY(key, value, source)
+};
+
 /// Answers kHello once the zygote can fork. Descriptors: the supervisor's pidfd.
 struct Welcome {
   static constexpr MessageType kType = MessageType::kWelcome;
-  uint32_t protocolVersion = kProtocolVersion;
-  int32_t processId = 0;
+  uint32_t protocolVersion = kProtocolVersion;  ///< the one that both sides use
+  int32_t processId = 0;                        ///< in the supervisor's PID namespace
   int32_t zygoteProcessId = 0;
   std::string pythonVersion;      ///< "3.11.2", of the workers
   std::string torchVersion;       ///< "2.13.0+cpu"
@@ -157,8 +176,9 @@ struct Welcome {
   bool shared = false;            ///< several programs use the supervisor and its workers
   uint32_t callLimit = 0;         ///< calls that the client may have in flight; 0: no limit
   uint64_t client = 0;  ///< the supervisor's number of the client, as in workers' status pages
+  std::vector<SettingInForce> settings;  ///< of this kind of supervisor; since version 4
   MSGPACK_DEFINE_ARRAY(protocolVersion, processId, zygoteProcessId, pythonVersion, torchVersion,
-                       livenessWordWorks, shared, callLimit, client)
+                       livenessWordWorks, shared, callLimit, client, settings)
 };
 
 /// A shared supervisor's answer to kLoadPackage: it refuses the package or holds it. Descriptors:
@@ -190,7 +210,7 @@ struct ChannelClosed {
 /// answers with kAcknowledgeDrain.
 struct Drain {
   static constexpr MessageType kType = MessageType::kDrain;
-  std::string text;
+  std::string text;  ///< for the errors of calls that are refused from now on
   MSGPACK_DEFINE_ARRAY(text)
 };
 
@@ -203,13 +223,14 @@ struct Drain {
 struct IntroduceWorker {
   static constexpr MessageType kType = MessageType::kIntroduceWorker;
   uint64_t epoch = 0;
-  int32_t processId = 0;
-  uint64_t outputBytes = 0;
-  bool spare = false;
+  int32_t processId = 0;     ///< the supervisor's number of the process, for messages only
+  uint64_t outputBytes = 0;  ///< the size of the first output segment
+  bool spare = false;        ///< it serves no slot until kAssignWorker
   MSGPACK_DEFINE_ARRAY(epoch, processId, outputBytes, spare)
 };
 
-/// From now on the slot is served by `epoch`, which was introduced before.
+/// From now on the slot is served by `epoch`, which was introduced before. It may come before the
+/// kWorkerDied of the worker that served the slot. A shared worker may serve several slots.
 struct AssignWorker {
   static constexpr MessageType kType = MessageType::kAssignWorker;
   uint32_t pool = 0;
@@ -218,12 +239,13 @@ struct AssignWorker {
   MSGPACK_DEFINE_ARRAY(pool, slot, epoch)
 };
 
-/// The supervisor has reaped the worker of `epoch`: it can't write any memory any more.
+/// The supervisor has reaped the worker of `epoch`: it can't write any memory any more. So what was
+/// lent to it is free again.
 struct WorkerDied {
   static constexpr MessageType kType = MessageType::kWorkerDied;
   uint64_t epoch = 0;
-  int32_t signal = 0;  ///< 0 if it exited by itself
-  int32_t exitCode = 0;
+  int32_t signal = 0;    ///< 0 if it exited by itself
+  int32_t exitCode = 0;  ///< valid if it exited by itself
   MSGPACK_DEFINE_ARRAY(epoch, signal, exitCode)
 };
 
@@ -233,9 +255,9 @@ struct SlotQuarantined {
   static constexpr MessageType kType = MessageType::kSlotQuarantined;
   uint32_t pool = 0;
   uint32_t slot = 0;
-  uint32_t deaths = 0;
-  uint32_t retryAfterMilliseconds = 0;
-  std::string text;  ///< one line for users
+  uint32_t deaths = 0;                  ///< early exits within ISOPOOL_RESTART_WINDOW
+  uint32_t retryAfterMilliseconds = 0;  ///< when the supervisor forks a worker for the slot again
+  std::string text;                     ///< one line for users
   MSGPACK_DEFINE_ARRAY(pool, slot, deaths, retryAfterMilliseconds, text)
 };
 
@@ -264,7 +286,7 @@ struct GrantOutputSegment {
 /// version, or the zygote can't start). Then it closes the connection.
 struct Failure {
   static constexpr MessageType kType = MessageType::kFailure;
-  std::string text;
+  std::string text;  ///< the reason, for the text of SupervisorLost
   MSGPACK_DEFINE_ARRAY(text)
 };
 
@@ -272,19 +294,19 @@ struct Failure {
 struct WorkerStatistics {
   uint64_t epoch = 0;
   int32_t processId = 0;
-  uint32_t pool = 0;
+  uint32_t pool = 0;  ///< this and `slot`: not of a spare
   uint32_t slot = 0;
   bool spare = false;
-  uint64_t completedCalls = 0;
-  uint64_t outputBytes = 0;
+  uint64_t completedCalls = 0;  ///< as the worker counts them
+  uint64_t outputBytes = 0;     ///< shared memory for its results
   MSGPACK_DEFINE_ARRAY(epoch, processId, pool, slot, spare, completedCalls, outputBytes)
 };
 
 /// Answers kRequestStatistics.
 struct Statistics {
   static constexpr MessageType kType = MessageType::kStatistics;
-  uint64_t token = 0;
-  uint64_t restarts = 0;
+  uint64_t token = 0;     ///< of the request
+  uint64_t restarts = 0;  ///< replacements of workers that died
   uint64_t zygoteRestarts = 0;
   uint64_t sharedBytes = 0;  ///< of all memory objects that the supervisor made or adopted
   int32_t zygoteProcessId = 0;

@@ -10,7 +10,7 @@
 /// zygote_messages.h and worker_messages.h, by the process at the supervisor's other end.
 namespace isopool::ipc {
 
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 /// The oldest version that this build supports. Both sides send their range; the supervisor chooses
 /// the highest version that both support.
 inline constexpr uint32_t kOldestProtocolVersion = 3;
@@ -31,6 +31,9 @@ enum class MessageType : uint32_t {
   kWorkerReleased,
   kAcknowledgeDrain,
   kRequestReport,
+  kRequestSettings,
+  kReportCalls,
+  kRequestAction,
   // supervisor -> client
   kWelcome = 100,
   kIntroduceWorker,
@@ -46,6 +49,8 @@ enum class MessageType : uint32_t {
   kDrain,
   kReport,
   kCallTimeOver,
+  kSettingsInForce,
+  kActionDone,
   // supervisor -> zygote
   kForkWorker = 200,
   // zygote -> supervisor
@@ -62,6 +67,7 @@ enum class MessageType : uint32_t {
   kAddOutputSegment,
   kRefuseOutputSegment,
   kRefuseInputSegment,
+  kSetTitle,
   // worker -> supervisor
   kWorkerReady = 500,
   kChannelAttached,

@@ -91,6 +91,14 @@ struct RefuseInputSegment {
   MSGPACK_DEFINE_ARRAY(client, segment, text)
 };
 
+/// What the worker is from now on, for people who look at the system's processes: "spare", "worker
+/// 3 of pool 1".
+struct SetTitle {
+  static constexpr MessageType kType = MessageType::kSetTitle;
+  std::string role;
+  MSGPACK_DEFINE_ARRAY(role)
+};
+
 // ---- worker -> supervisor -------------------------------------------------------------------
 
 /// The worker's first message: it waits for channels.
@@ -122,6 +130,9 @@ struct ChannelDetached {
   uint64_t client = 0;
   MSGPACK_DEFINE_ARRAY(client)
 };
+
+/// ForbiddenAct::act of a call that failed because it needed more memory than the worker may have.
+inline constexpr const char* kTooMuchMemory = "memory beyond ISOPOOL_WORKER_MEMORY";
 
 /// User code tried something that the sandbox forbids, `times` since the last such message.
 struct ForbiddenAct {

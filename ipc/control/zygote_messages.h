@@ -16,7 +16,8 @@ namespace isopool::ipc {
 
 /// Fork a worker. Answered by kWorkerForked or kForkFailed. Descriptors: the worker's end of its
 /// control socket, the read end of its lifeline, its doorbell (a memory object of one page,
-/// read-only for the worker), its crash log, its status page (of one page).
+/// read-only for the worker), its crash log, its status page (of one page); perhaps a pipe for its
+/// standard output and error stream. Without it the worker has the zygote's.
 struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;

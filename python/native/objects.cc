@@ -73,13 +73,13 @@ std::shared_ptr<RemoteObject> shared(Made object) {
 }  // namespace
 
 std::shared_ptr<InterpreterSession> Session::get() const {
-  const std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   if (!session_) throw Error("the session is closed: acquire another one");
   return session_;
 }
 
 void Session::close() {
-  const std::lock_guard lock(mutex_);
+  base::MutexLock lock(mutex_);
   session_.reset();
 }
 

@@ -4,9 +4,9 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "isopool/isopool.h"
 
 // The objects behind the Python classes. The caller of a member holds the GIL; the member releases
@@ -25,8 +25,8 @@ class Session {
   void close();
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<InterpreterSession> session_;
+  mutable base::Mutex mutex_;
+  std::shared_ptr<InterpreterSession> session_ ISOPOOL_GUARDED_BY(mutex_);
 };
 
 /// A handle to an object in a worker, together with its session, which it keeps open.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "ipc/channel/layout.h"
@@ -132,6 +133,7 @@ void Client::hello(ipc::Frame& frame) {
   const std::string refusal = admit(message, pidfd);
   if (!refusal.empty()) return refuse(refusal);
   saidHello_ = true;
+  protocolVersion_ = std::min(message.protocolVersion, ipc::kProtocolVersion);
   role_ = static_cast<ipc::ClientRole>(message.role);
   pidfd_ = std::move(pidfd);
   deathWatch_.emplace(services_.loop, pidfd_.get());
@@ -149,6 +151,10 @@ void Client::sendWelcome(ipc::Welcome welcome) {
     welcome.livenessWordWorks = zygote->livenessWordWorks;
   }
   welcome.client = id_.value;
+  welcome.protocolVersion = protocolVersion_;
+  for (const auto& [key, value, source] : services_.options.settings) {
+    welcome.settings.push_back({key, value, source});
+  }
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   connection_.send(welcome, {pidfd.get()});
   ipc::reachCrashPoint(ipc::CrashPoint::kClientWelcomed);
@@ -251,8 +257,8 @@ void Client::workerRetires(Epoch epoch) {
 }
 
 void Client::callTimeOver(Worker& worker, uint64_t sequence) {
-  const std::string limit = std::to_string(services_.options.limits.callTime.count()) +
-                            " ms (limits.call_time, ISOPOOL_CLIENT_CALL_TIME)";
+  const std::string limit =
+      std::to_string(callTime().count()) + " ms (" + settingOfCallTime() + ")";
   if (!worker.overdue(id_, sequence, "ran for longer than " + limit)) return;
   ++overdueCalls_;
   connection_.send(ipc::CallTimeOver{worker.epoch().value, sequence,
@@ -264,6 +270,11 @@ void Client::countCallsOf(Epoch epoch) {
   Worker* worker = group_ != nullptr ? group_->find(epoch) : nullptr;
   const Attachment* attachment = worker != nullptr ? worker->attachment(id_) : nullptr;
   if (attachment != nullptr) callsOfPast_ += attachment->completedCalls();
+}
+
+void Client::countCallsOfAll() {
+  if (group_ == nullptr) return;
+  for (const auto& [epoch, worker] : group_->workers()) countCallsOf(epoch);
 }
 
 void Client::workerDied(Epoch epoch, const ExitStatus& status) {
@@ -294,8 +305,8 @@ ipc::ReportedClient Client::reportFigures() const {
   entry.outputBytes = outputBytes();
   entry.models = packages_.size();
   entry.overdueCalls = overdueCalls_;
-  entry.refusals = refusals_;
-  entry.completedCalls = callsOfPast_;
+  entry.refusals = std::accumulate(refusals_.begin(), refusals_.end(), uint64_t{0});
+  entry.completedCalls = completedCalls();
   if (group_ == nullptr) return entry;
   for (const auto& [epoch, worker] : group_->workers()) {
     const Attachment* attachment = worker->attachment(id_);
@@ -303,10 +314,20 @@ ipc::ReportedClient Client::reportFigures() const {
     entry.queuedCalls += attachment->queuedCalls();
     entry.handles += attachment->handles();
     entry.handleBytes += attachment->handleBytes();
-    entry.completedCalls += attachment->completedCalls();
     entry.runningCalls += worker->runningClient() == id_.value ? 1 : 0;
   }
   return entry;
+}
+
+ClassTotals Client::totals() const {
+  return {.connections = welcomed_ ? 1u : 0u,
+          .completedCalls = completedCalls(),
+          .overdueCalls = overdueCalls_,
+          .refusals = refusals_};
+}
+
+uint64_t Client::completedCalls() const {
+  return callsOfPast_ + sumOverWorkers(&Attachment::completedCalls);
 }
 
 void Client::appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const {

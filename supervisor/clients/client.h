@@ -13,6 +13,7 @@
 #include "base/weak_self.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/control/operator_messages.h"
+#include "supervisor/clients/class_totals.h"
 #include "supervisor/pool/client_id.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/worker_group.h"
@@ -66,6 +67,8 @@ class Client : public GroupClient {
   virtual std::string refusalOfDescriptor() const = 0;
   /// The limits of this client; those that can change at run time may differ at the next call.
   virtual ClientLimits limits() const = 0;
+  /// Names the setting that callTime() comes from.
+  virtual std::string settingOfCallTime() const { return ""; }
   /// Calls per call of a client with share 1, while both wait.
   virtual uint32_t share() const = 0;
   /// The connection has ended: leaves the group.
@@ -94,6 +97,11 @@ class Client : public GroupClient {
   std::string refusalOfMemory(uint64_t bytes, const char* what) const;
   /// What the client holds and has called.
   ipc::ReportedClient reportFigures() const;
+  /// What the client has done since it connected; `connections` is 1 when it has attached.
+  ClassTotals totals() const;
+  void countRefusal(ClientLimit limit) { ++refusals_[static_cast<size_t>(limit)]; }
+  /// Keeps the counts of all workers in callsOfPast_: the client leaves its group.
+  void countCallsOfAll();
   bool isOperator() const { return role_ == ipc::ClientRole::kOperator; }
   bool saidHello() const { return saidHello_; }
   bool welcomed() const { return welcomed_; }
@@ -102,7 +110,6 @@ class Client : public GroupClient {
 
   Services& services_;
   WorkerGroup* group_ = nullptr;  ///< null: it has not joined one
-  uint64_t refusals_ = 0;
 
  private:
   struct Package {
@@ -129,6 +136,7 @@ class Client : public GroupClient {
   // As a member of its group.
   void introduce(Worker& worker, bool spare) override;
   void workerRetires(base::Epoch epoch) override;
+  base::Milliseconds callTime() const override { return limits().callTime; }
   void callTimeOver(Worker& worker, uint64_t sequence) override;
   void workerDied(base::Epoch epoch, const ExitStatus& status) override;
   void channelClosed(base::Epoch epoch) override;
@@ -143,6 +151,7 @@ class Client : public GroupClient {
   template <typename Visit>
   void visitListeningWorkers(Visit&& visit) const;
   uint64_t packageBytes() const;
+  uint64_t completedCalls() const;
   uint64_t sumOverWorkers(uint64_t (Attachment::*figure)() const) const;
   uint64_t outputBytes() const;
   uint64_t handleBytes() const;
@@ -154,6 +163,7 @@ class Client : public GroupClient {
   std::optional<base::ReadinessWatch> deathWatch_;
   const base::TimePoint attachedAt_;
   ipc::ClientRole role_ = ipc::ClientRole::kProgram;
+  uint32_t protocolVersion_ = ipc::kProtocolVersion;  ///< the highest that both sides support
   bool saidHello_ = false;
   bool welcomed_ = false;
   bool over_ = false;
@@ -163,6 +173,7 @@ class Client : public GroupClient {
   uint64_t inputBytes_ = 0;   ///< bytes of those
   uint64_t callsOfPast_ = 0;  ///< calls completed by workers that have died or detached the client
   uint64_t overdueCalls_ = 0;
+  Refusals refusals_{};
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<Client> self_;
 };

@@ -74,14 +74,18 @@ void Client::declareInputSegment(ipc::Frame& frame) {
   if (!inputSegments_.try_emplace(message.segment, segment).second) {
     throw ProtocolError("an input segment was declared twice");
   }
+  ClientLimit met = ClientLimit::kMemory;
   segment->refusal = refusalOfMemory(segment->bytes, "a segment for inputs");
-  if (segment->refusal.empty()) segment->refusal = refusalOfDescriptor();
+  if (segment->refusal.empty()) {
+    met = ClientLimit::kDescriptors;
+    segment->refusal = refusalOfDescriptor();
+  }
   if (segment->refusal.empty()) {
     ++segmentsHeld_;
     inputBytes_ += segment->bytes;
   } else {
     segment->object.close();
-    ++refusals_;
+    countRefusal(met);
     if (inputSegments_.size() - segmentsHeld_ > kMostRefusedSegments) {
       return refuse("the program still declares segments for inputs after " +
                     std::to_string(kMostRefusedSegments) +
@@ -160,7 +164,7 @@ void Client::segmentWanted(Worker& worker, uint64_t bytes) {
   if (!refusalOfMemory(size, "").empty()) size = ipc::roundUpToPages(bytes);
   const std::string refusal = refusalOfMemory(size, "shared memory for results");
   if (!refusal.empty()) {
-    ++refusals_;
+    countRefusal(ClientLimit::kMemory);
     return worker.send(ipc::RefuseOutputSegment{id_.value, refusal, /*clientLimit=*/true});
   }
   std::optional<uint32_t> number = attachment.reserveSegment(size, limit);

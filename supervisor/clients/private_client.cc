@@ -37,7 +37,7 @@ void PrivateClient::closePool(PoolId pool) { group_->closePool(pool); }
 
 void PrivateClient::reportDeath(Epoch epoch, const std::string& reason) {
   if (group_->find(epoch) == nullptr) return group_->blameReaped(epoch, reason);
-  if (Worker* worker = judged(epoch)) group_->loseWorker(*worker, reason);
+  if (Worker* worker = judged(epoch)) group_->loseWorker(*worker, DeathCause::kReported, reason);
 }
 
 // No other program has packages with the same bytes, and the client waits for no answer.

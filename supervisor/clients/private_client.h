@@ -27,6 +27,8 @@ class PrivateClient final : public Client {
   /// Zygotes fail repeatedly: as WorkerGroup::onZygoteCrashLoop().
   void onZygoteCrashLoop() { ownGroup_.onZygoteCrashLoop(); }
   void appendPids(std::vector<pid_t>& pids) const { ownGroup_.appendPids(pids); }
+  /// As WorkerGroup::logOutput().
+  void logOutput() const { ownGroup_.logOutput(); }
   /// "client 1".
   std::string describe() const override;
 
@@ -44,6 +46,7 @@ class PrivateClient final : public Client {
   void leaveGroup() override;
 
   bool uses(const Slot&) const override { return true; }
+  void slotsChanged() override {}  // each of its pools keeps its size
   void slotServed(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
   void onNoWorkers(const std::string& text) override;

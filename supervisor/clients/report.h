@@ -16,4 +16,7 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
 /// to false if it removes something; the sums in the report stay those of everything.
 void makeFit(ipc::Report& report);
 
+/// Shortens the list until it fits into a message.
+void makeFit(ipc::SettingsInForce& settings);
+
 }  // namespace isopool::supervisor

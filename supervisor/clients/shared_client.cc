@@ -11,6 +11,7 @@
 #include "ipc/crash_point.h"
 #include "supervisor/clients/report.h"
 #include "supervisor/pool/printable.h"
+#include "supervisor/pool/slot_choice.h"
 
 namespace isopool::supervisor {
 
@@ -68,10 +69,26 @@ void SharedClient::dispatch(ipc::Frame& frame) {
     drainAcknowledged_ = true;
     return;
   }
+  if (frame.type == ipc::MessageType::kReportCalls) {
+    return newCalls_.add(ipc::decodeMessage<ipc::ReportCalls>(frame).models);
+  }
   Client::dispatch(frame);
 }
 
 void SharedClient::handleOperator(const ipc::Frame& frame) {
+  if (frame.type == ipc::MessageType::kRequestSettings) {
+    ipc::SettingsInForce answer;
+    answer.token = ipc::decodeMessage<ipc::RequestSettings>(frame).token;
+    answer.settings = events_.settings();
+    makeFit(answer);
+    return send(answer);
+  }
+  if (frame.type == ipc::MessageType::kRequestAction) {
+    const auto request = ipc::decodeMessage<ipc::RequestAction>(frame);
+    ipc::ActionDone answer = events_.act(request);
+    answer.token = request.token;
+    return send(answer);
+  }
   const uint64_t token = ipc::decodeMessage<ipc::RequestReport>(frame).token;
   ipc::Report report = events_.report();
   report.token = token;
@@ -98,6 +115,7 @@ std::string SharedClient::admit(const ipc::Hello& hello, const base::Fd& pidfd) 
   }
   handshake_.cancel();
   if (!hello.program.empty()) program_ = printable(hello.program, kLongestProgramName);
+  class_ = chosenClass();
   return {};
 }
 
@@ -129,13 +147,35 @@ void SharedClient::closePool(PoolId pool) {
   slotIndices_.clear();
 }
 
-const ClientClass* SharedClient::ownClass() const {
+// The class of the settings that a client of this user and program has.
+std::string SharedClient::chosenClass() const {
   for (const ClientClass& each : services_.options.classes) {
     if (each.userId && *each.userId != peer_.userId) continue;
     if (!each.program.empty() && each.program != program_) continue;
-    return &each;
+    return each.name;
   }
-  return nullptr;
+  return {};
+}
+
+// By its name: a reload may have added a class that suits the client, too.
+const ClientClass* SharedClient::ownClass() const {
+  const std::vector<ClientClass>& classes = services_.options.classes;
+  const auto found = std::find_if(classes.begin(), classes.end(),
+                                  [this](const ClientClass& each) { return each.name == class_; });
+  return found != classes.end() ? &*found : nullptr;
+}
+
+ClientLimits SharedClient::limits() const {
+  ClientLimits limits = services_.options.limits;
+  const ClientClass* its = ownClass();
+  if (its != nullptr && its->callTime) limits.callTime = *its->callTime;
+  return limits;
+}
+
+std::string SharedClient::settingOfCallTime() const {
+  const ClientClass* its = ownClass();
+  if (its != nullptr && its->callTime) return "class." + its->name + ".call_time";
+  return "limits.call_time, ISOPOOL_CLIENT_CALL_TIME";
 }
 
 uint32_t SharedClient::share() const {
@@ -172,14 +212,19 @@ void SharedClient::takePackage(const ipc::LoadPackage& message,
     if (!refusal.empty()) return refuse("an object can't be moved: " + refusal);
     return holdPackage(message, std::move(memory), nullptr);
   }
-  if (refusal.empty()) refusal = refusalOfMemory(message.bytes, "a package");
+  ClientLimit met = ClientLimit::kDescriptors;
+  if (refusal.empty()) {
+    met = ClientLimit::kMemory;
+    refusal = refusalOfMemory(message.bytes, "a package");
+  }
   const uint32_t models = limits().models;
   if (models != 0 && packages() >= models) {
+    met = ClientLimit::kModels;
     refusal = "the program has " + std::to_string(packages()) + " packages loaded and may have " +
               std::to_string(models) + " (limits.models, ISOPOOL_CLIENT_MODELS)";
   }
   if (!refusal.empty()) {
-    ++refusals_;
+    countRefusal(met);
     return send(ipc::PackageHeld{message.package, refusal});
   }
   const auto candidate = services_.packages.find(memory->digest);
@@ -196,6 +241,7 @@ void SharedClient::takePackage(const ipc::LoadPackage& message,
 void SharedClient::leaveGroup() {
   handshake_.cancel();
   if (group_ == nullptr) return;
+  countCallsOfAll();
   group_->leave(*this);
   group_->forget(id());
   group_ = nullptr;
@@ -205,6 +251,30 @@ void SharedClient::leaveGroup() {
 
 bool SharedClient::uses(const Slot& slot) const {
   return std::find(slotIndices_.begin(), slotIndices_.end(), slot.index) != slotIndices_.end();
+}
+
+void SharedClient::slotsChanged() {
+  const size_t all = group_->slotTable().slotsOf(kSharedPool).size();
+  const std::vector<uint32_t> former = std::exchange(
+      slotIndices_,
+      rebalanced(slotIndices_, group_->leastUsedSlots(kSharedPool, static_cast<uint32_t>(all))));
+  const std::vector<Quarantine> quarantines =
+      group_->slotTable().quarantinedSlots(services_.loop.now());
+  for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
+    if (slotIndices_[own] == former[own]) continue;
+    for (const Quarantine& each : quarantines) {
+      if (each.slot.index == slotIndices_[own]) sendQuarantine(pool_, own, each, each.text());
+    }
+    // If the slot has no worker yet, or it is not attached, the assignment follows later.
+    Worker* worker = group_->serving(Slot{kSharedPool, slotIndices_[own]});
+    if (worker == nullptr || worker->stage() != Worker::Stage::kReady) continue;
+    const Attachment* attachment = worker->attachment(id());
+    if (attachment == nullptr) {
+      group_->introduce(*worker, *this);
+    } else if (attachment->usable()) {
+      sendAssignment(pool_, own, worker->epoch());
+    }
+  }
 }
 
 void SharedClient::slotServed(const Slot& slot, Epoch epoch) {
@@ -220,6 +290,16 @@ void SharedClient::slotQuarantined(const Quarantine& quarantine, const std::stri
 }
 
 // ---- for reports -----------------------------------------------------------------------------
+
+std::string SharedClient::className() const {
+  const ClientClass* its = ownClass();
+  return its != nullptr ? its->name : "";
+}
+
+void SharedClient::addNewTo(ClassTotals& all) {
+  all.advance(counted_, totals());
+  all.models.take(newCalls_);
+}
 
 ipc::ReportedClient SharedClient::report() const {
   ipc::ReportedClient entry = reportFigures();

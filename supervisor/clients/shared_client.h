@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "supervisor/clients/class_totals.h"
 #include "supervisor/clients/client.h"
 #include "supervisor/processes/peer.h"
 
@@ -14,9 +15,9 @@ namespace isopool::supervisor {
 /// The one pool of a shared supervisor's group. A client calls some of its slots.
 inline constexpr base::PoolId kSharedPool{1};
 
-/// A client of a shared supervisor: a program, or an operator that requests reports. A program
-/// joins the group of its class, calls some of the group's slots under the limits of one client,
-/// and leaves; its report about a worker is a hint. Contracts as for Client.
+/// A client of a shared supervisor: a program, or an operator that requests reports and actions. A
+/// program joins the group of its class, calls some of the group's slots under the limits of one
+/// client, and leaves; its report about a worker is a hint. Contracts as for Client.
 class SharedClient final : public Client {
  public:
   struct Events {
@@ -25,6 +26,10 @@ class SharedClient final : public Client {
     std::function<WorkerGroup&(const ClientClass*)> groupFor;
     /// The client is an operator and requests a report.
     std::function<ipc::Report()> report;
+    /// The client is an operator and requests the settings.
+    std::function<std::vector<ipc::ReportedSetting>()> settings;
+    /// The client is an operator and requests an action. Returns the answer, without its token.
+    std::function<ipc::ActionDone(const ipc::RequestAction&)> act;
     /// Returns how many descriptors isopoold keeps for packages and segments of all clients.
     std::function<size_t()> descriptorsOfClients;
     /// Returns why no more programs are served; empty: the client may attach as a program.
@@ -41,10 +46,15 @@ class SharedClient final : public Client {
 
   /// "client 7 (trader, pid 4711, user 1000)".
   std::string describe() const override;
+  const Peer& peer() const { return peer_; }
   /// True for a program after its Hello.
   bool isServedProgram() const { return saidHello() && !isOperator(); }
   using Client::isOperator;
   ipc::ReportedClient report() const;
+  /// The name of its class of the settings; empty if it has none.
+  std::string className() const;
+  /// Adds to the totals of its class what the client has done since the last call.
+  void addNewTo(ClassTotals& all);
 
  private:
   bool serves(uint32_t role) const override;
@@ -56,25 +66,31 @@ class SharedClient final : public Client {
   void reportDeath(base::Epoch epoch, const std::string& reason) override;
   void takePackage(const ipc::LoadPackage& message, std::shared_ptr<PackageMemory> memory) override;
   std::string refusalOfDescriptor() const override;
-  ClientLimits limits() const override { return services_.options.limits; }
+  ClientLimits limits() const override;
+  std::string settingOfCallTime() const override;
   uint32_t share() const override;
   void leaveGroup() override;
 
   bool uses(const Slot& slot) const override;
+  void slotsChanged() override;
   void slotServed(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
   void onNoWorkers(const std::string&) override {}  // its slots are reported one by one
 
   void handleOperator(const ipc::Frame& frame);
   const ClientClass* ownClass() const;
+  std::string chosenClass() const;
 
   const Peer peer_;
   const Events events_;
   base::Timer handshake_;
   std::string program_;
+  std::string class_;  ///< the name of its class from its Hello on; empty: none
   bool draining_ = false;
   bool drainAcknowledged_ = false;
-  base::PoolId pool_;  ///< the client's number of its pool
+  ClassTotals counted_;   ///< what addNewTo() has added
+  ModelTotals newCalls_;  ///< that the client has reported since
+  base::PoolId pool_;     ///< the client's number of its pool
   /// The index of the client's slot is the index here; the value is the slot of the shared pool.
   std::vector<uint32_t> slotIndices_;
 };

@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/settings/setting_text.h"
@@ -158,6 +159,9 @@ class Parser {
     app_.add_flag("--private", words.privatePool,
                   "Serve only the program that started this process, over --control-fd")
         ->group(kPrivateGroup);
+    app_.add_flag("--collect-output", words.collectOutput,
+                  "Write the log as JSON, also what workers write to their standard streams")
+        ->group(kPrivateGroup);
     app_.add_option("--control-fd", words.controlFd,
                     "The supervisor's end of that program's control socket (default: 3)")
         ->check(CLI::Range(3, INT_MAX).description(""))
@@ -169,6 +173,32 @@ class Parser {
         ->check(CLI::Range(3, INT_MAX).description(""))
         ->type_name("N")
         ->group(kPrivateGroup);
+    defaults_ = app_.add_option("--default", unusedList_,
+                                "The value of a setting that neither a flag nor a variable nor the "
+                                "file sets: that program's PoolOptions")
+                    ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                    ->expected(1)
+                    ->allow_extra_args(false)
+                    ->type_name("KEY=VALUE")
+                    ->group(kPrivateGroup);
+  }
+
+  /// Returns the refusal of a wrong --default.
+  std::optional<OptionsRefused> takeDefaults() {
+    CommandLine& words = request_.commandLine;
+    for (const std::string& word : defaults_->results()) {
+      const size_t equals = word.find('=');
+      const std::string key = word.substr(0, equals);
+      const base::Setting* setting = base::findSetting(key);
+      if (equals == word.npos) return mistake("--default " + word + ": is not KEY=VALUE");
+      if (setting == nullptr) return mistake("--default " + key + ": is not a setting");
+      if (words.privatePool && setting->scope == base::Scope::kShared) {
+        return mistake("--default " + key +
+                       ": is for a shared supervisor, not for one with --private");
+      }
+      words.defaults[setting] = word.substr(equals + 1);
+    }
+    return std::nullopt;
   }
 
   std::variant<CommandLineRequest, OptionsRefused> request() {
@@ -181,6 +211,7 @@ class Parser {
       }
       words.flags[setting] = option->results().back();
     }
+    if (auto refused = takeDefaults()) return *std::move(refused);
     if (json_ && !show_) return mistake("--json requires --show-settings");
     if (check_ && show_) return mistake("--check and --show-settings exclude each other");
     if (check_) request_.answer = Answer::kCheck;
@@ -208,6 +239,8 @@ class Parser {
   bool markdown_ = false;
   bool exampleFile_ = false;
   std::string unused_;  // request() reads the texts from the CLI::Option objects
+  std::vector<std::string> unusedList_;
+  CLI::Option* defaults_ = nullptr;
   std::vector<std::pair<const base::Setting*, CLI::Option*>> options_;
 };
 

@@ -19,11 +19,14 @@ struct OptionsRefused {
 /// The parsed flags of isopoold: those outside the table of settings, and the texts, not yet
 /// interpreted, of those in the table.
 struct CommandLine {
-  bool privatePool = false;  ///< --private
-  int controlFd = 3;         ///< of a private supervisor
-  int lifelineFd = 4;        ///< of a private supervisor
-  std::string file;          ///< --config or ISOPOOL_CONFIG; empty: none
+  bool privatePool = false;    ///< --private
+  bool collectOutput = false;  ///< --collect-output
+  int controlFd = 3;           ///< of a private supervisor
+  int lifelineFd = 4;          ///< of a private supervisor
+  std::string file;            ///< --config or ISOPOOL_CONFIG; empty: none
   std::map<const base::Setting*, std::string> flags;
+  /// --default: values of a program's PoolOptions, in place of the built-in defaults.
+  std::map<const base::Setting*, std::string> defaults;
 };
 
 /// What isopoold does with the settings: runs, or prints something about them and ends.

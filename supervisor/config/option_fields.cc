@@ -76,6 +76,8 @@ constexpr Field kFields[] = {
      [](Options& options, const SettingValue& value) { options.outputArenaLimit = value.number; }},
     {"max_clients",
      [](Options& options, const SettingValue& value) { options.maxClients = count(value); }},
+    {"max_clients_per_user",
+     [](Options& options, const SettingValue& value) { options.maxClientsPerUser = count(value); }},
     {"grace",
      [](Options& options, const SettingValue& value) { options.grace = milliseconds(value); }},
     {"limits.memory",
@@ -108,10 +110,15 @@ constexpr Field kFields[] = {
      }},
     {"sandbox.level",
      [](Options& options, const SettingValue& value) { options.sandbox = value.text; }},
+    {"sandbox.memory",
+     [](Options& options, const SettingValue& value) {
+       options.recycling.memoryCap = value.number;
+     }},
     {"log_level",
      [](Options& options, const SettingValue& value) { options.logLevel = logLevel(value.text); }},
     {"log_format", [](Options& options,
                       const SettingValue& value) { options.logFormat = logFormat(value.text); }},
+    {"log_file", [](Options& options, const SettingValue& value) { options.logFile = value.text; }},
     {"no_kill",
      [](Options& options, const SettingValue& value) { options.noKill = value.number != 0; }},
 };

@@ -24,6 +24,8 @@ struct ClientClass {
   std::string program;             ///< only clients with this name; empty: any
   uint32_t share = 1;              ///< calls per call of a client with share 1, while both wait
   uint32_t dedicatedWorkers = 0;   ///< workers for this class only, in addition to the shared ones
+  /// Run time of one call; 0: no limit. Nothing: ClientLimits::callTime holds.
+  std::optional<std::chrono::milliseconds> callTime;
 };
 
 /// Limits of one client of a shared supervisor. 0: no limit.
@@ -35,14 +37,22 @@ struct ClientLimits {
   std::chrono::milliseconds callTime{0};  ///< run time of one call
 };
 
-/// Thresholds at which a shared supervisor replaces a worker that still works. 0: no threshold.
+/// Thresholds at which the supervisor replaces a worker that still works. 0: no threshold.
 struct Recycling {
   uint64_t calls = 0;                ///< completed by the worker
   std::chrono::milliseconds age{0};  ///< since the worker was started
-  uint64_t memoryGrowth = 0;         ///< bytes of resident anonymous memory, since the first call
+  uint64_t memoryGrowth = 0;         ///< bytes of the worker's own memory, since the first call
+  uint64_t memoryCap = 0;            ///< sandbox.memory; a worker is replaced before it is used up
   uint32_t jitterPercent = 10;       ///< each worker's thresholds vary by up to so much, either way
   /// How long clients may still use the replaced worker; then it is killed.
   std::chrono::milliseconds patience{60'000};
+};
+
+/// A setting, for clients to report what is in force and why.
+struct SettingAndSource {
+  std::string key;
+  std::string value;
+  std::string source;
 };
 
 /// Every value that the supervisor uses, with its default. Settings (settings.h) makes one from
@@ -50,10 +60,14 @@ struct Recycling {
 /// settings, those without a comment here, too. A plain value: each owner has a copy.
 struct Options {
   bool privatePool = false;
-  int controlFd = 3;        ///< of a private supervisor: the program's control socket
-  int lifelineFd = 4;       ///< of a private supervisor: read end of the program's lifeline
+  int controlFd = 3;   ///< of a private supervisor: the program's control socket
+  int lifelineFd = 4;  ///< of a private supervisor: read end of the program's lifeline
+  /// Zygote and workers write to pipes, and isopoold logs each line; otherwise they have isopoold's
+  /// own standard streams.
+  bool collectOutput = false;
   std::string listen;       ///< path of the socket of a shared supervisor
   std::string socketGroup;  ///< its members may connect, too; empty: only the same user and root
+  std::string logFile;      ///< of a shared supervisor; empty: the error stream
   uint32_t workers = 0;     ///< of a shared supervisor; at least 1 after parsing
   std::string worker;       ///< path of the isopool-worker executable
   uint32_t spares = 1;      ///< per worker group
@@ -68,6 +82,7 @@ struct Options {
   /// How long a worker may still run a call past its deadline, or of a client that has left.
   std::chrono::milliseconds grace{500};
   uint32_t maxClients = 1024;
+  uint32_t maxClientsPerUser = 0;  ///< 0: no limit
   ClientLimits limits;
   Recycling recycling;
   std::vector<ClientClass> classes;
@@ -76,6 +91,7 @@ struct Options {
   std::string workerFolders;
   /// NAME=VALUE for the zygote and the workers: the settings that they read, and [environment].
   std::vector<std::string> workerEnvironment;
+  std::vector<SettingAndSource> settings;  ///< all of this kind of supervisor
   bool noKill = false;  ///< for debuggers: zygote, fork and worker time-outs are disabled
   base::LogLevel logLevel = base::LogLevel::kWarning;
   base::LogFormat logFormat = base::LogFormat::kAuto;

@@ -2,7 +2,6 @@
 #include "supervisor/config/settings.h"
 
 #include <grp.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +12,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/processors.h"
 #include "base/settings/environment.h"
+#include "base/settings/setting_default.h"
 #include "base/settings/setting_text.h"
 #include "base/unix_address.h"
 #include "ipc/memory/memory_object.h"
@@ -41,18 +42,10 @@ std::string workerBesideUs() {
   return self.substr(0, self.rfind('/') + 1) + "isopool-worker";
 }
 
-uint64_t processorsForUs() {
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  if (::sched_getaffinity(0, sizeof processors, &processors) != 0) return 1;
-  return static_cast<uint64_t>(std::max(1, CPU_COUNT(&processors)));
-}
-
-base::SettingValue defaultOf(const base::Setting& setting) {
-  if (setting.key == "workers") return {processorsForUs(), {}, {}};
+base::SettingValue valueIfNotSet(const base::Setting& setting) {
+  if (setting.key == "workers") return {static_cast<uint64_t>(base::usableProcessors()), {}, {}};
   if (setting.key == "worker_program") return {0, workerBesideUs(), {}};
-  if (setting.fallback.empty()) return {};
-  return std::get<base::SettingValue>(base::parseSetting(setting, setting.fallback));
+  return base::defaultOf(setting);
 }
 
 SettingsFile readFile(const std::string& path) {
@@ -62,11 +55,17 @@ SettingsFile readFile(const std::string& path) {
   return std::move(std::get<SettingsFile>(read));
 }
 
+// The beginning of an error text about a value that a program's PoolOptions have.
+std::string programWants(const base::Setting& setting) {
+  return "PoolOptions: " + std::string(setting.key);
+}
+
 bool isGroup(const std::string& name) { return ::getgrnam(name.c_str()) != nullptr; }
 
-bool sameButForShare(const ClientClass& left, const ClientClass& right) {
-  return left.name == right.name && left.userId == right.userId && left.program == right.program &&
-         left.dedicatedWorkers == right.dedicatedWorkers;
+// Clients keep their class, and a class that has workers of its own keeps having some.
+bool mayBecome(const ClientClass& ours, const ClientClass& next) {
+  return ours.name == next.name && ours.userId == next.userId && ours.program == next.program &&
+         (ours.dedicatedWorkers == 0) == (next.dedicatedWorkers == 0);
 }
 
 }  // namespace
@@ -127,8 +126,13 @@ Settings::ResolvedSettings Settings::resolve(const SettingsFile& file) const {
     } else if (entry != file.entries.end()) {
       resolved = {entry->second.value, SourceKind::kFile, entry->second.line};
       continue;
+    } else if (const auto asked = commandLine_.defaults.find(&setting);
+               asked != commandLine_.defaults.end()) {
+      text = asked->second;
+      where = programWants(setting);
+      resolved.source = SourceKind::kProgram;
     } else {
-      resolved.value = defaultOf(setting);
+      resolved.value = valueIfNotSet(setting);
       continue;
     }
     auto parsed = base::parseSetting(setting, text);
@@ -150,6 +154,8 @@ std::string Settings::whereIs(const base::Setting& setting, const ResolvedSettin
     case SourceKind::kFile:
       return commandLine_.file + ":" + std::to_string(resolved.line) + ": " +
              std::string(setting.key);
+    case SourceKind::kProgram:
+      return programWants(setting);
     case SourceKind::kDefault:
       break;
   }
@@ -165,6 +171,8 @@ std::string Settings::sourceOf(const base::Setting& setting,
       return "environment " + std::string(setting.variable);
     case SourceKind::kFile:
       return "file " + commandLine_.file + ":" + std::to_string(resolved.line);
+    case SourceKind::kProgram:
+      return "program";
     case SourceKind::kDefault:
       break;
   }
@@ -185,6 +193,7 @@ std::string Settings::filesOf(const Options& options) const {
 Options Settings::makeOptions() const {
   Options options;
   options.privatePool = commandLine_.privatePool;
+  options.collectOutput = commandLine_.collectOutput;
   options.controlFd = commandLine_.controlFd;
   options.lifelineFd = commandLine_.lifelineFd;
   for (const SettingsFile::Variable& each : environment_) {
@@ -200,6 +209,12 @@ Options Settings::makeOptions() const {
     }
   }
   for (const SettingsFile::Class& each : classes_) options.classes.push_back(each.clientClass);
+  for (const Shown& each : shown()) {
+    // [environment] may have secrets, which are not for every client.
+    if (each.setting == nullptr) continue;
+    if (options.privatePool && each.setting->scope == base::Scope::kShared) continue;
+    options.settings.push_back({each.key, each.text, each.source});
+  }
   if (options.sandbox == "strict") {
     options.workerEnvironment.push_back("ISOPOOL_SUPERVISOR_FILES=" + filesOf(options));
   }
@@ -226,6 +241,11 @@ void Settings::check(const Options& options) const {
     throw SettingsError(where("listen") + ": '" + options.listen + "' is longer than the " +
                         std::to_string(kMostPath) + " bytes that the path of a socket may have");
   }
+  if (!options.logFile.empty() && options.logFile.front() != '/') {
+    throw SettingsError(where("log_file") + ": '" + options.logFile +
+                        "' is not an absolute path: isopoold opens it again after a reload, in " +
+                        "another working folder");
+  }
   if (options.sandbox == "none") {
     for (const std::string_view key : {"sandbox.memory", "sandbox.files", "sandbox.processes"}) {
       if (resolved_.at(base::findSetting(key)).value.number == 0) continue;
@@ -238,6 +258,14 @@ void Settings::check(const Options& options) const {
     throw SettingsError(where("socket_group") + ": '" + options.socketGroup +
                         "' is not a group of this system");
   }
+}
+
+bool Settings::Shown::reloadable() const {
+  if (setting == nullptr) {
+    return key.ends_with(".share") || key.ends_with(".call_time") ||
+           (key.ends_with(".dedicated_workers") && text != "0");
+  }
+  return setting->reload == base::ReloadPolicy::kOnReload;
 }
 
 std::vector<Settings::Shown> Settings::shown() const {
@@ -262,6 +290,12 @@ std::vector<Settings::Shown> Settings::shown() const {
       add(prefix + "program", each.clientClass.program, each.line);
     add(prefix + "share", std::to_string(each.clientClass.share), each.line);
     add(prefix + "dedicated_workers", std::to_string(each.clientClass.dedicatedWorkers), each.line);
+    if (each.clientClass.callTime) {
+      base::SettingValue time;
+      time.number = static_cast<uint64_t>(each.clientClass.callTime->count());
+      add(prefix + "call_time", base::spellSetting(*base::findSetting("limits.call_time"), time),
+          each.line);
+    }
   }
   return all;
 }
@@ -311,20 +345,33 @@ void Settings::takeEnvironment(const std::vector<SettingsFile::Variable>& enviro
   changes.needRestart.insert(changes.needRestart.end(), keys.begin(), keys.end());
 }
 
-// A client gets its class when it attaches, and dedicated workers are forked for the class: only
-// the share of the shared workers can change at run time.
+// Takes all classes of the file, or none of them.
 void Settings::takeClasses(std::vector<SettingsFile::Class> classes, Changes& changes) {
-  const bool sameClasses = std::equal(classes.begin(), classes.end(), classes_.begin(),
-                                      classes_.end(), [](const auto& left, const auto& right) {
-                                        return sameButForShare(left.clientClass, right.clientClass);
-                                      });
-  if (!sameClasses) {
+  const bool allMay =
+      std::all_of(classes_.begin(), classes_.end(), [&](const SettingsFile::Class& ours) {
+        return std::any_of(classes.begin(), classes.end(), [&](const SettingsFile::Class& next) {
+          return mayBecome(ours.clientClass, next.clientClass);
+        });
+      });
+  if (!allMay) {
     changes.needRestart.emplace_back("class");
     return;
   }
-  for (size_t i = 0; i < classes.size(); ++i) {
-    if (classes[i].clientClass.share == classes_[i].clientClass.share) continue;
-    changes.taken.push_back("class." + classes[i].clientClass.name + ".share");
+  for (const SettingsFile::Class& each : classes) {
+    const ClientClass& next = each.clientClass;
+    const std::string key = "class." + next.name;
+    const auto ours = std::find_if(
+        classes_.begin(), classes_.end(),
+        [&](const SettingsFile::Class& former) { return former.clientClass.name == next.name; });
+    if (ours == classes_.end()) {
+      changes.taken.push_back(key);
+      continue;
+    }
+    if (ours->clientClass.share != next.share) changes.taken.push_back(key + ".share");
+    if (ours->clientClass.dedicatedWorkers != next.dedicatedWorkers) {
+      changes.taken.push_back(key + ".dedicated_workers");
+    }
+    if (ours->clientClass.callTime != next.callTime) changes.taken.push_back(key + ".call_time");
   }
   classes_ = std::move(classes);
 }

@@ -14,7 +14,8 @@
 namespace isopool::supervisor {
 
 /// The value and the source of every setting. A flag overrides an environment variable, the
-/// variable overrides the file, and the file overrides the default. Every value is checked: if
+/// variable overrides the file, the file overrides the program that started this supervisor
+/// (--default, its PoolOptions), and the program overrides the default. Every value is checked: if
 /// there is a Settings, all of them are valid. Not thread-safe.
 class Settings {
  public:
@@ -25,6 +26,9 @@ class Settings {
     base::SettingValue value;
     std::string text;
     std::string source;  ///< "flag --spares", "file PATH:LINE", "default", ...
+
+    /// True if a reload can change it.
+    bool reloadable() const;
   };
 
   /// Keys whose values differ between two readings of the file.
@@ -48,12 +52,12 @@ class Settings {
 
   /// Reads the file again, with the flags and the environment of the start. Afterwards options()
   /// has the new values of those settings that can change at run time. If it returns
-  /// OptionsRefused, nothing has changed. Of the classes only the shares can change, of
-  /// [environment] nothing.
+  /// OptionsRefused, nothing has changed. Classes can be added; of the others the shares can
+  /// change, and the number of dedicated workers unless it is or becomes 0. [environment] can't.
   std::variant<Changes, OptionsRefused> reload();
 
  private:
-  enum class SourceKind { kDefault, kFile, kEnvironment, kFlag };
+  enum class SourceKind { kDefault, kProgram, kFile, kEnvironment, kFlag };
   struct ResolvedSetting {
     base::SettingValue value;
     SourceKind source = SourceKind::kDefault;

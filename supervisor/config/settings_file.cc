@@ -12,7 +12,7 @@
 #include <stdexcept>
 
 #include "base/settings/setting_text.h"
-#include "supervisor/processes/zygote_process.h"
+#include "ipc/thread_variables.h"
 
 namespace isopool::supervisor {
 
@@ -167,8 +167,9 @@ class Reader {
       }
       if (const std::string problem = base::whyNoVariable(variable); !problem.empty())
         throw wrong(problem);
-      if (std::find(kOneThread.begin(), kOneThread.end(), variable) != kOneThread.end()) {
-        throw wrong("is always 1 in workers; torch.set_num_threads(n) raises it there");
+      if (std::find(ipc::kThreadVariables.begin(), ipc::kThreadVariables.end(), variable) !=
+          ipc::kThreadVariables.end()) {
+        throw wrong("follows the setting threads of this file");
       }
       if (node.is_integer()) {
         file_.environment.push_back(
@@ -214,10 +215,13 @@ class Reader {
         made.clientClass.share = countAt(path, node, 1, kMostShare);
       } else if (field == "dedicated_workers") {
         made.clientClass.dedicatedWorkers = countAt(path, node, 0, kMostDedicatedWorkers);
+      } else if (field == "call_time") {
+        made.clientClass.callTime = callTimeAt(path, node);
       } else {
-        throw SettingsError(name.source(), path + " is not a setting; the nearest is " + key + "." +
-                                               base::nearestOf(field, {"user", "program", "share",
-                                                                       "dedicated_workers"}));
+        throw SettingsError(name.source(),
+                            path + " is not a setting; the nearest is " + key + "." +
+                                base::nearestOf(field, {"user", "program", "share",
+                                                        "dedicated_workers", "call_time"}));
       }
     }
     return made;
@@ -236,6 +240,16 @@ class Reader {
     throw SettingsError(node.source(), path + ": " + described(node) +
                                            " is not a whole number between " +
                                            std::to_string(least) + " and " + std::to_string(most));
+  }
+
+  // As limits.call_time.
+  static std::chrono::milliseconds callTimeAt(const std::string& path, const toml::node& node) {
+    const auto parsed =
+        base::parseSetting(*base::findSetting("limits.call_time"), textAt(path, node));
+    if (const auto* problem = std::get_if<std::string>(&parsed)) {
+      throw SettingsError(node.source(), path + ": " + *problem);
+    }
+    return std::chrono::milliseconds(std::get<base::SettingValue>(parsed).number);
   }
 
   static uint32_t userIdOf(const std::string& path, const std::string& user,

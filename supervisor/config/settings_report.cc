@@ -97,7 +97,7 @@ std::string explanation(const base::Setting& setting) {
 }
 
 std::string defaultCell(const base::Setting& setting) {
-  if (setting.fallback.empty()) return std::string(setting.fallbackWords);
+  if (!setting.fallbackWords.empty()) return std::string(setting.fallbackWords);
   const bool zero = setting.fallback == "0" && !setting.zero.empty();
   return std::string(setting.fallback) + (zero ? ": " + std::string(setting.zero) : "");
 }
@@ -108,20 +108,23 @@ std::string row(const base::Setting& setting) {
                  cell(explanation(setting)), "\n"});
 }
 
-constexpr std::array<std::array<const char*, 3>, 5> kFileOnly{{
+constexpr std::array<std::array<const char*, 3>, 6> kFileOnly{{
     {"environment.NAME", "",
      "A variable of zygote and workers. Overrides isopoold's own environment."},
     {"class.NAME.user", "any",
      "The class NAME is for clients of this user (a name or a number), ..."},
     {"class.NAME.program", "any",
      "... and of programs with this name. A client is in the first class of the file that fits "
-     "it."},
+     "it when it attaches. SIGHUP adds classes, and removes none."},
     {"class.NAME.share", "1",
      "While clients wait for a worker, a client of this class gets this many calls for one call of "
      "a client with share 1. A whole number between 1 and 1000. SIGHUP changes it."},
     {"class.NAME.dedicated_workers", "0",
      "Workers for this class only, in addition to the shared ones. A whole number between 0 and "
-     "1024."},
+     "1024. SIGHUP changes it, unless it is or becomes 0."},
+    {"class.NAME.call_time", "`limits.call_time`",
+     "How long one call of a client of this class may run: \"30s\"; \"0\" is no limit. SIGHUP "
+     "changes it."},
 }};
 
 std::string tableOf(std::string_view key) {
@@ -154,7 +157,7 @@ std::string exampleTable(const std::string& table) {
 }  // namespace
 
 std::string describeDefault(const base::Setting& setting) {
-  if (setting.fallback.empty()) return "default: " + std::string(setting.fallbackWords);
+  if (!setting.fallbackWords.empty()) return "default: " + std::string(setting.fallbackWords);
   const std::string fallback = "default: " + std::string(setting.fallback);
   if (setting.zero.empty()) return fallback;
   if (setting.fallback == "0") return fallback + ", " + std::string(setting.zero);
@@ -183,14 +186,11 @@ std::string showSettings(const Settings& settings) {
 std::string showSettingsAsJson(const Settings& settings) {
   std::string out = "[";
   for (const Settings::Shown& each : settings.shown()) {
-    const bool reloads = each.setting != nullptr
-                             ? each.setting->reload == base::ReloadPolicy::kOnReload
-                             : each.key.ends_with(".share");
     base::Json one{{"key", each.key}};
     one["value"] =
         each.setting != nullptr ? jsonOf(*each.setting, each.value) : base::Json(each.text);
     one["source"] = each.source;
-    one["reloadable"] = reloads;
+    one["reloadable"] = each.reloadable();
     out += (out.size() > 1 ? ",\n " : "\n ") + base::jsonText(one);
   }
   return out + "\n]";

@@ -63,6 +63,28 @@ void SlotTable::closePool(PoolId pool) {
   }
 }
 
+std::vector<Epoch> SlotTable::resizePool(PoolId pool, uint32_t workers) {
+  std::vector<SlotEntry>& entries = pools_.at(pool);
+  std::vector<Epoch> leaving;
+  while (entries.size() > workers) {
+    const SlotEntry last = std::move(entries.back());
+    entries.pop_back();
+    if (!last.worker) continue;
+    if (last.usable) {
+      leaving.push_back(*last.worker);
+    } else {
+      effects_.retireWorker(*last.worker);
+    }
+  }
+  while (entries.size() < workers) {
+    const auto index = static_cast<uint32_t>(entries.size());
+    entries.push_back(SlotEntry{
+        .slot = Slot{pool, index}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
+    fill(entries.back());
+  }
+  return leaving;
+}
+
 bool SlotTable::hasPool(PoolId pool) const { return pools_.count(pool) != 0; }
 
 void SlotTable::workerUsable(Epoch epoch) {
@@ -117,7 +139,15 @@ void SlotTable::workerNotMade(Epoch epoch) {
 
 bool SlotTable::relieve(Epoch epoch) {
   SlotEntry* entry = find(epoch);
-  return entry != nullptr && entry->slot && entry->usable && promoteSpare(*entry);
+  if (entry == nullptr || !entry->slot || !entry->usable) return false;
+  if (promoteSpare(*entry)) return true;
+  if (spareEntries_.empty()) {
+    // It leaves the table with the slot that it takes: promoteSpare().
+    spareEntries_.push_back(
+        SlotEntry{.slot = {}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
+    fill(spareEntries_.back());
+  }
+  return false;
 }
 
 void SlotTable::tick(base::TimePoint now) {
@@ -193,7 +223,11 @@ bool SlotTable::promoteSpare(SlotEntry& entry) {
   entry.worker = std::exchange(spare->worker, std::nullopt);
   entry.usable = std::exchange(spare->usable, false);
   effects_.assignWorker(*entry.slot, *entry.worker);
-  fill(*spare);
+  if (spareEntries_.size() > spares_) {
+    spareEntries_.erase(spare);
+  } else {
+    fill(*spare);
+  }
   return true;
 }
 

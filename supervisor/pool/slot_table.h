@@ -65,6 +65,10 @@ class SlotTable {
   /// Retires the pool's workers; with the last pool the spares, too.
   void closePool(base::PoolId pool);
   bool hasPool(base::PoolId pool) const;
+  /// Gives an open pool this many slots. New slots get workers as those of openPool(). The last
+  /// slots are removed: workers of these that are not usable are retired; the usable ones are
+  /// returned and belong to no place any more, and their deaths need no report.
+  std::vector<base::Epoch> resizePool(base::PoolId pool, uint32_t workers);
 
   /// The worker is ready: it gets its place's slot, or becomes a ready spare, or takes a slot that
   /// has no worker yet. Ignores unknown epochs.
@@ -77,8 +81,9 @@ class SlotTable {
   void workerNotMade(base::Epoch epoch);
 
   /// Gives the slot of this worker to a ready spare. The worker then belongs to no place, and its
-  /// death needs no report. Returns false and changes nothing if the worker serves no slot, or no
-  /// spare is ready.
+  /// death needs no report. Returns false if the worker serves no slot, or no spare is ready. In a
+  /// group without spares it then starts one: a later call succeeds when that one is ready. It is
+  /// kept only until it takes a slot.
   bool relieve(base::Epoch epoch);
 
   /// Fills empty places whose time to try again has come.
@@ -120,7 +125,7 @@ class SlotTable {
   const uint32_t spares_;
   const RestartLimits limits_;
   std::map<base::PoolId, std::vector<SlotEntry>> pools_;
-  std::vector<SlotEntry> spareEntries_;
+  std::vector<SlotEntry> spareEntries_;  // more than spares_: see relieve()
 };
 
 }  // namespace isopool::supervisor

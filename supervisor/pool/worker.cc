@@ -47,6 +47,7 @@ Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
                                doorbell_.ring();
                                tellMore();
                              }});
+  if (services_.options.collectOutput) output_.emplace(services_.loop, events_.outputSource);
   requestFork(std::move(theirs), std::move(lifelineEnd), spare);
   if (services_.options.privatePool) services_.stock.expectWorker();
 }
@@ -61,6 +62,10 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
   request.doorbell = doorbell_.descriptor();
   request.crashLog = crashLog_.duplicate();
   request.statusPage = statusPage_.duplicate();
+  if (output_) {
+    request.output = output_->writeEnd().duplicate();
+    output_->releaseWriteEnd();
+  }
   request.lowPriority = spare;
   request.settled = [self = self_.weak()](const ForkOutcome& outcome) {
     if (Worker* alive = self.get()) alive->forkSettled(outcome);
@@ -75,11 +80,12 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
       process_ = std::make_unique<ChildProcess>(services_.loop, services_.processes, outcome.pid,
                                                 [this](const ExitStatus& status) {
                                                   connection_->readNow();
-                                                  lose("");
+                                                  if (output_) output_->finish();
+                                                  lose(DeathCause::kUnknown, "");
                                                   events_.gone(status);
                                                 });
     } catch (const base::SystemCallError& error) {
-      lose(error.what());
+      lose(DeathCause::kNotStarted, error.what());
       return goneSoon();
     }
     if (stage_ == Stage::kDying) return process_->kill();
@@ -91,7 +97,7 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
   }
   lifeline_.cut();
   if (outcome.kind == ForkOutcome::Kind::kFailed) {
-    lose("the zygote could not fork the worker: " + outcome.text);
+    lose(DeathCause::kNotStarted, "the zygote could not fork the worker: " + outcome.text);
   } else if (stage_ != Stage::kDying) {
     stop();
     events_.notMade();
@@ -160,9 +166,10 @@ void Worker::awaitDetached(ClientId client) {
     const uint64_t running = runningClient();
     if (running == 0) return awaitAnswer(client);
     if (running != client.value) return awaitDetached(client);
-    lose("a call of client " + std::to_string(client.value) +
-         ", which has left, continued for more than " +
-         std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
+    lose(DeathCause::kClientLeft, "a call of client " + std::to_string(client.value) +
+                                      ", which has left, continued for more than " +
+                                      std::to_string(services_.options.grace.count()) +
+                                      " ms (ISOPOOL_GRACE)");
   });
 }
 
@@ -200,8 +207,9 @@ bool Worker::overdue(ClientId client, uint64_t sequence, const std::string& reas
         attachment->startedSequence() != attachment->overdueSequence) {
       return;
     }
-    lose("a call of client " + std::to_string(client.value) + " " + reason + " and continued for " +
-         std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
+    lose(DeathCause::kOverdue,
+         "a call of client " + std::to_string(client.value) + " " + reason + " and continued for " +
+             std::to_string(services_.options.grace.count()) + " ms (ISOPOOL_GRACE)");
   });
   return true;
 }
@@ -366,6 +374,10 @@ base::Milliseconds Worker::runningTime() const {
   return std::chrono::duration_cast<base::Milliseconds>(now - std::clamp(since, since.zero(), now));
 }
 
+uint64_t Worker::keptBytes() const {
+  return std::min(statusWord(offsetof(ipc::WorkerStatusPage, keptBytes)), sharedBytes());
+}
+
 bool Worker::busyWith(ClientId client) const {
   const auto found = attachments_.find(client);
   if (found == attachments_.end()) return false;
@@ -426,8 +438,7 @@ void Worker::forbiddenAct(const ipc::ForbiddenAct& message) {
   std::string act = message.act.substr(0, 256);
   if (forbiddenActs_.size() >= kMostForbiddenActs && forbiddenActs_.count(act) == 0) act = "others";
   uint64_t& times = forbiddenActs_[act];
-  // Reported once in a worker's life: a model may try the same act in every call.
-  if (times == 0) events_.forbidden(act, message.times);
+  events_.forbidden(act, message.times, times == 0);
   times += message.times;
 }
 
@@ -438,7 +449,7 @@ void Worker::becomeReady() {
 }
 
 void Worker::controlOver(const std::string& reason) {
-  if (!reason.empty()) return lose("it broke the protocol: " + reason);
+  if (!reason.empty()) return lose(DeathCause::kProtocol, "it broke the protocol: " + reason);
   // While the fork is outstanding, the zygote may have died with the worker's end of the socket.
   if (stage_ == Stage::kForking) {
     controlOver_ = reason;
@@ -449,21 +460,22 @@ void Worker::controlOver(const std::string& reason) {
   // Waits for the worker's own exit status: the process probably ends, unless it only closed the
   // socket.
   deadline_.setAfter(kTimeToEnd, [this] {
-    blame("it closed its control socket but did not exit");
+    blame(DeathCause::kProtocol, "it closed its control socket but did not exit");
     process_->kill();
   });
   events_.lost();
 }
 
-void Worker::lose(const std::string& reason) {
+void Worker::lose(DeathCause cause, const std::string& reason) {
   if (stage_ == Stage::kDying) return;
-  blame(reason);
+  blame(cause, reason);
   kill();
   events_.lost();
 }
 
-void Worker::blame(const std::string& reason) {
+void Worker::blame(DeathCause cause, const std::string& reason) {
   if (cause_.empty()) cause_ = reason;
+  if (deathCause_ == DeathCause::kUnknown) deathCause_ = cause;
 }
 
 void Worker::goneSoon() {
@@ -473,8 +485,9 @@ void Worker::goneSoon() {
 }
 
 void Worker::loseLate(const char* what) {
-  lose("it took longer than " + std::to_string(services_.options.workerTimeout.count()) + " ms " +
-       what + " (ISOPOOL_WORKER_TIMEOUT)");
+  lose(DeathCause::kUnresponsive, "it took longer than " +
+                                      std::to_string(services_.options.workerTimeout.count()) +
+                                      " ms " + what + " (ISOPOOL_WORKER_TIMEOUT)");
 }
 
 }  // namespace isopool::supervisor

@@ -14,11 +14,13 @@
 #include "ipc/control/worker_messages.h"
 #include "supervisor/pool/attachment.h"
 #include "supervisor/pool/client_id.h"
+#include "supervisor/pool/death_cause.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/processes/child_process.h"
 #include "supervisor/processes/connection.h"
 #include "supervisor/processes/doorbell.h"
 #include "supervisor/processes/restart_policy.h"
+#include "supervisor/processes/worker_output.h"
 
 namespace isopool::supervisor {
 
@@ -43,8 +45,10 @@ class Worker {
     std::function<void(ClientId)> detached;
     /// The worker needs another output segment, of at least `bytes`, for results to the client.
     std::function<void(ClientId, uint64_t bytes)> segmentWanted;
-    /// User code tried an act that the sandbox forbids, for the first time in this worker.
-    std::function<void(const std::string& act, uint64_t times)> forbidden;
+    /// User code tried an act that the sandbox forbids; `first`: for the first time in this worker.
+    std::function<void(const std::string& act, uint64_t times, bool first)> forbidden;
+    /// Returns where a line of its output comes from. Needed with Options::collectOutput.
+    std::function<OutputSource()> outputSource;
     /// The worker can't serve any more: it died, broke the protocol, or did not start. Not called
     /// after kill().
     std::function<void()> lost;
@@ -61,10 +65,10 @@ class Worker {
 
   /// Kills the worker if it lives. Events::gone is called after this has returned. Idempotent.
   void kill();
-  /// The same, with a reason for cause(), and calls Events::lost.
-  void lose(const std::string& reason);
-  /// Sets cause(), unless it is set already.
-  void blame(const std::string& reason);
+  /// The same, with a reason for deathCause() and cause(), and calls Events::lost.
+  void lose(DeathCause cause, const std::string& reason);
+  /// Sets deathCause() and cause(), unless they are set already.
+  void blame(DeathCause cause, const std::string& reason);
 
   /// Sends a message; the doorbell rings when the message has left.
   template <typename Message>
@@ -112,6 +116,8 @@ class Worker {
 
   /// Why the worker died or was killed, for the log; empty: unknown, it died by itself.
   const std::string& cause() const { return cause_; }
+  /// The same, for counting; kUnknown: it died by itself.
+  DeathCause deathCause() const { return deathCause_; }
   base::Epoch epoch() const { return epoch_; }
   Stage stage() const { return stage_; }
   base::TimePoint bornAt() const { return bornAt_; }
@@ -121,9 +127,13 @@ class Worker {
   const base::Fd& pidfd() const { return process_->pidfd(); }
   const base::Fd& crashLog() const { return crashLog_; }
   const base::Fd& statusPage() const { return statusPage_; }
+  /// Logs what the worker has written so far, if its output is collected.
+  void logOutput() {
+    if (output_) output_->finish();
+  }
   /// Bytes of doorbell, status page and all channels.
   uint64_t sharedBytes() const;
-  /// Calls that this worker has completed. Untrusted, as the next three: the worker writes it.
+  /// Calls that this worker has completed. Untrusted, as the next four: the worker writes it.
   uint64_t completedCalls() const;
   /// The kind of the exit, if the worker ended now.
   ExitKind exitKindNow() const {
@@ -133,6 +143,8 @@ class Worker {
   uint64_t runningClient() const;
   /// How long that call has run, to within a few milliseconds.
   base::Milliseconds runningTime() const;
+  /// Bytes of shared memory that its models keep between calls.
+  uint64_t keptBytes() const;
   /// True if a request of the client waits or runs.
   bool busyWith(ClientId client) const;
   /// What user code tried and the sandbox forbade, with counts. The worker reports the names.
@@ -168,10 +180,12 @@ class Worker {
   bool wasIntroduced_ = false;
   std::optional<std::string> controlOver_;
   std::string cause_;
+  DeathCause deathCause_ = DeathCause::kUnknown;
   base::Lifeline lifeline_;
   Doorbell doorbell_;
   base::Fd crashLog_;
   base::Fd statusPage_;
+  std::optional<WorkerOutput> output_;
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<ChildProcess> process_;
   std::map<ClientId, Attachment> attachments_;

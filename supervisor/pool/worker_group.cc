@@ -10,6 +10,7 @@
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
 #include "ipc/worker_exit.h"
+#include "supervisor/pool/worker_status.h"
 #include "supervisor/processes/worker_folders.h"
 
 namespace isopool::supervisor {
@@ -21,9 +22,10 @@ using ipc::CrashPoint;
 namespace {
 
 constexpr base::Milliseconds kZygoteRetry(1000);
-// How often calls, age and memory of workers with a limited life are checked, and how often clients
-// are asked to release a worker that retires.
+// How often calls, age and memory of workers with a limited life are checked, also while such a
+// worker waits for a spare, and how often clients are asked to release a worker that retires.
 constexpr base::Milliseconds kLifeWatchPeriod(1000);
+constexpr base::Milliseconds kSpareWaitPeriod(20);
 constexpr base::Milliseconds kRetirementPeriod(50);
 // Bounds of the period at which running calls are checked, which is an eighth of their time limit.
 constexpr base::Milliseconds kShortestCallLook(5);
@@ -56,6 +58,28 @@ void WorkerGroup::closePool(PoolId pool) {
   scheduleTick();
 }
 
+void WorkerGroup::resizePool(PoolId pool, uint32_t workers) {
+  const size_t before = slotTable_.slotsOf(pool).size();
+  if (over_ || before == workers) return;
+  base::log(base::LogLevel::kInfo, describe(pool) + " has " + std::to_string(workers) +
+                                       " workers from now on, and had " + std::to_string(before));
+  const std::vector<Epoch> leaving = slotTable_.resizePool(pool, workers);
+  const auto isGone = [&](const auto& entry) {
+    return entry.first.first == pool.value && entry.first.second >= workers;
+  };
+  std::erase_if(serving_, isGone);
+  std::erase_if(lastExits_, isGone);
+  for (const Epoch epoch : leaving) {
+    retiring_[epoch].since = services_.loop.now();
+    setTitle(epoch);
+  }
+  for (const auto& [id, member] : members_) member->slotsChanged();
+  scheduleTick();
+  if (!leaving.empty()) {
+    lifeWatch_.setAfter(base::Milliseconds(0), [this] { checkLives(); });
+  }
+}
+
 void WorkerGroup::end() {
   over_ = true;
   tick_.cancel();
@@ -65,9 +89,9 @@ void WorkerGroup::end() {
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
-void WorkerGroup::loseWorker(Worker& worker, const std::string& reason) {
+void WorkerGroup::loseWorker(Worker& worker, DeathCause cause, const std::string& reason) {
   const bool known = worker.stage() == Worker::Stage::kDying;
-  worker.blame(reason);
+  worker.blame(cause, reason);
   worker.kill();
   if (!known) workerLost(worker);
 }
@@ -78,16 +102,16 @@ void WorkerGroup::workerReported(Worker& worker, GroupClient& member, const std:
       member.describe() + " reported: " + (reason.empty() ? "it has died" : reason);
   switch (services_.processes.conditionOf(worker.pid())) {
     case Processes::Condition::kEnds:
-      return loseWorker(worker, "");
+      return loseWorker(worker, DeathCause::kUnknown, "");
     case Processes::Condition::kStopped:
       // With no_kill a debugger may have stopped the worker.
       if (services_.options.noKill) return;
-      return loseWorker(worker, "it was stopped by a signal (" + text + ")");
+      return loseWorker(worker, DeathCause::kStopped, "it was stopped by a signal (" + text + ")");
     case Processes::Condition::kRuns:
       break;
   }
   const uint32_t times = worker.reportedBy(member.id());
-  if (worker.reportedByAll()) return loseWorker(worker, text);
+  if (worker.reportedByAll()) return loseWorker(worker, DeathCause::kReported, text);
   base::log(times == 1 ? base::LogLevel::kWarning : base::LogLevel::kDebug,
             describe(worker) + " still runs, although " + text);
   // If the worker answers, only its channel to the member ends.
@@ -96,7 +120,7 @@ void WorkerGroup::workerReported(Worker& worker, GroupClient& member, const std:
 
 void WorkerGroup::blameReaped(Epoch epoch, const std::string& reason) {
   const auto reaped = reaped_.find(epoch);
-  if (reaped != reaped_.end()) reaped->second->blame(reason);
+  if (reaped != reaped_.end()) reaped->second->blame(DeathCause::kReported, reason);
 }
 
 void WorkerGroup::onZygoteCrashLoop() {
@@ -118,10 +142,13 @@ void WorkerGroup::onZygoteCrashLoop() {
 void WorkerGroup::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
   lives_[epoch] = LifeSpan(services_.options.recycling, services_.random);
+  totals_.countStart(ageOf(worker));
   ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
   // Before workerUsable(), which may give the worker another place.
   for (const auto& [id, member] : members_) introduce(worker, *member);
   slotTable_.workerUsable(epoch);
+  const auto assignment = slotTable_.assignmentOf(epoch);
+  if (assignment && !assignment->slot) setTitle(epoch);  // else assignWorker() did
   watchLives();
 }
 
@@ -180,6 +207,8 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
   const Epoch epoch = worker.epoch();
   const ExitStatus how = status.value_or(ExitStatus{.signal = SIGKILL});
   removeLeftoversSoon(services_.options.workerFolders, epoch);
+  totals_.advance(epoch, worker.completedCalls(), how.processorTime, ageOf(worker));
+  totals_.forget(epoch);
   const auto lost = lost_.find(epoch);
   if (lost == lost_.end()) {
     if (status) base::log(base::LogLevel::kInfo, describe(worker) + " has ended: " + how.name());
@@ -187,7 +216,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
     const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
-    if (unfit || gaveUp) worker.blame(lastLineOf(worker.crashLog()));
+    if (unfit || gaveUp) worker.blame(causeOf(how), lastLineOf(worker.crashLog()));
     // Logged by a later handler: a client's report of the cause may be the next message.
     services_.loop.post([self = self_.weak(), record = std::move(lost->second), how,
                          death = status ? status->name() : "not started",
@@ -199,6 +228,11 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
       alive->reaped_.erase(leaving->epoch());
       for (auto& [slot, lastExit] : alive->lastExits_) {
         if (lastExit.worker == leaving->epoch()) lastExit.reason = death + " (" + cause + ")";
+      }
+      const DeathCause counted = leaving->deathCause();
+      if (!record.replaced) {
+        alive->totals_.countDeath(counted != DeathCause::kUnknown ? counted : causeOf(how),
+                                  alive->services_.loop.now());
       }
       alive->logDeath(record, death, cause);
     });
@@ -219,9 +253,27 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
   events_.reaped();
 }
 
+const GroupTotals& WorkerGroup::totals() {
+  for (const auto& [epoch, worker] : workers_) {
+    if (worker->pid() == 0) continue;
+    totals_.advance(epoch, worker->completedCalls(),
+                    services_.processes.useOf(worker->pid()).processorTime, ageOf(*worker));
+  }
+  return totals_;
+}
+
+base::Milliseconds WorkerGroup::ageOf(const Worker& worker) const {
+  return std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - worker.bornAt());
+}
+
 Worker* WorkerGroup::find(Epoch epoch) {
   const auto found = workers_.find(epoch);
   return found != workers_.end() ? found->second.get() : nullptr;
+}
+
+Worker* WorkerGroup::serving(const Slot& slot) {
+  const auto found = serving_.find(keyOf(slot));
+  return found != serving_.end() ? find(found->second) : nullptr;
 }
 
 void WorkerGroup::appendPids(std::vector<pid_t>& pids) const {
@@ -238,8 +290,40 @@ std::string WorkerGroup::describe(const Worker& worker) const {
                          : "worker " + std::to_string(assignment->slot->index);
   if (worker.pid() != 0) text += " (pid " + std::to_string(worker.pid()) + ")";
   if (!assignment || !assignment->slot) return text;
-  return text + " of " +
-         (name_.empty() ? "pool " + std::to_string(assignment->slot->pool.value) : name_ + " pool");
+  return text + " of " + describe(assignment->slot->pool);
+}
+
+std::string WorkerGroup::describe(PoolId pool) const {
+  return name_.empty() ? "pool " + std::to_string(pool.value) : name_ + " pool";
+}
+
+OutputSource WorkerGroup::outputSourceOf(Epoch epoch) {
+  OutputSource source;
+  const Worker* worker = find(epoch);
+  if (worker == nullptr) return source;
+  source.processId = worker->pid();
+  source.model = readStatusPage(worker->statusPage()).model;
+  const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
+  if (assignment && assignment->slot) {
+    source.slot = std::to_string(assignment->slot->index);
+    if (services_.options.privatePool) source.pool = assignment->slot->pool.value;
+  } else if (assignment) {
+    source.slot = "spare";
+  }
+  return source;
+}
+
+// For ps. Best effort: a worker that runs a call shows it after the call.
+void WorkerGroup::setTitle(Epoch epoch) {
+  Worker* worker = find(epoch);
+  if (worker == nullptr || worker->stage() != Worker::Stage::kReady) return;
+  const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
+  std::string role = retires(epoch) ? "retiring worker" : "spare";
+  if (assignment && assignment->slot) {
+    role = "worker " + std::to_string(assignment->slot->index) + " of " +
+           describe(assignment->slot->pool);
+  }
+  worker->send(ipc::SetTitle{role});
 }
 
 // ---- decisions of its slot table --------------------------------------------------------------
@@ -254,11 +338,16 @@ Epoch WorkerGroup::startWorker(bool spare) {
     const auto member = members_.find(client);
     if (member != members_.end()) member->second->segmentWanted(*find(epoch), bytes);
   };
-  events.forbidden = [this, epoch](const std::string& act, uint64_t times) {
+  events.forbidden = [this, epoch](const std::string& act, uint64_t times, bool first) {
+    totals_.countDenial(act, times);
+    // Once in a worker's life: a model may try the same act in every call.
+    if (!first) return;
     base::log(base::LogLevel::kWarning, describe(*find(epoch)) + ": the sandbox forbade " + act +
                                             ", " + std::to_string(times) +
                                             (times == 1 ? " time" : " times"));
+    if (act == ipc::kTooMuchMemory) memoryRanOut(epoch);
   };
+  events.outputSource = [this, epoch] { return outputSourceOf(epoch); };
   events.lost = [this, epoch] { workerLost(*find(epoch)); };
   events.notMade = [this, epoch] { slotTable_.workerNotMade(epoch); };
   events.gone = [this, epoch](const std::optional<ExitStatus>& status) {
@@ -288,10 +377,12 @@ void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
   serving_[keyOf(slot)] = epoch;
   for (const auto& [id, member] : members_) serveIfAttached(*member, slot, epoch);
   ipc::reachCrashPoint(CrashPoint::kSpareAssigned);
+  setTitle(epoch);
 }
 
 void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
   const std::string text = quarantine.text();
+  totals_.countQuarantine();
   base::log(base::LogLevel::kWarning, text);
   for (const auto& [id, member] : members_) {
     if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);
@@ -299,6 +390,7 @@ void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
 }
 
 void WorkerGroup::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
+  totals_.countQuarantine();
   base::log(base::LogLevel::kWarning,
             "no spare worker is started for " + std::to_string(duration.count()) +
                 " ms: the last " + std::to_string(deaths) +
@@ -320,32 +412,79 @@ void WorkerGroup::scheduleTick() {
 // The timer runs only if lives are limited or a worker retires, so that an idle pool costs nothing.
 void WorkerGroup::watchLives() {
   const Recycling& recycling = services_.options.recycling;
-  const bool limited =
-      recycling.calls != 0 || recycling.age.count() != 0 || recycling.memoryGrowth != 0;
-  if (over_ || lifeWatch_.isSet() || (!limited && retiring_.empty())) return;
-  lifeWatch_.setAfter(retiring_.empty() ? kLifeWatchPeriod : kRetirementPeriod, [this] {
-    pursueRetirements();
-    // One worker at a time: the next one retires only when a new spare is ready.
-    for (auto& [epoch, life] : lives_) {
-      if (!retiring_.empty()) break;
-      Worker& worker = *find(epoch);
-      const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
-      if (worker.stage() != Worker::Stage::kReady || !assignment || !assignment->slot) continue;
-      const auto age =
-          std::chrono::duration_cast<base::Milliseconds>(services_.loop.now() - worker.bornAt());
-      const std::string why = life.whyOver(worker.completedCalls(), age, [&] {
-        return services_.processes.residentAnonymousBytes(worker.pid());
-      });
-      if (why.empty()) continue;
-      const std::string who = describe(worker);
-      if (!slotTable_.relieve(epoch)) break;  // no spare is ready
-      retiring_[epoch].since = services_.loop.now();
-      ++recycled_;
-      base::log(base::LogLevel::kInfo, who + " is replaced: " + why);
-      pursueRetirements();
+  const bool limited = recycling.calls != 0 || recycling.age.count() != 0 ||
+                       recycling.memoryGrowth != 0 || recycling.memoryCap != 0;
+  const bool pursues = !retiring_.empty() || spareAwaited_;
+  if (over_ || lifeWatch_.isSet() || (!limited && !pursues)) return;
+  base::Milliseconds period = retiring_.empty() ? kLifeWatchPeriod : kRetirementPeriod;
+  if (spareAwaited_) period = kSpareWaitPeriod;
+  lifeWatch_.setAfter(period, [this] { checkLives(); });
+}
+
+void WorkerGroup::checkLives() {
+  pursueRetirements();
+  spareAwaited_ = false;
+  // One worker at a time: the next one retires only when a new spare is ready.
+  for (auto& [epoch, life] : lives_) {
+    if (!retiring_.empty()) break;
+    Worker& worker = *find(epoch);
+    const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
+    if (worker.stage() != Worker::Stage::kReady || !assignment || !assignment->slot) continue;
+    Processes& processes = services_.processes;
+    const std::string why = life.whyOver(
+        worker.completedCalls(), ageOf(worker),
+        {.own = [&] { return processes.residentAnonymousBytes(worker.pid()) + worker.keptBytes(); },
+         .left = [&] { return processes.privateMemoryLeft(worker.pid()); }});
+    if (why.empty()) continue;
+    const std::string who = describe(worker);
+    if (spareIsBusy() || !slotTable_.relieve(epoch)) {
+      spareAwaited_ = true;
+      break;
     }
-    watchLives();
+    retiring_[epoch].since = services_.loop.now();
+    setTitle(epoch);
+    ++recycled_;
+    base::log(base::LogLevel::kInfo, who + " is replaced: " + why);
+    pursueRetirements();
+  }
+  watchLives();
+}
+
+// True while a ready spare makes the objects of its clients, for which their calls would wait. A
+// client may keep a spare busy, so it is taken nevertheless after a while.
+bool WorkerGroup::spareIsBusy() const {
+  const base::TimePoint now = services_.loop.now();
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    const Worker& worker = *entry.second;
+    const std::optional<SlotTable::SlotAssignment> assignment =
+        slotTable_.assignmentOf(entry.first);
+    if (!assignment || assignment->slot || !assignment->usable) return false;
+    if (now - worker.bornAt() > services_.options.recycling.patience) return false;
+    return std::any_of(worker.attachments().begin(), worker.attachments().end(),
+                       [&](const auto& attached) {
+                         return attached.second.usable() && worker.busyWith(attached.first);
+                       });
   });
+}
+
+// Checked at once: until the worker is replaced, its calls fail.
+void WorkerGroup::memoryRanOut(Epoch epoch) {
+  const auto life = lives_.find(epoch);
+  if (over_ || life == lives_.end()) return;
+  life->second.memoryRanOut();
+  lifeWatch_.setAfter(base::Milliseconds(0), [this] { checkLives(); });
+}
+
+std::string WorkerGroup::recycle(Worker& worker, const std::string& why) {
+  const Epoch epoch = worker.epoch();
+  const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
+  if (worker.stage() == Worker::Stage::kDying) return describe(worker) + " is ending";
+  if (retires(epoch)) return describe(worker) + " has been replaced already";
+  if (!assignment || !assignment->slot) return describe(worker) + " serves no slot";
+  if (worker.stage() != Worker::Stage::kReady) return describe(worker) + " is being started";
+  lives_.at(epoch).end(why);
+  lifeWatch_.setAfter(base::Milliseconds(0), [this] { checkLives(); });
+  return {};
 }
 
 void WorkerGroup::settingsChanged() {
@@ -354,11 +493,14 @@ void WorkerGroup::settingsChanged() {
   watchCallTimes();
 }
 
-// The timer runs only while calls are limited and the group has members.
+// The timer runs only while calls of a member are limited.
 void WorkerGroup::watchCallTimes() {
-  const base::Milliseconds limit = services_.options.limits.callTime;
-  const bool limited = limit.count() != 0 && !services_.options.noKill;
-  if (over_ || callWatch_.isSet() || !limited || members_.empty()) return;
+  base::Milliseconds limit(0);  // the shortest
+  for (const auto& [client, member] : members_) {
+    const base::Milliseconds its = member->callTime();
+    if (its.count() != 0 && (limit.count() == 0 || its < limit)) limit = its;
+  }
+  if (over_ || callWatch_.isSet() || limit.count() == 0 || services_.options.noKill) return;
   callWatch_.setAfter(std::clamp(limit / 8, kShortestCallLook, kLongestCallLook), [this] {
     for (const auto& [epoch, worker] : workers_) {
       if (worker->stage() != Worker::Stage::kReady) continue;
@@ -369,7 +511,8 @@ void WorkerGroup::watchCallTimes() {
       // Reads the time after the number: if another call begins in between, the time is that
       // call's, which is short.
       const uint64_t sequence = attachment->startedSequence();
-      if (worker->runningTime() < services_.options.limits.callTime) continue;
+      const base::Milliseconds its = member->second->callTime();
+      if (its.count() == 0 || worker->runningTime() < its) continue;
       member->second->callTimeOver(*worker, sequence);
     }
     watchCallTimes();
@@ -403,7 +546,7 @@ void WorkerGroup::pursueRetirements() {
     } else if (services_.loop.now() - retirement.since > patience) {
       base::log(base::LogLevel::kWarning,
                 describe(*worker) +
-                    " is killed: it was replaced, but clients still used it after " +
+                    " is killed: it serves no slot any more, but clients still used it after " +
                     std::to_string(patience.count() / 1000) + " s (ISOPOOL_RECYCLE_PATIENCE)");
       worker->kill();
     }

@@ -11,6 +11,7 @@
 
 #include "base/weak_self.h"
 #include "supervisor/pool/death_report.h"
+#include "supervisor/pool/group_totals.h"
 #include "supervisor/pool/life_span.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/slot_table.h"
@@ -30,13 +31,17 @@ class GroupClient {
   virtual bool uses(const Slot& slot) const = 0;
   /// The worker has a new channel for the client: sends it to the client.
   virtual void introduce(Worker& worker, bool spare) = 0;
+  /// The group has other slots than before, and the member may use some that are gone.
+  virtual void slotsChanged() = 0;
   /// `epoch`, whose channel is usable, serves the slot from now on.
   virtual void slotServed(const Slot& slot, base::Epoch epoch) = 0;
   /// The slot stays empty for a while; `text` is the reason.
   virtual void slotQuarantined(const Quarantine& quarantine, const std::string& text) = 0;
   /// Another worker has replaced `epoch`: asks the client to release it. Called until it does.
   virtual void workerRetires(base::Epoch epoch) = 0;
-  /// The worker has run a call of the client for longer than limits.call_time.
+  /// How long one call of the client may run; 0: no limit.
+  virtual base::Milliseconds callTime() const = 0;
+  /// The worker has run a call of the client for longer than callTime().
   virtual void callTimeOver(Worker& worker, uint64_t sequence) = 0;
   /// A worker with a channel to the client is dead and reaped.
   virtual void workerDied(base::Epoch epoch, const ExitStatus& status) = 0;
@@ -73,11 +78,18 @@ class WorkerGroup : private SlotTableEffects {
   void closePool(base::PoolId pool);
   bool hasPool(base::PoolId pool) const { return slotTable_.hasPool(pool); }
 
+  /// Gives an open pool this many slots. The workers of slots that are removed retire: they are
+  /// killed when no client uses them, at the latest when recycle.patience is over.
+  void resizePool(base::PoolId pool, uint32_t workers);
+
   /// Adds a member and introduces the ready workers to it.
   void join(GroupClient& member);
   /// Closes the member's channels: each as soon as no call of the member runs, at the latest when
   /// the grace period is over. Calls GroupClient::channelClosed() for each.
   void leave(GroupClient& member);
+  /// Makes a channel between a ready worker and a member, unless there is one or the member does
+  /// not use the worker's slot. A spare is for every member.
+  void introduce(Worker& worker, GroupClient& member);
   /// Ends all calls to this member, whether it has left or not.
   void forget(ClientId client);
   /// The `count` slots of a pool that the fewest members use. If the pool has fewer slots, they are
@@ -88,7 +100,13 @@ class WorkerGroup : private SlotTableEffects {
   void end();
   /// Null if there is no such worker, or it is reaped.
   Worker* find(base::Epoch epoch);
+  /// The worker that serves the slot; null if none does.
+  Worker* serving(const Slot& slot);
   const std::map<base::Epoch, std::shared_ptr<Worker>>& workers() const { return workers_; }
+  /// Logs what the workers have written so far, if their output is collected.
+  void logOutput() const {
+    for (const auto& [epoch, worker] : workers_) worker->logOutput();
+  }
   const SlotTable& slotTable() const { return slotTable_; }
   const std::string& name() const { return name_; }
   void appendPids(std::vector<pid_t>& pids) const;
@@ -96,12 +114,15 @@ class WorkerGroup : private SlotTableEffects {
   std::string describe(const Worker& worker) const;
 
   /// Kills the worker, unless it is dying already, and replaces it.
-  void loseWorker(Worker& worker, const std::string& reason);
+  void loseWorker(Worker& worker, DeathCause cause, const std::string& reason);
   /// Handles a report of one of several members that the worker is dead or unusable. The worker is
   /// lost if /proc shows that it ends or is stopped, if every member that it serves has reported
   /// it, or if it does not detach the member within ISOPOOL_WORKER_TIMEOUT. Otherwise it stays, and
   /// the member gets a new channel to it.
   void workerReported(Worker& worker, GroupClient& member, const std::string& reason);
+  /// Replaces a worker as if its life were over: a spare takes its slot when one is ready. `why` is
+  /// for the log. Returns an empty text, or the reason why the worker is not replaced.
+  std::string recycle(Worker& worker, const std::string& why);
   /// Zygotes fail repeatedly: reports slots without a worker, and pools without any, to members.
   void onZygoteCrashLoop();
   /// Sets the cause of death of a worker that is reaped but not yet logged: its only client has
@@ -114,10 +135,12 @@ class WorkerGroup : private SlotTableEffects {
 
   /// Workers lost, without those that retired.
   uint64_t restarts() const { return restarts_; }
-  /// Workers that were replaced by a spare because their life was long enough.
+  /// Workers that were replaced by a spare because their life was over.
   uint64_t recycled() const { return recycled_; }
   /// Workers that ended by ipc::kUnfitWorkerExit.
   uint64_t unfit() const { return unfit_; }
+  /// The counts up to now. Reads counters of each worker.
+  const GroupTotals& totals();
   bool retires(base::Epoch epoch) const { return retiring_.count(epoch) != 0; }
   /// The last death of a worker of a slot: why and when.
   struct LastExit {
@@ -136,7 +159,6 @@ class WorkerGroup : private SlotTableEffects {
 
   // Events of its workers.
   void workerReady(Worker& worker);
-  void introduce(Worker& worker, GroupClient& member);
   void introduceAnew(base::Epoch epoch, ClientId client);
   void introduceWith(base::Epoch epoch, ClientId client, ChannelMemory memory,
                      const std::string& failure);
@@ -156,9 +178,17 @@ class WorkerGroup : private SlotTableEffects {
   void spareQuarantined(uint32_t deaths, base::Milliseconds duration) override;
   void scheduleTick();
 
+  /// The pool's name in the log.
+  std::string describe(base::PoolId pool) const;
+  OutputSource outputSourceOf(base::Epoch epoch);
+  void setTitle(base::Epoch epoch);
+  base::Milliseconds ageOf(const Worker& worker) const;
   GroupClient* memberOf(ClientId client) const;
   void serveIfAttached(GroupClient& member, const Slot& slot, base::Epoch epoch);
   void watchLives();
+  void checkLives();
+  bool spareIsBusy() const;
+  void memoryRanOut(base::Epoch epoch);
   void watchCallTimes();
   void pursueRetirements();
 
@@ -178,7 +208,9 @@ class WorkerGroup : private SlotTableEffects {
   uint64_t restarts_ = 0;
   uint64_t recycled_ = 0;
   uint64_t unfit_ = 0;
+  GroupTotals totals_;
   bool over_ = false;
+  bool spareAwaited_ = false;  ///< a worker's life is over, and no spare can take its slot yet
   base::Timer tick_;
   base::Timer lifeWatch_;
   base::Timer channelRetry_;

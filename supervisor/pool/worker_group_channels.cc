@@ -68,7 +68,6 @@ std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count) c
   return chosen;
 }
 
-// Introduces a spare to every member, another worker only to members that use its slot.
 void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   const std::optional<SlotTable::SlotAssignment> assignment =
       slotTable_.assignmentOf(worker.epoch());
@@ -121,7 +120,9 @@ void WorkerGroup::introduceWith(Epoch epoch, ClientId client, ChannelMemory memo
 // A worker that other members call is kept: a member without a channel waits until memory for one
 // can be allocated.
 void WorkerGroup::channelNotMade(Worker& worker, const std::string& failure) {
-  if (members_.size() == 1) return worker.lose("no shared memory for its channel: " + failure);
+  if (members_.size() == 1) {
+    return worker.lose(DeathCause::kNotStarted, "no shared memory for its channel: " + failure);
+  }
   if (channelRetry_.isSet()) return;
   base::log(base::LogLevel::kError,
             describe(worker) + ": no shared memory for a channel, will retry: " + failure);

@@ -142,9 +142,16 @@ void Zygote::sendWaiting() {
   if (outstanding_.empty()) awaitAnswer();
   for (; !waiting_.empty(); waiting_.pop_front()) {
     ForkRequest& request = waiting_.front();
-    connection_->send(ipc::ForkWorker{request.epoch.value, randomSeed()},
-                      {request.control.get(), request.lifeline.get(), request.doorbell.get(),
-                       request.crashLog.get(), request.statusPage.get()});
+    const ipc::ForkWorker message{request.epoch.value, randomSeed()};
+    if (request.output.valid()) {
+      connection_->send(message,
+                        {request.control.get(), request.lifeline.get(), request.doorbell.get(),
+                         request.crashLog.get(), request.statusPage.get(), request.output.get()});
+    } else {
+      connection_->send(message,
+                        {request.control.get(), request.lifeline.get(), request.doorbell.get(),
+                         request.crashLog.get(), request.statusPage.get()});
+    }
     outstanding_.push_back({request.epoch, std::move(request.settled)});
     ipc::reachCrashPoint(ipc::CrashPoint::kForkRequestSent);
   }

@@ -40,6 +40,7 @@ struct ForkRequest {
   base::Fd doorbell;
   base::Fd crashLog;
   base::Fd statusPage;
+  base::Fd output;  ///< for its standard streams; invalid: the zygote's
   /// A spare: no caller waits for it.
   bool lowPriority = false;
   /// Called once with the outcome, unless the request is withdrawn. From the loop, never from

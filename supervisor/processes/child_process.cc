@@ -42,9 +42,10 @@ void ChildProcess::killSoon() {
 
 void ChildProcess::reap() {
   mercy_.cancel();
-  if (const auto status = processes_.exitStatus(pidfd_)) {
-    // Before reap(): until then the pid can't be another group's.
+  if (auto status = processes_.exitStatus(pidfd_)) {
+    // Before reap(): until then the pid can't be another process's or group's.
     processes_.killGroup(pid_);
+    status->processorTime = processes_.useOf(pid_).processorTime;
     processes_.reap(pidfd_);
     return std::exchange(reaped_, {})(*status);
   }

@@ -9,6 +9,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "base/close_descriptors.h"
 #include "base/system_call.h"
@@ -108,9 +109,10 @@ InheritedLimits detach(const std::string& folders) {
   return becomeSupervisor();
 }
 
-InheritedLimits detachStandalone(const std::string& folders) {
+InheritedLimits detachStandalone(const std::string& folders,
+                                 std::optional<NotificationRelay> relay) {
   resetSignalHandlers();
-  continueUnderForegroundGuardian(folders);
+  continueUnderForegroundGuardian(folders, std::move(relay));
   return becomeSupervisor();
 }
 

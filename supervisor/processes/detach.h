@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "supervisor/processes/notification_relay.h"
 #include "supervisor/processes/zygote_process.h"
 
 namespace isopool::supervisor {
@@ -22,7 +25,9 @@ InheritedLimits detach(const std::string& folders = {});
 
 /// The same for a shared supervisor, which stays in the foreground: the calling process becomes the
 /// guardian (see continueUnderForegroundGuardian()), and the function returns in the supervisor.
-/// The guardian closes its copies of all descriptors. SIGTERM and SIGHUP stay blocked.
-InheritedLimits detachStandalone(const std::string& folders = {});
+/// The guardian closes its copies of all descriptors, and forwards `relay`. SIGTERM and SIGHUP stay
+/// blocked.
+InheritedLimits detachStandalone(const std::string& folders = {},
+                                 std::optional<NotificationRelay> relay = {});
 
 }  // namespace isopool::supervisor

@@ -7,6 +7,19 @@
 
 namespace isopool::supervisor {
 
+namespace {
+
+std::string killedFromOutside(const std::optional<bool>& forMemory) {
+  if (!forMemory) {
+    return "killed from outside: by the kernel's out-of-memory killer or by another process";
+  }
+  if (!*forMemory) return "killed from outside: by another process";
+  return "killed from outside: by the kernel's out-of-memory killer; sandbox.memory "
+         "(ISOPOOL_WORKER_MEMORY) limits each worker, so that a call fails instead";
+}
+
+}  // namespace
+
 std::string ExitStatus::describe() const {
   if (signal == 0) return "exited with code " + std::to_string(exitCode);
   const char* name = ::sigdescr_np(signal);
@@ -26,7 +39,7 @@ std::string ExitStatus::likelyCause() const {
     case 0:
       return "it exited by itself";
     case SIGKILL:
-      return "killed from outside: by the kernel's out-of-memory killer or by another process";
+      return killedFromOutside(killedForMemory);
     case SIGSEGV:
     case SIGBUS:
     case SIGILL:

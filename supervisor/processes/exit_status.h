@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "base/clock.h"
 
 namespace isopool::supervisor {
 
 /// How a process ended.
 struct ExitStatus {
-  int signal = 0;    ///< that killed it; 0 if it exited by itself
-  int exitCode = 0;  ///< 0 if a signal killed it
+  int signal = 0;                       ///< that killed it; 0 if it exited by itself
+  int exitCode = 0;                     ///< 0 if a signal killed it
+  base::Milliseconds processorTime{0};  ///< that it has used, in user code and in the kernel
+  /// Whether the signal was SIGKILL of the kernel because memory ran out; nothing: unknown.
+  std::optional<bool> killedForMemory{};
 
   /// "was killed by signal 9 (Killed)" or "exited with code 3".
   std::string describe() const;

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/processes/guardian.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "base/close_descriptors.h"
+#include "base/fd.h"
 #include "base/procfs.h"
 #include "base/system_call.h"
 #include "ipc/crash_point.h"
@@ -60,29 +65,61 @@ sigset_t blockedInGuardian() {
 // The signals that the supervisor has handlers for, once it runs.
 sigset_t handledSignals() { return setOf({SIGTERM, SIGHUP}); }
 
-int asPassedOn(const siginfo_t& info) {
+int asPassedOn(const signalfd_siginfo& info) {
+  const int signal = static_cast<int>(info.ssi_signo);
   // A terminal that hangs up ends the program that it ran, so SIGHUP does not mean "reload" here.
-  const bool hangUp = info.si_signo == SIGHUP && info.si_code == SI_KERNEL;
-  return info.si_signo == SIGINT || hangUp ? SIGTERM : info.si_signo;
+  const bool hangUp = signal == SIGHUP && info.ssi_code == SI_KERNEL;
+  return signal == SIGINT || hangUp ? SIGTERM : signal;
 }
 
-[[noreturn]] void guardInForeground(pid_t guarded, const sigset_t& signals,
-                                    const std::string& folders) {
+// Reaps all dead children. Returns the status of the guarded one, if it was among them.
+std::optional<int> reapChildren(pid_t guarded) {
+  std::optional<int> found;
   for (;;) {
-    siginfo_t info{};
-    if (::sigwaitinfo(&signals, &info) == -1) continue;
-    if (info.si_signo != SIGCHLD) {
-      // The child is not reaped yet, so the pid is still its own.
-      ::kill(guarded, asPassedOn(info));
-      continue;
-    }
     int status = 0;
-    if (::waitpid(guarded, &status, WNOHANG) != guarded) continue;
-    ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
-    cleanUp(folders);
-    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    const pid_t reaped = ::waitpid(-1, &status, WNOHANG);
+    if (reaped == guarded) found = status;
+    if (reaped == 0 || (reaped == -1 && errno != EINTR)) return found;
   }
 }
+
+/// The guardian of a supervisor in the foreground, after it has lost all descriptors but its own.
+class ForegroundGuardian {
+ public:
+  ForegroundGuardian(pid_t guarded, base::Fd signals, std::optional<NotificationRelay> relay)
+      : guarded_(guarded), signals_(std::move(signals)), relay_(std::move(relay)) {}
+
+  /// Returns the status with which the supervisor has ended, as from waitpid().
+  int awaitEnd() {
+    for (;;) {
+      awaitEvent();
+      if (relay_) relay_->forward();
+      signalfd_siginfo info{};
+      while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGCHLD) {
+          // The child is not reaped yet, so the pid is still its own.
+          ::kill(guarded_, asPassedOn(info));
+        } else if (const std::optional<int> status = reapChildren(guarded_)) {
+          if (relay_) relay_->forward();
+          return *status;
+        }
+      }
+    }
+  }
+
+ private:
+  void awaitEvent() const {
+    constexpr int kRetry = 100;  // ms
+    const bool blocked = relay_ && relay_->blocked();
+    pollfd awaited[] = {{signals_.get(), POLLIN, 0},
+                        {relay_ && !blocked ? relay_->input().get() : -1, POLLIN, 0}};
+    ::poll(awaited, 2, blocked ? kRetry : -1);
+  }
+
+  const pid_t guarded_;
+  base::Fd signals_;
+  std::optional<NotificationRelay> relay_;
+};
 
 }  // namespace
 
@@ -102,21 +139,29 @@ void continueUnderGuardian(const std::string& folders) {
   ::_exit(0);
 }
 
-void continueUnderForegroundGuardian(const std::string& folders) {
+void continueUnderForegroundGuardian(const std::string& folders,
+                                     std::optional<NotificationRelay> relay) {
   base::checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1), "prctl(PR_SET_CHILD_SUBREAPER)");
   // The parent process may have left SIGCHLD ignored: then it would not arrive.
   ::signal(SIGCHLD, SIG_DFL);
   const sigset_t blocked = blockedInGuardian();
   ::sigprocmask(SIG_SETMASK, &blocked, nullptr);
+  const sigset_t awaited = setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD});
+  base::Fd signals(
+      base::checkSystemCall(::signalfd(-1, &awaited, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"));
   const pid_t guardian = ::getpid();
   const pid_t guarded = base::checkSystemCall(::fork(), "fork");
   if (guarded != 0) {
     ::prctl(PR_SET_NAME, kName);
-    // Includes the listening socket: connections shall be refused when the supervisor has ended.
-    base::closeDescriptorsBut({}, 0);
+    // Closes the listening socket, too: connections shall be refused when the supervisor has ended.
+    std::vector<int> kept{signals.get()};
+    if (relay) kept.insert(kept.end(), {relay->input().get(), relay->manager().get()});
+    base::closeDescriptorsBut(kept, 0);
     ipc::reachCrashPoint(ipc::CrashPoint::kGuardianWatching);
-    guardInForeground(guarded, setOf({SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGCHLD}),
-                      folders);
+    const int status = ForegroundGuardian(guarded, std::move(signals), std::move(relay)).awaitEnd();
+    ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorDeathSeen);
+    cleanUp(folders);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
   }
   base::checkSystemCall(::prctl(PR_SET_PDEATHSIG, SIGKILL), "prctl(PR_SET_PDEATHSIG)");
   // The guardian may have died before prctl().

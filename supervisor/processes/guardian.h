@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "supervisor/processes/notification_relay.h"
 
 namespace isopool::supervisor {
 
@@ -23,6 +26,10 @@ void continueUnderGuardian(const std::string& folders);
 ///
 /// The child has a session of its own. SIGTERM and SIGHUP are blocked in it until
 /// EventLoop::onSignals(), so that a signal that arrives before there is a handler is not lost.
-void continueUnderForegroundGuardian(const std::string& folders);
+///
+/// The guardian forwards `relay`, if there is one, and reaps all its children: in a container it
+/// may be process 1, to which the kernel gives orphans that the supervisor has never had.
+void continueUnderForegroundGuardian(const std::string& folders,
+                                     std::optional<NotificationRelay> relay);
 
 }  // namespace isopool::supervisor

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/memory_limits.h"
 #include "base/procfs.h"
 #include "base/system_call.h"
 
@@ -23,11 +24,16 @@ ExitStatus toExitStatus(const siginfo_t& info) {
 
 }  // namespace
 
+KernelProcesses::KernelProcesses() : explained_(base::memoryKills()) {}
+
+KernelProcesses::KernelProcesses(const base::Fd& output)
+    : output_(&output), explained_(base::memoryKills()) {}
+
 pid_t KernelProcesses::startZygote(const std::string& executable,
                                    const std::vector<std::string>& variables,
                                    const base::Fd& control, const base::Fd& lifeline,
                                    const InheritedLimits& limits) {
-  return spawnZygote(executable, variables, control, lifeline, limits);
+  return spawnZygote(executable, variables, control, lifeline, output_, limits);
 }
 
 bool KernelProcesses::isNewChild(pid_t pid) {
@@ -54,7 +60,19 @@ std::optional<ExitStatus> KernelProcesses::exitStatus(const base::Fd& pidfd) {
   const int result =
       ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT);
   if (result != 0 || info.si_pid == 0) return std::nullopt;
-  return toExitStatus(info);
+  ExitStatus status = toExitStatus(info);
+  if (status.signal == SIGKILL) status.killedForMemory = killedForMemory();
+  return status;
+}
+
+// The kernel does not tell why it sends SIGKILL to a process. It counts first, so a kill that is
+// not counted was another process's.
+std::optional<bool> KernelProcesses::killedForMemory() {
+  const std::optional<uint64_t> kills = base::memoryKills();
+  if (!kills || !explained_) return std::nullopt;
+  if (*kills <= *explained_) return false;
+  ++*explained_;
+  return true;
 }
 
 void KernelProcesses::reap(const base::Fd& pidfd) {
@@ -125,5 +143,13 @@ std::string KernelProcesses::programOf(pid_t pid) { return base::programOf(pid);
 uint64_t KernelProcesses::residentAnonymousBytes(pid_t pid) {
   return base::residentAnonymousBytes(pid);
 }
+
+uint64_t KernelProcesses::privateMemoryLeft(pid_t pid) { return base::privateMemoryLeft(pid); }
+Processes::Use KernelProcesses::useOf(pid_t pid) {
+  const base::ProcessStatus status = base::statusOf(pid);
+  return {status.processorTime, status.threads};
+}
+
+uint64_t KernelProcesses::openDescriptors() { return base::openDescriptors(); }
 
 }  // namespace isopool::supervisor

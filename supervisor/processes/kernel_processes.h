@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <set>
 
 #include "supervisor/processes/processes.h"
@@ -11,6 +13,11 @@ namespace isopool::supervisor {
 /// One per process: it notes the children that it has opened, for isNewChild().
 class KernelProcesses final : public Processes {
  public:
+  /// Zygotes get this process's standard streams.
+  KernelProcesses();
+  /// Zygotes get `output`, which must outlive this object, as standard output and error stream.
+  explicit KernelProcesses(const base::Fd& output);
+
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
                     const base::Fd& control, const base::Fd& lifeline,
                     const InheritedLimits& limits) override;
@@ -33,8 +40,16 @@ class KernelProcesses final : public Processes {
   bool isDescendant(pid_t pid) override;
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
+  uint64_t privateMemoryLeft(pid_t pid) override;
+  Use useOf(pid_t pid) override;
+  uint64_t openDescriptors() override;
 
  private:
+  std::optional<bool> killedForMemory();
+
+  const base::Fd* output_ = nullptr;
+  /// How many of base::memoryKills() are older than this object, or explain the end of a process.
+  std::optional<uint64_t> explained_;
   std::set<pid_t> opened_;  ///< pids that were opened and are not reaped
 };
 

@@ -62,6 +62,13 @@ std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::stri
                               " (socket_group, ISOPOOL_SOCKET_GROUP)");
 }
 
+std::string whyNoActions(const Peer& peer) {
+  if (peer.userId == ::geteuid() || peer.userId == 0) return {};
+  return "user " + std::to_string(peer.userId) +
+         " may read reports, but only the supervisor's user (" + std::to_string(::geteuid()) +
+         ") and root may have it act";
+}
+
 bool isPidfdOf(const base::Fd& pidfd, pid_t processId) {
   const std::optional<pid_t> its = base::processOf(pidfd);
   if (!its) throw base::SystemCallError("open", "/proc/self/fdinfo", errno);

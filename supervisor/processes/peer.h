@@ -26,6 +26,10 @@ Peer peerOf(const base::Fd& socket);
 /// may take long where that is a network service.
 std::string whyRefused(const base::Fd& socket, const Peer& peer, const std::string& group);
 
+/// Returns an empty text if the peer may have this supervisor act (ipc::RequestAction), else the
+/// reason why not. It may if its user is the supervisor's or root.
+std::string whyNoActions(const Peer& peer);
+
 /// True if `pidfd` is a pidfd of that process. Throws base::SystemCallError if /proc/self/fdinfo
 /// can't be read.
 bool isPidfdOf(const base::Fd& pidfd, pid_t processId);

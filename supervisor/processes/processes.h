@@ -79,6 +79,16 @@ class Processes {
   virtual std::string programOf(pid_t pid) = 0;
   /// Private memory of the process that is resident, in bytes; 0 if the process has ended.
   virtual uint64_t residentAnonymousBytes(pid_t pid) = 0;
+  /// As base::privateMemoryLeft().
+  virtual uint64_t privateMemoryLeft(pid_t pid) = 0;
+  /// What a process has used and has; zero if it is reaped.
+  struct Use {
+    base::Milliseconds processorTime{0};
+    uint32_t threads = 0;
+  };
+  virtual Use useOf(pid_t pid) = 0;
+  /// Descriptors that the supervisor itself has open.
+  virtual uint64_t openDescriptors() = 0;
 };
 
 }  // namespace isopool::supervisor

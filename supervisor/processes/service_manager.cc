@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "base/log/log.h"
 #include "base/system_call.h"
@@ -80,6 +81,17 @@ ServiceManager ServiceManager::fromEnvironment() {
   return manager;
 }
 
+std::optional<NotificationRelay> ServiceManager::throughRelay() {
+  if (!listening() || !address_) return std::nullopt;
+  int ends[2];
+  base::checkSystemCall(::socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends),
+                        "socketpair");
+  base::Fd output(ends[0]);
+  NotificationRelay relay(std::exchange(socket_, std::move(output)), *address_, base::Fd(ends[1]));
+  address_.reset();
+  return relay;
+}
+
 void ServiceManager::ready(std::string_view status) { tell("READY=1\nSTATUS=" + oneLine(status)); }
 
 void ServiceManager::reloading() {
@@ -109,7 +121,7 @@ void ServiceManager::tell(std::string state) {
 bool ServiceManager::send(const std::string& datagram) const {
   if (!listening()) return true;
   return ::sendto(socket_.get(), datagram.data(), datagram.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                  address_->get(), address_->bytes()) >= 0;
+                  address_ ? address_->get() : nullptr, address_ ? address_->bytes() : 0) >= 0;
 }
 
 base::Fd takeActivatedSocket() {

@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/unix_address.h"
+#include "supervisor/processes/notification_relay.h"
 
 namespace isopool::supervisor {
 
@@ -29,7 +30,11 @@ class ServiceManager {
   static ServiceManager fromEnvironment();
 
   /// True if there is a service manager.
-  bool listening() const { return address_.has_value(); }
+  bool listening() const { return socket_.valid(); }
+  /// From now on notifications go through the returned relay, which another process forwards. Call
+  /// it before the process forks. Nothing if there is no service manager. Throws
+  /// base::SystemCallError.
+  std::optional<NotificationRelay> throughRelay();
   /// How often to call alive(): half of the manager's watchdog time; nothing if it has no watchdog.
   std::optional<std::chrono::microseconds> signOfLifePeriod() const { return period_; }
 
@@ -51,7 +56,7 @@ class ServiceManager {
   void tell(std::string state);
   bool send(const std::string& datagram) const;
 
-  std::optional<base::UnixAddress> address_;
+  std::optional<base::UnixAddress> address_;  ///< nothing: the socket is connected to a relay
   std::optional<std::chrono::microseconds> period_;
   base::Fd socket_;
   std::string unsent_;

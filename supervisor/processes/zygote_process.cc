@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
+#include <string_view>
 
 #include "base/system_call.h"
+#include "ipc/thread_variables.h"
 
 namespace isopool::supervisor {
 
@@ -28,7 +30,9 @@ std::string_view nameOf(std::string_view variable) {
 }
 
 std::vector<std::string> zygoteEnvironment(std::vector<std::string> variables) {
-  for (const std::string_view name : kOneThread) variables.push_back(std::string(name) + "=1");
+  for (const std::string_view name : ipc::kThreadVariables) {
+    variables.push_back(std::string(name) + "=1");
+  }
   const size_t ours = variables.size();
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const bool replaced =
@@ -74,10 +78,11 @@ void check(int error, const char* call, std::string_view subject = {}) {
 }  // namespace
 
 pid_t spawnZygote(const std::string& executable, const std::vector<std::string>& variables,
-                  const base::Fd& control, const base::Fd& lifeline,
+                  const base::Fd& control, const base::Fd& lifeline, const base::Fd* output,
                   const InheritedLimits& limits) {
   const base::Fd controlSource = outOfTheWay(control);
   const base::Fd lifelineSource = outOfTheWay(lifeline);
+  const base::Fd outputSource = output != nullptr ? outOfTheWay(*output) : base::Fd();
   std::vector<std::string> words{executable,      "--zygote",
                                  "--control-fd",  std::to_string(kControlFd),
                                  "--lifeline-fd", std::to_string(kLifelineFd)};
@@ -94,6 +99,10 @@ pid_t spawnZygote(const std::string& executable, const std::vector<std::string>&
   check(::posix_spawnattr_init(&attributes), "posix_spawnattr_init");
   ::posix_spawn_file_actions_adddup2(&actions, controlSource.get(), kControlFd);
   ::posix_spawn_file_actions_adddup2(&actions, lifelineSource.get(), kLifelineFd);
+  if (outputSource.valid()) {
+    ::posix_spawn_file_actions_adddup2(&actions, outputSource.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, outputSource.get(), STDERR_FILENO);
+  }
   ::posix_spawnattr_setpgroup(&attributes, 0);
   ::posix_spawnattr_setsigmask(&attributes, &none);
   ::posix_spawnattr_setsigdefault(&attributes, &all);

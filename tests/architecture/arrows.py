@@ -75,7 +75,10 @@ ALLOWED = {
     "batch": ["include/isopool"],
     # Asks a supervisor without being its client, and starts without torch.
     "cli": ["base", "ipc"],
-    "python": ["include/isopool"],
+    # A program of its own that loads a model, as any user's program.
+    "cli/model_file": ["include/isopool", "base", "cli"],
+    # Locks whose rules clang checks.
+    "python": ["include/isopool", "base"],
     "tools": ["include/isopool"],
     "examples": ["include/isopool", "include/compat"],
     # The programs that measure one mechanism by itself include ipc/.

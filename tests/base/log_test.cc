@@ -3,11 +3,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cctype>
 #include <climits>
+#include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "base/fd.h"
 
@@ -74,6 +77,27 @@ TEST_F(LogTest, ChangesItsLevelWhileItRuns) {
   setLogLevel(LogLevel::kOff);
   log(LogLevel::kError, "x");
   EXPECT_EQ(written(), "");
+}
+
+TEST_F(LogTest, GivesTheJournalThePriorityOfEachLine) {
+  struct stat status {};
+  ASSERT_EQ(::fstat(STDERR_FILENO, &status), 0);
+  const std::string stream = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
+  ::setenv("JOURNAL_STREAM", stream.c_str(), 1);
+  startLog(LogLevel::kDebug, LogFormat::kJson);
+  for (const auto& [level, begin] :
+       {std::pair{LogLevel::kError, "<3>{"}, std::pair{LogLevel::kWarning, "<4>{"},
+        std::pair{LogLevel::kInfo, "<6>{"}, std::pair{LogLevel::kDebug, "<7>{"}}) {
+    log(level, "x");
+    const std::string line = written();
+    EXPECT_TRUE(line.starts_with(begin)) << line;
+  }
+  // The stream was redirected after the service manager had opened it.
+  ::setenv("JOURNAL_STREAM", (stream + "1").c_str(), 1);
+  startLog(LogLevel::kInfo, LogFormat::kJson);
+  log(LogLevel::kInfo, "x");
+  EXPECT_TRUE(written().starts_with("{"));
+  ::unsetenv("JOURNAL_STREAM");
 }
 
 TEST_F(LogTest, PutsFieldsBehindTheText) {

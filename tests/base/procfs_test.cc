@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,31 @@ TEST(ProcessTable, ListsTheChildrenOfEveryThreadAndThoseThatAreDeadAndNotReaped)
   thread.join();
   for (const pid_t child : {living, ofThread}) ::kill(child, SIGKILL);
   for (const pid_t child : {living, dead, ofThread}) ::waitpid(child, nullptr, 0);
+}
+
+TEST(ProcessTable, KeepsTheProcessorTimeOfADeadProcess) {
+  EXPECT_EQ(statusOf(::getpid()).threads, 1u);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    timespec used{};
+    while (used.tv_nsec < 50'000'000) ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    ::_exit(0);
+  }
+  siginfo_t info{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+  // The kernel counts in ticks of 10 ms.
+  EXPECT_GE(statusOf(child).processorTime, std::chrono::milliseconds(20));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(statusOf(child).processorTime, std::chrono::milliseconds(0));
+}
+
+TEST(Descriptors, AreCounted) {
+  const uint64_t before = openDescriptors();
+  EXPECT_GE(before, 3u);
+  const int more[] = {::dup(0), ::dup(0)};
+  EXPECT_EQ(openDescriptors(), before + 2);
+  for (const int each : more) ::close(each);
+  EXPECT_EQ(openDescriptors(), before);
 }
 
 TEST(ProcessTable, SaysHowAProcessIs) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/settings/environment.h"
+#include "base/settings/setting_default.h"
 
 namespace isopool::base {
 namespace {
@@ -20,7 +21,8 @@ TEST(SettingInEnvironment, IsTheDefaultWhereTheVariableIsNotSetOrEmpty) {
   EXPECT_EQ(settingInEnvironment("ISOPOOL_SANDBOX", with({})).text, "default");
   EXPECT_EQ(settingInEnvironment("ISOPOOL_SANDBOX", with({{"ISOPOOL_SANDBOX", ""}})).text,
             "default");
-  EXPECT_EQ(settingInEnvironment("ISOPOOL_INPUT_ARENA_LIMIT", with({})).number, uint64_t{8} << 30);
+  EXPECT_EQ(settingInEnvironment("ISOPOOL_INPUT_ARENA_LIMIT", with({})).number,
+            defaultOf(settingOfVariable("ISOPOOL_INPUT_ARENA_LIMIT")).number);
   EXPECT_TRUE(settingInEnvironment("ISOPOOL_PRELOAD_MODULES", with({})).items.empty());
 }
 

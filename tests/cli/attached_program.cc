@@ -58,6 +58,10 @@ void AttachedProgram::load(const std::string& name, const std::string& bytes) {
   ASSERT_EQ(held_->refusal, "");
 }
 
+void AttachedProgram::report(const std::vector<ipc::ModelCalls>& calls) {
+  control_.send(ipc::ReportCalls{calls});
+}
+
 uint64_t AttachedProgram::post(const std::string& text) {
   ipc::OutgoingCall call;
   call.operation = ipc::Operation::kPing;
@@ -78,6 +82,12 @@ std::string AttachedProgram::call(const std::string& text) {
 void AttachedProgram::hang() {
   const uint64_t sequence = post("!hang");
   EXPECT_TRUE(waitFor([&] { return ends_.at(serving_)->hasStarted(sequence); }));
+}
+
+std::string AttachedProgram::waitForRefusal() {
+  expectsRefusal_ = true;
+  waitFor([this] { return ended_; });
+  return refusal_;
 }
 
 bool AttachedProgram::waitFor(const std::function<bool()>& condition) {
@@ -104,7 +114,8 @@ void AttachedProgram::handle(ipc::Frame& frame) {
       if (!frame.descriptors.empty()) control_.send(ipc::ConfirmPackage{held_->package, true});
       return;
     case ipc::MessageType::kFailure:
-      ADD_FAILURE() << ipc::decodeMessage<ipc::Failure>(frame).text;
+      refusal_ = ipc::decodeMessage<ipc::Failure>(frame).text;
+      if (!expectsRefusal_) ADD_FAILURE() << refusal_;
       return;
     default:
       return;

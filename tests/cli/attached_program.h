@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ipc/channel/client_end.h"
 #include "ipc/control/client_messages.h"
@@ -23,10 +24,14 @@ class AttachedProgram {
 
   /// Loads a package of these bytes and waits until the supervisor holds it.
   void load(const std::string& name, const std::string& bytes);
+  /// Reports calls of models, as libisopool does every two seconds.
+  void report(const std::vector<ipc::ModelCalls>& calls);
   /// Calls the worker and waits for the answer; empty if none comes in time.
   std::string call(const std::string& text);
   /// Starts a call that never ends, and waits until it runs.
   void hang();
+  /// Waits until the supervisor ends the connection. Returns the reason that it states.
+  std::string waitForRefusal();
 
  private:
   bool waitFor(const std::function<bool()>& condition);
@@ -36,6 +41,8 @@ class AttachedProgram {
 
   ipc::ControlSocket control_;
   bool ended_ = false;
+  bool expectsRefusal_ = false;
+  std::string refusal_;
   std::map<uint64_t, std::unique_ptr<ipc::ClientEnd>> ends_;
   uint64_t serving_ = 0;
   std::optional<ipc::PackageHeld> held_;

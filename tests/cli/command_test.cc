@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -89,7 +90,7 @@ TEST(Command, SaysThatNoClientIsAttached) {
   EXPECT_EQ(run(supervisor, "clients"), "no client\n");
   EXPECT_EQ(run(supervisor, "models"), "no model\n");
   EXPECT_EQ(inJson(runJson(supervisor, "clients"), "value"), "{'clients': []}");
-  EXPECT_EQ(inJson(runJson(supervisor, "models"), "value"), "{'models': []}");
+  EXPECT_EQ(inJson(runJson(supervisor, "models"), "value"), "{'models': [], 'calls': []}");
 }
 
 TEST(Command, ShowsAProgramThatAttachedAndItsCalls) {
@@ -145,10 +146,10 @@ TEST(Command, SaysWhyAWorkerWasReplaced) {
   EXPECT_TRUE(has(workers, "ago: " + reason)) << workers;
   const std::string json = runJson(supervisor, "status");
   EXPECT_EQ(inJson(json,
-                   "value['restarts'], [(slot['group'], slot['slot'], slot['restarts'], "
-                   "slot['last_death']) for slot in value['slots'] if slot['restarts'] > 0]"),
-            // Python quotes a text with an apostrophe so.
-            "(1, [('shared', 1, 1, \"" + reason + "\")])");
+                   "value['restarts'], [(slot['group'], slot['slot'], slot['restarts']) "
+                   "for slot in value['slots'] if slot['restarts'] > 0]"),
+            "(1, [('shared', 1, 1)])");
+  EXPECT_EQ(inJson(json, "value['slots'][1]['last_death']"), reason);
   EXPECT_EQ(inJson(json, "value['slots'][1]['pid'] == " + std::to_string(victim)), "False");
 }
 
@@ -174,6 +175,32 @@ TEST(Command, ShowsAModelAndWhoLoadedIt) {
   EXPECT_EQ(inJson(runJson(supervisor, "clients"),
                    "[(each['models'], each['package_bytes']) for each in value['clients']]"),
             "[(1, 4096), (1, 4096)]");
+}
+
+TEST(Command, ShowsTheCallsOfAModel) {
+  const OwnSupervisor supervisor;
+  AttachedProgram program(supervisor.address(), "trainer");
+  ipc::ModelCalls calls;
+  calls.model = "bert.pt:model";
+  calls.answered = 100;
+  calls.failed = 2;
+  calls.times.resize(ipc::kCallTimeBounds.size() + 1);
+  calls.times[3] = 98;
+  calls.times[9] = 2;
+  calls.sumMicroseconds = 120'000;
+  program.report({calls});
+  supervisor.waitFor(
+      [](const ipc::Report& report) { return !report.classes.at(0).models.empty(); });
+  const std::string models = run(supervisor, "models");
+  EXPECT_TRUE(has(models, "no model\n\nCALLS OF")) << models;
+  for (const char* part : {"bert.pt:model", "100", "1.2 ms", "<= 500 us", "<= 50 ms"}) {
+    EXPECT_TRUE(has(models, part)) << part << " in\n" << models;
+  }
+  EXPECT_EQ(
+      inJson(runJson(supervisor, "models"),
+             "[(each['class'], each['model'], each['answered'], each['failed'], "
+             "each['workers'], each['sum_us'], each['times'][3]) for each in value['calls']]"),
+      "[(None, 'bert.pt:model', 100, 2, 0, 120000, {'at_most_us': 500, 'calls': 98})]");
 }
 
 TEST(Command, AModelsNameCannotSpoilTheOutput) {
@@ -207,11 +234,96 @@ TEST(Command, EveryNameInItsJsonIsDocumented) {
   EXPECT_GT(count, 50u);
 }
 
+TEST(Command, ShowsTheSettingsInForceAndTheirSources) {
+  const TemporaryFolder folder;
+  const std::string file = folder.path() + "/isopool.toml";
+  const auto write = [&](const std::string& text) { std::ofstream(file) << text; };
+  write("grace = \"700ms\"\n");
+  const OwnSupervisor supervisor({"--workers", "1", "--config", file});
+  const auto valueOf = [&](const std::string& key) {
+    return inJson(runJson(supervisor, "settings"),
+                  "[(each['value'], each['source'].replace('" + file +
+                      "', 'FILE'), each['reloadable']) for each in value['settings'] if "
+                      "each['key'] == '" +
+                      key + "']");
+  };
+  EXPECT_EQ(valueOf("grace"), "[('700ms', 'file FILE:1', True)]");
+  EXPECT_EQ(valueOf("workers"), "[('1', 'flag --workers', True)]");
+  EXPECT_EQ(valueOf("spares"), "[('1', 'default', False)]");
+  const std::string page = run(supervisor, "settings");
+  EXPECT_TRUE(has(page, "grace")) << page;
+  EXPECT_TRUE(has(page, "flag --workers")) << page;
+
+  write("# one line more\ngrace = \"900ms\"\nspares = 3\n");
+  supervisor.signal(SIGHUP);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (valueOf("grace") != "[('900ms', 'file FILE:2', True)]" &&
+         std::chrono::steady_clock::now() < deadline) {
+  }
+  EXPECT_EQ(valueOf("grace"), "[('900ms', 'file FILE:2', True)]");
+  EXPECT_EQ(valueOf("spares"), "[('1', 'default', False)]") << "this needs a restart";
+}
+
+TEST(Command, StatusEndsWithThreeIfThereIsAProblem) {
+  const OwnSupervisor supervisor(
+      {"--workers", "1", "--spares", "0", "--restart-limit", "1", "--quarantine", "60s"});
+  supervisor.waitFor([](const ipc::Report& report) { return allServe(report, 1); });
+  const auto exitCodeOf = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"--socket", supervisor.address()});
+    return runCommand(arguments);
+  };
+  EXPECT_EQ(exitCodeOf({"status"}).exitCode, 0);
+  const CommandOutcome ready = exitCodeOf({"status", "--ready"});
+  EXPECT_EQ(ready.exitCode, 0);
+  EXPECT_EQ(ready.output, "ready\n");
+  EXPECT_EQ(ready.errors, "");
+
+  killTheWorkerOf(supervisor, 0);
+  supervisor.waitFor([](const ipc::Report& report) { return report.workers.empty(); });
+  const CommandOutcome status = exitCodeOf({"status"});
+  EXPECT_EQ(status.exitCode, 3);
+  EXPECT_TRUE(has(status.output, "! no worker of shared serves: calls wait")) << status.output;
+  EXPECT_TRUE(has(status.output, "it is in quarantine for another")) << status.output;
+  const CommandOutcome notReady = exitCodeOf({"status", "--ready"});
+  EXPECT_EQ(notReady.exitCode, 3);
+  EXPECT_EQ(notReady.output, "");
+  EXPECT_EQ(notReady.errors, "isopool: not ready: no worker of shared serves: calls wait\n");
+  const CommandOutcome json = exitCodeOf({"status", "--ready", "--json"});
+  EXPECT_EQ(json.exitCode, 3);
+  EXPECT_EQ(inJson(json.output, "value['ready']"), "False");
+  EXPECT_EQ(exitCodeOf({"workers"}).exitCode, 0) << "it only says whether the supervisor answers";
+}
+
+TEST(Command, StatusTellsOfTenDeathsInFiveMinutes) {
+  const OwnSupervisor supervisor({"--workers", "1", "--restart-limit", "100"});
+  for (uint64_t deaths = 1; deaths <= 10; ++deaths) {
+    const auto isServing = [](const ipc::ReportedWorker& worker) {
+      return worker.state == "serving";
+    };
+    const ipc::Report report = supervisor.waitFor([&](const ipc::Report& each) {
+      return std::any_of(each.workers.begin(), each.workers.end(), isServing);
+    });
+    const auto victim = std::find_if(report.workers.begin(), report.workers.end(), isServing);
+    ASSERT_NE(victim, report.workers.end());
+    ASSERT_EQ(::kill(victim->processId, SIGKILL), 0);
+    supervisor.waitFor(
+        [&](const ipc::Report& each) { return each.groups.at(0).recentDeaths == deaths; });
+  }
+  const CommandOutcome outcome = runCommand({"status", "--socket", supervisor.address()});
+  EXPECT_EQ(outcome.exitCode, 3);
+  EXPECT_TRUE(has(outcome.output,
+                  "! 10 workers of shared died in the last 5 min 0 s; causes since the start: "
+                  "killed 10"))
+      << outcome.output;
+  EXPECT_FALSE(has(outcome.output, "nothing is wrong")) << outcome.output;
+}
+
 TEST(Command, FindsTheSupervisorByItsVariable) {
   const OwnSupervisor supervisor;
-  const CommandOutcome outcome = runCommand({"status"}, {"ISOPOOL_SOCKET=" + supervisor.address()});
+  const CommandOutcome outcome =
+      runCommand({"workers"}, {"ISOPOOL_SOCKET=" + supervisor.address()});
   EXPECT_EQ(outcome.exitCode, 0) << outcome.errors;
-  const CommandOutcome flagWins = runCommand({"status", "--socket", supervisor.address()},
+  const CommandOutcome flagWins = runCommand({"workers", "--socket", supervisor.address()},
                                              {"ISOPOOL_SOCKET=/nowhere/isopoold.sock"});
   EXPECT_EQ(flagWins.exitCode, 0) << flagWins.errors;
 }
@@ -219,11 +331,12 @@ TEST(Command, FindsTheSupervisorByItsVariable) {
 TEST(Command, HelpTeaches) {
   const CommandOutcome all = runCommand({"--help"});
   EXPECT_EQ(all.exitCode, 0);
-  for (const char* part : {"status", "workers", "models", "clients", "top",
-                           "Examples:", "ISOPOOL_SOCKET", "Exit code"}) {
+  for (const char* part : {"status", "workers", "models", "clients", "settings", "metrics", "top",
+                           "evict", "recycle", "Examples:", "ISOPOOL_SOCKET", "Exit code"}) {
     EXPECT_TRUE(has(all.output, part)) << part;
   }
-  for (const char* subcommand : {"status", "workers", "models", "clients", "top"}) {
+  for (const char* subcommand :
+       {"status", "workers", "models", "clients", "settings", "top", "evict", "recycle"}) {
     const CommandOutcome one = runCommand({subcommand, "--help"});
     EXPECT_EQ(one.exitCode, 0);
     for (const char* part : {"--json", "--socket PATH", "Examples:"}) {
@@ -238,6 +351,7 @@ TEST(Command, WrongUsageEndsWithTwo) {
                                              {"statsu"},
                                              {"status", "--jsn"},
                                              {"status", "workers"},
+                                             {"workers", "--ready"},
                                              {"top", "--interval", "1ms"},
                                              {"top", "--interval", "nan"},
                                              {"top", "--interval", "soon"},

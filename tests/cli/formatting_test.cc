@@ -125,21 +125,39 @@ TEST(StyledText, IsCutByWhatIsSeen) {
   EXPECT_EQ(painted(line, Colours::kYes, 2), "\x1b[1;31mab\x1b[0m");
 }
 
-TEST(Findings, NameWhatIsWrong) {
+// A supervisor with one worker and nothing to find.
+ipc::Report healthyReport() {
   ipc::Report report;
   report.state = "serving";
   report.zygoteProcessId = 7;
-  EXPECT_EQ(findings(report), std::vector<std::string>{"no worker serves: calls wait"});
+  report.recentMilliseconds = 300'000;
+  report.groups.push_back({.name = "shared"});
   report.workers.push_back(workerNamed(1, "serving", 0));
+  return report;
+}
+
+std::vector<std::string> textsOf(const ipc::Report& report) {
+  std::vector<std::string> texts;
+  for (const Finding& finding : findings(report)) texts.push_back(finding.text);
+  return texts;
+}
+
+TEST(Findings, NameWhatIsWrong) {
+  ipc::Report report = healthyReport();
   EXPECT_TRUE(findings(report).empty());
+  report.workers.clear();
+  EXPECT_EQ(textsOf(report), std::vector<std::string>{"no worker of shared serves: calls wait"});
+  EXPECT_TRUE(hasProblem(findings(report)));
+  report = healthyReport();
 
   report.sandbox = "strict";
   report.missingProtections = {"temporary folders in memory: user namespaces are forbidden here"};
-  EXPECT_EQ(findings(report),
+  EXPECT_EQ(textsOf(report),
             std::vector<std::string>{"the sandbox is weaker than strict: 1 protection is missing"});
   report.missingProtections.push_back("network");
-  EXPECT_EQ(findings(report), std::vector<std::string>{
-                                  "the sandbox is weaker than strict: 2 protections are missing"});
+  EXPECT_EQ(textsOf(report), std::vector<std::string>{
+                                 "the sandbox is weaker than strict: 2 protections are missing"});
+  EXPECT_FALSE(hasProblem(findings(report))) << "calls are served as they should be";
   report.missingProtections.clear();
 
   report.slots.push_back({"shared", 1, 3, "killed by SIGSEGV", 3200});
@@ -147,7 +165,7 @@ TEST(Findings, NameWhatIsWrong) {
   report.workers[0].runningMilliseconds = 45'000;
   report.workers[0].forbiddenActs.push_back({"connect", 2});
   report.clients.push_back(clientNamed(5, "trainer"));
-  const std::vector<std::string> found = findings(report);
+  const std::vector<std::string> found = textsOf(report);
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0],
             "slot 1 of shared has no worker; its last one died 3.2 s ago: killed by SIGSEGV");
@@ -157,12 +175,58 @@ TEST(Findings, NameWhatIsWrong) {
 
   report.workers.push_back(workerNamed(2, "starting", 1));
   EXPECT_EQ(findings(report).size(), 2u) << "a worker is starting for the slot";
+  EXPECT_FALSE(hasProblem(findings(report)));
+}
+
+TEST(Findings, TellOfManyRecentDeaths) {
+  ipc::Report report = healthyReport();
+  report.groups[0].recentDeaths = 2;
+  EXPECT_TRUE(findings(report).empty()) << "two deaths were handled";
+  report.groups[0].recentDeaths = 10;
+  report.groups[0].deaths = {{"killed", 1}, {"overdue", 0}, {"crash", 9}};
+  EXPECT_EQ(textsOf(report),
+            std::vector<std::string>{"10 workers of shared died in the last 5 min 0 s; causes "
+                                     "since the start: crash 9, killed 1"});
+  EXPECT_TRUE(hasProblem(findings(report)));
+}
+
+TEST(Findings, TellOfAQuarantineAndOfLimitsThatAreMet) {
+  ipc::Report report = healthyReport();
+  report.slots.push_back({"shared", 1, 3, "SIGSEGV", 3200, 26'000});
+  EXPECT_EQ(textsOf(report),
+            std::vector<std::string>{"slot 1 of shared has no worker; its last one died 3.2 s ago: "
+                                     "SIGSEGV; it is in quarantine for another 26.0 s"});
+  report = healthyReport();
+  report.clients.push_back(clientNamed(5, "trainer"));
+  report.clientLimit = 1;
+  report.openDescriptors = 899;
+  report.descriptorLimit = 1000;
+  EXPECT_EQ(findings(report).size(), 1u);
+  report.openDescriptors = 900;
+  EXPECT_EQ(findings(report).size(), 2u);
+}
+
+TEST(Readiness, NeedsAWorkerOfEachGroup) {
+  ipc::Report report = healthyReport();
+  EXPECT_FALSE(whyNotReady(report));
+  report.groups.push_back({.name = "interactive"});
+  EXPECT_EQ(whyNotReady(report), "no worker of interactive serves: calls wait");
+  report.workers.push_back(workerNamed(2, "starting", 0));
+  report.workers[1].group = "interactive";
+  EXPECT_TRUE(whyNotReady(report));
+  report.workers[1].state = "serving";
+  EXPECT_FALSE(whyNotReady(report));
+  report.state = "draining";
+  EXPECT_TRUE(whyNotReady(report));
+  report.state = "starting";
+  EXPECT_TRUE(whyNotReady(report));
 }
 
 TEST(RateMeter, CountsCallsPerSecondSinceTheReportBefore) {
   ipc::Report report;
   report.workers.push_back(workerNamed(1, "serving", 0));
   report.workers[0].completedCalls = 100;
+  report.groups.push_back({.name = "shared", .completedCalls = 100});
   report.clients.push_back(clientNamed(5, "trainer"));
   report.clients[0].completedCalls = 40;
   RateMeter meter;
@@ -172,6 +236,7 @@ TEST(RateMeter, CountsCallsPerSecondSinceTheReportBefore) {
   report.workers[0].completedCalls = 160;
   report.workers.push_back(workerNamed(2, "serving", 1));
   report.workers[1].completedCalls = 20;
+  report.groups[0].completedCalls = 180;
   report.clients[0].completedCalls = 10;
   const auto rates = meter.compare(report, start + milliseconds(2000));
   ASSERT_TRUE(rates);
@@ -199,9 +264,43 @@ TEST(Sorting, TheBusiestComesFirst) {
   report.workers[1].runningClient = 5;
   Rates rates;
   rates.ofWorkers[3] = 12;
-  sortByActivity(report, rates);
+  sortBy(report, rates, SortOrder::kActivity);
   EXPECT_EQ(report.workers[0].epoch, 3u);
   EXPECT_EQ(report.workers[1].epoch, 2u);
+}
+
+TEST(Sorting, OrdersByWhatIsChosen) {
+  ipc::Report report;
+  for (uint64_t epoch = 1; epoch <= 3; ++epoch) {
+    report.workers.push_back(workerNamed(epoch, "serving", static_cast<int32_t>(epoch) - 1));
+    report.clients.push_back(clientNamed(epoch, "trainer"));
+  }
+  report.workers[1].privateBytes = 5;
+  report.workers[2].runningMilliseconds = 5;
+  report.clients[1].packageBytes = 5;
+  report.clients[2].handleBytes = 6;
+  report.clients[1].queuedCalls = 1;
+  const auto firsts = [&](SortOrder order) {
+    sortBy(report, {}, order);
+    return std::pair(report.workers[0].epoch, report.clients[0].number);
+  };
+  EXPECT_EQ(firsts(SortOrder::kMemory), std::pair(uint64_t{2}, uint64_t{3}));
+  EXPECT_EQ(firsts(SortOrder::kTime), std::pair(uint64_t{3}, uint64_t{1}));
+  EXPECT_EQ(firsts(SortOrder::kQueue), std::pair(uint64_t{1}, uint64_t{2}));
+  EXPECT_EQ(firsts(SortOrder::kPlace), std::pair(uint64_t{1}, uint64_t{1}));
+}
+
+TEST(Table, LeavesOutTheLeastImportantColumnsIfItIsTooWide) {
+  Table table;
+  table.addColumn("NAME");
+  table.addColumn("AGE", Table::Alignment::kLeft, 2);
+  table.addColumn("SIZE", Table::Alignment::kLeft, 1);
+  table.addColumn("WHY", Table::Alignment::kLeft, 2);
+  table.addRow({{"one"}, {"5"}, {"7"}, {"x"}});
+  EXPECT_EQ(textOf(table.page(20)), "NAME  AGE  SIZE  WHY\none   5    7     x\n");
+  EXPECT_EQ(textOf(table.page(19)), "NAME  AGE  SIZE\none   5    7\n");
+  EXPECT_EQ(textOf(table.page(10)), "NAME  SIZE\none   7\n");
+  EXPECT_EQ(textOf(table.page(1)), "NAME\none\n") << "a column of rank 0 stays";
 }
 
 TEST(ReportPages, SurviveWhatOtherProcessesCallThemselves) {

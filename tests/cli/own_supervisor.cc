@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/system_call.h"
@@ -69,8 +70,8 @@ TemporaryFolder::TemporaryFolder() {
 
 TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
 
-OwnSupervisor::OwnSupervisor(std::vector<std::string> flags)
-    : address_(folder_.path() + "/isopoold.sock") {
+OwnSupervisor::OwnSupervisor(std::vector<std::string> flags, std::string address)
+    : address_(address.empty() ? folder_.path() + "/isopoold.sock" : std::move(address)) {
   const std::string readiness = folder_.path() + "/ready.sock";
   ReadinessSocket ready(readiness);
   std::vector<std::string> words{ISOPOOLD, "--listen", address_, "--worker", PLAIN_WORKER};

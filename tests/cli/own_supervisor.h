@@ -33,7 +33,9 @@ class TemporaryFolder {
 /// test's process.
 class OwnSupervisor {
  public:
-  explicit OwnSupervisor(std::vector<std::string> flags = {"--workers", "2"});
+  /// Without an address it listens at one in a folder of its own.
+  explicit OwnSupervisor(std::vector<std::string> flags = {"--workers", "2"},
+                         std::string address = "");
   ~OwnSupervisor();
   OwnSupervisor(const OwnSupervisor&) = delete;
   OwnSupervisor& operator=(const OwnSupervisor&) = delete;

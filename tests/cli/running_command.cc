@@ -148,6 +148,8 @@ std::optional<std::string> RunningCommand::nextLine() {
   return line;
 }
 
+void RunningCommand::signal(int number) const { ::kill(processId_, number); }
+
 CommandOutcome RunningCommand::finish() {
   const auto deadline = Clock::now() + kPatience;
   while ((output_.valid() || errors_.valid()) && readSome(deadline)) {

@@ -37,6 +37,7 @@ class RunningCommand {
   /// The next line of output, without its line end; nothing if the output has ended or no line
   /// comes in time.
   std::optional<std::string> nextLine();
+  void signal(int number) const;
   /// Waits for the end. The outcome contains the output after the last line that
   /// nextLine() returned.
   CommandOutcome finish();

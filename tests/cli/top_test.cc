@@ -213,6 +213,22 @@ TEST(Top, ShowsWhatFitsAndFollowsTheTerminalsSize) {
   EXPECT_EQ(command.finish(), 0);
 }
 
+TEST(Top, FollowsItsKeys) {
+  const OwnSupervisor supervisor({"--workers", "2"});
+  CommandOnTerminal command(topOf(supervisor, {}, "1h"));
+  ASSERT_TRUE(command.waitForText("by calls/s  ? help"));
+  command.forget();
+  command.type("m");
+  ASSERT_TRUE(command.waitForText("by memory"));
+  command.type("?");
+  ASSERT_TRUE(command.waitForText("sort by calls per second"));
+  command.forget();
+  command.type("?");
+  ASSERT_TRUE(command.waitForText("shared/0"));
+  command.type("q");
+  EXPECT_EQ(command.finish(), 0);
+}
+
 TEST(Top, ColoursAreForTerminalsThatWantThem) {
   const OwnSupervisor supervisor;
   constexpr const char* kGreen = "\x1b[32m";

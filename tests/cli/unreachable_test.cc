@@ -102,6 +102,16 @@ TEST_F(Unreachable, ARefusalIsPassedOnWithoutItsControlCharacters) {
   expectFailure(command.finish(), "reports: not you?[2J nor anybody");
 }
 
+TEST_F(Unreachable, ASupervisorThatKnowsNoActionsIsNotAskedForOne) {
+  OtherServer server(path());
+  RunningCommand command({"evict", "7", "--socket", path()});
+  ipc::ControlSocket connection(server.accept());
+  ipc::Welcome welcome;
+  welcome.protocolVersion = 3;
+  connection.send(welcome);
+  expectFailure(command.finish(), "is of an older version of isopool, which can't be asked to act");
+}
+
 TEST_F(Unreachable, SilentServerTimesOut) {
   OtherServer server(path());
   const CommandOutcome outcome = status();

@@ -23,13 +23,20 @@ class AttachedManagers : public ::testing::Test {
     flags.insert(flags.begin(), {"--workers", "2"});
     supervisor_ = std::make_unique<Supervisor>(std::move(flags), settings);
   }
-  std::unique_ptr<InterpreterManager> attach(size_t interpreters = 2) const {
-    return std::make_unique<InterpreterManager>(Address{supervisor_->address()}, interpreters);
+  /// The manager ends with its supervisor unless `reconnect` says that it attaches again.
+  std::unique_ptr<InterpreterManager> attach(size_t interpreters = 2,
+                                             milliseconds reconnect = milliseconds(0)) const {
+    PoolOptions options;
+    options.workers = interpreters;
+    options.sharedSupervisor = supervisor_->address();
+    options.reconnect = reconnect;
+    return std::make_unique<InterpreterManager>(options);
   }
   std::unique_ptr<Program> program(const std::string& mode) const {
     return std::make_unique<Program>(
         std::vector<std::string>{PROGRAM, mode, packagePath()},
-        std::vector<std::string>{"ISOPOOL_SOCKET=" + supervisor_->address()});
+        std::vector<std::string>{"ISOPOOL_SOCKET=" + supervisor_->address(),
+                                 "ISOPOOL_RECONNECT=0"});
   }
   Supervisor& supervisor() const { return *supervisor_; }
 

@@ -13,8 +13,10 @@ namespace {
 // refer to them. If an AssignWorker that comes too late put a link there, the program would keep
 // the worker's pidfd and memory after the worker's death.
 TEST(ClosedPool, TakesNoWorkerThatIsAssignedLate) {
+  PoolOptions options;
+  options.workers = 1;
   auto owner = std::make_unique<client::PoolOwner>(
-      1, std::make_shared<NoopEnvironment>(), std::make_shared<client::ModuleSources>(), "test");
+      options, std::make_shared<client::ModuleSources>(), "test");
   const std::shared_ptr<client::Pool> pool = owner->pool();
   const std::shared_ptr<WorkerSlot> slot = pool->slots().front();
   std::shared_ptr<client::WorkerLink> link = pool->currentLink(*slot);

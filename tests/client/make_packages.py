@@ -7,6 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "worker"))
 
+import onnx_file as onnx
 import subject
 import torch
 import user_code_model
@@ -113,6 +114,17 @@ def of_many_modules(exporter: PackageExporter) -> None:
     exporter.save_pickle("model", "model.pkl", torch.nn.Linear(2, 2))
 
 
+MODEL_INFO = """{"version": "7", "description": "a layer",
+"inputs": [{"name": "rows", "dtype": "float32", "shape": [null, 2]}]}"""
+
+
+def described(exporter: PackageExporter) -> None:
+    """Two models of which a resource states what they take, one of them in another form."""
+    for package, info in (("good.part", MODEL_INFO), ("bad", '{"inputs": 3}')):
+        exporter.save_pickle(package, "model.pkl", torch.nn.Linear(2, 3))
+        exporter.save_text(package, "model_info.json", info)
+
+
 def with_large_weights(exporter: PackageExporter) -> None:
     """64 MiB in an object that refers to itself, and a module that a call imports."""
     (folder / "isopool_large.py").write_text(LARGE)
@@ -122,6 +134,49 @@ def with_large_weights(exporter: PackageExporter) -> None:
     exporter.intern("isopool_large")
     exporter.save_source_string("rest", "number = 1.5\n")
     exporter.save_pickle("model", "model.pkl", isopool_large.Large())
+
+
+ONNX_USER = """
+import os
+
+import onnxruntime
+
+MODEL = {model!r}
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+def session_with(**options):
+    settings = onnxruntime.SessionOptions() if options else None
+    for name, value in options.items():
+        setattr(settings, name, value)
+    before = threads()
+    session = onnxruntime.InferenceSession(MODEL, settings, providers=["CPUExecutionProvider"])
+    made = session.get_session_options()
+    return [made.intra_op_num_threads, made.inter_op_num_threads, threads() - before]
+
+
+def default_session():
+    return session_with()
+
+
+def session_with_options():
+    return session_with(log_severity_level=4)
+
+
+def session_with_own_threads():
+    return session_with(intra_op_num_threads=3)
+"""
+
+
+def onnx_user(exporter: PackageExporter) -> None:
+    """Makes its sessions of ONNX Runtime itself."""
+    relu = onnx.node("Relu", ["x"], ["y"])
+    model = onnx.model([relu], [onnx.value("x", [1])], [onnx.value("y", [1])])
+    exporter.extern("onnxruntime")
+    exporter.save_source_string("entry", ONNX_USER.format(model=model))
 
 
 def rewritten(source: Path, name: str, record: str, text: str) -> None:
@@ -138,7 +193,9 @@ export("user_code.pt", user_code_package)
 export("one.pt", answering(1))
 export("two.pt", answering(2))
 export("extern.pt", with_extern)
+export("onnx_user.pt", onnx_user)
 export("resources.pt", with_resources)
+export("described.pt", described)
 export("many_modules.pt", of_many_modules)
 export("large.pt", with_large_weights)
 (folder / "isopool_large.py").unlink()

@@ -558,6 +558,10 @@ TEST(InputArena, FallsBackToTheHeapAtItsLimitAndNamesTheSetting) {
   ASSERT_TRUE(text);
   EXPECT_EQ(text->find("ArenaFull"), 0u) << *text;
   EXPECT_NE(text->find("ISOPOOL_INPUT_ARENA_LIMIT"), std::string::npos) << *text;
+  const auto overdue = program.readLine();
+  ASSERT_TRUE(overdue);
+  EXPECT_EQ(overdue->find("not started: the deadline passed"), 0u) << *overdue;
+  EXPECT_NE(overdue->find("ISOPOOL_INPUT_ARENA_LIMIT"), std::string::npos) << *overdue;
   EXPECT_EQ(program.readLine(), "after letting go: 2");
   EXPECT_EQ(program.readLine(), "ready");
   program.closeInput();

@@ -13,25 +13,12 @@
 
 #include "testing/sanitizers.h"
 #include "tests/client/harness.h"
+#include "tests/client/model_files.h"
 
 namespace isopool::tests {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A file of make_models.py, which runs once: compiling takes a while.
-std::string modelPath(const std::string& name) {
-  static const fs::path folder = [] {
-    const fs::path path = testFolder() / "models";
-    fs::create_directory(path);
-    Program python({PYTHON, TEST_SOURCE_DIR "/make_models.py", path});
-    if (python.waitForEnd(milliseconds(180'000)) != 0) {
-      throw std::runtime_error("make_models.py failed");
-    }
-    return path;
-  }();
-  return folder / name;
-}
 
 struct Values {
   at::Tensor x;

@@ -92,6 +92,7 @@ TEST(OperatorLibrary, WhoseInitialiserThrowsIsRefusedWithItsWords) {
 TEST(OperatorLibrary, IsRefusedByTheZygoteIfItStartsAThread) {
   const std::string text = refusalOf("ISOPOOL_PRELOAD_LIBS=" + library("_thread"));
   EXPECT_TRUE(contains(text, "2 threads")) << text;
+  EXPECT_TRUE(contains(text, "the library " + library("_thread"))) << text;
   EXPECT_TRUE(contains(text, "ISOPOOL_WORKER_PRELOAD_LIBS")) << text;
   OwnPool pool(1, {"ISOPOOL_WORKER_PRELOAD_LIBS=" + library("_thread")});
   expectOperators(pool.manager().loadPackage(userPackage()).loadPickle("model", "model.pkl"));

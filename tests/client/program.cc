@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -298,6 +299,16 @@ int limit(const char* package) {
     say("it was accepted");
   } catch (const isopool::ArenaFull& error) {
     say(std::string("ArenaFull: ") + error.what());
+  }
+  try {
+    isopool::CallOptions options;
+    options.deadline = std::chrono::milliseconds(50);
+    (void)pool->object.call({"identity", at::ones({1 << 20})}, {}, options);
+    say("it was accepted");
+  } catch (const isopool::DeadlineExceeded& error) {
+    say((error.started() ? "started: " : "not started: ") + std::string(error.what()));
+  } catch (const isopool::Error& error) {
+    say(error.what());
   }
   held.clear();
   const at::Tensor y = pool->object({"add_one", at::ones({1 << 20})}).toTensor();

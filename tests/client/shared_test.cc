@@ -176,6 +176,30 @@ TEST_F(Shared, AKilledProgramIsForgottenAndOthersAreServed) {
   EXPECT_EQ(subject.tensor("add_one", {at::ones({3})})[0].item<float>(), 2);
 }
 
+TEST_F(Shared, InputsOfACallThatOutlivesItsManagerStayLentUntilItEnds) {
+  serve({"--grace", "60s"});
+  const auto other = attach();
+  const uint64_t before = other->statistics().inputBytesInUse;
+  auto manager = attach(1);
+  const Subject subject(*manager);
+  const Gate gate;
+  auto call = std::async(std::launch::async, [&] {
+    const at::Tensor input = isopool::empty({1 << 20}, at::kByte);
+    const auto arguments = gate.arguments();
+    EXPECT_THROW(subject.ask("wait_at", {arguments[0], arguments[1], input}), Error);
+  });
+  gate.arrival();
+  manager.reset();
+  call.get();
+  EXPECT_GE(other->statistics().inputBytesInUse, before + (1u << 20));
+  gate.open();
+  // An introduction looks for what was returned.
+  EXPECT_TRUE(waitUntil([&] {
+    attach(1);
+    return other->statistics().inputBytesInUse <= before;
+  }));
+}
+
 TEST_F(Shared, AStoppedProgramDoesNotDelayOthers) {
   serve({});
   const auto stopped = program("load");
@@ -471,7 +495,8 @@ TEST_F(Shared, AThousandAttachmentsLeaveNothingInAWorker) {
   for (int i = 0; i < 1000; ++i) cycle();
   ASSERT_TRUE(settled());
   EXPECT_LE(openDescriptors(worker), descriptors);
-  EXPECT_LE(mappings(), mapped + 4);
+  // The heap may get some; what an attachment leaves would be there a thousand times.
+  EXPECT_LE(mappings(), mapped + 50);
   EXPECT_EQ(keeper->allInstances()[0].processId().value_or(-1), worker);
 }
 

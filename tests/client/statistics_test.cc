@@ -99,6 +99,99 @@ TEST_F(Statistics, SayWhyTheLastWorkerDiedAndCountOverLives) {
   EXPECT_EQ(manager_.statistics().workersReplaced, 1u);
 }
 
+TEST_F(Statistics, NameTheModelsAndCountTheirCalls) {
+  const std::string name = "subject.pt:model/model.pkl";
+  EXPECT_EQ(subject_.object().name(), name);
+  for (int i = 0; i < 20; ++i) subject_.number("pid");
+  EXPECT_THROW(subject_.ask("fail", {1}), RemoteError);
+  const PoolStatistics all = manager_.statistics();
+  ASSERT_EQ(all.models.size(), 1u);
+  const ModelStatistics& model = all.models.front();
+  EXPECT_EQ(model.name, name);
+  EXPECT_EQ(model.answered, 20u);
+  EXPECT_EQ(model.failed, 1u);
+  EXPECT_EQ(model.latency.count(), 20u);
+  EXPECT_GT(model.latency.percentile(50).count(), 0);
+  uint32_t loaded = 0;
+  for (const WorkerStatistics& worker : all.workers) {
+    if (worker.models == std::vector{name}) ++loaded;
+    EXPECT_GT(worker.residentBytes, 1u << 20);
+  }
+  EXPECT_GE(loaded, 1u);
+  EXPECT_EQ(model.workers, loaded);
+}
+
+TEST_F(Statistics, CountAStreamAsOneCall) {
+  const auto model = [&] { return manager_.statistics().models.at(0); };
+  {
+    ResultStream whole = subject_.object().stream({"count_to", 3});
+    while (whole.next()) {
+    }
+    EXPECT_EQ(model().answered, 1u);
+    EXPECT_FALSE(whole.next());
+  }
+  EXPECT_EQ(model().answered, 1u) << "counted again when it was destroyed";
+  {
+    ResultStream closed = subject_.object().stream({"count_to", 3});
+    EXPECT_TRUE(closed.next());
+    EXPECT_EQ(model().answered, 1u) << "counted before its end";
+  }
+  EXPECT_EQ(model().answered, 2u);
+  EXPECT_EQ(model().failed, 0u);
+  EXPECT_THROW(subject_.object().stream({"no such method"}), RemoteError);
+  EXPECT_EQ(model().failed, 1u);
+  EXPECT_EQ(model().answered, 2u);
+}
+
+TEST_F(Statistics, KeepTheFiguresOfAModelThatWasReleased) {
+  { Subject(manager_).number("pid"); }
+  const PoolStatistics all = manager_.statistics();
+  ASSERT_EQ(all.models.size(), 1u);
+  EXPECT_EQ(all.models.front().answered, 1u);
+}
+
+TEST_F(Statistics, SayHowLongACallHasRun) {
+  const Gate gate;
+  auto call = std::async(std::launch::async, [&] { subject_.ask("wait_at", gate.arguments()); });
+  gate.arrival();
+  const auto longest = [&] { return std::max(worker(0).runningFor, worker(1).runningFor); };
+  EXPECT_TRUE(waitUntil([&] { return longest() >= milliseconds(30); }));
+  gate.open();
+  call.get();
+  EXPECT_TRUE(waitUntil([&] { return longest() == std::chrono::nanoseconds(0); }));
+}
+
+TEST(Histogram, HasEachTimeInABucketASixteenthWideAtMost) {
+  for (int64_t time = 0; time < (int64_t{1} << 40); time = time * 9 / 8 + 1) {
+    const size_t bucket = LatencyHistogram::bucketOf(std::chrono::nanoseconds(time));
+    const int64_t longest = LatencyHistogram::longestOf(bucket).count();
+    EXPECT_GE(longest, time);
+    EXPECT_LE(longest, time + time / 16);
+    if (bucket > 0) {
+      EXPECT_LT(LatencyHistogram::longestOf(bucket - 1).count(), time);
+    }
+  }
+  EXPECT_EQ(LatencyHistogram::bucketOf(std::chrono::hours(24)), LatencyHistogram::kBuckets - 1);
+  EXPECT_EQ(LatencyHistogram::bucketOf(std::chrono::nanoseconds(-1)), 0u);
+}
+
+TEST(Histogram, CanBeAddedAndSubtracted) {
+  LatencyHistogram first;
+  EXPECT_EQ(first.percentile(50), std::chrono::nanoseconds(0));
+  for (int i = 1; i <= 99; ++i) first.add(std::chrono::nanoseconds(10));
+  first.add(std::chrono::nanoseconds(1000));
+  EXPECT_EQ(first.percentile(50), std::chrono::nanoseconds(10));
+  EXPECT_EQ(first.percentile(99), std::chrono::nanoseconds(10));
+  EXPECT_GE(first.percentile(100), std::chrono::nanoseconds(1000));
+  LatencyHistogram both = first;
+  LatencyHistogram second;
+  second.add(std::chrono::nanoseconds(3));
+  both += second;
+  EXPECT_EQ(both.count(), 101u);
+  EXPECT_EQ((both - first).count(), 1u);
+  EXPECT_EQ((both - first).percentile(100), std::chrono::nanoseconds(3));
+}
+
 TEST_F(Statistics, SayThatASlotIsQuarantined) {
   OwnPool pool(1, {"ISOPOOL_RESTART_LIMIT=2", "ISOPOOL_SPARES=0"});
   const auto one = [&] { return pool.manager().statistics().workers.at(0); };
@@ -234,6 +327,26 @@ TEST_F(Observation, ACallsRecordHasItsNameWorkerAndTimes) {
   EXPECT_LE(record.waited + record.inWorker, took);
   EXPECT_GT(record.sequence, 0u);
   EXPECT_EQ(record.epoch, worker(static_cast<size_t>(record.worker)).epoch);
+}
+
+TEST_F(Observation, ARecordHasTheModelTheMethodAndTheCallersTag) {
+  recordHere();
+  CallOptions options;
+  options.tag = 42;
+  subject_.ask("pid", {}, options);
+  EXPECT_EQ(last().model, "subject.pt:model/model.pkl");
+  EXPECT_EQ(last().method, "");
+  EXPECT_EQ(last().tag, 42u);
+  options.tag = 43;
+  (void)subject_.object().method("pid").call({}, {}, options);
+  EXPECT_EQ(last().method, "pid");
+  EXPECT_EQ(last().tag, 43u);
+  subject_.object().callAsync({"pid"}, {}, options).get();
+  EXPECT_EQ(last().tag, 43u);
+  InterpreterSession session = subject_.object().acquireSession();
+  (void)session.self.call({"pid"}, {}, options);
+  EXPECT_EQ(last().model, "");
+  EXPECT_EQ(last().tag, 43u);
 }
 
 TEST_F(Observation, ARecordHasTheCallsKindAndOutcome) {

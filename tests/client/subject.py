@@ -76,7 +76,13 @@ class SlowToPickle:
 class Subject(probe.Probe):
     def __init__(self) -> None:
         super().__init__()
+        self.leaked: list[bytes] = []
         self.small = torch.nn.Parameter(torch.arange(8, dtype=torch.float32))
+
+    def leak(self, size):
+        """Keeps memory of the process's heap. Returns how much it has kept."""
+        self.leaked.append(b"x" * size)
+        return sum(len(each) for each in self.leaked)
 
     # ---- weights
     def weight_and_part(self):
@@ -201,8 +207,8 @@ class Subject(probe.Probe):
         while True:
             time.sleep(1)
 
-    def wait_at(self, arrived, gate):
-        """Writes its process id to `arrived`, then waits for the gate to open."""
+    def wait_at(self, arrived, gate, held=None):
+        """Writes its process id to `arrived`, then waits for the gate to open. Holds `held` meanwhile."""
         with open(arrived + ".new", "w") as file:
             file.write(str(os.getpid()))
         os.rename(arrived + ".new", arrived)

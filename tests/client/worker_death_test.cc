@@ -191,6 +191,27 @@ TEST_F(WorkerDeath, InAnIdempotentCallRunsItAgain) {
   EXPECT_TRUE(lost.started());
 }
 
+// The call may have had effects, although the worker to which the deadline came never ran it.
+TEST_F(WorkerDeath, InAnIdempotentCallHasStartedItIfTheDeadlinePassesBeforeTheSecondTime) {
+  OwnPool pool(1, {"ISOPOOL_SPARES=0"});
+  const pid_t zygote = pool.tree().zygote();
+  ASSERT_GT(zygote, 0);
+  ASSERT_EQ(::kill(zygote, SIGSTOP), 0);  // no worker is forked in time
+  CallOptions options;
+  options.idempotent = true;
+  options.deadline = milliseconds(300);
+  const std::string mark = testFolder() / "started-before-its-deadline";
+  try {
+    pool.subject().ask("die_once", {mark}, options);
+    ADD_FAILURE() << "the deadline did not pass";
+  } catch (const DeadlineExceeded& error) {
+    EXPECT_TRUE(error.started()) << error.what();
+  }
+  EXPECT_TRUE(std::filesystem::exists(mark));
+  ::kill(zygote, SIGCONT);
+  EXPECT_GT(pool.subject().number("pid"), 0);
+}
+
 TEST_F(WorkerDeath, GivesBackTheInputsOfItsCall) {
   // The memory of a worker's inputs is reused after the worker is reaped, at the latest one death
   // later.

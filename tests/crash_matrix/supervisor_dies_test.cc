@@ -118,6 +118,7 @@ void dieInASharedSupervisor(const char* variable, const Death& death, bool lifeG
   const Trap trap(name + "-trap");
   trap.set(requestFor(death.point, death.nth));
   const ScopedVariable trapped(std::string(variable) + "=" + trap.path());
+  const ScopedVariable ends("ISOPOOL_RECONNECT=0");
   SharedWithChildren<std::atomic<Operation>> where;
   flags.insert(flags.begin(), {"--workers", "1"});
   tests::SharedSupervisor supervisor(flags);
@@ -196,6 +197,7 @@ TEST(SupervisorDies, WhileAProgramIsAskedToGo) {
     std::vector<std::string> flags{"--workers", "1"};
     if (!drained) flags.insert(flags.end(), {"--recycle-calls", "20"});
     tests::SharedSupervisor supervisor(flags);
+    const ScopedVariable ends("ISOPOOL_RECONNECT=0");
     SharedWithChildren<LifeProgress> progress;
     Forked program([&] {
       ProgramLife life(

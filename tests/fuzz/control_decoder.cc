@@ -71,6 +71,12 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::AcknowledgeDrain>(frame);
     case MessageType::kRequestReport:
       return decode<ipc::RequestReport>(frame);
+    case MessageType::kReportCalls:
+      return decode<ipc::ReportCalls>(frame);
+    case MessageType::kRequestSettings:
+      return decode<ipc::RequestSettings>(frame);
+    case MessageType::kRequestAction:
+      return decode<ipc::RequestAction>(frame);
     case MessageType::kWelcome:
       return decode<ipc::Welcome>(frame);
     case MessageType::kIntroduceWorker:
@@ -99,6 +105,10 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::CallTimeOver>(frame);
     case MessageType::kReport:
       return decode<ipc::Report>(frame);
+    case MessageType::kSettingsInForce:
+      return decode<ipc::SettingsInForce>(frame);
+    case MessageType::kActionDone:
+      return decode<ipc::ActionDone>(frame);
     case MessageType::kForkWorker:
       return decode<ipc::ForkWorker>(frame);
     case MessageType::kZygoteReady:
@@ -111,6 +121,8 @@ void decodeAny(const ipc::Frame& frame) {
       return decode<ipc::ForkFailed>(frame);
     case MessageType::kAttachChannel:
       return decode<ipc::AttachChannel>(frame);
+    case MessageType::kSetTitle:
+      return decode<ipc::SetTitle>(frame);
     case MessageType::kDetachChannel:
       return decode<ipc::DetachChannel>(frame);
     case MessageType::kMapInputSegment:

@@ -14,7 +14,10 @@ import zipfile
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MESSAGES = "".join(path.read_text() for path in sorted((ROOT / "ipc/control").glob("*message*.h")))
+CONTROL = ROOT / "ipc/control"
+MESSAGES = "".join(
+    path.read_text() for path in [*sorted(CONTROL.glob("*message*.h")), CONTROL / "model_calls.h"]
+)
 
 
 # ---- msgpack --------------------------------------------------------------------------------

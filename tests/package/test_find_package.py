@@ -22,6 +22,7 @@ def package_folder(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pa
         "bin/isopoold",
         "lib/libisopool.so",
         "libexec/isopool/isopoold",
+        "libexec/isopool/isopool-describe-model",
         "libexec/isopool/isopool-worker",
         "lib/systemd/system/isopoold.service",
         "lib/systemd/system/isopoold.socket",

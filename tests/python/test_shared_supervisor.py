@@ -53,8 +53,9 @@ def test_an_address_that_nobody_serves_says_what_to_do(tmp_path: pathlib.Path) -
 
 
 def test_a_supervisor_that_is_told_to_end_drains_and_ends(
-    supervisor: tuple[str, subprocess.Popen[bytes]],
+    supervisor: tuple[str, subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ISOPOOL_RECONNECT", "0")
     address, process = supervisor
     pool = InterpreterManager(1, address)
     assert process_id(pool) > 0

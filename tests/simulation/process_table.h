@@ -85,6 +85,9 @@ class ProcessTable final : public supervisor::Processes {
   bool isDescendant(pid_t) override { return false; }  // the supervisor starts no client program
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
+  uint64_t privateMemoryLeft(pid_t pid) override;
+  Use useOf(pid_t pid) override;
+  uint64_t openDescriptors() override;
 
  private:
   struct Process {

@@ -10,7 +10,11 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
+#include "ipc/control/client_messages.h"
+#include "ipc/control/operator_messages.h"
 #include "supervisor/supervisor.h"
 #include "tests/simulation/simulated_client.h"
 #include "tests/simulation/simulated_event_loop.h"
@@ -52,6 +56,7 @@ class Simulation {
   void addClient(Microseconds when, base::Fd socket);
   void live();
   void nemesis();
+  void operate();
   void calmDown();
   void end();
   void checkEnd(int exitCode);
@@ -70,6 +75,7 @@ class Simulation {
   std::map<pid_t, SimulatedClient*> clientsByPid_;
   size_t clientsToCome_ = 0;
   std::vector<pid_t> clientPids_;
+  std::vector<ipc::ControlSocket> operators_;
   uint64_t lastCall_ = 0;
   uint64_t quarantines_ = 0;
   bool everReady_ = false;
@@ -123,10 +129,12 @@ void Simulation::choose() {
     options_.spares = 0;
     options_.restart.window = std::chrono::hours(100);
   }
-  if (!options_.privatePool && chance.oneIn(2)) {
+  // A replacement needs a second place.
+  if (!onePlace_ && chance.oneIn(2)) {
     options_.recycling.calls = chance.between(0, 12);
     options_.recycling.age = Milliseconds(chance.oneIn(2) ? chance.between(500, 20'000) : 0);
     options_.recycling.memoryGrowth = chance.oneIn(3) ? 40u << 20 : 0;
+    options_.recycling.memoryCap = chance.oneIn(3) ? 512u << 20 : 0;
     options_.recycling.patience = Milliseconds(chance.between(100, 60'000));
   }
 }
@@ -150,6 +158,7 @@ void Simulation::begin() {
     Options changed = options_;
     changed.grace = Milliseconds(world_.chance.between(10, 2000));
     changed.recycling.calls = world_.chance.between(0, 20);
+    changed.workers = static_cast<uint32_t>(world_.chance.between(1, 4));
     return changed;
   };
   supervisor_.emplace(
@@ -240,7 +249,7 @@ base::Fd Simulation::connect() {
 void Simulation::nemesis() {
   if (!world_.storm()) return;
   const uint64_t kind = world_.chance.below(20);
-  if (kind == 0 && !options_.privatePool) return loop_.signal(SIGHUP);
+  if ((kind == 0 || kind == 2) && !options_.privatePool) return loop_.signal(SIGHUP);
   if (kind == 1 && !options_.privatePool && world_.chance.oneIn(3)) {
     world_.note("told to end early");
     toldToEnd_ = true;
@@ -248,9 +257,42 @@ void Simulation::nemesis() {
     until_ = world_.now() + kEnded;
     return loop_.signal(SIGTERM);
   }
+  if (kind >= 3 && kind <= 6 && !options_.privatePool) return operate();
   const std::vector<pid_t> children = processes_.children();
   if (children.empty()) return;
   processes_.end(children[world_.chance.below(children.size())], {.signal = SIGKILL});
+}
+
+// An operator connects, from the process of a client, and requests an action.
+void Simulation::operate() {
+  const auto alive = std::find_if(clientPids_.begin(), clientPids_.end(),
+                                  [this](pid_t pid) { return processes_.alive(pid); });
+  if (alive == clientPids_.end()) return;
+  processes_.connects(*alive);
+  ipc::ControlSocket control(connect());
+  if (!control.valid()) return;
+  ipc::Hello hello;
+  hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
+  hello.processId = *alive;
+  const base::Fd self = processes_.open(*alive);
+  control.send(hello, {self.get()}, Milliseconds(0));
+  ipc::RequestAction request;
+  switch (world_.chance.below(3)) {
+    case 0:
+      request.action = static_cast<uint32_t>(ipc::Action::kEvictClient);
+      request.target = world_.chance.between(1, 8);
+      break;
+    case 1:
+      request.action = static_cast<uint32_t>(ipc::Action::kRecycleSlot);
+      request.group = "shared";
+      request.target = world_.chance.below(4);
+      break;
+    default:
+      request.action = static_cast<uint32_t>(ipc::Action::kRecycleAll);
+  }
+  world_.note("an operator acts", request.action, request.target);
+  control.send(request, {}, Milliseconds(0));
+  operators_.push_back(std::move(control));
 }
 
 // ---- the life of the supervisor --------------------------------------------------------------
@@ -317,7 +359,7 @@ void Simulation::checkClients() {
       return client.failure().find(words) != std::string::npos;
     };
     const bool fair = !client.over() || says("broke the protocol") || says("it sent no Hello") ||
-                      says("no worker can be started") ||
+                      says("no worker can be started") || says("evicted this client") ||
                       (misfortunes_.clientSendsNonsense != 0 && says("is gone"));
     if (!fair) world_.violated("a client was given up: " + client.failure());
     if (onePlace_ && !client.over()) {

@@ -7,14 +7,22 @@
 #include <pty.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <string>
 
 #include "base/fd.h"
+#include "base/unix_address.h"
 #include "supervisor/processes/detach.h"
+#include "supervisor/processes/service_manager.h"
 
 namespace isopool::supervisor {
 namespace {
@@ -225,6 +233,138 @@ TEST(ForegroundGuardian, HoldsNoDescriptorOfTheSupervisors) {
   });
   ASSERT_EQ(started.read(), "closes");
   EXPECT_EQ(started.read(), "") << "the guardian holds the pipe";
+}
+
+/// A service manager at an abstract address.
+class Manager {
+ public:
+  Manager() : name_("@isopool-guardian-" + std::to_string(::getpid())) {
+    socket_ = base::Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const auto address = base::UnixAddress::ofPathOrAbstractName(name_).value();
+    EXPECT_EQ(::bind(socket_.get(), address.get(), address.bytes()), 0);
+    const int on = 1;
+    EXPECT_EQ(::setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on), 0);
+    const timeval patience{kPatience / 1000, 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    ::setenv("NOTIFY_SOCKET", name_.c_str(), 1);
+  }
+  ~Manager() { ::unsetenv("NOTIFY_SOCKET"); }
+  Manager(const Manager&) = delete;
+  Manager& operator=(const Manager&) = delete;
+
+  /// The next notification, after the pid of the process that sent it.
+  std::string next() const {
+    char text[256];
+    alignas(cmsghdr) char ancillary[CMSG_SPACE(sizeof(ucred))];
+    iovec part{text, sizeof text};
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = ancillary;
+    message.msg_controllen = sizeof ancillary;
+    const ssize_t bytes = ::recvmsg(socket_.get(), &message, 0);
+    const cmsghdr* header = CMSG_FIRSTHDR(&message);
+    if (bytes < 0 || header == nullptr) return "nothing comes";
+    ucred sender{};
+    std::memcpy(&sender, CMSG_DATA(header), sizeof sender);
+    return std::to_string(sender.pid) + " " + std::string(text, static_cast<size_t>(bytes));
+  }
+
+ private:
+  std::string name_;
+  base::Fd socket_;
+};
+
+/// Starts a guardian whose supervisor notifies its manager by `notify`, and then exits.
+pid_t startNotifying(const std::function<void(ServiceManager&)>& notify) {
+  const pid_t started = ::fork();
+  if (started != 0) return started;
+  try {
+    ServiceManager manager = ServiceManager::fromEnvironment();
+    detachStandalone({}, manager.throughRelay());
+    notify(manager);
+    ::_exit(0);
+  } catch (const std::exception&) {
+    ::_exit(99);
+  }
+}
+
+int exitCodeOf(pid_t process) {
+  int status = -1;
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(ForegroundGuardian, NotifiesTheManagerAsTheProcessThatWasStarted) {
+  const Manager manager;
+  const pid_t started = startNotifying([](ServiceManager& supervisor) {
+    supervisor.ready("serving");
+    supervisor.alive();
+    supervisor.stopping("the last");
+  });
+  const std::string sender = std::to_string(started) + " ";
+  EXPECT_EQ(manager.next(), sender + "READY=1\nSTATUS=serving");
+  EXPECT_EQ(manager.next(), sender + "WATCHDOG=1");
+  EXPECT_EQ(manager.next(), sender + "STOPPING=1\nSTATUS=the last");
+  EXPECT_EQ(exitCodeOf(started), 0);
+}
+
+TEST(ForegroundGuardian, NotifiesAManagerThatDoesNotReadForAWhile) {
+  const Manager manager;
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const base::Fd input(ends[0]);
+  base::Fd output(ends[1]);
+  const pid_t started = startNotifying([&](ServiceManager& supervisor) {
+    // More than the queues of the manager's socket and of the relay hold.
+    for (int i = 0; i < 2000; ++i) supervisor.alive();
+    say(output.get(), "full");
+    supervisor.stopping("the last");
+    // Until the test ends: alive() sends what there was no room for.
+    for (;;) {
+      supervisor.alive();
+      ::usleep(1000);
+    }
+  });
+  output.close();
+  char text[4];
+  ASSERT_EQ(::read(input.get(), text, sizeof text), 4);
+  std::string next;
+  do {
+    next = manager.next();
+  } while (next == std::to_string(started) + " WATCHDOG=1");
+  EXPECT_EQ(next, std::to_string(started) + " STOPPING=1\nSTATUS=the last");
+  ::kill(started, SIGKILL);
+  ::waitpid(started, nullptr, 0);
+}
+
+// Process 1 of a container gets the orphans of processes that the supervisor did not start.
+TEST(ForegroundGuardian, ReapsChildrenThatItHasNotStarted) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const base::Fd input(ends[0]);
+  base::Fd output(ends[1]);
+  const pid_t guardian = ::fork();
+  if (guardian == 0) {
+    const pid_t stranger = ::fork();
+    if (stranger == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      for (;;) ::pause();
+    }
+    detachStandalone();
+    (void)!::write(output.get(), &stranger, sizeof stranger);
+    for (;;) ::pause();
+  }
+  output.close();
+  pid_t stranger = -1;
+  ASSERT_EQ(::read(input.get(), &stranger, sizeof stranger), ssize_t{sizeof stranger});
+  ASSERT_EQ(::kill(stranger, SIGKILL), 0);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatience);
+  // A zombie still takes signals.
+  while (::kill(stranger, 0) == 0 && std::chrono::steady_clock::now() < deadline) ::usleep(1000);
+  EXPECT_EQ(::kill(stranger, 0), -1) << "it is still a zombie";
+  ::kill(guardian, SIGKILL);
+  ::waitpid(guardian, nullptr, 0);
 }
 
 }  // namespace

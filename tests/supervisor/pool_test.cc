@@ -78,7 +78,7 @@ TEST(Pool, EveryWorkerReceivesAllPackagesAndSegments) {
   ASSERT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != epoch; }));
   pool.killAndReport(pool.serving(1, 0));
   const uint64_t spare = pool.waitForSpare();
-  EXPECT_EQ(pool.call(spare, "!known"), "+late#1");
+  EXPECT_TRUE(pool.waitFor([&] { return pool.call(spare, "!known") == "+late#1"; }));
 }
 
 TEST(Pool, SeveralPoolsShareTheSpareAndCloseOneByOne) {
@@ -119,7 +119,8 @@ TEST(Pool, GrantsOutputSegmentsToTheClientAndTheWorkerUpToTheLimit) {
   const uint64_t epoch = pool.serving(1, 0);
   pool.call(epoch, "!want 1000");
   ASSERT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!segments") == "2:8388608;"; }));
-  ASSERT_EQ(pool.worker(epoch).segments.size(), 1u);
+  // The client's message and the worker's travel on two sockets.
+  ASSERT_TRUE(pool.waitFor([&] { return pool.worker(epoch).segments.size() == 1; }));
   EXPECT_EQ(pool.worker(epoch).segments[0].segment, 2u);
   EXPECT_EQ(pool.worker(epoch).segments[0].bytes, 8u << 20);
   pool.call(epoch, "!want 40000000");
@@ -128,6 +129,72 @@ TEST(Pool, GrantsOutputSegmentsToTheClientAndTheWorkerUpToTheLimit) {
   for (const ipc::WorkerStatistics& each : pool.statistics().workers) {
     EXPECT_EQ(each.outputBytes, each.epoch == epoch ? 12u << 20 : 4u << 20);
   }
+}
+
+// Calls the worker of the only slot until another worker serves it. Returns the former worker.
+uint64_t callUntilReplaced(PrivatePool& pool) {
+  const uint64_t worker = pool.serving(1, 0);
+  EXPECT_TRUE(pool.waitFor(
+      [&] {
+        EXPECT_EQ(pool.call(pool.serving(1, 0), "call"), "call");
+        return pool.serving(1, 0) != worker;
+      },
+      milliseconds(10000)));
+  return worker;
+}
+
+TEST(Pool, RecyclesItsWorkersAndLosesNoCall) {
+  PrivatePool pool({"--recycle-calls", "20"});
+  pool.begin();
+  pool.openPool(1, 1);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  const uint64_t worker = callUntilReplaced(pool);
+  ASSERT_TRUE(pool.waitFor([&] { return !pool.retired().empty(); }));
+  EXPECT_EQ(pool.call(worker, "a session on the old one"), "a session on the old one");
+  pool.send(ipc::WorkerReleased{worker});
+  EXPECT_TRUE(pool.waitFor([&] { return pool.worker(worker).died.has_value(); }));
+  EXPECT_EQ(pool.statistics().restarts, 0u);
+}
+
+TEST(Pool, RecyclesNoWorkerWhileTheSpareMakesItsObjects) {
+  PrivatePool pool({"--recycle-calls", "5"});
+  pool.begin();
+  pool.openPool(1, 1);
+  const uint64_t spare = pool.waitForSpare();
+  ASSERT_NE(spare, 0u);
+  const std::string gate =
+      "/tmp/isopool-pool-test-" + std::to_string(::getpid()) + "-spare-is-ready";
+  pool.post(spare, "!await " + gate);
+  const uint64_t worker = pool.serving(1, 0);
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(pool.call(worker, "call"), "call");
+  // Longer than the period of the checks.
+  EXPECT_FALSE(pool.waitFor([&] { return pool.serving(1, 0) != worker; }, milliseconds(1500)));
+  std::ofstream(gate) << "";
+  EXPECT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) == spare; }));
+  ::unlink(gate.c_str());
+}
+
+TEST(Pool, WithoutSparesStartsAReplacementBeforeItRecyclesAWorker) {
+  PrivatePool pool({"--recycle-calls", "20", "--spares", "0"});
+  pool.begin();
+  pool.openPool(1, 1);
+  const uint64_t worker = callUntilReplaced(pool);
+  ASSERT_TRUE(pool.waitFor([&] { return !pool.retired().empty(); }));
+  pool.send(ipc::WorkerReleased{worker});
+  ASSERT_TRUE(pool.waitFor([&] { return pool.worker(worker).died.has_value(); }));
+  EXPECT_EQ(pool.statistics().workers.size(), 1u) << "no spare is kept";
+}
+
+TEST(Pool, RecyclesAWorkerInWhichACallRanOutOfMemory) {
+  PrivatePool pool({"--worker-memory", "64MiB"});
+  pool.begin();
+  pool.openPool(1, 1);
+  ASSERT_NE(pool.waitForSpare(), 0u);
+  const uint64_t worker = pool.serving(1, 0);
+  EXPECT_EQ(pool.call(worker, "!limit 16"), "!limit 16");
+  EXPECT_EQ(pool.call(worker, "!lack"), "!lack");
+  EXPECT_TRUE(pool.waitFor([&] { return pool.serving(1, 0) != worker; }));
+  EXPECT_EQ(pool.call(pool.serving(1, 0), "served"), "served");
 }
 
 TEST(Pool, AnIdleSupervisorDoesNothing) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/settings/setting_default.h"
 #include "base/settings/setting_text.h"
 #include "supervisor/config/option_fields.h"
 #include "supervisor/config/settings_report.h"
@@ -100,7 +101,8 @@ TEST_F(SettingsTest, OfTheTableAreWhatOptionsHaveFromTheStart) {
   EXPECT_EQ(fromTable.restart.window, plain.restart.window);
   EXPECT_EQ(fromTable.restart.quarantine, plain.restart.quarantine);
   EXPECT_EQ(fromTable.outputArena, plain.outputArena);
-  EXPECT_EQ(fromTable.outputArenaLimit, plain.outputArenaLimit);
+  EXPECT_EQ(base::writtenDefault(*base::findSetting("output_arena_limit")).number,
+            plain.outputArenaLimit);
   EXPECT_EQ(fromTable.zygoteTimeout, plain.zygoteTimeout);
   EXPECT_EQ(fromTable.forkTimeout, plain.forkTimeout);
   EXPECT_EQ(fromTable.workerTimeout, plain.workerTimeout);
@@ -218,8 +220,7 @@ TEST_F(SettingsTest, NameFileAndLineAndWhatWouldBeRight) {
   EXPECT_EQ(refusedFile("spares = 1\nspares = 2\n").substr(0, 4), ":2: ");
   EXPECT_EQ(refusedFile("spares =\n").substr(0, 4), ":1: ");
   EXPECT_EQ(refusedFile("[environment]\nOMP_NUM_THREADS = 4\n"),
-            ":2: environment.OMP_NUM_THREADS: is always 1 in workers; torch.set_num_threads(n) "
-            "raises it there");
+            ":2: environment.OMP_NUM_THREADS: follows the setting threads of this file");
   EXPECT_EQ(refusedFile("[environment]\nISOPOOL_SPARES = 4\n"),
             ":2: environment.ISOPOOL_SPARES: is the setting spares of this file");
   EXPECT_EQ(refusedFile("[environment]\nISOPOOL_WORKRES = \"2\"\n"),
@@ -259,6 +260,8 @@ TEST_F(SettingsTest, HaveClassesInTheOrderOfTheFile) {
   EXPECT_EQ(options.classes[1].program, "frontend");
   EXPECT_EQ(options.classes[1].share, 1u);
   EXPECT_EQ(options.classes[1].dedicatedWorkers, 2u);
+  EXPECT_EQ(refusedFile("[class.a]\ncall_time = \"5ms\"\n"),
+            ":2: class.a.call_time: '5ms' is not 0 or between 10ms and 24h");
   EXPECT_EQ(refusedFile("[class.a]\nuser = \"nobody at all\"\n"),
             ":2: class.a.user: 'nobody at all' is not a user of this system");
   EXPECT_EQ(refusedFile("[class.shared]\ndedicated_workers = 1\n"),
@@ -479,6 +482,34 @@ TEST_F(ReloadTest, ChangesNothingWhenTheFileIsWrong) {
       std::get<OptionsRefused>(result).text,
       "isopoold: " + path_ + ":2: max_clients: '0' is not a whole number between 1 and 100000");
   EXPECT_EQ(all.options().grace, base::Milliseconds(1000));
+}
+
+TEST_F(ReloadTest, TakesUpANumberOfWorkers) {
+  Settings all = started("workers = 2\n");
+  EXPECT_EQ(reloaded(all, "workers = 5\n").taken, (Keys{"workers"}));
+  EXPECT_EQ(all.options().workers, 5u);
+}
+
+TEST_F(ReloadTest, TakesUpNewClassesAndMoreWorkersOfThoseThatHaveSome) {
+  const std::string a = "[class.a]\nprogram = \"x\"\ndedicated_workers = 1\n";
+  const std::string b = "[class.b]\nuser = \"root\"\n";
+  Settings all = started(a);
+  EXPECT_EQ(reloaded(all, b + a).taken, (Keys{"class.b"}));
+  ASSERT_EQ(all.options().classes.size(), 2u);
+  EXPECT_EQ(all.options().classes[0].name, "b") << "the first class that fits counts";
+  EXPECT_EQ(reloaded(all, "[class.a]\nprogram = \"x\"\ndedicated_workers = 3\n" + b).taken,
+            (Keys{"class.a.dedicated_workers"}));
+  EXPECT_EQ(all.options().classes[0].dedicatedWorkers, 3u);
+}
+
+TEST_F(ReloadTest, NeedsARestartForClassesThatAreGoneOrGetTheirFirstWorkers) {
+  const std::string a = "[class.a]\nprogram = \"x\"\n";
+  const std::string b = "[class.b]\nprogram = \"y\"\n";
+  Settings all = started(a);
+  EXPECT_EQ(reloaded(all, b).needRestart, (Keys{"class"}));
+  EXPECT_EQ(reloaded(all, a + "dedicated_workers = 1\n" + b).needRestart, (Keys{"class"}));
+  ASSERT_EQ(all.options().classes.size(), 1u);
+  EXPECT_EQ(all.options().classes[0].dedicatedWorkers, 0u);
 }
 
 TEST_F(ReloadTest, TakesUpSharesButNotOtherClasses) {

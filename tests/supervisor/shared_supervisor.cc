@@ -71,6 +71,11 @@ void SharedSupervisor::start() {
   while (!connect().valid() && Clock::now() < deadline) ::poll(nullptr, 0, 2);
 }
 
+void SharedSupervisor::usePrograms(const std::string& isopoold, const std::string& worker) {
+  words_.front() = isopoold;
+  words_.insert(words_.end(), {"--worker", worker});
+}
+
 void SharedSupervisor::startAskedToEnd() {
   spawn([] {
     sigset_t term;
@@ -99,7 +104,7 @@ void SharedSupervisor::spawn(const std::function<void()>& inChild) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     inChild();
-    ::execve(ISOPOOLD, arguments.data(), environment.data());
+    ::execve(arguments.front(), arguments.data(), environment.data());
     ::_exit(127);
   }
 }
@@ -133,23 +138,35 @@ std::unique_ptr<ControlClient> SharedSupervisor::attachWithPool(uint32_t workers
   return client;
 }
 
-ipc::Report SharedSupervisor::report() const {
+template <typename Answer, typename Request>
+Answer SharedSupervisor::ask(const Request& request) const {
   ipc::ControlSocket control = connect();
   if (!control.valid()) return {};
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
   ipc::Hello hello;
   hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
   control.send(hello, {pidfd.get()});
-  control.send(ipc::RequestReport{1});
+  control.send(request);
   while (control.waitReadable(milliseconds(2000))) {
     const bool gone = control.receive() == ipc::ReceiveResult::kPeerGone;
     while (std::optional<ipc::Frame> frame = control.next()) {
-      if (frame->type == ipc::MessageType::kReport) return ipc::decodeMessage<ipc::Report>(*frame);
+      if (frame->type == Answer::kType) return ipc::decodeMessage<Answer>(*frame);
     }
     if (gone) break;
   }
-  ADD_FAILURE() << "no report";
+  ADD_FAILURE() << "no answer";
   return {};
+}
+
+ipc::Report SharedSupervisor::report() const { return ask<ipc::Report>(ipc::RequestReport{1}); }
+
+ipc::ActionDone SharedSupervisor::act(ipc::Action action, uint64_t target,
+                                      const std::string& group) const {
+  constexpr uint64_t kToken = 7;
+  auto outcome = ask<ipc::ActionDone>(
+      ipc::RequestAction{kToken, static_cast<uint32_t>(action), target, group});
+  EXPECT_EQ(outcome.token, kToken);
+  return outcome;
 }
 
 testing::AssertionResult SharedSupervisor::waitForReport(

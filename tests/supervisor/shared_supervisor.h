@@ -28,6 +28,8 @@ class SharedSupervisor {
 
   /// Starts it again after it has ended, and waits until it accepts connections.
   void start();
+  /// From now on start() starts this isopoold, with this program for its workers.
+  void usePrograms(const std::string& isopoold, const std::string& worker);
   /// Starts it again with a pending SIGTERM. Does not wait until it accepts connections.
   void startAskedToEnd();
 
@@ -41,6 +43,8 @@ class SharedSupervisor {
   std::unique_ptr<ControlClient> attachWithPool(uint32_t workers,
                                                 const std::string& program = "test") const;
   ipc::Report report() const;
+  /// Has the supervisor act as for an operator; the token is chosen here.
+  ipc::ActionDone act(ipc::Action action, uint64_t target = 0, const std::string& group = {}) const;
   /// Waits until a report meets the condition. If none does, the result describes the last one.
   testing::AssertionResult waitForReport(const std::function<bool(const ipc::Report&)>& condition,
                                          milliseconds patience = milliseconds(5000)) const;
@@ -58,6 +62,8 @@ class SharedSupervisor {
   std::string log() const;
 
  private:
+  template <typename Answer, typename Request>
+  Answer ask(const Request& request) const;
   void spawn(const std::function<void()>& inChild);
 
   ProcessMark mark_;

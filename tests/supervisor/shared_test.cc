@@ -424,6 +424,52 @@ TEST(SharedLimit, OfClientsRefusesTheNextOneAndSaysWhy) {
   EXPECT_EQ(supervisor.report().clients.size(), 2u);  // an operator is still served
 }
 
+// Sends Hello and returns the reason with which the supervisor refuses it; empty if it does not.
+std::string refusalOf(const SharedSupervisor& supervisor) {
+  ControlClient client(supervisor.connect());
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  client.send(hello, {pidfd.get()});
+  EXPECT_TRUE(client.waitFor([&] { return client.isWelcome() || client.controlEnded(); }));
+  return client.failure().value_or("");
+}
+
+TEST(SharedLimit, OfClientsOfAUserRefusesTheNextOneAndSaysWhy) {
+  SharedSupervisor supervisor({"--workers", "1", "--max-clients-per-user", "2"});
+  const auto first = supervisor.attach();
+  auto second = supervisor.attach();
+  const std::string refusal = refusalOf(supervisor);
+  EXPECT_NE(refusal.find("2 programs of user " + std::to_string(::getuid())), std::string::npos)
+      << refusal;
+  EXPECT_NE(refusal.find("max_clients_per_user"), std::string::npos) << refusal;
+  const ipc::Report report = supervisor.report();  // an operator is still served
+  EXPECT_EQ(report.clients.size(), 2u);
+  EXPECT_EQ(report.refusedPrograms, 1u);
+  second.reset();
+  ASSERT_TRUE(
+      supervisor.waitForReport([](const ipc::Report& each) { return each.clients.size() == 1; }));
+  EXPECT_EQ(refusalOf(supervisor), "");
+}
+
+TEST(SharedLimit, OfClientsOfAUserIsNotMetByAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  SharedSupervisor supervisor(
+      {"--workers", "1", "--max-clients-per-user", "1", "--socket-group", "nogroup"});
+  std::filesystem::permissions(supervisor.folder(), std::filesystem::perms::all);
+  const auto client = supervisor.attach();
+  EXPECT_NE(refusalOf(supervisor), "");
+  const pid_t stranger = ::fork();
+  ASSERT_GE(stranger, 0);
+  if (stranger == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
+    ::_exit(refusalOf(supervisor).empty() ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(stranger, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST(SharedLimit, IsReadAgainOnSighup) {
   SharedSupervisor supervisor({"--workers", "1"}, "[limits]\nmodels = 1\n");
   const auto client = supervisor.attachWithPool(1);
@@ -528,6 +574,59 @@ TEST(CallTime, IsLimitedByAReloadWhileTheCallRuns) {
   supervisor.writeSettings("grace = \"50ms\"\n[limits]\ncall_time = \"100ms\"\n");
   supervisor.signal(SIGHUP);
   EXPECT_TRUE(client->waitFor([&] { return client->worker(worker).died.has_value(); }));
+}
+
+TEST(CallTime, OfAClassHoldsForItsClientsOnly) {
+  SharedSupervisor supervisor({"--workers", "2", "--client-call-time", "1h", "--grace", "50ms"},
+                              "[class.web]\nprogram = \"web\"\ncall_time = \"200ms\"\n");
+  const auto web = supervisor.attachWithPool(2, "web");
+  const auto other = supervisor.attachWithPool(2, "other");
+  const uint64_t worker = web->serving(1, 0);
+  const uint64_t patient = web->serving(1, 1);
+  ASSERT_NE(worker, patient);
+  other->post(patient, "!hang");
+  web->post(worker, "!hang");
+  ASSERT_TRUE(web->waitFor([&] { return web->worker(worker).died.has_value(); }));
+  ASSERT_EQ(web->callTimesOver().size(), 1u);
+  EXPECT_NE(web->callTimesOver()[0].text.find("class.web.call_time"), std::string::npos);
+  EXPECT_TRUE(other->statistics().workers.size() >= 1);
+  EXPECT_FALSE(other->worker(patient).died.has_value());
+  EXPECT_TRUE(other->callTimesOver().empty());
+}
+
+TEST(CallTime, OfAClassMayLiftTheLimit) {
+  SharedSupervisor supervisor({"--workers", "1", "--client-call-time", "100ms", "--grace", "20ms"},
+                              "[class.batch]\nprogram = \"batch\"\ncall_time = \"0\"\n");
+  const auto batch = supervisor.attachWithPool(1, "batch");
+  const uint64_t worker = batch->serving(1, 0);
+  EXPECT_TRUE(batch->call(worker, "!spin 600").has_value());
+  EXPECT_EQ(batch->serving(1, 0), worker);
+}
+
+// ---- the log's file --------------------------------------------------------------------------
+
+TEST(LogFile, HasTheLogAndIsMadeAgainByAReload) {
+  char folder[] = "/tmp/isopool-log-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const std::string path = std::string(folder) + "/isopoold.log";
+  const auto has = [](const std::string& file, const std::string& text) {
+    std::ifstream stream(file);
+    const std::string all((std::istreambuf_iterator<char>(stream)), {});
+    return all.find(text) != std::string::npos;
+  };
+  {
+    SharedSupervisor supervisor({"--workers", "1", "--log-level", "info", "--log-file", path});
+    const auto client = supervisor.attachWithPool(1, "first");
+    EXPECT_TRUE(client->waitFor([&] { return has(path, "(first, pid "); }));
+    EXPECT_EQ(supervisor.log(), "");
+    ASSERT_EQ(::rename(path.c_str(), (path + ".1").c_str()), 0);
+    supervisor.signal(SIGHUP);
+    EXPECT_TRUE(client->waitFor([&] { return has(path, "the settings were reloaded"); }));
+    const auto next = supervisor.attachWithPool(1, "second");
+    EXPECT_TRUE(next->waitFor([&] { return has(path, "(second, pid "); }));
+    EXPECT_FALSE(has(path + ".1", "(second, pid "));
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // ---- the end ---------------------------------------------------------------------------------
@@ -813,7 +912,9 @@ TEST_F(SharedGarbage, AnOlderClientReceivesBothVersions) {
       ipc::encodeFrame(ipc::MessageType::kHello, body.data(), body.size(), 0);
   stranger.sendBytes(std::string(frame.bytes.data(), frame.bytes.size()));
   EXPECT_TRUE(stranger.waitForEnd());
-  EXPECT_NE(stranger.failure().value_or("").find("protocol 1 and 3"), std::string::npos)
+  const std::string versions = "protocol 1 and " + std::to_string(ipc::kOldestProtocolVersion) +
+                               " to " + std::to_string(ipc::kProtocolVersion);
+  EXPECT_NE(stranger.failure().value_or("").find(versions), std::string::npos)
       << stranger.failure().value_or("");
 }
 

@@ -103,6 +103,34 @@ TEST_F(SlotTableTest, WithoutASpareAReplacementIsMadeForTheSlot) {
   EXPECT_EQ(serving(0), 2u);
 }
 
+TEST_F(SlotTableTest, WithoutSparesReliefStartsOneForThisSlotOnly) {
+  SlotTable slotTable(effects_, 0, RestartLimits{});
+  slotTable.openPool(kPool, 2);
+  slotTable.workerUsable(Epoch(1));
+  slotTable.workerUsable(Epoch(2));
+  EXPECT_FALSE(slotTable.relieve(Epoch(1)));
+  EXPECT_FALSE(slotTable.relieve(Epoch(1)));
+  EXPECT_EQ(effects_.started, (std::vector<uint64_t>{1, 2, 3})) << "one spare";
+  EXPECT_EQ(effects_.startedSpares, std::set<uint64_t>{3});
+  slotTable.workerUsable(Epoch(3));
+  EXPECT_EQ(serving(0), 1u) << "it serves until the spare takes over";
+  EXPECT_TRUE(slotTable.relieve(Epoch(1)));
+  EXPECT_EQ(serving(0), 3u);
+  EXPECT_EQ(lastStarted(), 3u) << "no spare is kept";
+  EXPECT_FALSE(slotTable.assignmentOf(Epoch(1)));
+}
+
+TEST_F(SlotTableTest, WithoutSparesADeathTakesTheSpareThatAReliefStarted) {
+  SlotTable slotTable(effects_, 0, RestartLimits{});
+  slotTable.openPool(kPool, 1);
+  slotTable.workerUsable(Epoch(1));
+  slotTable.relieve(Epoch(1));
+  slotTable.workerUsable(Epoch(2));
+  slotTable.workerLost(Epoch(1), ExitKind::kAfterCall, now_);
+  EXPECT_EQ(serving(0), 2u);
+  EXPECT_EQ(lastStarted(), 2u);
+}
+
 TEST_F(SlotTableTest, ASecondPoolTakesTheReadySpare) {
   open(1);
   usable(1);
@@ -204,6 +232,42 @@ TEST_F(SlotTableTest, ClosingAPoolRetiresItsWorkersAndWithTheLastTheSpare) {
   slotTable_.closePool(PoolId(2));
   EXPECT_EQ(effects_.retired.size(), 4u);
   EXPECT_FALSE(slotTable_.poolWithoutWorker());
+}
+
+TEST_F(SlotTableTest, MoreSlotsOfAnOpenPoolTakeTheSpareAndThenStartWorkers) {
+  open(1);
+  usable(1);
+  usable(2);
+  EXPECT_TRUE(slotTable_.resizePool(kPool, 3).empty());
+  EXPECT_EQ(serving(1), 2u);
+  // A spare, and a worker for the last slot.
+  EXPECT_EQ(effects_.started, (std::vector<uint64_t>{1, 2, 3, 4}));
+  usable(4);
+  EXPECT_EQ(serving(2), 4u);
+  EXPECT_EQ(slotTable_.slotsOf(kPool).size(), 3u);
+}
+
+TEST_F(SlotTableTest, FewerSlotsReturnTheirUsableWorkersAndRetireTheOthers) {
+  open(3);
+  usable(1);
+  usable(2);
+  EXPECT_EQ(slotTable_.resizePool(kPool, 1), std::vector<Epoch>{Epoch(2)});
+  EXPECT_EQ(effects_.retired, std::vector<uint64_t>{3});
+  EXPECT_EQ(slotTable_.slotsOf(kPool).size(), 1u);
+  EXPECT_FALSE(slotTable_.assignmentOf(Epoch(2)));
+  const size_t before = effects_.started.size();
+  serves(2);
+  EXPECT_EQ(effects_.started.size(), before) << "its death needs no report";
+}
+
+TEST_F(SlotTableTest, ASlotThatIsRemovedIsNotTriedAgain) {
+  open(2);
+  usable(1);
+  diesEarly(2);
+  diesEarly(effects_.started.back());
+  ASSERT_TRUE(slotTable_.nextTick());
+  slotTable_.resizePool(kPool, 1);
+  EXPECT_FALSE(slotTable_.nextTick());
 }
 
 TEST_F(SlotTableTest, DeathsOfUnknownWorkersChangeNothing) {

@@ -416,12 +416,12 @@ TEST(OutputArena, AsksForNoMoreOnceItsAddressSpaceIsUsedUp) {
   auto worker = zygote.fork(1);
   TestClient client(*worker);
   client.defineProbe();
-  const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
-  ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
-  // More than the quarter of the address space that such a worker reserves. The object takes
-  // no memory.
+  // More than the quarter of the address space that such a worker reserves. Made before the worker
+  // asks: it waits for two seconds.
   constexpr uint64_t kTooMuch = uint64_t{4} << 30;
   const base::Fd object = ipc::createMemoryObject("output", kTooMuch);
+  const uint64_t sequence = client.publishProbe("zeros", {4'000'000});
+  ipc::decodeMessage<ipc::RequestOutputSegment>(worker->receive());
   worker->send(ipc::AddOutputSegment{1, 2, kTooMuch}, {object.get()});
   for (const Answer& answer : {client.receive(sequence), client.probe("zeros", {4'000'000})}) {
     ASSERT_EQ(answer.status, Status::kRefused);

@@ -58,6 +58,30 @@ TEST(Zygote, RefusesToServeWithAModuleThatStartsThreads) {
       {"ISOPOOL_PRELOAD_MODULES=starts_a_thread", "PYTHONPATH=" + folder.string()});
   const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
   EXPECT_NE(failed.text.find("2 threads"), std::string::npos) << failed.text;
+  EXPECT_NE(failed.text.find("the module starts_a_thread of ISOPOOL_PRELOAD_MODULES"),
+            std::string::npos)
+      << failed.text;
+}
+
+TEST(Zygote, NamesTheFirstOfSeveralModulesThatStartsThreads) {
+  const auto folder =
+      moduleFolder("imports_threads",
+                   "import threading, time\n"
+                   "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n");
+  ZygoteProcess zygote(
+      {"ISOPOOL_PRELOAD_MODULES=json,imports_threads,csv", "PYTHONPATH=" + folder.string()});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_NE(failed.text.find("the module imports_threads of"), std::string::npos) << failed.text;
+}
+
+TEST(Zygote, NamesSitecustomizeIfItStartsThreads) {
+  const auto folder =
+      moduleFolder("sitecustomize",
+                   "import threading, time\n"
+                   "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n");
+  ZygoteProcess zygote({"PYTHONPATH=" + folder.string()});
+  const auto failed = ipc::decodeMessage<ipc::ZygoteFailed>(zygote.greeting());
+  EXPECT_NE(failed.text.find("sitecustomize"), std::string::npos) << failed.text;
 }
 
 TEST(Zygote, TellsThePythonErrorOfAPreloadedModule) {

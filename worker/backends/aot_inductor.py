@@ -32,6 +32,12 @@ class CompiledModel:
 
     forward = __call__
 
+    def isopool_values(self) -> dict[str, list]:  # type: ignore[type-arg]
+        """See model_description: the names only, and only of whole arguments."""
+        positional = range(len(self._in_spec.child(0).children()))
+        names = [*map(str, positional), *self._in_spec.child(1).context]
+        return {"inputs": [(name, "", None) for name in names], "outputs": []}
+
 
 def load(file: ModelFile, options: str) -> CompiledModel:
     """`options`: the description of the operators that the library calls through torch's dispatcher, JSON,

@@ -150,12 +150,13 @@ bool addModelFunctions(PyObject* module) {
   return PyModule_AddFunctions(module, functions.data()) == 0;
 }
 
-PyRef loadModel(Package& file, PyObject* format, PyObject* options) {
+PyRef loadModel(Package& file, PyObject* format, PyObject* options, MemoryOfModel memory) {
   const PyRef load = workerFunction("model_backends", "load");
   const PyRef path = PyRef::steal(PyUnicode_FromString(file.path().c_str()));
   const PyRef name = PyRef::steal(PyUnicode_DecodeFSDefaultAndSize(
       file.name().data(), static_cast<Py_ssize_t>(file.name().size())));
-  const PyRef capsule = file.capsule();
+  const PyRef capsule =
+      memory == MemoryOfModel::kOwn && !file.shared() ? file.ownCapsule() : file.capsule();
   if (!load || !path || !name || !capsule) return {};
   PyObject* importer = file.usedImporter() != nullptr ? file.usedImporter() : Py_None;
   const PyRef loaded = PyRef::steal(PyObject_CallFunctionObjArgs(

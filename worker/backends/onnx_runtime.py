@@ -39,6 +39,11 @@ _OTHER_SHAPE = "OrtValue shape verification failed"
 _NOTHING = torch.empty(1)
 
 
+def _description(value) -> tuple[str, str, list[int]]:  # type: ignore[no-untyped-def]
+    shape = [size if isinstance(size, int) else -1 for size in value.shape]
+    return value.name, str(_TYPES[value.type][1]).removeprefix("torch."), shape
+
+
 _Tensors = dict[str, torch.Tensor]
 _Outputs = torch.Tensor | tuple[torch.Tensor, ...]
 
@@ -77,6 +82,13 @@ class OnnxModel:
         return self._run(inputs, {})
 
     forward = __call__
+
+    def isopool_values(self) -> dict[str, list]:  # type: ignore[type-arg]
+        """See model_description."""
+        return {
+            "inputs": [_description(each) for each in self._required.values()],
+            "outputs": [_description(each) for each in self._outputs.values()],
+        }
 
     def _by_name(self, args: tuple, kwargs: dict) -> _Tensors:  # type: ignore[type-arg]
         if len(args) > len(self._required):

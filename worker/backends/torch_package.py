@@ -13,7 +13,8 @@ def load(file: ModelFile, options: str) -> object:
     importer = file.importer or open_package(file.path, file.mapping)
     try:
         check_pickle(importer, file.name, module, pickle)
-        loaded = importer.load_pickle(module, pickle)
+        with importer.zip_reader.mapped(file.mapping):
+            loaded = importer.load_pickle(module, pickle)
     except BaseException:
         # An importer keeps the modules whose import failed, half made: the next attempt gets another.
         if file.importer is None:

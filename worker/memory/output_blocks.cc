@@ -154,7 +154,7 @@ void OutputBlocks::noteKept() {
     if (arena_.references(block) == 0) continue;
     base::MutexLock lock(mutex_);
     if (arena_.references(block) > leasesOfThisCall(block) && privatised_.count(block) == 0) {
-      kept_.insert(block);
+      if (kept_.insert(block).second) keptBytes_ += arena_.locate(block)->bytes;
     }
   }
 }
@@ -166,6 +166,12 @@ void OutputBlocks::privatiseKept(CopyCounts& copies) {
     if (privatiseLocked(block, bytes)) copies.count(ipc::CopyReason::kKeptByModel, bytes);
   }
   kept_.clear();
+  keptBytes_ = 0;
+}
+
+size_t OutputBlocks::keptBytes() const noexcept {
+  base::MutexLock lock(mutex_);
+  return keptBytes_;
 }
 
 void OutputBlocks::endCall() {
@@ -197,7 +203,7 @@ bool OutputBlocks::privatise(void* block, size_t bytes) noexcept {
 void OutputBlocks::free(void* block) noexcept {
   if (isForkedChild()) return;
   base::MutexLock lock(mutex_);
-  kept_.erase(block);
+  if (kept_.erase(block) != 0) keptBytes_ -= arena_.locate(block)->bytes;
   if (!privatised_.empty() && privatised_.erase(block) != 0) {
     privatisedCount_.store(privatised_.size(), std::memory_order_relaxed);
     if (detached_) {
@@ -218,6 +224,7 @@ void OutputBlocks::detach() noexcept {
   base::MutexLock lock(mutex_);
   detached_ = true;
   kept_.clear();
+  keptBytes_ = 0;
   arena_.leaveSegments();
   objects_.clear();
 }

@@ -96,6 +96,8 @@ class OutputBlocks final : public ipc::BlockSource {
   void privatiseLent(CopyCounts& copies);
   /// Notes that blocks of this call that are still alive are kept by the model, not by a handle.
   void noteKept();
+  /// Bytes of the blocks that the model keeps in shared pages. Any thread.
+  size_t keptBytes() const noexcept;
   /// To be called if the worker has other clients: privatises what the model keeps, because this
   /// client can write to the shared pages. Adds the bytes copied to `copies`.
   void privatiseKept(CopyCounts& copies);
@@ -154,6 +156,7 @@ class OutputBlocks final : public ipc::BlockSource {
   std::unordered_set<const void*> privatised_ ISOPOOL_GUARDED_BY(mutex_);
   /// By the model, in shared pages.
   std::unordered_set<void*> kept_ ISOPOOL_GUARDED_BY(mutex_);
+  size_t keptBytes_ ISOPOOL_GUARDED_BY(mutex_) = 0;  // of kept_
   std::atomic<size_t> privatisedCount_{0};
   bool detached_ ISOPOOL_GUARDED_BY(mutex_) = false;
 };

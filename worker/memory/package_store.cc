@@ -47,6 +47,10 @@ Package::Package(base::PackageId id, std::string name, base::Fd object, size_t b
 
 PyRef Package::capsule() const { return makePackageCapsule(mapping_, shared()); }
 
+PyRef Package::ownCapsule() const {
+  return makePackageCapsule(mapBeyondLimit(object_, mapping_->bytes()), /*shared=*/false);
+}
+
 PyObject* Package::importer() {
   if (importer_) return importer_.get();
   const PyRef open = workerFunction("packages", "open_package");

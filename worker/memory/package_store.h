@@ -52,6 +52,9 @@ class Package {
   /// A new capsule with the mapping (package_capsule.h); null with a Python error set if
   /// memory is short.
   PyRef capsule() const;
+  /// The same with a further private mapping of the archive, in which nothing was written yet. Not
+  /// for shared memory. Throws SystemCallError.
+  PyRef ownCapsule() const;
 
   /// The archive's torch.package.PackageImporter, made at the first use: a borrowed reference; null
   /// with a Python error set if that fails.

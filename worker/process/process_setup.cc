@@ -89,6 +89,11 @@ void setUpWorkerProcess(const WorkerDescriptors& descriptors, pid_t forker) {
   // Mode 0, so that user code cannot open the pipe for writing through /proc/self/fd: a worker with
   // a write end would outlive the supervisor.
   base::checkSystemCall(::fchmod(descriptors.lifeline.get(), 0), "fchmod", "the lifeline");
+  if (descriptors.output.valid()) {
+    for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+      base::checkSystemCall(::dup2(descriptors.output.get(), stream), "dup2", "a standard stream");
+    }
+  }
   // Close-on-exec would not help: a worker is forked and not exec'd. User code could use any
   // descriptor that is left open: the zygote's control socket, files of the program.
   const std::array kept{descriptors.control.get(), descriptors.lifeline.get(),

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Packages whose stored tensors are mapped instead of read."""
 
+import contextlib
 import difflib
 import linecache
 import struct
+from collections.abc import Iterator
 
 import _isopool
 import torch
@@ -21,6 +23,15 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
     def __init__(self, path: str, mapping: object) -> None:
         super().__init__(path)
         self._mapping = mapping
+
+    @contextlib.contextmanager
+    def mapped(self, mapping: object) -> Iterator[None]:
+        """Tensors that are loaded meanwhile lie in this mapping of the same file."""
+        former, self._mapping = self._mapping, mapping
+        try:
+            yield
+        finally:
+            self._mapping = former
 
     def get_storage_from_record(self, name: str, numel: int, dtype: torch.dtype) -> torch.Tensor:
         size = self.get_record_size(name)

@@ -76,4 +76,23 @@ PythonError takePythonError() {
   return error;
 }
 
+void PythonError::append(const std::string& lines) {
+  for (std::string* text : {&message, &traceback, &formatted}) {
+    if (!text->empty() && text->back() != '\n') text->push_back('\n');
+    text->append(lines);
+  }
+}
+
+void PythonError::explainMissingModule() {
+  if (type != "ModuleNotFoundError") return;
+  PyObject* executable = PySys_GetObject("executable");  // borrowed
+  const char* name = executable != nullptr && PyUnicode_Check(executable) != 0
+                         ? PyUnicode_AsUTF8(executable)
+                         : nullptr;
+  if (name == nullptr) PyErr_Clear();
+  append("isopool: neither the package nor the workers' Python" +
+         (name != nullptr ? ", " + std::string(name) + "," : std::string()) +
+         " has this module (docs/adding-libraries.md)");
+}
+
 }  // namespace isopool::worker

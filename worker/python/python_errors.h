@@ -16,6 +16,11 @@ struct PythonError {
       formatted;  ///< as pybind11 formats it: "Type: message\n\nAt:\n  file(line): function\n"
   bool memoryShort = false;               ///< it or one of its causes is a lack of memory
   std::vector<std::string> refusedFiles;  ///< to which it or a cause was denied access
+
+  /// Appends lines of isopool's own to the three texts.
+  void append(const std::string& lines);
+  /// If a module was not found, appends which interpreter should have it. With the GIL held.
+  void explainMissingModule();
 };
 
 /// Describes and clears the current Python error, which releases the frames that it kept alive.

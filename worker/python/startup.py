@@ -10,9 +10,19 @@ import tempfile
 from multiprocessing import shared_memory
 
 import torch
+from isopool_worker import thread_counts
 
 
-def begin(seed: int, crash_log: int, debugged: bool, named_objects: str) -> None:
+def begin(
+    seed: int,
+    crash_log: int,
+    debugged: bool,
+    named_objects: str,
+    threads: int,
+    thread_variables: list[str],
+) -> None:
+    # Before user code and the libraries that it loads.
+    thread_counts.use(threads, thread_variables)
     # All forks start with equal generators. Python reseeds `random` itself.
     torch.manual_seed(seed)
     numpy = sys.modules.get("numpy")

@@ -11,20 +11,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from isopool_worker import streams
+from isopool_worker import streams, thread_counts
 
 
 _held: list[object] = []  # kept alive as long as the zygote
 
 
 def begin() -> None:
-    """Imports torch. Neither this function nor prepare() may start a thread: a fork copies only the
-    thread that forks.
-    """
+    """Imports torch. No function here may start a thread: a fork copies only the thread that forks."""
     # The collector writes into every object that it visits. After freeze() it visits none of these
     # objects, so their pages stay shared. A worker enables the collector again.
     gc.disable()
     streams.install()
+    thread_counts.limit_onnxruntime()
 
     import torch
 
@@ -33,10 +32,10 @@ def begin() -> None:
     torch.set_num_interop_threads(1)
 
 
-def prepare(preload: list[str]) -> tuple[str, str]:
-    """Imports `preload` and what workers need; returns the versions of Python and torch."""
-    import torch
-
+def import_own() -> None:
+    """Imports what workers need. Preloaded modules follow, one by one: the zygote counts its threads
+    after each.
+    """
     for name in (
         "faulthandler",
         "importlib.util",
@@ -49,6 +48,7 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         "isopool_worker.modules",
         "isopool_worker.moving",
         "isopool_worker.startup",
+        "isopool_worker.thread_counts",
         "isopool_worker.values",
     ):
         importlib.import_module(name)
@@ -56,8 +56,16 @@ def prepare(preload: list[str]) -> tuple[str, str]:
         importlib.import_module("numpy.random")
     except ImportError:
         pass
-    for name in preload:
-        importlib.import_module(name)
+
+
+def preload(name: str) -> None:
+    importlib.import_module(name)
+
+
+def finish() -> tuple[str, str]:
+    """Runs common operations, and returns the versions of Python and torch."""
+    import torch
+
     # Programs for torch::deploy expect it there.
     sys.modules["__main__"].torch = torch  # type: ignore[attr-defined]
     # torch.package causes this warning itself, at the first package of each worker.

@@ -33,7 +33,6 @@ namespace {
 
 using base::checkSystemCall;
 
-constexpr const char* kTooMuchMemory = "memory beyond ISOPOOL_WORKER_MEMORY";
 // In the error of one call; the report to the supervisor has all of them.
 constexpr size_t kMaxActsInWords = 4;
 constexpr std::string_view kSystemCall = "system call ";
@@ -277,11 +276,7 @@ void Sandbox::explain(PythonError& error) {
   }
   const std::string lines =
       words(error.memoryShort || isAboutMemory(error.message), error.type == "ModuleNotFoundError");
-  for (std::string* text : {&error.message, &error.traceback, &error.formatted}) {
-    if (lines.empty()) break;
-    if (!text->empty() && text->back() != '\n') text->push_back('\n');
-    text->append(lines);
-  }
+  if (!lines.empty()) error.append(lines);
 }
 
 void Sandbox::explain(std::string& reason) {
@@ -309,7 +304,7 @@ std::string Sandbox::words(bool memoryShort, bool moduleMissing) {
         " of sys.path; see ISOPOOL_SANDBOX_READ");
   }
   if (memoryShort && plan_.settings.memory) {
-    countForbiddenAct(kTooMuchMemory);
+    countForbiddenAct(ipc::kTooMuchMemory);
     add(memoryLimitInWords());
   }
   return lines;

@@ -15,6 +15,7 @@
 #include "ipc/crash_point.h"
 #include "ipc/worker_exit.h"
 #include "worker/process/crash_log.h"
+#include "worker/process/process_title.h"
 #include "worker/serve/isopool_module.h"
 
 namespace isopool::worker {
@@ -86,7 +87,8 @@ CallLoop::CallLoop(base::Epoch epoch, ipc::ControlSocket control, ipc::Mapping d
       statusPageMapping_(std::move(statusPage)),
       statusPage_(*new (statusPageMapping_.data()) ipc::WorkerStatusPage),
       blocks_(blocks),
-      runner_(*this, copies_, sandbox),
+      models_(statusPage_),
+      runner_(*this, copies_, sandbox, models_),
       fitness_(sandbox) {
   setIsopoolModuleWorker(epoch_, copies_);
 }
@@ -123,6 +125,7 @@ bool CallLoop::serveNext() {
   requireFitnessFor(channel);
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
+  models_.runNone();
   statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
@@ -144,16 +147,19 @@ void CallLoop::updateStatusPage() noexcept {
   servedSinceUpdate_ = 0;
   uint64_t blocks = 0;
   uint64_t bytes = 0;
+  uint64_t kept = 0;
   for (const auto& channel : channels_) {
     channel->memory->output.collectReturned();
     blocks += channel->memory->output.leasesOut();
     bytes += channel->memory->output.arena().bytesInUse();
+    kept += channel->memory->output.keptBytes();
   }
   uint64_t zombies = 0;
   for (const auto& memory : remains_) zombies += memory->output.arena().bytesInUse();
   statusPage_.lentBlocks.store(blocks, std::memory_order_relaxed);
   statusPage_.lentBytes.store(bytes, std::memory_order_relaxed);
   statusPage_.zombieBytes.store(zombies, std::memory_order_relaxed);
+  statusPage_.keptBytes.store(kept, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBooksStored);
 }
 
@@ -363,6 +369,8 @@ void CallLoop::handleMessage(ipc::Frame& frame) {
       }
       return;
     }
+    case ipc::MessageType::kSetTitle:
+      return setProcessTitle(ipc::decodeMessage<ipc::SetTitle>(frame).role);
     default:
       giveUp("exits, because the supervisor sent a message of type " +
              std::to_string(static_cast<uint32_t>(frame.type)) + ", which workers do not handle");

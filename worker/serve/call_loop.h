@@ -97,6 +97,7 @@ class CallLoop final : public ControlPlane {
   RoutedBlocks& blocks_;
 
   CopyCounts copies_;  // of the worker's life
+  ShownModels models_;
   CallRunner runner_;
   FitnessCheck fitness_;
   std::vector<std::unique_ptr<ClientLink>> channels_;

@@ -19,8 +19,9 @@ constexpr size_t kMaxBlobBytes = size_t{1} << 32;
 
 }  // namespace
 
-CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox)
-    : control_(control), totalCopies_(copies), sandbox_(sandbox), call_(control, sandbox) {}
+CallRunner::CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox,
+                       ShownModels& models)
+    : control_(control), totalCopies_(copies), sandbox_(sandbox), call_(control, sandbox, models) {}
 
 CallRunner::Served CallRunner::serveOne(ClientLink& channel) {
   // Finalizers of user code run between calls, too.

@@ -23,7 +23,7 @@ namespace isopool::worker {
 class CallRunner {
  public:
   /// `copies` counts for the life of the worker. All arguments must outlive this object.
-  CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox);
+  CallRunner(ControlPlane& control, CopyCounts& copies, Sandbox& sandbox, ShownModels& models);
 
   enum class Served {
     kNothing,       ///< no request, or the channel is poisoned and was marked detached

@@ -98,8 +98,8 @@ class RunningCall::Arguments {
   PyRef names_;
 };
 
-RunningCall::RunningCall(ControlPlane& control, Sandbox& sandbox)
-    : control_(control), sandbox_(sandbox), export_(history_, control) {}
+RunningCall::RunningCall(ControlPlane& control, Sandbox& sandbox, ShownModels& models)
+    : control_(control), sandbox_(sandbox), models_(models), export_(history_, control) {}
 
 bool RunningCall::awaitSupervisor(const std::function<bool()>& ready) {
   if (ready()) return true;
@@ -121,12 +121,13 @@ void RunningCall::endForkedChild() {
 
 PyObject* RunningCall::object(const ClientLink& channel, size_t index) const {
   const base::ObjectId id(reader_->integer(index));
-  PyObject* found = channel.objects.find(id);
+  const NumberedObject* found = channel.objects.entry(id);
   if (found == nullptr) {
     throw Refusal(ipc::RefusalKind::kObjectUnloaded,
                   "object " + std::to_string(id.value) + " is not on this worker");
   }
-  return found;
+  models_.run(found->model);
+  return found->object.get();
 }
 
 PyObject* RunningCall::handle(const ClientLink& channel, size_t index) const {
@@ -179,6 +180,24 @@ PyRef RunningCall::boundedText(size_t index, size_t mostBytes) const {
                " are allowed");
   }
   return text(index);
+}
+
+ShownModels::Name RunningCall::modelName(size_t index) const {
+  if (reader_->elements() <= index) return {};
+  ShownModels::Name name = models_.add(reader_->text(index));
+  models_.run(name);
+  return name;
+}
+
+PyRef RunningCall::attributeOf(ClientLink& channel, PyObject* owner, PyObject* name) const {
+  PyRef value;
+  {
+    const CallerModes modes(received_.flags);
+    const ipc::ScopedBlockSource source(&channel.memory->output);
+    value = PyRef::steal(PyObject_GetAttr(owner, name));
+  }
+  endForkedChild();
+  return orRaised(std::move(value));
 }
 
 PyRef RunningCall::callPython(ClientLink& channel, PyObject* callable, size_t argumentsIndex) {
@@ -257,6 +276,7 @@ void RunningCall::finishValue(ClientLink& channel) {
 
 void RunningCall::answerPythonError(ClientLink& channel) {
   PythonError error = takePythonError();
+  error.explainMissingModule();
   sandbox_.explain(error);
   flushOutput();
   dropInputs();

@@ -19,6 +19,7 @@
 #include "worker/serve/call_inputs.h"
 #include "worker/serve/client_link.h"
 #include "worker/serve/result_export.h"
+#include "worker/serve/shown_models.h"
 
 namespace isopool::worker {
 
@@ -32,8 +33,8 @@ struct OperationEntry;
 /// goes into memory that no process reads.
 class RunningCall {
  public:
-  /// Both arguments must outlive this object.
-  RunningCall(ControlPlane& control, Sandbox& sandbox);
+  /// All arguments must outlive this object.
+  RunningCall(ControlPlane& control, Sandbox& sandbox, ShownModels& models);
   RunningCall(const RunningCall&) = delete;
   RunningCall& operator=(const RunningCall&) = delete;
 
@@ -69,7 +70,8 @@ class RunningCall {
 
   /// Between read() and dropInputs().
   const ipc::PayloadReader& reader() const { return *reader_; }
-  /// The replicated object with the number at `index`; borrowed.
+  /// The replicated object with the number at `index`; borrowed. The status page shows its model as
+  /// the one that runs from now on.
   PyObject* object(const ClientLink& channel, size_t index) const;
   /// The object behind the handle at `index`; borrowed.
   PyObject* handle(const ClientLink& channel, size_t index) const;
@@ -82,8 +84,13 @@ class RunningCall {
   PyRef text(size_t index) const;
   /// The same; refuses the request if the text is longer.
   PyRef boundedText(size_t index, size_t mostBytes) const;
+  /// The name at `index` of the object that this call defines, which the status page shows from now
+  /// on. A client of the protocol before version 4 sends none.
+  ShownModels::Name modelName(size_t index) const;
   base::HandleId newHandle(size_t index) const { return base::HandleId(reader_->integer(index)); }
 
+  /// An attribute of a Python object, in the caller's modes. Throws PythonRaised.
+  PyRef attributeOf(ClientLink& channel, PyObject* owner, PyObject* name) const;
   /// Calls `callable` with the positional arguments at `argumentsIndex` and the named ones behind
   /// them, in the caller's modes. Throws PythonRaised.
   PyRef callPython(ClientLink& channel, PyObject* callable, size_t argumentsIndex);
@@ -133,6 +140,7 @@ class RunningCall {
 
   ControlPlane& control_;
   Sandbox& sandbox_;
+  ShownModels& models_;
   ipc::PageHistory history_;
   std::optional<uint64_t> shownSlot_;
 

@@ -382,7 +382,7 @@ std::string spoiltStream(std::mt19937_64& random) {
         bytes += bytesOf(LoadPackage{1, 4096, std::string(random() % 300, 'n')});
         break;
       case 2:
-        bytes += bytesOf(Welcome{1, 2, 3, "3.11", "2.13", true});
+        bytes += bytesOf(Welcome{1, 2, 3, "3.11", "2.13", true, false, 0, 0, {}});
         break;
       case 3:
         bytes += bytesOf(Statistics{1, 2, 3, 4, 5, {{1, 2, 3, 4, true, 5, 6}, {}}});

@@ -14,6 +14,7 @@ namespace isopool::worker::operations {
 void defineMovable(RunningCall& call, ClientLink& channel) {
   const base::ObjectId id(call.reader().integer(0));
   if (channel.objects.find(id) == nullptr) {
+    ShownModels::Name name = call.modelName(5);
     const Package& own = call.package(channel, 1);
     const uint64_t offset = call.reader().integer(2);
     const uint64_t bytes = call.reader().integer(3);
@@ -40,7 +41,7 @@ void defineMovable(RunningCall& call, ClientLink& channel) {
     PyRef received = orRaised(PyRef::steal(PyObject_CallFunctionObjArgs(
         receive.get(), data.get(), memory.get(), memories.get(), importers.get(), nullptr)));
     flushOutput();
-    channel.objects.set(id, std::move(received));
+    channel.objects.set(id, std::move(received), std::move(name));
   }
   call.answerNothing(channel);
 }

@@ -15,14 +15,17 @@ void defineObject(RunningCall& call, ClientLink& channel) {
     Package& file = call.package(channel, 1);
     const PyRef format = call.boundedText(2, ipc::kMostFormatNameBytes);
     const PyRef options = call.boundedText(3, ipc::kMostModelOptionsBytes);
-    PyRef loaded = loadModel(file, format.get(), options.get());
+    ShownModels::Name name = call.modelName(4);
+    const bool own = (call.received().flags & ipc::kOwnMemory) != 0;
+    PyRef loaded = loadModel(file, format.get(), options.get(),
+                             own ? MemoryOfModel::kOwn : MemoryOfModel::kOfFile);
     if (!loaded) {
       // What was half made, if no importer has it.
       if (file.usedImporter() == nullptr) call.control().requestCollection();
       throw PythonRaised{};
     }
     flushOutput();
-    channel.objects.set(id, std::move(loaded));
+    channel.objects.set(id, std::move(loaded), std::move(name));
   }
   call.answerNothing(channel);
 }

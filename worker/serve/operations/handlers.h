@@ -26,6 +26,7 @@ Handler forgetObject;
 
 // Replicated objects.
 Handler callObject;
+Handler callMethod;
 Handler hasAttribute;  // also of handles
 Handler objectHandle;
 

@@ -56,6 +56,7 @@ inline constexpr OperationEntry kTable[] = {
     {ipc::Operation::kFillMovable, fillMovable},
     {ipc::Operation::kDefineMovable, defineMovable},
     {ipc::Operation::kNext, next, {.runsModel = true}},
+    {ipc::Operation::kCallMethod, callMethod, {.runsModel = true, .modelKeepsTensors = true}},
 };
 
 static_assert(

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace isopool::base {
+
+/// A control group of the calling process, see cgroups(7).
+struct ControlGroup {
+  int version = 2;
+  /// The folder of the group, then those of its ancestors. Not all of them need exist: a container
+  /// may see its group's path on the host, and has its own group at the mount, the last folder.
+  std::vector<std::string> folders;
+};
+
+/// The groups of the calling process that may have the limits of `controller` ("cpu", "memory"):
+/// the one of version 2, and that of the controller's hierarchy of version 1. Reads /proc at each
+/// call. Any thread. `root`: a folder in place of "/", for tests.
+std::vector<ControlGroup> controlGroupsFor(std::string_view controller,
+                                           const std::string& root = "");
+
+}  // namespace isopool::base

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// isopool-describe-model FILE [--pickle MODULE/RESOURCE] [--json]: what `isopool models FILE` runs.
+// A program of its own, because the command isopool needs no torch and this one does. It uses the
+// public interface only: a worker of its own loads the model, so a file that crashes its loader
+// ends this program with an error.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "cli/model_file/model_page.h"
+#include "isopool/interpreter_manager.h"
+#include "isopool/package.h"
+#include "isopool/replicated_obj.h"
+
+namespace {
+
+using isopool::InterpreterManager;
+using isopool::ModelInfo;
+
+struct Words {
+  std::string file;
+  std::string pickle;
+  bool json = false;
+};
+
+// isopool has checked the usage.
+Words wordsOf(int argc, char** argv) {
+  Words words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--json") {
+      words.json = true;
+    } else if (word == "--pickle" && i + 1 < argc) {
+      words.pickle = argv[++i];
+    } else {
+      words.file = word;
+    }
+  }
+  return words;
+}
+
+ModelInfo infoOf(const Words& words) {
+  isopool::PoolOptions options;
+  options.workers = 1;
+  options.spares = 0;
+  // What the model prints while it is loaded is no part of the answer.
+  options.logger = [](isopool::LogLevel, std::string_view) {};
+  InterpreterManager manager(options);
+  if (words.pickle.empty()) return manager.loadModel(words.file).info();
+  const size_t slash = words.pickle.rfind('/');
+  return manager.loadPackage(words.file)
+      .loadPickle(words.pickle.substr(0, slash), words.pickle.substr(slash + 1))
+      .info();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Words words = wordsOf(argc, argv);
+  try {
+    const ModelInfo info = infoOf(words);
+    const std::string text =
+        words.json ? isopool::cli::modelJson(info) + "\n" : isopool::cli::modelPage(info);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return 0;
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "isopool: %s%s\n", error.what_without_backtrace(),
+                 words.pickle.empty() ? " (a torch.package needs --pickle MODULE/RESOURCE)" : "");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "isopool: %s: %s\n", words.file.c_str(), error.what());
+  }
+  return 1;
+}

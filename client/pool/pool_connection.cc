@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A pool's connection to its supervisor: what its loss means for each use, and the next one.
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "client/pool/async_executor.h"
+#include "client/pool/pool.h"
+#include "client/program/process_fork.h"
+#include "isopool/errors.h"
+
+namespace isopool::client {
+
+namespace {
+
+constexpr std::chrono::milliseconds kLongestSleep(100);
+
+}  // namespace
+
+std::shared_ptr<SupervisorConnection> Pool::connection() {
+  if (generation_ != forkGeneration()) return nullptr;
+  base::MutexLock lock(mutex_);
+  return connection_;
+}
+
+void Pool::check() {
+  base::MutexLock lock(ownMutex());
+  checkLocked();
+}
+
+void Pool::checkLocked() {
+  if (closed_) throw Error(std::string("the ") + owner_ + " that this belongs to is gone");
+  if (lost_.empty() || mayReconnectLocked()) return;
+  const std::string failure = reconnects() ? reconnection_.lastFailure() : "";
+  throw SupervisorLost(lost_ + (failure.empty() ? "" : ": " + failure));
+}
+
+void Pool::checkSupervisorOf(WorkerLink& channel, bool started, const char* consequence) {
+  std::shared_ptr<SupervisorConnection> supervisor;
+  std::string lost = channel.supervisorLoss();
+  {
+    base::MutexLock lock(ownMutex());
+    if (closed_) checkLocked();
+    // The link may not have been told yet.
+    if (lost.empty()) lost = lost_;
+    supervisor = connection_;
+  }
+  if (!lost.empty()) throw SupervisorLost(lost + consequence, started);
+  // Workers die with their supervisor, and the control thread may see its death later.
+  if (supervisor) supervisor->checkSupervisorLives(started);
+}
+
+void Pool::checkForRetry(WorkerLink& channel) {
+  if (reconnects()) return check();
+  checkSupervisorOf(channel, /*started=*/false);
+}
+
+bool Pool::mayReconnectLocked() const { return reconnects() && Clock::now() < awayUntil_; }
+
+// Call when the supervisor is about to end or was lost.
+void Pool::awayLocked() { awayUntil_ = Clock::now() + settings_.reconnect; }
+
+// Throws unless a new use may begin or wait.
+void Pool::checkAdmittedLocked() {
+  checkLocked();
+  if (!refusal_.empty() && !mayReconnectLocked()) throw SupervisorLost(refusal_);
+}
+
+void Pool::admit(const Deadline& deadline) {
+  base::MutexLock lock(ownMutex());
+  admitLocked(deadline, lock);
+}
+
+// Waits, with `lock` released meanwhile, until a new use may begin.
+void Pool::admitLocked(const Deadline& deadline, base::MutexLock& lock) {
+  for (;;) {
+    checkAdmittedLocked();
+    if (lost_.empty() && refusal_.empty()) return;
+    if (isPast(deadline)) {
+      throw DeadlineExceeded("the deadline passed while the supervisor was being restarted",
+                             /*started=*/false);
+    }
+    const auto look = Clock::now() + kLongestSleep;
+    changed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);
+  }
+}
+
+bool Pool::awaitConnectionAfter(const SupervisorConnection& former) {
+  base::MutexLock lock(mutex_);
+  while (!closed_ && connection_.get() == &former) {
+    // The control thread may be about to report the loss that this thread has seen.
+    if (!reconnects() || (!lost_.empty() && !mayReconnectLocked())) return false;
+    changed_.wait_until(lock, Clock::now() + kLongestSleep);
+  }
+  return !closed_;
+}
+
+bool Pool::lacksConnection() {
+  base::MutexLock lock(mutex_);
+  return !closed_ && !lost_.empty();
+}
+
+void Pool::supervisorLost(uint64_t connection, std::string text) {
+  {
+    base::MutexLock lock(mutex_);
+    if (!connection_ || connection_->number() != connection) return;
+    if (lost_.empty()) awayLocked();
+    lost_ = std::move(text);
+    if (reconnects()) {
+      for (const auto& slot : slots_) slot->quarantine.clear();
+    }
+    for (Waiter* waiter : waiters_) waiter->wake.notify_all();
+  }
+  changed_.notify_all();
+  if (!reconnects()) return;
+  try {
+    reconnection_.begin();
+  } catch (const std::system_error& error) {
+    eventLog_.write(LogLevel::kError, [&] {
+      return std::string("can't start the thread that attaches again: ") + error.what();
+    });
+    base::MutexLock lock(mutex_);
+    awayUntil_ = Clock::now();
+  }
+}
+
+void Pool::reportCalls() {
+  if (const auto present = connection()) callReports_.send(models_, *present);
+}
+
+void Pool::attach(const std::shared_ptr<SupervisorConnection>& next) {
+  contents_.giveTo(next);
+  const base::PoolId id = next->openPool(settings_.workers, weak_from_this());
+  std::shared_ptr<SupervisorConnection> former;
+  std::shared_ptr<AsyncExecutor> executor;
+  Clock::duration away{};
+  {
+    base::MutexLock lock(mutex_);
+    if (closed_) throw Error("the manager has ended");
+    callLimit_->limitTo(next->mostCalls());
+    former = std::exchange(connection_, next);
+    id_ = id;
+    away = Clock::now() - (awayUntil_ - settings_.reconnect);
+    lost_.clear();
+    refusal_.clear();
+    draining_ = false;
+    executorDrained_ = false;
+    executor = executor_;
+    serveWaitersLocked();
+  }
+  if (executor) executor->resume();
+  reattached_.fetch_add(1);
+  changed_.notify_all();
+  eventLog_.write(LogLevel::kWarning, [&] {
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(away);
+    return "attached again to the supervisor " + settings_.address + " after " +
+           std::to_string(time.count()) + " ms";
+  });
+  // Its control thread may have reported a loss before this pool had it.
+  const std::string lost = next->lostReason();
+  if (!lost.empty()) supervisorLost(next->number(), lost);
+}
+
+}  // namespace isopool::client

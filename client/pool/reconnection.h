@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "base/mutex.h"
+
+namespace isopool::client {
+
+class Pool;
+
+/// Attaches a pool to its shared supervisor's successor: one that listens at the same address. A
+/// thread of its own, which the first loss starts, tries that until it succeeds: at once, then with
+/// pauses that double up to a second and differ from program to program, because all programs of
+/// the supervisor come back at the same time. Any thread.
+class Reconnection {
+ public:
+  /// `pool` owns this.
+  explicit Reconnection(Pool& pool) : pool_(pool) {}
+
+  /// Call when the pool's connection was lost. Does not wait. Throws std::system_error if the
+  /// thread can't be started, and std::bad_alloc; then nothing is tried.
+  void begin();
+  /// Ends the attempts and waits for the thread: a tenth of a second, or until the supervisor has
+  /// answered to the package that is being given to it.
+  void close();
+  /// Why the last attempt failed; empty if none has failed since the loss.
+  std::string lastFailure() const;
+
+ private:
+  void run(const std::stop_token& stop);
+  bool attach(const std::stop_token& stop);
+
+  Pool& pool_;
+  mutable base::Mutex mutex_;
+  base::Condition changed_;  // wanted_, or the thread is to stop
+  bool wanted_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  bool closed_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  std::string lastFailure_ ISOPOOL_GUARDED_BY(mutex_);
+  std::jthread thread_;  // started by the control thread, joined by close()
+};
+
+}  // namespace isopool::client

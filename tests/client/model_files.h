@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace isopool::tests {
+
+/// A file of make_models.py, which runs at the first use in this process: compiling takes a while.
+std::string modelPath(const std::string& name);
+
+}  // namespace isopool::tests

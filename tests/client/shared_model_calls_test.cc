@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an operator sees of the models that programs call in a shared supervisor.
+#include <algorithm>
+#include <future>
+
+#include "tests/client/attached_managers.h"
+
+namespace isopool::tests {
+namespace {
+
+constexpr const char* kName = "subject.pt:model/model.pkl";
+
+class SharedModelCalls : public AttachedManagers {
+ protected:
+  /// The calls of the model by programs of no class; none are 0.
+  static ipc::ModelCalls callsIn(const ipc::Report& report) {
+    for (const ipc::ReportedClass& each : report.classes) {
+      for (const ipc::ModelCalls& calls : each.models) {
+        if (each.name.empty() && calls.model == kName) return calls;
+      }
+    }
+    return {};
+  }
+};
+
+TEST_F(SharedModelCalls, AreReportedWhileTheProgramRunsAndStayWhenItHasLeft) {
+  serve({});
+  auto manager = attach();
+  {
+    const Subject subject(*manager);
+    for (int i = 0; i < 20; ++i) subject.number("pid");
+    EXPECT_THROW(subject.ask("fail", {1}), RemoteError);
+    EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+      const ipc::ModelCalls calls = callsIn(report);
+      return calls.answered == 20 && calls.failed == 1 && calls.sumMicroseconds > 0;
+    }));
+    subject.number("pid");
+  }
+  manager.reset();
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    const ipc::ModelCalls calls = callsIn(report);
+    return report.clients.empty() && calls.answered == 21 && calls.failed == 1;
+  }));
+}
+
+TEST_F(SharedModelCalls, TheReportSaysWhichModelRunsAndWhichAreLoaded) {
+  serve({});
+  const auto manager = attach();
+  const Subject subject(*manager);
+  const Gate gate;
+  auto call = std::async(std::launch::async, [&] { subject.ask("wait_at", gate.arguments()); });
+  const pid_t worker = gate.arrival();
+  const auto itsWorker = [&](const ipc::Report& report, const auto& condition) {
+    return std::any_of(report.workers.begin(), report.workers.end(), [&](const auto& each) {
+      return each.processId == worker && condition(each);
+    });
+  };
+  EXPECT_TRUE(supervisor().waitForReport([&](const ipc::Report& report) {
+    return itsWorker(report, [](const ipc::ReportedWorker& each) {
+      return each.runningModel == kName && each.models == std::vector<std::string>{kName};
+    });
+  }));
+  gate.open();
+  call.get();
+  EXPECT_TRUE(supervisor().waitForReport([&](const ipc::Report& report) {
+    return itsWorker(report, [](const ipc::ReportedWorker& each) {
+      return each.runningModel.empty() && !each.models.empty();
+    });
+  }));
+}
+
+TEST_F(SharedModelCalls, AModelThatWasReleasedIsNotLoadedAnyMore) {
+  serve({});
+  const auto manager = attach();
+  { Subject(*manager).number("pid"); }
+  EXPECT_TRUE(supervisor().waitForReport([](const ipc::Report& report) {
+    return std::all_of(report.workers.begin(), report.workers.end(),
+                       [](const auto& each) { return each.models.empty(); });
+  }));
+}
+
+TEST_F(SharedModelCalls, ALineOfOutputNamesItsWorkerAndItsModel) {
+  serve({});
+  const auto manager = attach(1);
+  const Subject subject(*manager);
+  subject.ask("say", {"hello, operator"});
+  const std::string line = R"("message":"hello, operator","source":"worker","worker_pid":)" +
+                           std::to_string(subject.number("pid")) + R"(,"slot":")";
+  EXPECT_TRUE(waitUntil([&] { return supervisor().log().find(line) != std::string::npos; }))
+      << supervisor().log();
+  EXPECT_NE(supervisor().log().find(std::string(R"(","model":")") + kName + "\"}"),
+            std::string::npos)
+      << supervisor().log();
+}
+
+}  // namespace
+}  // namespace isopool::tests
