@@ -1,6 +1,6 @@
 """The systemd units do what their comments promise, and systemd accepts them without a warning.
 
-    python tests/packaging/units.py ISOPOOLD CMAKE
+    python tests/packaging/units.py ISOPOOLD ISOPOOL CMAKE
 
 Exits with 77 and prints the reason if systemd is not installed.
 """
@@ -16,7 +16,7 @@ import tempfile
 
 PACKAGING = pathlib.Path(__file__).parents[2] / "packaging"
 NOT_RUN = 77
-UNITS = ("isopoold.service", "isopoold.socket")
+UNITS = ("isopoold.service", "isopoold.socket", "isopool-metrics.service")
 
 
 def output(*command: str | pathlib.Path) -> str:
@@ -40,18 +40,46 @@ def read_unit(path: pathlib.Path) -> configparser.ConfigParser:
     return unit
 
 
-def check_service(unit: configparser.ConfigParser, isopoold: pathlib.Path) -> None:
-    service = unit["Service"]
+def check_service(path: pathlib.Path, isopoold: pathlib.Path) -> None:
+    service = read_unit(path)["Service"]
     assert service["ExecStart"].split()[0] == str(isopoold), service["ExecStart"]
     shown = json.loads(output(isopoold, "--show-settings", "--json"))
     defaults = {each["key"]: each["value"] for each in shown}
     assert seconds(service["TimeoutStopSec"]) > seconds(defaults["drain_timeout"])
     assert seconds(service["TimeoutStartSec"]) > seconds(defaults["zygote_timeout"])
-    assert (service["Type"], service["NotifyAccess"]) == ("notify", "all")
+    assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
+    check_reload(isopoold, path)
+    assert service["RemoveIPC"] == "yes" and service["MemoryMax"] and int(service["TasksMax"]) > 0
     # Without these namespaces strict workers have no folder for temporary files.
     assert service["RestrictNamespaces"] == "user mnt"
     # Otherwise the end of the service removes the socket at which systemd continues to listen.
     assert service["RuntimeDirectoryPreserve"] == "yes"
+
+
+def check_reload(isopoold: pathlib.Path, path: pathlib.Path) -> None:
+    # A reload is two commands, and the first one checks the file that the service reads.
+    commands = re.findall(r"^ExecReload=(.*)$", path.read_text(), re.MULTILINE)
+    started = re.search(r"^ExecStart=(.*)$", path.read_text(), re.MULTILINE)[1]
+    assert commands == [started + " --check", "/bin/kill -HUP $MAINPID"], commands
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        check = commands[0].replace("/etc/isopool/isopool.toml", file.name).split()
+        assert check[0] == str(isopoold)
+        for text, exit_code in (("spares = 1\n", 0), ("spares = true\n", 2)):
+            file.seek(0)
+            file.truncate()
+            file.write(text)
+            file.flush()
+            said = subprocess.run(check, capture_output=True, text=True, check=False)
+            assert said.returncode == exit_code, said
+
+
+def check_metrics_service(unit: configparser.ConfigParser, isopool: pathlib.Path) -> None:
+    program, *arguments = unit["Service"]["ExecStart"].split()
+    assert program == str(isopool), program
+    # Takes these arguments, and refuses a wrong address.
+    arguments[-1] = "0.0.0.0:9464"
+    refused = subprocess.run([isopool, *arguments], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "loopback" in refused.stderr, refused.stderr
 
 
 def check_with_systemd(folder: pathlib.Path) -> str:
@@ -72,18 +100,21 @@ def check_with_systemd(folder: pathlib.Path) -> str:
 
 def main() -> int:
     isopoold = pathlib.Path(sys.argv[1])
-    cmake = sys.argv[2]
+    isopool = pathlib.Path(sys.argv[2])
+    cmake = sys.argv[3]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         output(
             cmake,
             f"-DPROGRAM={isopoold}",
+            f"-DCOMMAND={isopool}",
             "-DDATA_FOLDER=/usr/share/isopool",
             f"-DFOLDER={folder}",
             "-P",
             PACKAGING / "systemd" / "units.cmake",
         )
-        check_service(read_unit(folder / UNITS[0]), isopoold)
+        check_service(folder / UNITS[0], isopoold)
+        check_metrics_service(read_unit(folder / UNITS[2]), isopool)
         socket = read_unit(folder / UNITS[1])["Socket"]
         assert socket["SocketMode"] == "0660"
         if shutil.which("systemd-analyze") is None:
