@@ -338,23 +338,26 @@ void ConnectedWorkers::awaitLoansBack(milliseconds patience) {
 
 void ConnectedWorkers::lose(const std::string& reason) {
   std::vector<std::shared_ptr<WorkerLink>> channels;
+  // The first reason holds: a supervisor that reports why it ends a connection then closes it.
+  std::string lostBy;
   bool wasLost = false;
   {
     base::MutexLock lock(mutex_);
     if (lostReason_.empty()) lostReason_ = reason;
-    wasLost = lostReason_ != reason;
+    lostBy = lostReason_;
+    wasLost = lostBy != reason;
     for (auto& [epoch, channel] : channels_) channels.push_back(channel);
   }
   ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorLossSeen);
   changed_.notify_all();
-  for (const auto& pool : livingPools()) pool->supervisorLost(rules_.connection, reason);
+  for (const auto& pool : livingPools()) pool->supervisorLost(rules_.connection, lostBy);
   // The end of a connection that was lost before is not an event: its pools may have another one.
-  if (!wasLost) logToPools(LogLevel::kError, reason);
+  if (!wasLost) logToPools(LogLevel::kError, lostBy);
   // The kernel kills the workers together with their supervisor: waits below until none of them can
   // write any more.
   for (const auto& channel : channels) {
-    channel->loseSupervisor(reason);
-    if (!welcome_.shared) channel->kill(reason);
+    channel->loseSupervisor(lostBy);
+    if (!welcome_.shared) channel->kill(lostBy);
     channel->markDead();
   }
   {

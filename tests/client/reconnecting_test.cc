@@ -55,6 +55,11 @@ std::string textOf(const std::function<void()>& use) {
   return "";
 }
 
+size_t threadCount() {
+  return static_cast<size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}));
+}
+
 TEST_F(Reconnecting, CallsThatCameMeanwhileAreMadeAtTheNextSupervisor) {
   serve({});
   const auto manager = attach(2, kLong);
@@ -135,12 +140,11 @@ TEST_F(Reconnecting, AnEvictedManagerThatDoesNotAttachAgainReportsTheReason) {
   const auto manager = attach(1);
   const Subject subject(*manager);
   const uint64_t number = supervisor().report().clients.at(0).number;
+  const size_t threads = threadCount();
   ASSERT_TRUE(supervisor().act(ipc::Action::kEvictClient, number).done);
-  std::string text;
-  ASSERT_TRUE(waitUntil([&] {
-    text = textOf([&] { subject.ask("pid"); });
-    return !text.empty();
-  }));
+  // The connection's thread has then read the reason, and behind it the end of the connection.
+  ASSERT_TRUE(waitUntil([&] { return threadCount() < threads; }));
+  const std::string text = textOf([&] { subject.ask("pid"); });
   EXPECT_NE(text.find("evicted this client"), std::string::npos) << text;
 }
 
