@@ -18,6 +18,7 @@
 
 #include "base/unix_address.h"
 #include "ipc/control/client_messages.h"
+#include "ipc/memory/memory_object.h"
 
 namespace isopool::tests {
 
@@ -206,6 +207,25 @@ std::string SharedSupervisor::log() const {
   std::ostringstream text;
   text << std::ifstream(folder_ + "/log").rdbuf();
   return text.str();
+}
+
+base::Fd packageOf(char letter, size_t pages) {
+  base::Fd object = ipc::createMemoryObject("test", pages * ipc::kPageBytes);
+  const std::string page(ipc::kPageBytes, letter);
+  for (size_t i = 0; i < pages; ++i) {
+    EXPECT_EQ(
+        ::pwrite(object.get(), page.data(), page.size(), static_cast<off_t>(i * ipc::kPageBytes)),
+        static_cast<ssize_t>(page.size()));
+  }
+  ipc::sealMemoryObject(object, ipc::Seal::kReadOnly);
+  return object;
+}
+
+const ipc::ReportedClient* clientNamed(const ipc::Report& report, const std::string& program) {
+  for (const auto& client : report.clients) {
+    if (client.program == program) return &client;
+  }
+  return nullptr;
 }
 
 }  // namespace isopool::tests

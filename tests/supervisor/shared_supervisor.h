@@ -73,4 +73,10 @@ class SharedSupervisor {
   pid_t pid_ = -1;
 };
 
+/// Sealed memory as of a package, for HoldPackage: pages that are filled with the letter.
+base::Fd packageOf(char letter, size_t pages = 1);
+
+/// The client of that program; null if the report has none.
+const ipc::ReportedClient* clientNamed(const ipc::Report& report, const std::string& program);
+
 }  // namespace isopool::tests

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Peers that a shared supervisor must refuse.
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "ipc/control/client_messages.h"
+#include "ipc/memory/memory_object.h"
+#include "tests/supervisor/shared_supervisor.h"
+
+namespace isopool::tests {
+namespace {
+
+class SharedGarbage : public testing::Test {
+ protected:
+  ~SharedGarbage() override {
+    // After each test, the other program and the supervisor are as before.
+    EXPECT_EQ(other_->call(other_->serving(1, 0), "unharmed"), "unharmed");
+    EXPECT_EQ(supervisor_.report().clients.size(), 1u);
+    EXPECT_EQ(supervisor_.report().restarts, 0u);
+  }
+  size_t timesLogged(const std::string& text) const {
+    const std::string log = supervisor_.log();
+    size_t times = 0;
+    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++times;
+    return times;
+  }
+
+  SharedSupervisor supervisor_{{"--workers", "1", "--handshake-timeout", "300ms"}};
+  std::unique_ptr<ControlClient> other_ = supervisor_.attachWithPool(1, "other");
+};
+
+TEST_F(SharedGarbage, BytesThatAreNoFrame) {
+  ControlClient stranger(supervisor_.connect());
+  stranger.sendBytes("GET / HTTP/1.1\r\nHost: isopool\r\n\r\n");
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_EQ(timesLogged(" is refused: "), 1u);
+}
+
+TEST_F(SharedGarbage, HalfAMessageAndThenNothing) {
+  ControlClient stranger(supervisor_.connect());
+  msgpack::sbuffer body;
+  msgpack::pack(body, ipc::Hello{});
+  const ipc::OutgoingFrame frame =
+      ipc::encodeFrame(ipc::MessageType::kHello, body.data(), body.size(), 1);
+  stranger.sendBytes(std::string(frame.bytes.data(), frame.bytes.size() / 2));
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_NE(stranger.failure().value_or("").find("ISOPOOL_HANDSHAKE_TIMEOUT"), std::string::npos);
+  EXPECT_EQ(timesLogged(" is refused: "), 1u);
+}
+
+TEST_F(SharedGarbage, NothingAtAll) {
+  ControlClient stranger(supervisor_.connect());
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_NE(stranger.failure().value_or("").find("300 ms"), std::string::npos);
+}
+
+TEST_F(SharedGarbage, TenMegabytesOfNesting) {
+  ControlClient stranger(supervisor_.connect());
+  // A body of the largest size that a frame may have, all of it nested arrays; and a larger one.
+  const std::string nesting(ipc::kMaxBodyBytes, '\x91');
+  ipc::OutgoingFrame frame =
+      ipc::encodeFrame(ipc::MessageType::kHello, nesting.data(), nesting.size(), 0);
+  size_t sent = 0;
+  while (sent < frame.bytes.size()) {
+    const ssize_t written =
+        ::write(stranger.controlFd(), frame.bytes.data() + sent, frame.bytes.size() - sent);
+    if (written > 0) sent += static_cast<size_t>(written);
+    if (written < 0 && errno != EAGAIN) break;
+  }
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_THROW(ipc::encodeFrame(ipc::MessageType::kHello, nesting.data(), 10u << 20, 0),
+               ipc::ProtocolError);
+}
+
+TEST_F(SharedGarbage, DescriptorsThatItShouldNotSend) {
+  ControlClient stranger(supervisor_.connect());
+  const base::Fd object = ipc::createMemoryObject("isopool-test-stray", ipc::kPageBytes);
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  stranger.send(hello, {object.get()});
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_NE(stranger.failure().value_or("").find("not a pidfd of the client"), std::string::npos);
+  ControlClient another(supervisor_.connect());
+  another.send(hello, {object.get(), object.get(), object.get(), object.get()});
+  EXPECT_TRUE(another.waitForEnd());
+  EXPECT_EQ(descriptorsCalled(supervisor_.supervisorPid(), "isopool-test-stray"), 0u);
+}
+
+TEST_F(SharedGarbage, APidfdOfAnotherProcess) {
+  ControlClient stranger(supervisor_.connect());
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, supervisor_.pid(), 0)));
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  stranger.send(hello, {pidfd.get()});
+  EXPECT_TRUE(stranger.waitForEnd());
+}
+
+TEST_F(SharedGarbage, AnOlderClientReceivesBothVersions) {
+  ControlClient stranger(supervisor_.connect());
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  msgpack::sbuffer body;
+  msgpack::packer<msgpack::sbuffer>(body).pack_array(3).pack(1).pack(1).pack(::getpid());
+  const ipc::OutgoingFrame frame =
+      ipc::encodeFrame(ipc::MessageType::kHello, body.data(), body.size(), 0);
+  stranger.sendBytes(std::string(frame.bytes.data(), frame.bytes.size()));
+  EXPECT_TRUE(stranger.waitForEnd());
+  const std::string versions = "protocol 1 and " + std::to_string(ipc::kOldestProtocolVersion) +
+                               " to " + std::to_string(ipc::kProtocolVersion);
+  EXPECT_NE(stranger.failure().value_or("").find(versions), std::string::npos)
+      << stranger.failure().value_or("");
+}
+
+TEST_F(SharedGarbage, AProgramsRequestFromAnOperator) {
+  ControlClient stranger(supervisor_.connect());
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
+  ipc::Hello hello;
+  hello.role = static_cast<uint32_t>(ipc::ClientRole::kOperator);
+  stranger.send(hello, {pidfd.get()});
+  stranger.send(ipc::OpenPool{1, 1});
+  EXPECT_TRUE(stranger.waitForEnd());
+}
+
+TEST(SharedPeer, OfAnotherUserIsRefusedUnlessItsGroupIsLetIn) {
+  if (::geteuid() != 0) GTEST_SKIP() << "becoming another user needs root";
+  SharedSupervisor supervisor({"--workers", "1"});
+  // The file modes allow every user, so that the supervisor itself has to refuse.
+  std::filesystem::permissions(supervisor.folder(), std::filesystem::perms::all);
+  std::filesystem::permissions(supervisor.address(), std::filesystem::perms::all);
+  const pid_t stranger = ::fork();
+  ASSERT_GE(stranger, 0);
+  if (stranger == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(9);
+    ControlClient client(supervisor.connect());
+    const bool refused = client.waitForEnd() && client.failure().value_or("").find(
+                                                    "user 65534 is neither") != std::string::npos;
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(stranger, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace isopool::tests
