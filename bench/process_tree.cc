@@ -5,6 +5,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace bench {
 
@@ -27,6 +28,16 @@ Activity activityIn(const std::filesystem::path& thread) {
     if (word == "voluntary_ctxt_switches:") status >> activity.voluntarySwitches;
   }
   return activity;
+}
+
+// The value of a line "name   12 kB", in bytes.
+uint64_t bytesIn(const std::string& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    uint64_t kibibytes = 0;
+    if (word == name && file >> kibibytes) return kibibytes << 10;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -57,6 +68,20 @@ Memory memoryOf(const std::vector<pid_t>& processes) {
     sum.own += one.own;
   }
   return sum;
+}
+
+uint64_t residentBytesOf(pid_t process) { return bytesIn(procFile(process, "status"), "VmRSS:"); }
+
+uint64_t systemSharedBytes() { return bytesIn("/proc/meminfo", "Shmem:"); }
+
+size_t descriptorsOf(pid_t process) {
+  std::error_code gone;
+  size_t count = 0;
+  for (std::filesystem::directory_iterator entry(procFile(process, "fd"), gone), end; entry != end;
+       entry.increment(gone)) {
+    ++count;
+  }
+  return count;
 }
 
 Activity& Activity::operator+=(const Activity& other) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -15,6 +16,12 @@ struct Memory {
 };
 Memory memoryOf(pid_t process);
 Memory memoryOf(const std::vector<pid_t>& processes);
+/// The resident memory of a process (VmRSS), in bytes; 0 if it has ended.
+uint64_t residentBytesOf(pid_t process);
+/// The shared memory of the whole system (Shmem of /proc/meminfo), in bytes.
+uint64_t systemSharedBytes();
+/// How many descriptors a process has; 0 if it has ended.
+size_t descriptorsOf(pid_t process);
 
 /// The activity of threads since their start.
 struct Activity {

@@ -61,6 +61,10 @@ BENCHES = {
     "idle": Bench("what an idle pool costs", (("idle",),), ("--quick",)),
     "async": Bench("what asynchronous calls cost, and how many two workers answer", (("async",),)),
     "sharing": Bench("three programs on one supervisor: greedy, sparse, killed", (("sharing",),)),
+    "endurance": Bench(
+        "a hundred million calls from three programs under attack: right, and without growth?",
+        (("endurance",),),
+    ),
     "sandbox": Bench("what the levels of a worker's sandbox cost", (("sandbox",),)),
 }
 

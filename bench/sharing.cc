@@ -4,12 +4,7 @@
 // and started again at random. How much larger is the second one's 99th percentile than the length
 // of the call that runs at that time plus its own cost? And what is left when all have ended?
 #include <ATen/ATen.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <atomic>
@@ -25,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/child_process.h"
 #include "bench/process_tree.h"
 #include "bench/row.h"
 #include "bench/statistics.h"
@@ -124,35 +120,14 @@ int beProgram(const Options& options) {
 
 // ---- the parent of the programs --------------------------------------------------------------
 
-/// A child process with its standard output in a file.
-class Child {
+/// One of the three programs. It prints its tally when it is asked to end.
+class Program {
  public:
-  Child(const std::vector<std::string>& words, const std::string& output) : output_(output) {
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ < 0) throw std::runtime_error("can't start " + words[0]);
-    if (pid_ > 0) return;
-    // The child ends with this process, also if this process is killed.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::dup2(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
-    ::execv(arguments[0], arguments.data());
-    ::_exit(127);
-  }
-  ~Child() { end(SIGKILL); }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
+  Program(const std::vector<std::string>& words, const std::string& output)
+      : output_(output), process_(words, output) {}
 
-  void signal(int number) const { ::kill(pid_, number); }
-  void end(int number) {
-    if (pid_ <= 0) return;
-    signal(number);
-    signal(SIGCONT);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  /// Asks the child to end, and returns what it counted.
+  void signal(int number) const { process_.signal(number); }
+  void end(int number) { process_.end(number); }
   Tally tally() {
     end(SIGTERM);
     Tally tally;
@@ -162,30 +137,11 @@ class Child {
     for (double time = 0; file >> time;) tally.times.push_back(time);
     return tally;
   }
-  pid_t pid() const { return pid_; }
 
  private:
   const std::string output_;
-  pid_t pid_ = -1;
+  bench::ChildProcess process_;
 };
-
-size_t descriptorsOf(pid_t pid) {
-  size_t count = 0;
-  if (DIR* folder = ::opendir(("/proc/" + std::to_string(pid) + "/fd").c_str())) {
-    while (::readdir(folder) != nullptr) ++count;
-    ::closedir(folder);
-  }
-  return count;
-}
-
-uint64_t systemSharedBytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string word; info >> word;) {
-    uint64_t kilobytes = 0;
-    if (word == "Shmem:" && info >> kilobytes) return kilobytes << 10;
-  }
-  return 0;
-}
 
 class Bench {
  public:
@@ -194,14 +150,11 @@ class Bench {
     if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
     folder_ = folder;
     ::setenv("ISOPOOL_SOCKET", (folder_ + "/socket").c_str(), 1);
-    supervisor_ = std::make_unique<Child>(
+    supervisor_ = std::make_unique<bench::ChildProcess>(
         std::vector<std::string>{options.supervisor, "--listen", folder_ + "/socket", "--workers",
                                  "2", "--log-level", "error"},
         folder_ + "/log");
-    const auto giveUp = Clock::now() + std::chrono::seconds(60);
-    while (!std::filesystem::exists(folder_ + "/socket") && Clock::now() < giveUp) {
-      std::this_thread::sleep_for(milliseconds(10));
-    }
+    bench::awaitSocket(*supervisor_, folder_ + "/socket");
   }
   ~Bench() {
     supervisor_.reset();
@@ -221,7 +174,7 @@ class Bench {
 
     settle();
     const size_t descriptors = descriptorsOfAll();
-    const uint64_t shared = systemSharedBytes();
+    const uint64_t shared = bench::systemSharedBytes();
 
     bench::announce("three programs");
     sparse = program("sparse");
@@ -259,15 +212,15 @@ class Bench {
     count("victim", "kills and stops", static_cast<uint64_t>(blows));
     const size_t after = descriptorsOfAll();
     count("all", "leaked descriptors", after > descriptors ? after - descriptors : 0);
-    const uint64_t sharedAfter = systemSharedBytes();
+    const uint64_t sharedAfter = bench::systemSharedBytes();
     count("all", "leaked shared memory MB",
           sharedAfter > shared ? (sharedAfter - shared) >> 20 : 0);
     return 0;
   }
 
  private:
-  std::unique_ptr<Child> program(const std::string& role) {
-    return std::make_unique<Child>(
+  std::unique_ptr<Program> program(const std::string& role) {
+    return std::make_unique<Program>(
         std::vector<std::string>{std::filesystem::read_symlink("/proc/self/exe"), "--packages",
                                  options_.packages, "--role", role},
         folder_ + "/" + role);
@@ -300,7 +253,9 @@ class Bench {
 
   size_t descriptorsOfAll() const {
     size_t all = 0;
-    for (const pid_t pid : bench::descendantsOf(supervisor_->pid())) all += descriptorsOf(pid);
+    for (const pid_t pid : bench::descendantsOf(supervisor_->pid())) {
+      all += bench::descriptorsOf(pid);
+    }
     return all;
   }
 
@@ -315,7 +270,7 @@ class Bench {
   const Options options_;
   std::mt19937 random_;
   std::string folder_;
-  std::unique_ptr<Child> supervisor_;
+  std::unique_ptr<bench::ChildProcess> supervisor_;
 };
 
 }  // namespace

@@ -53,6 +53,7 @@ BENCHES = [
     ("scaling",),
     ("memory",),
     ("idle",),
+    ("endurance",),
 ]
 
 
@@ -112,6 +113,16 @@ def test_a_written_weight_is_the_writing_workers_own_and_nothing_else_is() -> No
 def test_an_idle_pool_of_any_size_sleeps() -> None:
     switches = values(rows_of("idle"), "context_switches")
     assert switches == {"pool of 1": 0, "pool of 8": 0, "pool of 32": 0}
+
+
+def test_under_kills_and_stops_no_answer_is_wrong_and_only_workers_deaths_fail_calls() -> None:
+    rows = rows_of("endurance")
+    counts = {row["metric"]: row["value"] for row in rows}
+    assert counts["calls answered right"] + counts["calls lost with their worker"] >= 1_000_000
+    assert counts["wrong answers"] == counts["other failures"] == 0
+    for measured in ("resident memory", "descriptors", "shared memory of the system"):
+        late = next(row for row in rows if row["metric"] == f"{measured}, last tenth")
+        assert late["ratio_to"] == "the second tenth"
 
 
 @pytest.mark.parametrize("bench", ["session", "scaling", "idle"])

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "bench/child_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+namespace bench {
+
+ChildProcess::ChildProcess(const std::vector<std::string>& words, const std::string& output) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ < 0) throw std::runtime_error("can't start " + words[0]);
+  if (pid_ > 0) return;
+  // The child ends with this process, also if this process is killed.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::dup2(::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDOUT_FILENO);
+  ::execv(arguments[0], arguments.data());
+  ::_exit(127);
+}
+
+ChildProcess::~ChildProcess() { end(SIGKILL); }
+
+void ChildProcess::signal(int number) const {
+  if (pid_ > 0) ::kill(pid_, number);
+}
+
+void ChildProcess::end(int number) {
+  if (pid_ <= 0) return;
+  signal(number);
+  signal(SIGCONT);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+}
+
+bool ChildProcess::runs() {
+  if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
+  return pid_ > 0;
+}
+
+void awaitSocket(ChildProcess& supervisor, const std::string& path) {
+  const auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!std::filesystem::exists(path)) {
+    if (!supervisor.runs()) throw std::runtime_error("the supervisor ended before it listened");
+    if (std::chrono::steady_clock::now() > giveUp) {
+      throw std::runtime_error("the supervisor does not listen after a minute");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+}  // namespace bench
