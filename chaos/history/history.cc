@@ -33,6 +33,8 @@ const char* nameOf(Outcome outcome) {
       return "unavailable";
     case Outcome::kSupervisorLost:
       return "supervisor lost";
+    case Outcome::kSupervisorLostUnstarted:
+      return "supervisor lost, never ran";
     case Outcome::kCancelled:
       return "cancelled";
     case Outcome::kOutcomes:

@@ -25,6 +25,7 @@ enum class Outcome : uint32_t {
   kRefused,      ///< ArenaFull, LimitExceeded
   kUnavailable,  ///< PoolUnavailable
   kSupervisorLost,
+  kSupervisorLostUnstarted,  ///< SupervisorLost with started() false
   kCancelled,
   kOutcomes,
 };

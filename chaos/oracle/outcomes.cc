@@ -26,7 +26,8 @@ const char* kindOf(uint32_t flags) {
 }
 
 bool neverRan(Outcome outcome) {
-  return outcome == Outcome::kNeverRan || outcome == Outcome::kCancelled;
+  return outcome == Outcome::kNeverRan || outcome == Outcome::kCancelled ||
+         outcome == Outcome::kSupervisorLostUnstarted;
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ std::shared_ptr<Pool> Attachment::pool() {
 }
 
 void Attachment::lost(const std::shared_ptr<Pool>& pool) {
+  if (reconnects_) return;
   std::shared_ptr<Pool> dropped;  // destroyed after the lock: other threads do not wait for its end
   std::lock_guard lock(mutex_);
   if (pool_ == pool) dropped = std::move(pool_);

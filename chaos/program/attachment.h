@@ -58,16 +58,22 @@ class Pool {
   std::optional<isopool::ReplicatedObj> step_;
 };
 
-/// The program's managers: one for all calls, replaced each time its supervisor is lost, and others
-/// that live for one call. Thread-safe.
+/// The program's managers: one for all calls, and others that live for one call. If `reconnects`,
+/// the first one attaches again by itself, else each loss of its supervisor replaces it.
+/// Thread-safe.
 class Attachment {
  public:
-  Attachment(size_t workers, std::string package, const HistoryWriter& history, Nonces& nonces)
-      : workers_(workers), package_(std::move(package)), history_(history), nonces_(nonces) {}
+  Attachment(size_t workers, std::string package, bool reconnects, const HistoryWriter& history,
+             Nonces& nonces)
+      : workers_(workers),
+        package_(std::move(package)),
+        reconnects_(reconnects),
+        history_(history),
+        nonces_(nonces) {}
 
   /// The manager for all calls. Makes one attempt to make it if there is none; null if that fails.
   std::shared_ptr<Pool> pool();
-  /// Drops this pool: its supervisor is gone.
+  /// Drops this pool, unless it attaches again: its supervisor is gone.
   void lost(const std::shared_ptr<Pool>& pool);
   void end();
 
@@ -79,6 +85,7 @@ class Attachment {
  private:
   const size_t workers_;
   const std::string package_;
+  const bool reconnects_;
   const HistoryWriter& history_;
   Nonces& nonces_;
   std::mutex mutex_;

@@ -20,6 +20,10 @@ using std::chrono::milliseconds;
 
 constexpr uint64_t kLargest = 128 * 1024;  // elements: 1 MiB
 
+bool losesSupervisor(Outcome outcome) {
+  return outcome == Outcome::kSupervisorLost || outcome == Outcome::kSupervisorLostUnstarted;
+}
+
 }  // namespace
 
 Caller::Caller(CallerSettings settings, Attachment& attachment, const HistoryWriter& history,
@@ -165,7 +169,7 @@ void Caller::callOnceAsSuch(const std::shared_ptr<Pool>& pool) {
   if (faultIsDue_ && record.outcome == Outcome::kWrong) faultCommitted_ = true;
   if (faultCommitted_) faultIsDue_ = false;
   if (record.outcome == Outcome::kRefused) kept_.clear();
-  if (record.outcome == Outcome::kSupervisorLost) attachment_.lost(pool);
+  if (losesSupervisor(record.outcome)) attachment_.lost(pool);
 }
 
 void Caller::callSeveralAtOnce(const std::shared_ptr<Pool>& pool) {
@@ -184,7 +188,7 @@ void Caller::callSeveralAtOnce(const std::shared_ptr<Pool>& pool) {
       } catch (...) {
         describeFailure(record, std::current_exception());
       }
-      if (record.outcome == Outcome::kSupervisorLost) supervisorLost = true;
+      if (losesSupervisor(record.outcome)) supervisorLost = true;
       ended(record);
     };
     try {

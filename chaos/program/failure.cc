@@ -58,7 +58,7 @@ void describe(Record& record, const std::exception_ptr& failure) {
     record.outcome = Outcome::kUnavailable;
     setText(record, unavailable.what());
   } catch (const isopool::SupervisorLost& lost) {
-    record.outcome = Outcome::kSupervisorLost;
+    record.outcome = lost.started() ? Outcome::kSupervisorLost : Outcome::kSupervisorLostUnstarted;
     setText(record, lost.what());
   } catch (const isopool::ArenaFull& full) {
     record.outcome = Outcome::kRefused;

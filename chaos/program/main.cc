@@ -39,6 +39,7 @@ struct Options {
   std::string fault;
   bool plain = false;
   bool moreManagers = false;
+  bool reconnects = false;
 };
 
 /// The next line of the standard input, also if signals interrupt the read; nothing at its end.
@@ -58,7 +59,7 @@ class Program {
   explicit Program(const Options& options)
       : history_(options.history),
         nonces_(options.number),
-        attachment_(options.workers, options.package, history_, nonces_),
+        attachment_(options.workers, options.package, options.reconnects, history_, nonces_),
         rest_(options.callers) {
     for (int i = 0; i < options.callers; ++i) {
       chaos::CallerSettings settings{options.effects, options.plain, i == 0 && options.moreManagers,
@@ -155,6 +156,8 @@ int main(int argc, char** argv) {
   app.add_flag("--plain", options.plain, "the workers are without torch");
   app.add_flag("--more-managers", options.moreManagers,
                "make managers besides the one for all calls, and close them");
+  app.add_flag("--reconnects", options.reconnects,
+               "keep the manager when its supervisor is lost: it attaches again");
   CLI11_PARSE(app, argc, argv);
   explainTermination();
   try {

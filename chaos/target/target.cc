@@ -198,10 +198,14 @@ void Target::startProgram() {
   if (plan_.plain || plan_.shared) words.emplace_back("--more-managers");
   if (!plan_.fault.empty() && lives_ == 1) words.insert(words.end(), {"--fault", plan_.fault});
   std::vector<std::string> environment = variables();
-  // The oracle takes the loss of the supervisor for the end of a manager.
   if (plan_.shared) {
-    environment.insert(environment.end(),
-                       {"ISOPOOL_SOCKET=" + folder_ + "/socket", "ISOPOOL_RECONNECT=0"});
+    environment.push_back("ISOPOOL_SOCKET=" + folder_ + "/socket");
+    // Every second program attaches again by itself, the others make a new manager.
+    if (lives_ % 2 == 0) {
+      words.emplace_back("--reconnects");
+    } else {
+      environment.emplace_back("ISOPOOL_RECONNECT=0");
+    }
   }
   Program program;
   program.name = plan_.name + " program " + std::to_string(lives_);
