@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Runs Python code in crash-isolated worker processes, from a Python program.
 
-A pool (InterpreterManager) has workers; a session on a worker gives handles (Obj) to objects there.
+A Pool loads models, and calls them in its workers:
+
+    pool = isopool.Pool(2)
+    model = pool.load("model.pt", pickle=("model", "model.pkl"))
+    y = model(x)
+
+InterpreterManager has multipy's interface: a session on a worker gives handles (Obj) to objects there.
 Each call releases the GIL while it waits, and any thread may use any object. If a worker dies, its
 call raises WorkerLost and the supervisor replaces the worker; if the supervisor dies, every use
 raises SupervisorLost: make a new pool. isopool.errors has all exceptions.
@@ -33,7 +39,17 @@ if _torch_version != _build.TORCH_VERSION:
 if sys.executable:
     os.environ.setdefault("ISOPOOL_PYTHON_EXECUTABLE", sys.executable)
 
-from isopool._native import InterpreterManager, InterpreterSession, Obj  # noqa: E402
+from isopool._native import (  # noqa: E402
+    InterpreterManager,
+    InterpreterSession,
+    Model,
+    ModelInfo,
+    ModelValue,
+    Obj,
+    Pool,
+    PoolOptions,
+    Recycling,
+)
 from isopool.errors import (  # noqa: E402
     ArenaFull,
     DeadlineExceeded,
@@ -44,6 +60,7 @@ from isopool.errors import (  # noqa: E402
     SupervisorLost,
     WorkerLost,
 )
+from isopool.settings import Setting  # noqa: E402
 
 __version__ = _build.VERSION
 __all__ = [
@@ -53,9 +70,16 @@ __all__ = [
     "InterpreterManager",
     "InterpreterSession",
     "LimitExceeded",
+    "Model",
+    "ModelInfo",
+    "ModelValue",
     "Obj",
+    "Pool",
+    "PoolOptions",
     "PoolUnavailable",
+    "Recycling",
     "RemoteError",
+    "Setting",
     "SupervisorLost",
     "WorkerLost",
 ]

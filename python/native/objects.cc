@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "python/native/unlocked.h"
 #include "python/native/values.h"
 
 namespace isopool::python {
@@ -14,23 +15,6 @@ namespace py = pybind11;
 namespace {
 
 bool isRemote(py::handle object) { return py::isinstance<RemoteObject>(object); }
-
-/// Runs `step`, which may wait for a worker, without the GIL.
-template <typename Step>
-auto unlocked(const Step& step) {
-  const py::gil_scoped_release released;
-  return step();
-}
-
-/// Releases the GIL in the destructor, which may wait for workers, even if the garbage collector is
-/// the last owner.
-template <typename T, typename... Arguments>
-std::shared_ptr<T> makeShared(Arguments&&... arguments) {
-  return std::shared_ptr<T>(new T(std::forward<Arguments>(arguments)...), [](T* object) {
-    const py::gil_scoped_release released;
-    delete object;
-  });
-}
 
 std::shared_ptr<InterpreterManager> makeManager(py::ssize_t count, const py::object& address) {
   if (count < 0) throw py::value_error("an InterpreterManager needs at least one interpreter");

@@ -3,9 +3,11 @@
 
 #include <ATen/core/Dict.h>
 #include <ATen/core/List.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/jit/python/pybind.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +45,33 @@ at::IValue detached(const at::IValue& value) {
   return value;
 }
 
+// Values of the types that most arguments have, without the inference, which takes tens of
+// microseconds. Nothing for other types, and for numbers and texts that no value can hold.
+std::optional<at::IValue> simpleValue(py::handle object) {
+  PyObject* raw = object.ptr();
+  if (raw == Py_None) return at::IValue();
+  if (THPVariable_CheckExact(raw)) return detached(at::IValue(THPVariable_Unpack(raw)));
+  if (PyBool_Check(raw)) return at::IValue(raw == Py_True);
+  if (PyFloat_CheckExact(raw)) return at::IValue(PyFloat_AS_DOUBLE(raw));
+  if (PyLong_CheckExact(raw)) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(raw, &overflow);
+    return overflow == 0 ? std::optional(at::IValue(static_cast<int64_t>(number))) : std::nullopt;
+  }
+  if (PyUnicode_CheckExact(raw)) {
+    Py_ssize_t bytes = 0;
+    if (const char* text = PyUnicode_AsUTF8AndSize(raw, &bytes)) {
+      return at::IValue(std::string(text, static_cast<size_t>(bytes)));
+    }
+    PyErr_Clear();
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 at::IValue toValue(py::handle object) {
+  if (auto simple = simpleValue(object)) return *std::move(simple);
   // libtorch_python does not export the inference itself, but this Python function calls it.
   const py::object inferred = py::module_::import("torch._C").attr("_jit_try_infer_type")(object);
   if (!inferred.attr("success")().cast<bool>()) {

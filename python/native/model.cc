@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "python/native/model.h"
+
+#include <pybind11/stl.h>
+
+#include <unordered_map>
+#include <utility>
+
+#include "python/native/times.h"
+#include "python/native/unlocked.h"
+#include "python/native/values.h"
+
+namespace isopool::python {
+
+namespace py = pybind11;
+using namespace py::literals;
+
+namespace {
+
+using NamedValues = std::unordered_map<std::string, c10::IValue>;
+
+std::vector<at::IValue> positional(const py::args& args) {
+  std::vector<at::IValue> values;
+  values.reserve(args.size());
+  for (const py::handle each : args) values.push_back(toValue(each));
+  return values;
+}
+
+NamedValues named(const py::kwargs& kwargs) {
+  NamedValues values;
+  for (const auto& [name, each] : kwargs) values.emplace(name.cast<std::string>(), toValue(each));
+  return values;
+}
+
+std::string describe(const ModelValue& value) {
+  std::string text = value.name + (value.type.empty() ? "" : ": " + value.type);
+  if (!value.shape) return text;
+  text += "[";
+  for (size_t i = 0; i < value.shape->size(); ++i) {
+    const int64_t size = (*value.shape)[i];
+    text += (i == 0 ? "" : ", ") + (size < 0 ? std::string("?") : std::to_string(size));
+  }
+  return text + "]";
+}
+
+std::string describe(const std::vector<ModelValue>& values) {
+  std::string text;
+  for (const ModelValue& each : values) text += (text.empty() ? "" : ", ") + describe(each);
+  return "(" + text + ")";
+}
+
+}  // namespace
+
+CallOptions withTimeout(const py::object& timeout) {
+  CallOptions options;
+  if (!timeout.is_none()) options.deadline = timeOf(timeout, "timeout");
+  return options;
+}
+
+py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
+  std::vector<at::IValue> values = positional(args);
+  NamedValues namedValues = named(kwargs);
+  return toObject(unlocked([&] {
+    return method_.empty()
+               ? object_.call(std::move(values), std::move(namedValues), options_)
+               : object_.method(method_).call(std::move(values), std::move(namedValues), options_);
+  }));
+}
+
+py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const {
+  std::vector<at::IValue> values = positional(args);
+  NamedValues namedValues = named(kwargs);
+  std::vector<at::IValue> results = unlocked([&] {
+    return method_.empty() ? object_.callOnAll(std::move(values), std::move(namedValues), options_)
+                           : object_.method(method_).callOnAll(std::move(values),
+                                                               std::move(namedValues), options_);
+  });
+  py::list all;
+  for (at::IValue& each : results) all.append(toObject(std::move(each)));
+  return all;
+}
+
+void Model::warmUp(const py::args& args, const py::kwargs& kwargs) const {
+  std::vector<at::IValue> values = positional(args);
+  NamedValues namedValues = named(kwargs);
+  unlocked([&] {
+    if (method_.empty()) {
+      object_.warmUp(std::move(values), std::move(namedValues), options_);
+    } else {
+      object_.method(method_).warmUp(std::move(values), std::move(namedValues), options_);
+    }
+  });
+}
+
+ModelInfo Model::info() const {
+  return unlocked([&] { return object_.info(options_); });
+}
+
+void Model::unload() const {
+  ReplicatedObj object = object_;
+  unlocked([&] { object.unload(); });
+}
+
+std::shared_ptr<Model> Model::method(const std::string& name) const {
+  (void)object_.method(name);  // refuses an empty name
+  auto made = makeShared<Model>(*this);
+  made->method_ = name;
+  return made;
+}
+
+std::shared_ptr<Model> Model::withOptions(const py::object& timeout,
+                                          const std::optional<bool>& idempotent,
+                                          const std::optional<uint64_t>& tag) const {
+  auto made = makeShared<Model>(*this);
+  if (!timeout.is_none()) made->options_.deadline = timeOf(timeout, "timeout");
+  if (idempotent) made->options_.idempotent = *idempotent;
+  if (tag) made->options_.tag = *tag;
+  return made;
+}
+
+void defineModel(py::module_& module) {
+  py::class_<ModelValue>(module, "ModelValue", "One argument or one result of a model.")
+      .def_readonly("name", &ModelValue::name)
+      .def_readonly("type", &ModelValue::type,
+                    "A tensor's dtype (float32), or what the model calls the type; may be empty.")
+      .def_readonly("shape", &ModelValue::shape,
+                    "A list with -1 for a size that may vary; None if nothing states it.")
+      .def("__repr__", [](const ModelValue& self) { return describe(self); });
+
+  py::class_<ModelInfo>(module, "ModelInfo",
+                        "What a model is and what it takes, as far as its file states it.")
+      .def_readonly("name", &ModelInfo::name)
+      .def_readonly("format", &ModelInfo::format,
+                    "torch.package, torchscript, aot_inductor, torch.export or onnx.")
+      .def_readonly("file", &ModelInfo::file)
+      .def_readonly("bytes", &ModelInfo::bytes)
+      .def_readonly("version", &ModelInfo::version)
+      .def_readonly("description", &ModelInfo::description)
+      .def_readonly("python_version", &ModelInfo::pythonVersion)
+      .def_readonly("extern_modules", &ModelInfo::externModules)
+      .def_readonly("inputs", &ModelInfo::inputs)
+      .def_readonly("outputs", &ModelInfo::outputs)
+      .def("__repr__", [](const ModelInfo& self) {
+        return "<" + self.name + ", " + self.format + ": " + describe(self.inputs) + " -> " +
+               describe(self.outputs) + ">";
+      });
+
+  py::class_<Model, std::shared_ptr<Model>>(
+      module, "Model",
+      "A model that every worker of a pool has. Call it: model(x, mask=m) runs in a worker and\n"
+      "returns its result. Any thread may call it; the GIL is released meanwhile.")
+      .def("__call__", &Model::call)
+      .def("call_on_all", &Model::callOnAll,
+           "Makes the same call on every worker at the same time; a list of their results.")
+      .def("warm_up", &Model::warmUp,
+           "Makes this call on every worker now, and on each later one before it takes calls.")
+      .def("info", &Model::info, "What the model is and what it takes. Asks a worker.")
+      .def("unload", &Model::unload, "All workers release the model; the next use loads it again.")
+      .def("method", &Model::method, py::arg("name"),
+           "A method of the model: model.method('encode')(x).")
+      .def("with_options", &Model::withOptions, py::kw_only(), py::arg("timeout") = py::none(),
+           py::arg("idempotent") = py::none(), py::arg("tag") = py::none(),
+           "The same model, called with options. timeout: seconds, after which the call raises\n"
+           "DeadlineExceeded and its worker is killed. idempotent: if its worker dies, the call\n"
+           "runs again on another one. tag: a number for the records of calls.")
+      .def_property_readonly("name", &Model::name)
+      .def("__repr__", [](const Model& self) { return "<isopool.Model " + self.name() + ">"; });
+}
+
+}  // namespace isopool::python

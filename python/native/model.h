@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isopool/isopool.h"
+
+namespace isopool::python {
+
+/// A ReplicatedObj, or a method of it, with the options of its calls. Constant after its
+/// construction. The caller of a member holds the GIL; the member releases it while it waits for a
+/// worker. Thread-safe.
+class Model {
+ public:
+  explicit Model(ReplicatedObj object) : object_(std::move(object)) {}
+
+  pybind11::object call(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
+  /// One result for each worker.
+  pybind11::list callOnAll(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
+  void warmUp(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
+  ModelInfo info() const;
+  void unload() const;
+
+  /// The same object's method of this name, called with the same options.
+  std::shared_ptr<Model> method(const std::string& name) const;
+  /// The same object, called with these options; those that are None stay as they are.
+  std::shared_ptr<Model> withOptions(const pybind11::object& timeout,
+                                     const std::optional<bool>& idempotent,
+                                     const std::optional<uint64_t>& tag) const;
+  const std::string& name() const { return object_.name(); }
+
+ private:
+  ReplicatedObj object_;
+  std::string method_;  // empty: the object itself
+  CallOptions options_;
+};
+
+/// The options of a call that may take this time, see timeOf(); None: no limit.
+CallOptions withTimeout(const pybind11::object& timeout);
+
+/// Adds the classes Model, ModelInfo and ModelValue to the extension module.
+void defineModel(pybind11::module_& module);
+
+}  // namespace isopool::python
