@@ -323,7 +323,8 @@ ClassTotals Client::totals() const {
   return {.connections = welcomed_ ? 1u : 0u,
           .completedCalls = completedCalls(),
           .overdueCalls = overdueCalls_,
-          .refusals = refusals_};
+          .refusals = refusals_,
+          .models = {}};
 }
 
 uint64_t Client::completedCalls() const {

@@ -13,7 +13,8 @@ DeathCause causeOf(const ExitStatus& status) {
       if (status.exitCode == ipc::kUnfitWorkerExit) return DeathCause::kUnfit;
       return status.exitCode == ipc::kGivenUpWorkerExit ? DeathCause::kGaveUp : DeathCause::kExit;
     case SIGKILL:
-      return DeathCause::kKilled;
+      return status.killedForMemory.value_or(false) ? DeathCause::kOutOfMemory
+                                                    : DeathCause::kKilled;
     case SIGSEGV:
     case SIGBUS:
     case SIGILL:

@@ -12,7 +12,8 @@ namespace isopool::supervisor {
 /// Worker::cause().
 enum class DeathCause {
   kCrash,          ///< a signal of its own code: SIGSEGV, SIGABRT and similar
-  kKilled,         ///< SIGKILL that isopoold did not send, for example of the kernel for memory
+  kOutOfMemory,    ///< SIGKILL of the kernel because the machine or the container had no memory
+  kKilled,         ///< another SIGKILL that isopoold did not send, or one whose sender is unknown
   kForbiddenCall,  ///< SIGSYS: a system call that a filter forbids
   kSignal,         ///< another signal
   kExit,           ///< it exited by itself
@@ -32,8 +33,9 @@ inline constexpr size_t kDeathCauses = static_cast<size_t>(DeathCause::kUnknown)
 
 /// The name in reports of each cause before kUnknown. Stable: metrics have it as a label.
 inline constexpr std::array<const char*, kDeathCauses> kDeathCauseNames{
-    "crash",   "killed",      "forbidden_call", "signal",  "exit",     "unfit",    "gave_up",
-    "overdue", "client_left", "unresponsive",   "stopped", "protocol", "reported", "not_started"};
+    "crash",        "out_of_memory", "killed",   "forbidden_call", "signal",
+    "exit",         "unfit",         "gave_up",  "overdue",        "client_left",
+    "unresponsive", "stopped",       "protocol", "reported",       "not_started"};
 
 /// The cause of an end that the supervisor did not cause, from the exit status alone. Never
 /// kUnknown.

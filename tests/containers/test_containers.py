@@ -313,6 +313,7 @@ hungry=$4
 until "$programs/isopool" status --ready 2>/dev/null; do sleep 0.1; done
 "$programs/hello" "$package" || exit 4
 "$programs/isopool" workers --json || exit 5
+"$programs/isopool" metrics || exit 5
 {END}"""
 
 
@@ -331,6 +332,8 @@ def test_a_model_that_takes_all_memory_of_the_control_group_costs_one_worker(
     died = "SIGKILL (killed from outside: by the kernel's out-of-memory killer; sandbox.memory"
     assert died in result.stdout, result.stdout
     assert died in result.stderr, "the log does not name the cause"
+    counted = 'isopool_worker_deaths_total{group="shared",cause="out_of_memory"} 1'
+    assert counted in result.stdout, result.stdout
 
 
 def test_a_control_group_that_is_killed_as_a_whole_is_reported_at_the_start(

@@ -89,6 +89,8 @@ TEST(GroupTotals, PutEachStartIntoOneBucket) {
 TEST(DeathCause, FollowsFromTheExitStatus) {
   EXPECT_EQ(causeOf({.signal = SIGSEGV}), DeathCause::kCrash);
   EXPECT_EQ(causeOf({.signal = SIGKILL}), DeathCause::kKilled);
+  EXPECT_EQ(causeOf({.signal = SIGKILL, .killedForMemory = false}), DeathCause::kKilled);
+  EXPECT_EQ(causeOf({.signal = SIGKILL, .killedForMemory = true}), DeathCause::kOutOfMemory);
   EXPECT_EQ(causeOf({.signal = SIGSYS}), DeathCause::kForbiddenCall);
   EXPECT_EQ(causeOf({.signal = SIGTERM}), DeathCause::kSignal);
   EXPECT_EQ(causeOf({.exitCode = 0}), DeathCause::kExit);
