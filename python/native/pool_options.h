@@ -6,8 +6,8 @@
 namespace isopool::python {
 
 /// Adds the classes PoolOptions and Recycling to the extension module: the structures of
-/// isopool/options.h, whose fields have their Python names. A time is set as timeOf() takes it and read
-/// in seconds; the level of the sandbox is its name.
+/// isopool/options.h, whose fields have their Python names. A time is set as timeOf() takes it and
+/// read in seconds; the level of the sandbox is its name.
 void definePoolOptions(pybind11::module_& module);
 
 }  // namespace isopool::python
