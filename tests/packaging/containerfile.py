@@ -64,6 +64,16 @@ def check_copied(steps: list[tuple[str, str]], cmake: str) -> None:
         output(cmake, "--build", folder / "build", "--", "-n")
 
 
+def package_of(library: pathlib.Path) -> str:
+    # Debian 12 knows some files by /lib, which is a link to /usr/lib.
+    for path in (library, pathlib.Path("/") / library.relative_to("/usr")):
+        command = ["dpkg-query", "--search", str(path)]
+        found = subprocess.run(command, capture_output=True, text=True)
+        if found.returncode == 0:
+            return found.stdout.split(":")[0]
+    raise AssertionError(f"no package has {library}")
+
+
 def check_libraries(steps: list[tuple[str, str]], programs: list[pathlib.Path]) -> None:
     """The last stage installs the packages whose libraries the programs load."""
     last = max(index for index, (name, _) in enumerate(steps) if name == "FROM")
@@ -75,8 +85,7 @@ def check_libraries(steps: list[tuple[str, str]], programs: list[pathlib.Path]) 
             real = pathlib.Path(path).resolve()
             if not real.is_relative_to("/usr/lib") and not real.is_relative_to("/lib"):
                 continue  # torch's, below the virtual environment, which is copied
-            # By name: Debian 12 knows some files by /lib, which is a link to /usr/lib.
-            needed.add(output("dpkg-query", "--search", f"*/{real.name}").split(":")[0])
+            needed.add(package_of(real))
     # Packages bring those along on which they depend.
     brought = set(words)
     for word in words & needed:
