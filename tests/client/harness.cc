@@ -15,6 +15,8 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "tests/client/made_files.h"
+
 namespace isopool::tests {
 
 namespace {
@@ -71,19 +73,6 @@ class Run : public ::testing::Environment {
     return *folder_;
   }
 
-  const std::filesystem::path& packages() {
-    const auto path = folder() / "packages";
-    if (!std::filesystem::exists(path)) {
-      std::filesystem::create_directory(path);
-      Program python({PYTHON, TEST_SOURCE_DIR "/make_packages.py", path});
-      if (python.waitForEnd(milliseconds(60'000)) != 0) {
-        throw std::runtime_error("make_packages.py failed");
-      }
-    }
-    packages_ = path;
-    return packages_;
-  }
-
   SharedPool& pool() {
     if (sharedPool.manager) return sharedPool;
     mark_.emplace();
@@ -95,7 +84,6 @@ class Run : public ::testing::Environment {
 
  private:
   std::optional<std::filesystem::path> folder_;
-  std::filesystem::path packages_;
   std::optional<ProcessMark> mark_;
   std::optional<ScopedVariable> variable_;
 };
@@ -115,7 +103,10 @@ bool waitUntil(const std::function<bool()>& condition, milliseconds patience) {
 
 const std::filesystem::path& testFolder() { return run->folder(); }
 
-std::string packagePath(const std::string& name) { return run->packages() / name; }
+std::string packagePath(const std::string& name) {
+  static const std::filesystem::path folder = madeBy("make_packages.py");
+  return folder / name;
+}
 
 void appendToArchive(const std::filesystem::path& archive) {
   std::ofstream file(archive, std::ios::app | std::ios::binary);

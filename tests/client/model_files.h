@@ -5,7 +5,7 @@
 
 namespace isopool::tests {
 
-/// A file of make_models.py, which runs at the first use in this process: compiling takes a while.
+/// A file of make_models.py.
 std::string modelPath(const std::string& name);
 
 }  // namespace isopool::tests

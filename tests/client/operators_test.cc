@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "tests/client/harness.h"
+#include "tests/client/made_files.h"
 
 namespace isopool::tests {
 namespace {
@@ -13,13 +14,7 @@ std::string library(const std::string& variant = "") {
 
 /// The path of a model that uses the operators. The package uses the custom class too.
 std::string user(const std::string& name) {
-  static const std::filesystem::path folder = [] {
-    const std::filesystem::path made = testFolder() / "operators";
-    std::filesystem::create_directory(made);
-    Program python({PYTHON, TEST_SOURCE_DIR "/make_operator_user.py", made, library()});
-    EXPECT_EQ(python.waitForEnd(milliseconds(120'000)), 0);
-    return made;
-  }();
+  static const std::filesystem::path folder = madeBy("make_operator_user.py", {library()});
   return folder / name;
 }
 

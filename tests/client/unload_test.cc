@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/client/harness.h"
+#include "tests/client/made_files.h"
 
 namespace isopool::tests {
 namespace {
@@ -50,15 +51,7 @@ void expectSoonBackAt(pid_t process, const Possessions& before, uint64_t slack) 
 }
 
 std::string exportedPath(const std::string& name) {
-  static const std::filesystem::path folder = [] {
-    const auto path = testFolder() / "exported";
-    std::filesystem::create_directory(path);
-    Program python({PYTHON, TEST_SOURCE_DIR "/make_exported.py", path});
-    if (python.waitForEnd(milliseconds(60'000)) != 0) {
-      throw std::runtime_error("make_exported.py failed");
-    }
-    return path;
-  }();
+  static const std::filesystem::path folder = madeBy("make_exported.py");
   return folder / name;
 }
 
