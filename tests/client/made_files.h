@@ -8,7 +8,7 @@
 namespace isopool::tests {
 
 /// The folder of the files that a Python script of this folder makes:
-/// `python SCRIPT FOLDER ARGUMENTS...`. Some scripts compile for half a minute, so the files stay in
+/// `python SCRIPT FOLDER ARGUMENTS...`. Some scripts compile for long, so the files stay in
 /// the build tree for all test programs and all runs, until the sources of the tests' scripts, the
 /// arguments or the version of torch change. Do not change the files. Processes that need the same
 /// files wait for the one that makes them. Throws std::runtime_error if the script fails.
