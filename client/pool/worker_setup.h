@@ -55,8 +55,9 @@ class WorkerSetup {
     }
   }
   /// Makes the worker unpickle the object if it does not have it, and notes that in `replicas`
-  /// unless null. False if `migration` has found a worker that is free earlier: the call is to
-  /// continue there. True also if the worker died meanwhile: the request that follows finds that.
+  /// unless null. False if that is to be done by another worker: `migration` has found one that is
+  /// free earlier, or, with Need::kOnlyHere, this one died before it began. True also if the worker
+  /// died otherwise: the request that follows finds that.
   /// If the deadline passes, the worker continues and the next call can use the object; with
   /// Need::kOnlyHere the worker is killed, because there is no next call.
   ///

@@ -127,6 +127,18 @@ TEST_F(WorkerDeath, OfAnIdleWorkerIsHidden) {
   expectWhole();
 }
 
+TEST_F(WorkerDeath, BeforeALoadBeganIsHidden) {
+  // Without a spare the slot has the dead worker until the next one is forked.
+  OwnPool pool(1, {"ISOPOOL_SPARES=0", "ISOPOOL_RESTART_LIMIT=1000"});
+  Package package = pool.manager().loadPackage(packagePath());
+  for (int i = 0; i < 20; ++i) {
+    const pid_t worker = pool.processOf(0);
+    ASSERT_EQ(::kill(worker, SIGKILL), 0);
+    ASSERT_TRUE(waitUntilDead(worker, kPatience));
+    EXPECT_NE(package.loadPickle("model", "model.pkl")({"pid"}).toInt(), worker);
+  }
+}
+
 TEST_F(WorkerDeath, OfAllWorkersAtOnceIsHidden) {
   ::kill(processOf(0), SIGKILL);
   ::kill(processOf(1), SIGKILL);
