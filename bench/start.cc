@@ -203,7 +203,7 @@ class Mortal {
   /// Waits until the pool is complete, and then long enough for a new spare.
   void settle() {
     callModel(identity_);
-    std::this_thread::sleep_for(std::chrono::milliseconds(spares_ > 0 ? 300 : 50));
+    std::this_thread::sleep_for(std::chrono::milliseconds(spares_ > 0 ? 600 : 50));
   }
 
   /// Waits for the end of a process: for a large one this takes time and a processor.

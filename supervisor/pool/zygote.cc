@@ -16,8 +16,9 @@ namespace isopool::supervisor {
 namespace {
 
 // Delay of the forks of spares. After a spare has taken a dead worker's slot, a caller waits for
-// its first answer: that takes less than a millisecond if no fork takes the processor meanwhile.
-constexpr base::Milliseconds kPatience(20);
+// its first answer. Meanwhile the next spare must not compete for processors and memory bandwidth:
+// it makes the calls of ReplicatedObj::warmUp(), which read all weights of a model.
+constexpr base::Milliseconds kPatience(200);
 // How often the supervisor checks whether a zygote that has not answered is stopped by a signal.
 constexpr base::Milliseconds kStoppedLook(100);
 

@@ -117,6 +117,7 @@ TEST(Pool, GrantsOutputSegmentsToTheClientAndTheWorkerUpToTheLimit) {
   pool.begin();
   pool.openPool(1, 1);
   const uint64_t epoch = pool.serving(1, 0);
+  ASSERT_NE(pool.waitForSpare(), 0u);
   pool.call(epoch, "!want 1000");
   ASSERT_TRUE(pool.waitFor([&] { return pool.call(epoch, "!segments") == "2:8388608;"; }));
   // The client's message and the worker's travel on two sockets.
