@@ -312,6 +312,11 @@ std::string ConnectedWorkers::lostReason() const {
   return lostReason_;
 }
 
+bool ConnectedWorkers::lost() const noexcept {
+  base::MutexLock lock(mutex_);
+  return !lostReason_.empty();
+}
+
 void ConnectedWorkers::lookAtUnawaitedWork() {
   watch_->run([this] {
     base::MutexLock lock(mutex_);

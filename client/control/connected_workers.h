@@ -62,6 +62,7 @@ class ConnectedWorkers {
   std::vector<std::shared_ptr<WorkerLink>> spares() const;
   bool spareHasObjects() const { return rules_.spare == SpareWorker::kHasObjects; }
   std::string lostReason() const;
+  bool lost() const noexcept;
   /// Waits until the workers have returned what was lent to them, or lose() was called, or the time
   /// is over.
   void awaitLoansBack(std::chrono::milliseconds patience);

@@ -103,6 +103,7 @@ class SupervisorConnection final : public SegmentAudience {
   const std::string& pythonVersion() const { return welcome_.pythonVersion; }
   /// Why the connection has ended; empty while it works.
   std::string lostReason() const { return workers_.lostReason(); }
+  bool lost() const noexcept { return workers_.lost(); }
   /// Throws SupervisorLost if the supervisor is dead or exiting. Call after a worker's death was
   /// seen: workers die with their supervisor, and the control thread may see its death later.
   /// `started`: the call in question had started.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <new>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -65,6 +66,14 @@ void Pool::open() {
     slot->pool = weak_from_this();
     slot->index = i;
     slots_.push_back(std::move(slot));
+  }
+  if (reconnects()) {
+    try {
+      reconnection_.start();
+    } catch (const std::system_error& error) {
+      throw SupervisorLost(std::string("can't start the thread that attaches again: ") +
+                           error.what());
+    }
   }
   std::shared_ptr<SupervisorConnection> connection;
   {

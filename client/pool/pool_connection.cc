@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A pool's connection to its supervisor: what its loss means for each use, and the next one.
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "client/pool/async_executor.h"
@@ -96,8 +95,15 @@ bool Pool::awaitConnectionAfter(const SupervisorConnection& former) {
 }
 
 bool Pool::lacksConnection() {
-  base::MutexLock lock(mutex_);
-  return !closed_ && !lost_.empty();
+  std::shared_ptr<SupervisorConnection> present;
+  {
+    base::MutexLock lock(mutex_);
+    if (closed_) return false;
+    if (!lost_.empty()) return true;
+    present = connection_;
+  }
+  // Its loss may have been reported before the pool had it.
+  return present->lost();
 }
 
 void Pool::supervisorLost(uint64_t connection, std::string text) {
@@ -112,16 +118,7 @@ void Pool::supervisorLost(uint64_t connection, std::string text) {
     for (Waiter* waiter : waiters_) waiter->wake.notify_all();
   }
   changed_.notify_all();
-  if (!reconnects()) return;
-  try {
-    reconnection_.begin();
-  } catch (const std::system_error& error) {
-    eventLog_.write(LogLevel::kError, [&] {
-      return std::string("can't start the thread that attaches again: ") + error.what();
-    });
-    base::MutexLock lock(mutex_);
-    awayUntil_ = Clock::now();
-  }
+  if (reconnects()) reconnection_.begin();
 }
 
 void Pool::reportCalls() {
@@ -146,19 +143,19 @@ void Pool::attach(const std::shared_ptr<SupervisorConnection>& next) {
     draining_ = false;
     executorDrained_ = false;
     executor = executor_;
-    serveWaitersLocked();
   }
   if (executor) executor->resume();
   reattached_.fetch_add(1);
   changed_.notify_all();
+  // From here on memory may be short: what is left undone, later events and lacksConnection() do.
+  serveWaiters();
+  // Its control thread may have reported a loss before this pool had it.
+  if (next->lost()) supervisorLost(next->number(), next->lostReason());
   eventLog_.write(LogLevel::kWarning, [&] {
     const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(away);
     return "attached again to the supervisor " + settings_.address + " after " +
            std::to_string(time.count()) + " ms";
   });
-  // Its control thread may have reported a loss before this pool had it.
-  const std::string lost = next->lostReason();
-  if (!lost.empty()) supervisorLost(next->number(), lost);
 }
 
 }  // namespace isopool::client

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
+#include <new>
 #include <random>
 
 #include "base/blocked_signals.h"
@@ -30,14 +30,20 @@ milliseconds withJitter(milliseconds pause) {
 
 }  // namespace
 
-void Reconnection::begin() {
+void Reconnection::start() {
   base::MutexLock lock(mutex_);
-  wanted_ = true;
-  lastFailure_.clear();
-  if (closed_ || thread_.joinable()) return changed_.notify_all();
   const base::BlockedSignals blocked;
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   ::pthread_setname_np(thread_.native_handle(), "isopool-attach");
+}
+
+void Reconnection::begin() noexcept {
+  {
+    base::MutexLock lock(mutex_);
+    wanted_ = true;
+    lastFailure_.clear();
+  }
+  changed_.notify_all();
 }
 
 void Reconnection::close() {
@@ -77,24 +83,29 @@ void Reconnection::run(const std::stop_token& stop) {
 }
 
 // True if the pool has a connection that works, or needs none.
-bool Reconnection::attach(const std::stop_token& stop) {
-  if (!pool_.lacksConnection()) return true;
-  std::string failure;
+bool Reconnection::attach(const std::stop_token& stop) noexcept {
   try {
+    if (!pool_.lacksConnection()) return true;
     pool_.attach(sharedConnection(pool_.settings(), pool_.spare(), pool_.eventLog(), stop));
     return true;
-  } catch (const std::exception& error) {
-    failure = error.what();
+  } catch (const std::exception& failure) {
+    try {
+      note(failure);
+    } catch (const std::bad_alloc&) {
+      // The next attempt reports its own failure.
+    }
+    return false;
   }
-  base::MutexLock lock(mutex_);
-  if (closed_) return true;
-  const bool isNew = lastFailure_ != failure;
-  lastFailure_ = failure;
-  lock.unlock();
-  if (isNew)
-    pool_.eventLog().write(LogLevel::kWarning,
-                           [&] { return "not attached again yet: " + failure; });
-  return false;
+}
+
+void Reconnection::note(const std::exception& failure) {
+  const std::string text = failure.what();
+  {
+    base::MutexLock lock(mutex_);
+    if (closed_ || lastFailure_ == text) return;
+    lastFailure_ = text;
+  }
+  pool_.eventLog().write(LogLevel::kWarning, [&] { return "not attached again yet: " + text; });
 }
 
 }  // namespace isopool::client

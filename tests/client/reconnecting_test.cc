@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a manager does when its shared supervisor ends and another one listens at its address.
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -256,6 +257,25 @@ TEST_F(Reconnecting, AfterItsLimitCallsFailUntilASupervisorListens) {
   supervisor().start();
   EXPECT_TRUE(waitUntil([&] { return outcomeOf([&] { subject.ask("pid"); }) == "answered"; },
                         milliseconds(20'000)));
+}
+
+TEST_F(Reconnecting, AManagerWhoseProgramHadNoMemoryAtTheLossAttachesAgain) {
+  serve({});
+  const auto manager = attach(1, kLong);
+  const Subject subject(*manager);
+  const int64_t before = subject.number("pid");
+  // No address space for the stack of a new thread, or for anything else that is not there yet.
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &usual), 0);
+  const rlimit least{1, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &least), 0);
+  ::kill(supervisor().supervisorPid(), SIGKILL);
+  const bool seen = waitUntil([&] { return !manager->statistics().connected; });
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &usual), 0);
+  EXPECT_TRUE(seen);
+  ASSERT_TRUE(supervisor().waitForEnd());
+  supervisor().start();
+  EXPECT_NE(subject.number("pid"), before);
 }
 
 TEST_F(Reconnecting, ADeadlineEndsTheWait) {
