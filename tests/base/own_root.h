@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <stdlib.h>
-
 #include <filesystem>
 #include <fstream>
 #include <string>
+
+#include "testing/temporary_folder.h"
 
 namespace isopool::base {
 
@@ -13,22 +13,15 @@ namespace isopool::base {
 /// removes it.
 class OwnRoot {
  public:
-  OwnRoot() {
-    std::string folder = std::filesystem::temp_directory_path() / "isopool-root-XXXXXX";
-    path_ = ::mkdtemp(folder.data());
-  }
-  ~OwnRoot() { std::filesystem::remove_all(path_); }
-  OwnRoot(const OwnRoot&) = delete;
-  OwnRoot& operator=(const OwnRoot&) = delete;
-
   void write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(path_ + path).parent_path());
-    std::ofstream(path_ + path) << text;
+    const std::filesystem::path file = folder_.path() + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
   }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  const tests::TemporaryFolder folder_;
 };
 
 }  // namespace isopool::base

@@ -62,14 +62,6 @@ std::vector<char*> pointersTo(std::vector<std::string>& words) {
 
 }  // namespace
 
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = std::filesystem::temp_directory_path() / "isopool-cli-test-XXXXXX";
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() { std::filesystem::remove_all(path_); }
-
 OwnSupervisor::OwnSupervisor(std::vector<std::string> flags, std::string address)
     : address_(address.empty() ? folder_.path() + "/isopoold.sock" : std::move(address)) {
   const std::string readiness = folder_.path() + "/ready.sock";

@@ -11,22 +11,9 @@
 
 #include "ipc/control/operator_messages.h"
 #include "testing/process_mark.h"
+#include "testing/temporary_folder.h"
 
 namespace isopool::tests {
-
-/// A new temporary folder, which the destructor removes.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// A real isopoold --listen with plain workers. It serves when the constructor returns. The
 /// destructor kills it and expects all its processes to end within 5 s; they also end with the

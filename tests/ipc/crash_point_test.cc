@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "testing/temporary_folder.h"
 #include "tests/ipc/channel/peers.h"
 
 namespace isopool::ipc {
@@ -85,9 +86,8 @@ TEST_F(ArmedCrashPoint, ComesFromTheEnvironment) {
 }
 
 TEST_F(ArmedCrashPoint, ComesFromAFileForTheFirstProcessOnly) {
-  std::string folder = std::filesystem::temp_directory_path() / "isopool-crash-point-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/request";
+  const tests::TemporaryFolder folder;
+  const std::string path = folder.path() + "/request";
   ::setenv(kVariable, path.c_str(), 1);
   const auto comes = [] {
     if (armCrashPointFromEnvironment(kVariable)) reachCrashPoint(CrashPoint::kStartedStored);
@@ -97,11 +97,10 @@ TEST_F(ArmedCrashPoint, ComesFromAFileForTheFirstProcessOnly) {
   EXPECT_TRUE(kills(comes));
   EXPECT_FALSE(kills(comes)) << "the request is already taken";
   size_t reached = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     reached += entry.path().extension() == ".reached" ? 1 : 0;
   }
   EXPECT_EQ(reached, 1u);
-  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ArmedCrashPoint, InvalidRequestIsAnError) {

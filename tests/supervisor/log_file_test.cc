@@ -2,23 +2,21 @@
 // The file that a supervisor appends its log to.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "testing/temporary_folder.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
 namespace {
 
 TEST(LogFile, HasTheLogAndIsMadeAgainByAReload) {
-  char folder[] = "/tmp/isopool-log-XXXXXX";
-  ASSERT_NE(::mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/isopoold.log";
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/isopoold.log";
   const auto has = [](const std::string& file, const std::string& text) {
     std::ifstream stream(file);
     const std::string all((std::istreambuf_iterator<char>(stream)), {});
@@ -36,7 +34,6 @@ TEST(LogFile, HasTheLogAndIsMadeAgainByAReload) {
     EXPECT_TRUE(next->waitFor([&] { return has(path, "(second, pid "); }));
     EXPECT_FALSE(has(path + ".1", "(second, pid "));
   }
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

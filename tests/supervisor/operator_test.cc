@@ -16,6 +16,7 @@
 
 #include "base/memory_limits.h"
 #include "ipc/control/client_messages.h"
+#include "testing/temporary_folder.h"
 #include "tests/supervisor/private_pool.h"
 #include "tests/supervisor/shared_supervisor.h"
 
@@ -194,28 +195,14 @@ Checked isopoold(const std::string& arguments) {
   return checked;
 }
 
-/// A temporary folder, which the destructor removes.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "isopool-check-XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  /// Creates a shell script and returns its path.
-  std::string program(const std::string& name, const std::string& commands) const {
-    const std::string path = path_ + "/" + name;
-    std::ofstream(path) << "#!/bin/sh\n" << commands << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    return path;
-  }
-
- private:
-  std::string path_;
-};
+/// Creates a shell script in the folder and returns its path.
+std::string programIn(const TemporaryFolder& folder, const std::string& name,
+                      const std::string& commands) {
+  const std::string path = folder.path() + "/" + name;
+  std::ofstream(path) << "#!/bin/sh\n" << commands << "\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  return path;
+}
 
 const std::string kCheck = std::string(ISOPOOLD) + " --check --worker " + PLAIN_WORKER + " ";
 
@@ -262,7 +249,7 @@ TEST(Check, RefusesAVariableThatIsNoSetting) {
 TEST(Check, RefusesAWorkerProgramThatAnswersNothingAboutTheSandbox) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& commands) {
-    const std::string program = folder.program("worker", commands);
+    const std::string program = programIn(folder, "worker", commands);
     const Checked checked =
         isopoold(std::string(ISOPOOLD) + " --check --sandbox strict --worker " + program);
     EXPECT_EQ(checked.exitCode, 2) << checked.text;
@@ -284,7 +271,8 @@ TEST(Check, WorksIfItsStarterIgnoresSigchld) {
 TEST(Check, RefusesAPythonOfAnotherVersionAndOneWithAnotherTorch) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& versions) {
-    return isopoold(kCheck + "--python " + folder.program("python", "printf '" + versions + "'"));
+    return isopoold(kCheck + "--python " +
+                    programIn(folder, "python", "printf '" + versions + "'"));
   };
   const Checked otherPython = refusal("2.7\\n2.0.0\\n");
   EXPECT_EQ(otherPython.exitCode, 2);

@@ -50,9 +50,7 @@ std::string described(const ipc::Report& report) {
 }  // namespace
 
 SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::string& settings) {
-  std::string folder = std::filesystem::temp_directory_path() / "isopool-shared-XXXXXX";
-  folder_ = ::mkdtemp(folder.data());
-  address_ = folder_ + "/socket";
+  address_ = folder() + "/socket";
   setMode("");
   words_ = {ISOPOOLD, "--listen", address_, "--log-level", "info"};
 #ifdef PLAIN_WORKER
@@ -60,7 +58,7 @@ SharedSupervisor::SharedSupervisor(std::vector<std::string> flags, const std::st
 #endif
   if (!settings.empty()) {
     writeSettings(settings);
-    words_.insert(words_.end(), {"--config", folder_ + "/settings.toml"});
+    words_.insert(words_.end(), {"--config", folder() + "/settings.toml"});
   }
   words_.insert(words_.end(), flags.begin(), flags.end());
   start();
@@ -88,7 +86,7 @@ void SharedSupervisor::startAskedToEnd() {
 }
 
 void SharedSupervisor::spawn(const std::function<void()>& inChild) {
-  std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + folder_ + "/mode"};
+  std::vector<std::string> variables{mark_.variable(), "PLAIN_WORKER_MODE=" + folder() + "/mode"};
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
   std::vector<char*> arguments;
@@ -97,7 +95,7 @@ void SharedSupervisor::spawn(const std::function<void()>& inChild) {
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
   environment.push_back(nullptr);
-  const std::string log = folder_ + "/log";
+  const std::string log = folder() + "/log";
   pid_ = ::fork();
   ASSERT_GE(pid_, 0);
   if (pid_ == 0) {
@@ -116,7 +114,6 @@ SharedSupervisor::~SharedSupervisor() {
     ::waitpid(pid_, nullptr, 0);
   }
   EXPECT_TRUE(mark_.waitUntilNoneIsLeft(milliseconds(2000))) << "processes are left over";
-  std::filesystem::remove_all(folder_);
 }
 
 ipc::ControlSocket SharedSupervisor::connect() const {
@@ -183,12 +180,12 @@ testing::AssertionResult SharedSupervisor::waitForReport(
 
 void SharedSupervisor::setMode(const std::string& mode) const {
   // Replaces the file in one step: a process may be reading it.
-  std::ofstream(folder_ + "/mode.new") << mode;
-  std::filesystem::rename(folder_ + "/mode.new", folder_ + "/mode");
+  std::ofstream(folder() + "/mode.new") << mode;
+  std::filesystem::rename(folder() + "/mode.new", folder() + "/mode");
 }
 
 void SharedSupervisor::writeSettings(const std::string& settings) const {
-  std::ofstream(folder_ + "/settings.toml") << settings;
+  std::ofstream(folder() + "/settings.toml") << settings;
 }
 
 void SharedSupervisor::signal(int number) const { ::kill(pid_, number); }
@@ -205,7 +202,7 @@ std::optional<int> SharedSupervisor::waitForEnd(milliseconds patience) {
 
 std::string SharedSupervisor::log() const {
   std::ostringstream text;
-  text << std::ifstream(folder_ + "/log").rdbuf();
+  text << std::ifstream(folder() + "/log").rdbuf();
   return text.str();
 }
 

@@ -12,6 +12,7 @@
 
 #include "ipc/control/operator_messages.h"
 #include "testing/process_mark.h"
+#include "testing/temporary_folder.h"
 #include "tests/supervisor/control_client.h"
 
 namespace isopool::tests {
@@ -34,7 +35,7 @@ class SharedSupervisor {
   void startAskedToEnd();
 
   const std::string& address() const { return address_; }
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
   /// A new connection, on which nothing has been sent.
   ipc::ControlSocket connect() const;
   /// A client that has received Welcome. The name of its program is `program`.
@@ -67,7 +68,7 @@ class SharedSupervisor {
   void spawn(const std::function<void()>& inChild);
 
   ProcessMark mark_;
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::string address_;
   std::vector<std::string> words_;
   pid_t pid_ = -1;

@@ -20,6 +20,7 @@
 
 #include "base/fd.h"
 #include "ipc/named_objects.h"
+#include "testing/temporary_folder.h"
 #include "tests/supervisor/shared_supervisor.h"
 
 namespace isopool::tests {
@@ -31,8 +32,6 @@ namespace fs = std::filesystem;
 class WorkerFolder : public testing::Test {
  protected:
   WorkerFolder() {
-    std::string pattern = fs::temp_directory_path() / "isopool-folders-test-XXXXXX";
-    temporary_ = ::mkdtemp(pattern.data());
     const char* before = ::getenv("TMPDIR");
     if (before != nullptr) before_ = before;
     ::setenv("TMPDIR", temporary_.c_str(), 1);
@@ -41,7 +40,6 @@ class WorkerFolder : public testing::Test {
   ~WorkerFolder() override {
     ::unsetenv("PLAIN_WORKER_NEEDS_FOLDERS");
     before_ ? ::setenv("TMPDIR", before_->c_str(), 1) : ::unsetenv("TMPDIR");
-    fs::remove_all(temporary_);
   }
 
   std::vector<fs::path> folders() const {
@@ -65,7 +63,8 @@ class WorkerFolder : public testing::Test {
     ::chmod((folder / "a").c_str(), 0);
   }
 
-  fs::path temporary_;
+  const TemporaryFolder folder_;
+  const fs::path temporary_ = folder_.path();
   std::optional<std::string> before_;
 };
 

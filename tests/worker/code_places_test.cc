@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ipc/control/zygote_messages.h"
+#include "testing/temporary_folder.h"
 #include "tests/worker/harness.h"
 
 namespace isopool::tests {
@@ -22,12 +23,9 @@ namespace fs = std::filesystem;
 class CodePlaces : public ::testing::Test {
  protected:
   CodePlaces() {
-    std::string pattern = fs::temp_directory_path() / "isopool-worker-test-XXXXXX";
-    folder_ = fs::canonical(::mkdtemp(pattern.data()));
     fs::create_directory(writable());
     fs::create_directory(others());
   }
-  ~CodePlaces() override { fs::remove_all(folder_); }
 
   fs::path writable() const { return folder_ / "writable"; }
   fs::path others() const { return folder_ / "others"; }
@@ -46,7 +44,8 @@ class CodePlaces : public ::testing::Test {
   }
 
  private:
-  fs::path folder_;
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = fs::canonical(temporary_.path());
 };
 
 TEST_F(CodePlaces, IncludeWhatTheSupervisorRunsAndReads) {

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,6 +14,7 @@
 
 #include "base/fd.h"
 #include "base/system_call.h"
+#include "testing/temporary_folder.h"
 #include "tests/worker/harness.h"
 #include "worker/sandbox/kernel_protections.h"
 #include "worker/sandbox/landlock_interface.h"
@@ -42,13 +42,7 @@ class StandardError {
 /// A strict worker whose supervisor's standard streams are files.
 class StrictStreams : public ::testing::Test {
  protected:
-  StrictStreams() {
-    std::string pattern = fs::temp_directory_path() / "isopool-worker-test-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~StrictStreams() override { fs::remove_all(folder_); }
-
-  std::string path(const char* name) const { return (folder_ / name).string(); }
+  std::string path(const char* name) const { return folder_.path() + "/" + name; }
   static void write(const std::string& path, const std::string& text) {
     std::ofstream(path) << text;
   }
@@ -73,7 +67,7 @@ class StrictStreams : public ::testing::Test {
   }
 
  private:
-  fs::path folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(StrictStreams, TakeWhatIsWrittenAndCannotBeEmptied) {
