@@ -180,9 +180,10 @@ build() {
     fail "the build of $build_folder failed"
 }
 
-# Compiling a source file that includes torch's headers takes up to 2 GB; so does a test with workers.
+# How many jobs may run at a time: one for each processor, and so many more (default: 0). Compiling a
+# source file that includes torch's headers takes up to 2 GB; so does a test with workers.
 parallel_jobs() {
-  local cores memory limit quota period
+  local more=${1:-0} cores memory limit quota period
   cores=$(nproc)
   memory=$(awk '$1 == "MemAvailable:" { print int($2 / 2097152) }' /proc/meminfo)
   # In a container: the limits of its control group, of version 2 or 1.
@@ -197,6 +198,7 @@ parallel_jobs() {
     cores=$(((quota + period - 1) / period))
   fi
   [ "$memory" -ge 1 ] || memory=1
+  cores=$((cores + more))
   echo $((cores < memory ? cores : memory))
 }
 

@@ -15,8 +15,8 @@ class Pool;
 /// Attaches a pool to its shared supervisor's successor: one that listens at the same address. A
 /// thread of its own tries that after each loss until it succeeds: at once, then with pauses that
 /// double up to a second and differ from program to program, because all programs of the supervisor
-/// come back at the same time. The thread is there from the start: when a supervisor is lost, memory
-/// may be too short for a new one. Any thread.
+/// come back at the same time. The thread is there from the start: when a supervisor is lost,
+/// memory may be too short for a new one. Any thread.
 class Reconnection {
  public:
   /// `pool` owns this.
