@@ -298,12 +298,12 @@ TEST_F(MetricsListener, ReadinessFollowsTheSupervisor) {
   const OwnSupervisor supervisor(
       {"--workers", "1", "--spares", "0", "--restart-limit", "1", "--quarantine", "60s"});
   listen(supervisor.address());
-  const ipc::Report report = supervisor.waitFor([](const ipc::Report& report) {
-    return !report.workers.empty() && report.workers[0].state == "serving";
+  const ipc::Report report = supervisor.waitFor([](const ipc::Report& now) {
+    return !now.workers.empty() && now.workers[0].state == "serving";
   });
   EXPECT_TRUE(has(httpGet(path(), "/-/ready"), "HTTP/1.1 200"));
   ASSERT_EQ(::kill(report.workers.at(0).processId, SIGKILL), 0);
-  supervisor.waitFor([](const ipc::Report& report) { return report.workers.empty(); });
+  supervisor.waitFor([](const ipc::Report& now) { return now.workers.empty(); });
   const std::string answer = httpGet(path(), "/-/ready");
   EXPECT_TRUE(has(answer, "HTTP/1.1 503")) << answer;
   EXPECT_TRUE(has(answer, "no worker of shared serves: calls wait\n")) << answer;
