@@ -57,23 +57,24 @@ CallOptions withTimeout(const py::object& timeout) {
   return options;
 }
 
+template <typename Use>
+auto Model::onCallee(const Use& use) const {
+  return unlocked([&] { return method_.empty() ? use(object_) : use(object_.method(method_)); });
+}
+
 py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
   std::vector<at::IValue> values = positional(args);
   NamedValues namedValues = named(kwargs);
-  return toObject(unlocked([&] {
-    return method_.empty()
-               ? object_.call(std::move(values), std::move(namedValues), options_)
-               : object_.method(method_).call(std::move(values), std::move(namedValues), options_);
+  return toObject(onCallee([&](const auto& callee) {
+    return callee.call(std::move(values), std::move(namedValues), options_);
   }));
 }
 
 py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const {
   std::vector<at::IValue> values = positional(args);
   NamedValues namedValues = named(kwargs);
-  std::vector<at::IValue> results = unlocked([&] {
-    return method_.empty() ? object_.callOnAll(std::move(values), std::move(namedValues), options_)
-                           : object_.method(method_).callOnAll(std::move(values),
-                                                               std::move(namedValues), options_);
+  std::vector<at::IValue> results = onCallee([&](const auto& callee) {
+    return callee.callOnAll(std::move(values), std::move(namedValues), options_);
   });
   py::list all;
   for (at::IValue& each : results) all.append(toObject(std::move(each)));
@@ -83,12 +84,8 @@ py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const 
 void Model::warmUp(const py::args& args, const py::kwargs& kwargs) const {
   std::vector<at::IValue> values = positional(args);
   NamedValues namedValues = named(kwargs);
-  unlocked([&] {
-    if (method_.empty()) {
-      object_.warmUp(std::move(values), std::move(namedValues), options_);
-    } else {
-      object_.method(method_).warmUp(std::move(values), std::move(namedValues), options_);
-    }
+  onCallee([&](const auto& callee) {
+    callee.warmUp(std::move(values), std::move(namedValues), options_);
   });
 }
 

@@ -35,6 +35,10 @@ class Model {
   const std::string& name() const { return object_.name(); }
 
  private:
+  /// Calls `use` with the object or its method, without the GIL.
+  template <typename Use>
+  auto onCallee(const Use& use) const;
+
   ReplicatedObj object_;
   std::string method_;  // empty: the object itself
   CallOptions options_;
