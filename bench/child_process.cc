@@ -7,10 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <filesystem>
 #include <stdexcept>
-#include <thread>
 
 namespace bench {
 
@@ -45,17 +42,6 @@ void ChildProcess::end(int number) {
 bool ChildProcess::runs() {
   if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == pid_) pid_ = -1;
   return pid_ > 0;
-}
-
-void awaitSocket(ChildProcess& supervisor, const std::string& path) {
-  const auto giveUp = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!std::filesystem::exists(path)) {
-    if (!supervisor.runs()) throw std::runtime_error("the supervisor ended before it listened");
-    if (std::chrono::steady_clock::now() > giveUp) {
-      throw std::runtime_error("the supervisor does not listen after a minute");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
 }
 
 }  // namespace bench

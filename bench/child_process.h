@@ -30,8 +30,4 @@ class ChildProcess {
   pid_t pid_ = -1;
 };
 
-/// Waits until the Unix socket of a supervisor exists. Throws std::runtime_error after a minute, or
-/// if the supervisor has ended.
-void awaitSocket(ChildProcess& supervisor, const std::string& path);
-
 }  // namespace bench

@@ -13,7 +13,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -27,6 +26,7 @@
 #include "bench/child_process.h"
 #include "bench/process_tree.h"
 #include "bench/row.h"
+#include "bench/shared_supervisor.h"
 #include "bench/statistics.h"
 #include "isopool/isopool.h"
 
@@ -159,22 +159,9 @@ struct Sample {
 
 class Bench {
  public:
-  explicit Bench(const Options& options) : options_(options), random_(options.seed) {
-    std::string folder = std::filesystem::temp_directory_path() / "isopool-endurance-XXXXXX";
-    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = folder;
-    counts_ = &mapCounts(folder_ + "/counts");
-    ::setenv("ISOPOOL_SOCKET", (folder_ + "/socket").c_str(), 1);
-    supervisor_ = std::make_unique<bench::ChildProcess>(
-        std::vector<std::string>{options.supervisor, "--listen", folder_ + "/socket", "--workers",
-                                 "2", "--log-level", "error"},
-        folder_ + "/log");
-    bench::awaitSocket(*supervisor_, folder_ + "/socket");
-  }
-  ~Bench() {
-    for (auto& program : programs_) program.reset();
-    supervisor_.reset();
-    std::filesystem::remove_all(folder_);
+  explicit Bench(const Options& options)
+      : options_(options), random_(options.seed), supervisor_(options.supervisor) {
+    counts_ = &mapCounts(supervisor_.folder() + "/counts");
   }
 
   int run() {
@@ -211,7 +198,8 @@ class Bench {
       if (!programs_[role]->runs()) throw std::runtime_error("a program has ended by itself");
       programs_[role]->end(SIGTERM);
     }
-    if (!supervisor_->runs()) throw std::runtime_error("the supervisor has ended by itself");
+    if (!supervisor_.process().runs())
+      throw std::runtime_error("the supervisor has ended by itself");
 
     count("calls answered right", sum(&Counts::answered));
     count("wrong answers", sum(&Counts::wrong));
@@ -231,10 +219,10 @@ class Bench {
     programs_[role].reset();
     programs_[role] = std::make_unique<bench::ChildProcess>(
         std::vector<std::string>{std::filesystem::read_symlink("/proc/self/exe"), "--packages",
-                                 options_.packages, "--counts", folder_ + "/counts", "--seed",
-                                 std::to_string(random_() % 1'000'000), "--role",
+                                 options_.packages, "--counts", supervisor_.folder() + "/counts",
+                                 "--seed", std::to_string(random_() % 1'000'000), "--role",
                                  std::to_string(role)},
-        folder_ + "/program-" + std::to_string(role));
+        supervisor_.folder() + "/program-" + std::to_string(role));
   }
 
   void attack() {
@@ -261,7 +249,7 @@ class Bench {
   // The workers that have a slot: their title is "isopool-worker: worker SLOT of ...".
   std::vector<pid_t> workersOfSlots() const {
     std::vector<pid_t> workers;
-    for (const pid_t pid : bench::descendantsOf(supervisor_->pid())) {
+    for (const pid_t pid : bench::descendantsOf(supervisor_.pid())) {
       std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline");
       const std::string title(std::istreambuf_iterator<char>(file), {});
       if (title.find(": worker ") != std::string::npos) workers.push_back(pid);
@@ -271,8 +259,8 @@ class Bench {
 
   Sample sample(uint64_t calls) const {
     Sample sample{calls, 0, 0, static_cast<double>(bench::systemSharedBytes()) / 1e6};
-    std::vector<pid_t> processes = bench::descendantsOf(supervisor_->pid());
-    processes.push_back(supervisor_->pid());
+    std::vector<pid_t> processes = bench::descendantsOf(supervisor_.pid());
+    processes.push_back(supervisor_.pid());
     for (size_t role = 0; role < kPrograms; ++role) {
       if (role != kKilled) processes.push_back(programs_[role]->pid());
     }
@@ -326,9 +314,8 @@ class Bench {
 
   const Options options_;
   std::mt19937 random_;
-  std::string folder_;
   AllCounts* counts_ = nullptr;
-  std::unique_ptr<bench::ChildProcess> supervisor_;
+  bench::SharedSupervisor supervisor_;
   std::array<std::unique_ptr<bench::ChildProcess>, kPrograms> programs_;
 };
 

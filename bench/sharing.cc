@@ -10,7 +10,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "bench/child_process.h"
 #include "bench/process_tree.h"
 #include "bench/row.h"
+#include "bench/shared_supervisor.h"
 #include "bench/statistics.h"
 #include "isopool/isopool.h"
 
@@ -145,21 +145,8 @@ class Program {
 
 class Bench {
  public:
-  explicit Bench(const Options& options) : options_(options), random_(options.seed) {
-    std::string folder = std::filesystem::temp_directory_path() / "isopool-sharing-XXXXXX";
-    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    folder_ = folder;
-    ::setenv("ISOPOOL_SOCKET", (folder_ + "/socket").c_str(), 1);
-    supervisor_ = std::make_unique<bench::ChildProcess>(
-        std::vector<std::string>{options.supervisor, "--listen", folder_ + "/socket", "--workers",
-                                 "2", "--log-level", "error"},
-        folder_ + "/log");
-    bench::awaitSocket(*supervisor_, folder_ + "/socket");
-  }
-  ~Bench() {
-    supervisor_.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  explicit Bench(const Options& options)
+      : options_(options), random_(options.seed), supervisor_(options.supervisor) {}
 
   int run() {
     const milliseconds alone(options_.quick ? 2000 : 5000);
@@ -223,7 +210,7 @@ class Bench {
     return std::make_unique<Program>(
         std::vector<std::string>{std::filesystem::read_symlink("/proc/self/exe"), "--packages",
                                  options_.packages, "--role", role},
-        folder_ + "/" + role);
+        supervisor_.folder() + "/" + role);
   }
 
   // Kills and stops the third program until the time is over.
@@ -253,7 +240,7 @@ class Bench {
 
   size_t descriptorsOfAll() const {
     size_t all = 0;
-    for (const pid_t pid : bench::descendantsOf(supervisor_->pid())) {
+    for (const pid_t pid : bench::descendantsOf(supervisor_.pid())) {
       all += bench::descriptorsOf(pid);
     }
     return all;
@@ -269,8 +256,7 @@ class Bench {
 
   const Options options_;
   std::mt19937 random_;
-  std::string folder_;
-  std::unique_ptr<bench::ChildProcess> supervisor_;
+  bench::SharedSupervisor supervisor_;
 };
 
 }  // namespace
