@@ -14,8 +14,8 @@ namespace bench {
 /// its children attach to it (ISOPOOL_SOCKET). The destructor kills it and removes the folder.
 class SharedSupervisor {
  public:
-  /// `program`: isopoold. Returns when it listens; throws std::runtime_error after a minute, or if it
-  /// ends before.
+  /// `program`: isopoold. Returns when it listens; throws std::runtime_error after a minute, or if
+  /// it ends before.
   explicit SharedSupervisor(const std::string& program);
   ~SharedSupervisor();
 
