@@ -15,6 +15,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "testing/temporary_folder.h"
 #include "tests/client/made_files.h"
 
 namespace isopool::tests {
@@ -62,15 +63,12 @@ class Run : public ::testing::Environment {
       EXPECT_TRUE(mark_->waitUntilNoneIsLeft(kPatience));
     }
     variable_.reset();
-    if (folder_) std::filesystem::remove_all(*folder_);
+    temporary_.reset();
   }
 
   const std::filesystem::path& folder() {
-    if (folder_) return *folder_;
-    std::string pattern = std::filesystem::temp_directory_path() / "isopool-client-test-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder: " + pattern);
-    folder_ = pattern;
-    return *folder_;
+    if (!temporary_) folder_ = temporary_.emplace().path();
+    return folder_;
   }
 
   SharedPool& pool() {
@@ -83,7 +81,8 @@ class Run : public ::testing::Environment {
   }
 
  private:
-  std::optional<std::filesystem::path> folder_;
+  std::optional<TemporaryFolder> temporary_;
+  std::filesystem::path folder_;
   std::optional<ProcessMark> mark_;
   std::optional<ScopedVariable> variable_;
 };
