@@ -6,6 +6,7 @@
 //   books   answered by "books WORKERS SERVING INPUT-BYTES-IN-USE OUTPUT-BYTES-LENT WAITING"
 //   go      the callers continue
 //   end     the program ends in order, as at the end of its input
+#include <ATen/ATen.h>
 #include <execinfo.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <latch>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,7 +70,17 @@ class Program {
       callers_.push_back(
           std::make_unique<chaos::Caller>(settings, attachment_, history_, nonces_, rest_));
     }
-    for (const auto& caller : callers_) threads_.emplace_back(&chaos::Caller::run, caller.get());
+    // Torch's thread_local objects are made before the first attack: glibc ends a program that has
+    // no memory for them.
+    std::latch prepared(options.callers);
+    for (const auto& caller : callers_) {
+      threads_.emplace_back([&prepared, caller = caller.get()] {
+        (void)at::empty({1}, at::kLong);
+        prepared.count_down();
+        caller->run();
+      });
+    }
+    prepared.wait();
   }
   ~Program() {
     rest_.endProgram();

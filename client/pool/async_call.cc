@@ -11,6 +11,7 @@
 #include "client/program/caller_modes.h"
 #include "client/program/event_log.h"
 #include "client/program/process_fork.h"
+#include "client/program/thread_objects.h"
 
 namespace isopool {
 
@@ -73,6 +74,7 @@ void AsyncCall::run() {
   if (!leaveQueue(Phase::kRunning)) return;
   std::optional<Outcome> outcome;
   try {
+    client::makeThreadObjects();
     const ScopedModes modes(*call_.modes);
     const client::CallLimit::Scope counted(limit_.get());
     outcome.emplace(client::callOnPool(call_));

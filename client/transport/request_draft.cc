@@ -2,10 +2,12 @@
 #include "client/transport/request_draft.h"
 
 #include "client/program/caller_modes.h"
+#include "client/program/thread_objects.h"
 
 namespace isopool::client {
 
 RequestDraft& requestDraft() {
+  makeThreadObjects();
   thread_local RequestDraft draft;
   draft.writer.clear();
   draft.records.clear();

@@ -39,7 +39,8 @@ struct RequestDraft {
 
 /// The calling thread's draft, cleared, with the thread's present modes. Valid until the thread
 /// calls this function again. So a request that has to be sent while another one is being built,
-/// and a request in a destructor of a static object, needs a RequestDraft of its own.
+/// and a request in a destructor of a static object, needs a RequestDraft of its own. Throws
+/// std::bad_alloc if a thread's first call finds no memory.
 RequestDraft& requestDraft();
 
 using NamedArguments = std::unordered_map<std::string, c10::IValue>;
