@@ -50,7 +50,8 @@ class Nemesis {
   void takeDescriptors(const Attack& attack, pid_t victim);
   void takeMemory(const Attack& attack, pid_t victim);
   void limit(const Attack& attack, pid_t victim, int resource, uint64_t least);
-  /// Restores the limit of address space of processes that inherited the low one from a victim.
+  /// Restores the limit of address space of processes that inherited the low one from a victim,
+  /// as far as they can be seen at this moment.
   void restoreHeirs(const rlimit& low, const rlimit& before);
   void interrupt(const Attack& attack, pid_t victim);
   void occupyProcessors(const Attack& attack);

@@ -3,10 +3,16 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 
 #include "chaos/nemesis/nemesis.h"
 
 namespace chaos {
+
+namespace {
+constexpr std::array kSecondLooks{std::chrono::milliseconds(30), std::chrono::milliseconds(300)};
+}  // namespace
 
 void Nemesis::takeDescriptors(const Attack& attack, pid_t victim) {
   // Open descriptors stay open.
@@ -44,7 +50,11 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
     if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
     // Also ends the shortage for processes that the victim started meanwhile: a zygote with the low
     // limit would pass it to all of its workers.
-    if (which == RLIMIT_AS) restoreHeirs(low, before);
+    if (which == RLIMIT_AS) {
+      restoreHeirs(low, before);
+      // A process that is being forked or that loses its parent meanwhile may be missed.
+      for (const auto pause : kSecondLooks) later(pause, [=, this] { restoreHeirs(low, before); });
+    }
     noteDisturbance(from, std::chrono::steady_clock::now());
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
