@@ -11,7 +11,7 @@
 #include "client/program/caller_modes.h"
 #include "client/program/event_log.h"
 #include "client/program/process_fork.h"
-#include "client/program/thread_objects.h"
+#include "client/transport/request_draft.h"
 
 namespace isopool {
 
@@ -74,7 +74,7 @@ void AsyncCall::run() {
   if (!leaveQueue(Phase::kRunning)) return;
   std::optional<Outcome> outcome;
   try {
-    client::makeThreadObjects();
+    client::prepareThread();
     const ScopedModes modes(*call_.modes);
     const client::CallLimit::Scope counted(limit_.get());
     outcome.emplace(client::callOnPool(call_));

@@ -27,13 +27,10 @@ void checkThatMemoryIsThere() {
 }  // namespace
 
 void makeThreadObjects() {
-  thread_local bool made = false;
-  if (made) return;
   checkThatMemoryIsThere();
   (void)c10::GradMode::is_enabled();
   (void)c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE);
   (void)at::get_record_function_tls_();
-  made = true;
 }
 
 }  // namespace isopool::client

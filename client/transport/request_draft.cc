@@ -6,9 +6,24 @@
 
 namespace isopool::client {
 
+namespace {
+
+// Its constructor ends immediately before the program registers its destructor.
+struct ThreadDraft : RequestDraft {
+  ThreadDraft() { makeThreadObjects(); }
+};
+
+RequestDraft& threadDraft() {
+  thread_local ThreadDraft draft;
+  return draft;
+}
+
+}  // namespace
+
+void prepareThread() { threadDraft(); }
+
 RequestDraft& requestDraft() {
-  makeThreadObjects();
-  thread_local RequestDraft draft;
+  RequestDraft& draft = threadDraft();
   draft.writer.clear();
   draft.records.clear();
   draft.exports.clear();

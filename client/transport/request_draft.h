@@ -40,8 +40,13 @@ struct RequestDraft {
 /// The calling thread's draft, cleared, with the thread's present modes. Valid until the thread
 /// calls this function again. So a request that has to be sent while another one is being built,
 /// and a request in a destructor of a static object, needs a RequestDraft of its own. Throws
-/// std::bad_alloc if a thread's first call finds no memory.
+/// as prepareThread().
 RequestDraft& requestDraft();
+
+/// Makes the calling thread's draft and torch's thread_local objects, if it has none yet. For a
+/// thread that uses torch before its first requestDraft(). Throws std::bad_alloc if there is no
+/// memory for them.
+void prepareThread();
 
 using NamedArguments = std::unordered_map<std::string, c10::IValue>;
 
