@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <sys/resource.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -50,9 +48,9 @@ class Nemesis {
   void takeDescriptors(const Attack& attack, pid_t victim);
   void takeMemory(const Attack& attack, pid_t victim);
   void limit(const Attack& attack, pid_t victim, int resource, uint64_t least);
-  /// Restores the limit of address space of processes that inherited the low one from a victim,
-  /// as far as they can be seen at this moment.
-  void restoreHeirs(const rlimit& low, const rlimit& before);
+  /// Restores the limit of address space of all processes that have inherited a low one, as far as
+  /// they can be seen at this moment. A process that is limited itself keeps its limit.
+  void restoreHeirs();
   void interrupt(const Attack& attack, pid_t victim);
   void occupyProcessors(const Attack& attack);
   void stepClock(const Attack& attack);

@@ -45,28 +45,30 @@ void Nemesis::limit(const Attack& attack, pid_t victim, int resource, uint64_t l
   const uint64_t began = statusOf(victim).startTime;
   const auto from = std::chrono::steady_clock::now();
   ::prlimit(victim, which, &low, nullptr);
-  later(attack.length, [this, victim, resource, which, before, low, began, from] {
+  later(attack.length, [this, victim, resource, which, before, began, from] {
     limited_.erase({victim, resource});
     if (statusOf(victim).startTime == began) ::prlimit(victim, which, &before, nullptr);
     // Also ends the shortage for processes that the victim started meanwhile: a zygote with the low
     // limit would pass it to all of its workers.
     if (which == RLIMIT_AS) {
-      restoreHeirs(low, before);
+      restoreHeirs();
       // A process that is being forked or that loses its parent meanwhile may be missed.
-      for (const auto pause : kSecondLooks) later(pause, [=, this] { restoreHeirs(low, before); });
+      for (const auto pause : kSecondLooks) later(pause, [this] { restoreHeirs(); });
     }
     noteDisturbance(from, std::chrono::steady_clock::now());
   });
   ++counts_.byFamily[static_cast<size_t>(attack.family)];
 }
 
-void Nemesis::restoreHeirs(const rlimit& low, const rlimit& before) {
+void Nemesis::restoreHeirs() {
+  rlimit normal{};  // all processes of a target have it from this one
+  ::getrlimit(RLIMIT_AS, &normal);
   for (const Member& member : target_.members()) {
     const pid_t pid = member.id.pid;
+    if (limited_.count({pid, RLIMIT_AS}) != 0) continue;
     rlimit now{};
-    if (::prlimit(pid, RLIMIT_AS, nullptr, &now) == 0 && now.rlim_cur == low.rlim_cur) {
-      ::prlimit(pid, RLIMIT_AS, &before, nullptr);
-    }
+    if (::prlimit(pid, RLIMIT_AS, nullptr, &now) != 0 || now.rlim_cur >= normal.rlim_cur) continue;
+    ::prlimit(pid, RLIMIT_AS, &normal, nullptr);
   }
 }
 
