@@ -30,6 +30,7 @@ import sys
 from collections.abc import Iterator
 
 NOT_POSSIBLE = 77
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x8000000, 0x10000000, 0x20000000
 CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWNET = 0x2000000, 0x4000000, 0x40000000
@@ -101,6 +102,23 @@ def keep_users(process: int) -> None:
     write(f"/proc/{process}/gid_map", f"{group} {group} {count}")
 
 
+@contextlib.contextmanager
+def keeping_checkout() -> Iterator[None]:
+    """What is run from a checkout below /tmp stays there, and can't be written, under a new /tmp."""
+    if not CHECKOUT.is_relative_to("/tmp"):
+        yield
+        return
+    folder = os.open(CHECKOUT, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield
+        CHECKOUT.mkdir(parents=True)
+        source = f"/proc/self/fd/{folder}".encode()
+        flags = ctypes.c_ulong(MS_BIND | MS_REC)
+        check(libc.mount(source, bytes(CHECKOUT), None, flags, None), f"{CHECKOUT} in a new /tmp")
+    finally:
+        os.close(folder)
+
+
 def set_up_files(options: argparse.Namespace) -> None:
     check(libc.mount(None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None), "private mounts")
     if options.read_only_root:
@@ -109,7 +127,8 @@ def set_up_files(options: argparse.Namespace) -> None:
             SYS_MOUNT_SETATTR, AT_FDCWD, b"/", AT_RECURSIVE, attributes, len(attributes)
         )
         check(result, "a root that can't be written")
-        mount("tmpfs", "/tmp", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
+        with keeping_checkout():
+            mount("tmpfs", "/tmp", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
     if options.shm == "0":
         # A folder in which nothing can be made, as if there were none.
         mount("tmpfs", "/dev/shm", MS_NOSUID | MS_NODEV | MS_RDONLY, "size=4k,mode=0555")
