@@ -61,6 +61,12 @@ Supervisor::Supervisor(const Platform& platform, const Options& options, Inherit
       drained_(loop_),
       alive_(loop_) {}
 
+// Before the workers' lifelines close.
+Supervisor::~Supervisor() {
+  if (privateClient_ != nullptr) privateClient_->hangUp();
+  for (const auto& [id, client] : clients_) client->hangUp();
+}
+
 void Supervisor::addClient(base::Fd socket) {
   const ClientId id = lastClient_ = ClientId(lastClient_.value + 1);
   privateClient_ = std::make_unique<PrivateClient>(

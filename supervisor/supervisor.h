@@ -56,6 +56,10 @@ class Supervisor {
   Supervisor(const Platform& platform, const Options& options, InheritedLimits limits,
              SupervisorEvents events);
 
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
   /// Serves the client of a private pool over its control socket. run() returns when it leaves.
   /// Call either this or listen(), once, before run().
   void addClient(base::Fd socket);

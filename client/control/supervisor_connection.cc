@@ -271,9 +271,13 @@ void SupervisorConnection::lose(const std::string& reason) {
 }
 
 void SupervisorConnection::checkSupervisorLives(bool started) const {
-  // The kernel kills the workers while the supervisor exits, before its pidfd shows that. The order
-  // matters: the process number can be another process's only after the supervisor was reaped, and
-  // then the pidfd shows its end. A process that this /proc does not show has no flags.
+  // A supervisor that ends by itself hangs up before its workers end. The control thread may have
+  // its last message still to read.
+  pollfd connection{socket_.fd(), POLLRDHUP, 0};
+  if (::poll(&connection, 1, 0) > 0) throw SupervisorLost(goneText(), started);
+  // One that dies can't: the kernel kills the workers while it exits, before its pidfd shows that.
+  // The order matters: the process number can be another process's only after the supervisor was
+  // reaped, and then the pidfd shows its end. A process that this /proc does not show has no flags.
   constexpr unsigned kExiting = 0x4;  // PF_EXITING
   const pid_t number = base::processOf(supervisor_).value_or(0);
   const bool exiting = number != 0 && (base::statusOf(number).flags & kExiting) != 0;

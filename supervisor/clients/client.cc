@@ -50,6 +50,7 @@ void Client::zygoteReady() {
 void Client::refuse(const std::string& text) {
   if (over_) return;
   connection_.send(ipc::Failure{text});
+  hangUp();
   end(text);
 }
 

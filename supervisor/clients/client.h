@@ -36,6 +36,10 @@ class Client : public GroupClient {
   void zygoteReady();
   /// Sends Failure with this text and ends the connection.
   void refuse(const std::string& text);
+  /// The client sees at once that its connection has ended. Call before its workers end with the
+  /// supervisor: a client that sees a worker's death finds out in this way that it is not only the
+  /// worker's.
+  void hangUp() noexcept { connection_.hangUp(); }
 
   ClientId id() const final { return id_; }
   void appendModels(std::map<const PackageMemory*, ipc::ReportedModel>& models) const;

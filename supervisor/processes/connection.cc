@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "supervisor/processes/connection.h"
 
+#include <sys/socket.h>
+
 #include <new>
 #include <utility>
 
@@ -134,6 +136,8 @@ void Connection::readNow() {
   }
   if (gone) giveUp(std::move(reason));
 }
+
+void Connection::hangUp() noexcept { ::shutdown(socket_.fd(), SHUT_WR); }
 
 // The peer has closed its end. Its earlier messages are still read: one may name a process.
 void Connection::endOnceRead() {

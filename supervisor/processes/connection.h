@@ -57,6 +57,9 @@ class Connection {
   bool heldUp() const { return retry_.isSet() || offerRetry_.isSet(); }
   /// Handles all frames that have arrived.
   void readNow();
+  /// The peer sees the end of the stream behind the messages that the socket has taken. What is
+  /// queued, and later messages, are not sent. Reading goes on.
+  void hangUp() noexcept;
 
  private:
   void enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -50,6 +51,16 @@ class ConnectionTest : public testing::Test {
   std::optional<std::string> over_;
   int sent_ = 0;
 };
+
+TEST_F(ConnectionTest, APeerThatIsHungUpOnSeesTheEndBehindTheLastMessage) {
+  connection_->send(ipc::ClosePool{1});
+  connection_->hangUp();
+  pollfd watched{peer_.fd(), POLLRDHUP, 0};
+  EXPECT_EQ(::poll(&watched, 1, 0), 1);
+  EXPECT_EQ(peer_.receive(), ipc::ReceiveResult::kOk);
+  EXPECT_TRUE(peer_.next().has_value());
+  EXPECT_EQ(peer_.receive(), ipc::ReceiveResult::kPeerGone);
+}
 
 TEST_F(ConnectionTest, MessagesOfAClosedPeerAreReadAfterAFailedSend) {
   peer_.send(ipc::WorkerForked{7, 1234});

@@ -58,6 +58,18 @@ TEST(Drain, EndsAfterDrainTimeoutDespiteARunningCall) {
   EXPECT_NE(supervisor.log().find("ISOPOOL_DRAIN_TIMEOUT"), std::string::npos);
 }
 
+TEST(Drain, ThatKillsACallHasEndedTheConnectionBefore) {
+  SharedSupervisor supervisor({"--workers", "1", "--drain-timeout", "100ms"});
+  const auto client = supervisor.attachWithPool(1);
+  const uint64_t worker = client->serving(1, 0);
+  client->post(worker, "!hang");
+  supervisor.signal(SIGTERM);
+  ASSERT_TRUE(base::awaitReadable(client->worker(worker).pidfd.get(), milliseconds(5000)));
+  pollfd connection{client->controlFd(), POLLRDHUP, 0};
+  EXPECT_EQ(::poll(&connection, 1, 0), 1);
+  EXPECT_EQ(supervisor.waitForEnd(), 0);
+}
+
 TEST(Drain, OfASupervisorWhoseProgramsLeaveAtTheSameMomentExitsWithZero) {
   SharedSupervisor supervisor({"--workers", "1"});
   std::vector<std::unique_ptr<ControlClient>> clients;
