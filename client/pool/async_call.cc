@@ -108,6 +108,10 @@ bool AsyncCall::cancel() {
   return true;
 }
 
+bool AsyncCall::stop() {
+  return cancel() || (phase_.load() != Phase::kSettling && cancellation_.stop());
+}
+
 void AsyncCall::dropRequest() {
   args_.clear();
   kwargs_.clear();
@@ -167,5 +171,7 @@ bool PendingCall::waitFor(std::chrono::nanoseconds time) const {
 }
 
 bool PendingCall::cancel() const { return bodyOf(call_).cancel(); }
+
+bool PendingCall::stop() const { return bodyOf(call_).stop(); }
 
 }  // namespace isopool

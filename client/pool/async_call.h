@@ -47,6 +47,8 @@ class AsyncCall {
   /// callback has run unless another thread runs it now. False if the call has started or was
   /// settled before. Throws Error in a forked child.
   bool cancel();
+  /// Cancels the call, or ends it while it runs, see PendingCall::stop().
+  bool stop();
   const client::Deadline& deadline() const { return call_.deadline; }
   /// Call before it is queued if it is submitted during the drain of this number: it then waits, as
   /// a call that is made now, until the pool is attached again.

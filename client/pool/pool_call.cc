@@ -13,10 +13,18 @@ namespace isopool::client {
 namespace {
 
 [[noreturn]] void throwWithdrawn(const PoolCall& call, const std::string& worker) {
-  if (call.cancellation != nullptr && call.cancellation->requested()) {
+  if (call.cancellation != nullptr &&
+      (call.cancellation->requested() || call.cancellation->stopped())) {
     throw cancelledCall();
   }
   throwNotStartedInTime(worker, "call");
+}
+
+// What happens to a worker whose request was abandoned while it ran.
+const char* endOf(WorkerLink& channel) {
+  return channel.shared()
+             ? "the worker is killed unless the call ends within the supervisor's grace period"
+             : "the worker was killed";
 }
 
 // The attempts of one call, until a worker has answered it.
@@ -68,7 +76,9 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
       pool_.checkSupervisorOf(channel, started_);
     }
   }
-  const bool cancelled = call_.cancellation != nullptr && call_.cancellation->requested();
+  const bool stopped = call_.cancellation != nullptr && call_.cancellation->stopped();
+  const bool cancelled =
+      stopped || (call_.cancellation != nullptr && call_.cancellation->requested());
   if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
   switch (retryDecisionFor(answer.outcome(), call_.idempotent, cancelled)) {
     case RetryDecision::kAnswer:
@@ -91,6 +101,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
     case RetryDecision::kNotStarted:
       throwWithdrawn(call_, channel.name());
     default:
+      if (stopped) throw stoppedCall(channel);
       throwOverdue(channel, "call");
   }
 }
@@ -178,6 +189,11 @@ Cancelled cancelledCall() {
   return Cancelled("the call was cancelled before it started; it will not run");
 }
 
+Cancelled stoppedCall(WorkerLink& channel) {
+  return Cancelled("the call was stopped while " + channel.name() + " ran it; " + endOf(channel),
+                   /*started=*/true);
+}
+
 void throwNotStartedInTime(const std::string& worker, const char* what) {
   throw DeadlineExceeded(
       "the deadline passed before " + worker + " started the " + what + "; it will not run",
@@ -185,12 +201,8 @@ void throwNotStartedInTime(const std::string& worker, const char* what) {
 }
 
 void throwOverdue(WorkerLink& channel, const char* what) {
-  const char* outcome =
-      channel.shared()
-          ? "the worker is killed unless the call ends within the supervisor's grace period"
-          : "the worker was killed";
   throw DeadlineExceeded(
-      "the deadline passed while " + channel.name() + " ran the " + what + "; " + outcome,
+      "the deadline passed while " + channel.name() + " ran the " + what + "; " + endOf(channel),
       /*started=*/true);
 }
 

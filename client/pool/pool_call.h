@@ -64,6 +64,8 @@ struct PoolCall {
 
 /// The error of a call that was cancelled before it started.
 Cancelled cancelledCall();
+/// The error of a call that was stopped while the worker of this channel ran it.
+Cancelled stoppedCall(WorkerLink& channel);
 /// Throws DeadlineExceeded for a request that had not started. `what`: "call" or "step".
 [[noreturn]] void throwNotStartedInTime(const std::string& worker, const char* what);
 /// Throws DeadlineExceeded for a request that ran past its deadline in the worker of this channel.

@@ -15,6 +15,14 @@ bool CancellationToken::cancel() {
   return true;
 }
 
+bool CancellationToken::stop() {
+  base::MutexLock lock(mutex_);
+  if (over_) return false;
+  stopped_.store(true, std::memory_order_release);
+  if (channel_ != nullptr) channel_->wakeWaiter(*request_);
+  return true;
+}
+
 bool CancellationToken::end() {
   base::MutexLock lock(mutex_);
   over_ = true;

@@ -12,7 +12,7 @@ class WorkerLink;
 enum class RequestOutcome : uint32_t;
 struct PendingRequest;
 
-/// Lets any thread take back a request that another thread makes. One token serves one request, on
+/// Lets any thread take back a request that another thread makes, or end it. One token serves one request, on
 /// all the workers on which the request is tried, and must outlive it. Any thread; no member waits
 /// for the worker or for the requesting thread.
 class CancellationToken {
@@ -22,6 +22,12 @@ class CancellationToken {
   /// ended; then it continues unchanged. May be called before the request is published: it is not
   /// published then. Further calls return the same until end().
   bool cancel();
+  /// Ends the request as if its deadline had passed now: it is withdrawn if it has not started, else
+  /// abandoned, and its worker is killed. Takes effect when the requesting thread looks, at once or
+  /// within its longest sleep. False, without an effect, if the request has ended.
+  bool stop();
+  /// True once stop() has returned true.
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   /// Call when the request has ended, whatever its outcome: from here on cancel() returns false.
   /// True if the request was taken back before: then its outcome must be "cancelled", also if it
   /// was to be tried again on another worker.
@@ -39,6 +45,7 @@ class CancellationToken {
 
   base::Mutex mutex_;
   std::atomic<bool> requested_{false};
+  std::atomic<bool> stopped_{false};
   bool over_ ISOPOOL_GUARDED_BY(mutex_) = false;
   WorkerLink* channel_ ISOPOOL_GUARDED_BY(mutex_) = nullptr;  // while the request is published
   PendingRequest* request_ ISOPOOL_GUARDED_BY(mutex_) = nullptr;

@@ -276,7 +276,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   void deliverUnlessLed();
   void passLead();
   void settleAll() ISOPOOL_REQUIRES(leadMutex_);
-  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack);
+  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack,
+                                       const char* reason);
   void wakeWaiter(PendingRequest& request);
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
   bool hangsInPreparation(Clock::time_point now) const ISOPOOL_REQUIRES(publishMutex_);

@@ -45,12 +45,14 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
     const uint32_t signal = request.signal.load(std::memory_order_acquire);
     const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
     if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
-    const bool past = isPast(deadline) || timeIsOver(request.sequence);
+    const bool stopped = cancellation != nullptr && cancellation->stopped();
+    const bool past = stopped || isPast(deadline) || timeIsOver(request.sequence);
     const bool takenBack =
         (cancellation != nullptr && cancellation->requested()) ||
         (waited && migration != nullptr && !past && migrates(request, *migration));
     if (takenBack || past) {
-      if (const auto given = giveUp(request, takenBack)) return {*given, /*abandoned=*/true};
+      const char* const reason = stopped ? "a call was stopped" : "a call was past its deadline";
+      if (const auto given = giveUp(request, takenBack, reason)) return {*given, /*abandoned=*/true};
       continue;
     }
     if (leadMutex_.try_lock()) {
@@ -97,7 +99,8 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
       channel.settleAll();
     }
     bool leaves() const {
-      return isPast(deadline) || (cancellation != nullptr && cancellation->requested()) ||
+      return isPast(deadline) ||
+             (cancellation != nullptr && (cancellation->requested() || cancellation->stopped())) ||
              (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
     }
     void watch() {
@@ -267,9 +270,10 @@ void WorkerLink::settleAll() {
   }
 }
 
-// Call when the deadline has passed or the request was taken back. Returns nothing if the answer
-// came at the same moment.
-std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack) {
+// Call when the deadline has passed, or the request was taken back or stopped. Returns nothing if
+// the answer came at the same moment. `reason`: of the kill, if the request runs.
+std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool takenBack,
+                                                 const char* reason) {
   const uint64_t sequence = request.sequence;
   const Clock::time_point publishedAt = request.publishedAt;
   const bool continues = request.continuesPastDeadline;
@@ -303,7 +307,7 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   } else if (sharedWorker_) {
     sharedWorker_->overdue(sequence);
   } else {
-    kill("a call was past its deadline");
+    kill(reason);
   }
   return outcome;
 }

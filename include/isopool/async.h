@@ -83,8 +83,12 @@ class ISOPOOL_EXPORT PendingCall {
   /// Cancels the call if it has not started. Returns true if no instruction of its Python code has
   /// run or will run: its outcome is then Cancelled, from this moment on. The call's callback may
   /// run inside cancel(). Returns false, without an effect, if the call has started or has an
-  /// outcome: only its deadline ends a running call.
+  /// outcome: its deadline or stop() ends a running call.
   bool cancel() const;
+  /// Cancels the call also if it runs: then its worker is killed, as after a deadline, and sessions
+  /// and Objs of this worker are lost. The outcome is Cancelled, or the one that came first; it
+  /// comes in a moment. Returns false, without an effect, if the call has an outcome.
+  bool stop() const;
 
  private:
   bool waitFor(std::chrono::nanoseconds time) const;

@@ -98,11 +98,17 @@ class ISOPOOL_EXPORT DeadlineExceeded : public Error {
   bool started_;
 };
 
-/// PendingCall::cancel() cancelled the asynchronous call before it started: the call has not run
-/// and will not run.
+/// PendingCall::cancel() or PendingCall::stop() ended the asynchronous call.
 class ISOPOOL_EXPORT Cancelled : public Error {
  public:
-  using Error::Error;
+  explicit Cancelled(const std::string& what, bool started = false)
+      : Error(what), started_(started) {}
+  /// False: the call has not run and will not run. True: it was stopped while it ran, and its
+  /// worker was killed.
+  bool started() const { return started_; }
+
+ private:
+  bool started_;
 };
 
 /// No worker can take the call: every slot of the pool that may serve it is quarantined, because

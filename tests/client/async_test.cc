@@ -270,6 +270,39 @@ TEST_F(AsyncQueue, ACallThatRunsOrHasRunCannotBeCancelled) {
   EXPECT_EQ(subject_.number("pid"), worker) << "no worker was killed";
 }
 
+TEST_F(AsyncQueue, ACallThatRunsIsStoppedWithItsWorker) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  const pid_t worker = gate.arrival();
+  const PendingCall next = subject_.object().callAsync({"pid"});
+  EXPECT_TRUE(running.stop());
+  try {
+    running.get();
+    ADD_FAILURE() << "the call was to be stopped";
+  } catch (const Cancelled& error) {
+    EXPECT_TRUE(error.started()) << error.what();
+  }
+  EXPECT_FALSE(running.stop()) << "it has an outcome";
+  EXPECT_NE(next.get().toInt(), worker) << "the call behind it runs in the next worker";
+}
+
+TEST_F(AsyncQueue, ACallThatIsStoppedBeforeItStartsDoesNotRun) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  const pid_t worker = gate.arrival();
+  const PendingCall queued = subject_.object().callAsync({"pid"});
+  EXPECT_TRUE(queued.stop());
+  try {
+    queued.get();
+    ADD_FAILURE() << "the call was to be cancelled";
+  } catch (const Cancelled& error) {
+    EXPECT_FALSE(error.started()) << error.what();
+  }
+  gate.open();
+  EXPECT_EQ(running.get().toInt(), worker);
+  EXPECT_EQ(subject_.number("pid"), worker) << "no worker was killed";
+}
+
 TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
   std::atomic<int> outcomes{0};
   std::atomic<int> wrong{0};
