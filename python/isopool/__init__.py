@@ -52,21 +52,29 @@ from isopool._native import (  # noqa: E402
 )
 from isopool.errors import (  # noqa: E402
     ArenaFull,
+    Cancelled,
     DeadlineExceeded,
     Error,
+    InitializerFailed,
     LimitExceeded,
+    PayloadError,
     PoolUnavailable,
     RemoteError,
     SupervisorLost,
     WorkerLost,
 )
+from isopool.executor import Executor, Future  # noqa: E402
 from isopool.settings import Setting  # noqa: E402
 
 __version__ = _build.VERSION
 __all__ = [
     "ArenaFull",
+    "Cancelled",
     "DeadlineExceeded",
     "Error",
+    "Executor",
+    "Future",
+    "InitializerFailed",
     "InterpreterManager",
     "InterpreterSession",
     "LimitExceeded",
@@ -74,6 +82,7 @@ __all__ = [
     "ModelInfo",
     "ModelValue",
     "Obj",
+    "PayloadError",
     "Pool",
     "PoolOptions",
     "PoolUnavailable",

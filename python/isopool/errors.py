@@ -2,6 +2,7 @@
 """The exceptions that isopool raises: the classes of isopool/errors.h, which describes each."""
 
 import warnings
+from concurrent.futures.process import BrokenProcessPool
 
 
 class Error(RuntimeError):
@@ -26,8 +27,9 @@ class RemoteError(Error):
             self.add_note(f"In {self.worker}:\n{self.traceback}")
 
 
-class WorkerLost(Error):
-    """The worker that had the call died. The supervisor replaces it.
+class WorkerLost(Error, BrokenProcessPool):
+    """The worker that had the call died. The supervisor replaces it: unlike a BrokenProcessPool of
+    concurrent.futures, it ends this call only.
 
     signal is 0 if the worker exited by itself; signal and exit_code are unknown if cause_known is
     false. started is true if user code of the call may have run.
@@ -54,6 +56,12 @@ class DeadlineExceeded(Error):
     started: bool
 
 
+class Cancelled(Error):
+    """The call was cancelled. If started is false, it has not run; else its worker was killed."""
+
+    started: bool
+
+
 class PoolUnavailable(Error):
     """No worker can take the call: they died repeatedly. The text names the cause."""
 
@@ -70,3 +78,11 @@ class LimitExceeded(Error):
 
 class ArenaFull(Error):
     """Shared memory has no room for the values of a call. The text names the setting."""
+
+
+class PayloadError(Error, BrokenProcessPool):
+    """A function, an argument or a result could not be unpickled. The text says which and where; __cause__ why."""
+
+
+class InitializerFailed(Error, BrokenProcessPool):
+    """The initializer of an Executor raised in a worker, so no call can run. __cause__ is its exception."""

@@ -43,6 +43,8 @@ void translate(std::exception_ptr thrown) {
                    "started"_a = error.started()));
   } catch (const DeadlineExceeded& error) {
     raise("DeadlineExceeded", error, py::dict("started"_a = error.started()));
+  } catch (const Cancelled& error) {
+    raise("Cancelled", error, py::dict("started"_a = error.started()));
   } catch (const PoolUnavailable& error) {
     raise("PoolUnavailable", error);
   } catch (const SupervisorLost& error) {
@@ -60,6 +62,8 @@ void translate(std::exception_ptr thrown) {
 }
 
 }  // namespace
+
+void raiseOf(const std::exception_ptr& error) { translate(error); }
 
 void translateErrors() { py::register_local_exception_translator(&translate); }
 

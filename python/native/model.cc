@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "python/native/pending_call.h"
 #include "python/native/times.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
@@ -19,14 +20,14 @@ namespace {
 
 using NamedValues = std::unordered_map<std::string, c10::IValue>;
 
-std::vector<at::IValue> positional(const py::args& args) {
+std::vector<at::IValue> positional(const py::tuple& args) {
   std::vector<at::IValue> values;
   values.reserve(args.size());
   for (const py::handle each : args) values.push_back(toValue(each));
   return values;
 }
 
-NamedValues named(const py::kwargs& kwargs) {
+NamedValues named(const py::dict& kwargs) {
   NamedValues values;
   for (const auto& [name, each] : kwargs) values.emplace(name.cast<std::string>(), toValue(each));
   return values;
@@ -68,6 +69,16 @@ py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
   return toObject(onCallee([&](const auto& callee) {
     return callee.call(std::move(values), std::move(namedValues), options_);
   }));
+}
+
+PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,
+                             const py::function& callback) const {
+  std::vector<at::IValue> values = positional(args);
+  NamedValues namedValues = named(kwargs);
+  std::function<void(const Outcome&)> ended = outcomeTo(callback);
+  return onCallee([&](const auto& callee) {
+    return callee.callAsync(std::move(values), std::move(ended), std::move(namedValues), options_);
+  });
 }
 
 py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const {
@@ -147,6 +158,11 @@ void defineModel(py::module_& module) {
       "A model that every worker of a pool has. Call it: model(x, mask=m) runs in a worker and\n"
       "returns its result. Any thread may call it; the GIL is released meanwhile.")
       .def("__call__", &Model::call)
+      .def("call_async", &Model::callAsync, py::arg("args"), py::arg("kwargs"),
+           py::arg("callback"),
+           "Begins the call and returns a PendingCall. callback(value, error) is called when it has\n"
+           "ended, on another thread, with None for the one that there is not. Do not change the\n"
+           "tensors of the arguments before. As a rule use aio() or submit() of an Executor.")
       .def("call_on_all", &Model::callOnAll,
            "Makes the same call on every worker at the same time; a list of their results.")
       .def("warm_up", &Model::warmUp,

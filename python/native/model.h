@@ -20,6 +20,9 @@ class Model {
   explicit Model(ReplicatedObj object) : object_(std::move(object)) {}
 
   pybind11::object call(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
+  /// Begins the call and returns; `callback`: see outcomeTo().
+  PendingCall callAsync(const pybind11::tuple& args, const pybind11::dict& kwargs,
+                        const pybind11::function& callback) const;
   /// One result for each worker.
   pybind11::list callOnAll(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
   void warmUp(const pybind11::args& args, const pybind11::kwargs& kwargs) const;

@@ -5,15 +5,20 @@
 #include "python/native/errors.h"
 #include "python/native/model.h"
 #include "python/native/objects.h"
+#include "python/native/pending_call.h"
 #include "python/native/pool.h"
 #include "python/native/pool_options.h"
+#include "python/native/values.h"
 
 PYBIND11_MODULE(_native, module) {
   isopool::python::translateErrors();
   isopool::python::defineObjects(module);
   isopool::python::definePoolOptions(module);
+  isopool::python::definePendingCall(module);
   isopool::python::defineModel(module);
   isopool::python::definePool(module);
+  module.def("tensor_of", &isopool::python::tensorOf, pybind11::arg("buffer"),
+             "The bytes of a buffer as a uint8 tensor, without a copy. Do not write to it.");
   module.attr("version") = ISOPOOL_VERSION;
   module.attr("torch_version") = ISOPOOL_TORCH_VERSION;
 }

@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "python/native/model.h"
 #include "python/native/unlocked.h"
+#include "python/native/values.h"
 
 namespace isopool::python {
 
@@ -46,6 +48,21 @@ std::shared_ptr<Model> load(const Pool& pool, const py::object& path,
     if (!pickle) return makeShared<Model>(manager->loadModel(file, name, options));
     Package package = manager->loadPackage(file, options);
     return makeShared<Model>(package.loadPickle(pickle->first, pickle->second, options));
+  });
+}
+
+// The result of a call in one worker, moved to all workers.
+std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const std::string& name,
+                              const py::tuple& args, const py::object& timeout) {
+  std::vector<at::IValue> values;
+  for (const py::handle each : args) values.push_back(toValue(each));
+  const CallOptions options = withTimeout(timeout);
+  return unlocked([&] {
+    const auto manager = pool.manager();
+    InterpreterSession session = manager->acquireOne(options);
+    Obj made = session.global(module.c_str(), name.c_str(), options)
+                   .call(std::move(values), {}, options);
+    return makeShared<Model>(manager->createMovable(std::move(made), &session, options));
   });
 }
 
@@ -88,6 +105,18 @@ void definePool(py::module_& module) {
            "and the resource of the pickled object, ('model', 'model.pkl'); or a TorchScript,\n"
            "torch.export, AOTInductor or ONNX file, of which name selects a model if a .pt2 has\n"
            "several. timeout: seconds.")
+      .def("_create", &create, py::arg("module"), py::arg("name"), py::arg("args"),
+           py::arg("timeout") = py::none(),
+           "The result of calling an attribute of a module in one worker, as a Model: the workers\n"
+           "map its tensors from the same memory. It must be picklable.")
+      .def(
+          "_register_module",
+          [](const Pool& self, std::string name, std::string source) {
+            unlocked([&] {
+              self.manager()->registerModuleSource(std::move(name), std::move(source));
+            });
+          },
+          py::arg("name"), py::arg("source"), "A Python module as text, for all workers.")
       .def("options", &settingsOf, "What the pool uses: a list of (name, value, source).")
       .def(
           "close", [](Pool& self) { unlocked([&] { self.close(); }); },

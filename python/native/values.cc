@@ -7,12 +7,14 @@
 #include <torch/csrc/jit/python/pybind.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "isopool/errors.h"
+#include "python/native/unlocked.h"
 
 namespace isopool::python {
 
@@ -79,6 +81,21 @@ at::IValue toValue(py::handle object) {
                 "\n:" + inferred.attr("reason")().cast<std::string>());
   }
   return detached(torch::jit::toIValue(object, inferred.attr("type")().cast<c10::TypePtr>()));
+}
+
+py::object tensorOf(const py::object& buffer) {
+  auto view = std::make_unique<Py_buffer>();
+  if (PyObject_GetBuffer(buffer.ptr(), view.get(), PyBUF_SIMPLE) != 0) throw py::error_already_set();
+  void* const bytes = view->buf;
+  const auto size = static_cast<int64_t>(view->len);
+  const auto release = [held = view.release()](void*) {
+    if (isEnding()) return;
+    const py::gil_scoped_acquire acquired;
+    PyBuffer_Release(held);
+    delete held;
+  };
+  // Python's memory may be constant: nothing writes to the tensor of an argument.
+  return toObject(at::from_blob(bytes, {size}, release, at::TensorOptions(at::kByte)));
 }
 
 py::object toObject(at::IValue value) { return torch::jit::toPyObject(std::move(value)); }

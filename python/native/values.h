@@ -14,6 +14,10 @@ namespace isopool::python {
 /// detaches its tensors. Throws Error if no type fits. Needs the GIL.
 at::IValue toValue(pybind11::handle object);
 
+/// The bytes of an object that has them in one piece (bytes, memoryview, PickleBuffer) as a uint8
+/// tensor that keeps the object; no copy. Raises BufferError. Needs the GIL.
+pybind11::object tensorOf(const pybind11::object& buffer);
+
 /// The result of a call as a Python object. Needs the GIL.
 pybind11::object toObject(at::IValue value);
 

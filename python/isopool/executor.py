@@ -1,0 +1,496 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A concurrent.futures.Executor on the workers of a Pool."""
+
+import atexit
+import collections
+import concurrent.futures
+import importlib.resources
+import itertools
+import logging
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
+
+import torch
+
+from isopool import _native, errors
+from isopool.functions import PickledFunction, PickledFunctions
+from isopool.worker import payload, tasks
+
+# What the workers get as text, under these names.
+_WORKER_MODULES = {
+    "isopool_worker": "__init__.py",
+    "isopool_worker.payload": "payload.py",
+    "isopool_worker.tasks": "tasks.py",
+}
+
+
+class Future(concurrent.futures.Future[Any]):
+    """The Future of one call. Also a call that runs can be cancelled.
+
+    Thread-safe. If its worker dies, it raises WorkerLost; other futures are not affected.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._call: _native.PendingCall | None = None
+
+    def cancel(self) -> bool:
+        """Cancels the call. If it runs, its worker is killed and replaced. False if the call has ended."""
+        return super().cancel() or self._stop()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """As Future.result(). A KeyboardInterrupt during the wait cancels the call."""
+        try:
+            return super().result(timeout)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As Future.exception(). A KeyboardInterrupt during the wait cancels the call."""
+        try:
+            return super().exception(timeout)
+        except KeyboardInterrupt:
+            self.cancel()
+            raise
+
+    def _cancel_if_waiting(self) -> bool:
+        return super().cancel()
+
+    def _stop(self) -> bool:
+        call = self._call
+        if call is None or not call.stop():
+            return self.cancelled()
+        with self._condition:
+            if self._state != concurrent.futures._base.RUNNING:
+                return self.cancelled()
+            self._state = concurrent.futures._base.CANCELLED
+            self._condition.notify_all()
+        self.set_running_or_notify_cancel()  # tells those that wait() for it
+        self._invoke_callbacks()  # type: ignore[attr-defined]
+        return True
+
+
+class _Task:
+    """A call on its way: what is sent, and the Future that gets its outcome."""
+
+    def __init__(
+        self,
+        future: Future,
+        function: PickledFunction,
+        name: str,
+        method: _native.Model,
+        arguments: payload.Parts,
+        timed: bool,
+    ) -> None:
+        self.future = future
+        self.function = function
+        self.name = name
+        self.method = method
+        self.arguments = arguments
+        self.timed = timed
+
+    def forget(self) -> None:
+        """Drops what the outcome does not need: the C++ call may live as long as the Future."""
+        self.arguments = []
+        self.future = Future()
+
+
+class _Calls:
+    """The calls of an Executor: those that wait here in line, and those that the pool has.
+
+    Lives until the last call has ended, also if the Executor does not. The pool has at most two calls for each worker,
+    so that no worker waits for the next one; the others can be cancelled here. A call with a time limit is handed over
+    only to a free worker, where its time begins.
+    """
+
+    def __init__(self, pool: _native.Pool, owns_pool: bool, initializer: payload.Parts) -> None:
+        self.broken: str | None = None
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._closing = False
+        self._waiters = 0  # threads in close() that end the pool
+        self._functions = PickledFunctions()
+        self._pool: _native.Pool | None = pool
+        self._owns_pool = owns_pool
+        self._workers = len(pool)
+        self._process = os.getpid()
+        self._line: collections.deque[_Task] = collections.deque()
+        self._running: set[_Task] = set()  # those that the pool has
+        self._unsettled = 0  # these, and those whose futures are being settled
+        self._sent: set[str] = set()
+        for name, file in _WORKER_MODULES.items():
+            text = importlib.resources.files("isopool.worker").joinpath(file).read_text(encoding="utf-8")
+            pool._register_module(name, text)
+        runner = pool._create("isopool_worker.tasks", "TaskRunner", tuple(initializer))
+        self.run = runner.method("run")
+        self.run_chunk = runner.method("run_chunk")
+        _alive.add(self)
+
+    def check(self) -> None:
+        """Raises what submit() raises when no call can be accepted."""
+        if os.getpid() != self._process:
+            raise errors.Error("this process was forked after the Executor was made: make one of its own in the child")
+        if self.broken is not None:
+            raise errors.InitializerFailed(self.broken)
+        if self._closing:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        if _exiting:
+            raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    def pickled(self, function: Callable[..., Any]) -> PickledFunction:
+        with self._lock:
+            return self._functions.pickled(function)
+
+    def add(self, task: _Task) -> None:
+        with self._lock:
+            self.check()
+            self._line.append(task)
+        self._hand_over()
+
+    def _next(self) -> _Task | None:
+        with self._lock:
+            while self._line:
+                limit = self._workers if self._line[0].timed else 2 * self._workers
+                if len(self._running) >= limit:
+                    return None
+                task = self._line.popleft()
+                if task.future.set_running_or_notify_cancel():
+                    self._running.add(task)
+                    self._unsettled += 1
+                    return task
+        return None
+
+    def _hand_over(self) -> None:
+        while (task := self._next()) is not None:
+            with self._lock:
+                known = task.function.key in self._sent
+                self._sent.add(task.function.key)
+            try:
+                self._begin(task, None if known else task.function.tensor)
+            except BaseException as error:
+                self._ended(task, None, error)
+
+    def _begin(self, task: _Task, pickled: torch.Tensor | None) -> None:
+        arguments = (task.function.key, pickled, *task.arguments)
+        task.future._call = task.method.call_async(arguments, {}, lambda value, error: self._ended(task, value, error))
+
+    # Called on a thread of the library.
+    def _ended(self, task: _Task, value: tuple[Any, ...] | None, error: BaseException | None) -> None:
+        if value is not None and value[0] == tasks.UNKNOWN_FUNCTION:
+            try:
+                return self._begin(task, task.function.tensor)
+            except BaseException as raised:
+                error = raised
+        with self._lock:
+            self._running.discard(task)
+        # Before this future is settled: the worker is free.
+        self._hand_over()
+        self._settle(task, value, error)
+        task.forget()
+        with self._lock:
+            self._unsettled -= 1
+            idle = not self._line and self._unsettled == 0
+            if idle:
+                self._idle.notify_all()
+            ends = idle and self._closing and self._waiters == 0
+        if ends:
+            self._end_pool()
+
+    def _settle(self, task: _Task, value: tuple[Any, ...] | None, error: BaseException | None) -> None:
+        result = None
+        if error is None:
+            assert value is not None
+            kind, parts = value[0], value[1:]
+            if kind == tasks.VALUE:
+                try:
+                    result = payload.loads(parts)
+                except BaseException as raised:
+                    error = errors.PayloadError(f"the result of {task.name} could not be unpickled in this process")
+                    error.__cause__ = raised
+            else:
+                error = self._error_of(task, kind, tasks.Raised(*payload.loads(parts)))
+        del value
+        try:
+            if error is None:
+                task.future.set_result(result)
+            else:
+                task.future.set_exception(error)
+        except concurrent.futures.InvalidStateError:
+            pass  # cancelled meanwhile
+
+    def _error_of(self, task: _Task, kind: int, raised: tasks.Raised) -> BaseException:
+        remote = errors.RemoteError(
+            f"{raised.python_type}: {raised.message}",
+            python_type=raised.python_type,
+            message=raised.message,
+            traceback=raised.traceback,
+            worker=f"worker process {raised.process_id}",
+        )
+        own: BaseException = remote
+        try:
+            unpickled = payload.pickle.loads(raised.pickled) if raised.pickled else None
+            if isinstance(unpickled, BaseException):
+                own = unpickled
+                own.__cause__ = remote
+        except BaseException:
+            remote.add_note("The exception itself could not be unpickled in this process.")
+        if kind == tasks.RAISED:
+            return own
+        if kind == tasks.UNREADABLE:
+            unreadable = errors.PayloadError(f"{task.name} or its arguments could not be unpickled in a worker")
+            unreadable.__cause__ = own
+            return unreadable
+        failed = errors.InitializerFailed(f"the initializer raised in a worker: {remote}")
+        failed.__cause__ = own
+        self._break(str(failed), own)
+        return failed
+
+    def _break(self, text: str, cause: BaseException) -> None:
+        with self._lock:
+            if self.broken is not None:
+                return
+            self.broken = text
+            left = [*self._line]
+            self._line.clear()
+        logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=cause)
+        for task in left:
+            if task.future.set_running_or_notify_cancel():
+                error = errors.InitializerFailed(text)
+                error.__cause__ = cause
+                task.future.set_exception(error)
+
+    def close(self, wait: bool, cancel_waiting: bool = False, stop_running: bool = False) -> None:
+        if os.getpid() != self._process:
+            return
+        with self._lock:
+            self._closing = True
+            waiting = [*self._line] if cancel_waiting else []
+            running = [*self._running] if stop_running else []
+            self._waiters += wait
+        for task in waiting:
+            task.future._cancel_if_waiting()
+        for task in running:
+            task.future.cancel()
+        self._hand_over()  # forgets those that are cancelled
+        try:
+            with self._lock:
+                while wait and (self._line or self._unsettled):
+                    self._idle.wait()
+                idle = not self._line and self._unsettled == 0
+        finally:
+            with self._lock:
+                self._waiters -= wait
+        if idle:
+            self._end_pool()
+
+    def _end_pool(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None and self._owns_pool:
+            pool.close()
+
+
+_alive: weakref.WeakSet[_Calls] = weakref.WeakSet()
+_exiting = False
+
+
+# As the executors of concurrent.futures, a program that ends waits for its calls, unless Ctrl-C ends it.
+@atexit.register
+def _end_all() -> None:
+    global _exiting
+    _exiting = True
+    interrupted = getattr(sys, "last_type", None) is KeyboardInterrupt
+    for calls in [*_alive]:
+        try:
+            calls.close(wait=True, cancel_waiting=interrupted, stop_running=interrupted)
+        except KeyboardInterrupt:
+            interrupted = True
+            calls.close(wait=True, cancel_waiting=True, stop_running=True)
+
+
+class Executor(concurrent.futures.Executor):
+    """A concurrent.futures.Executor whose calls run in worker processes, and which one dead worker does not break.
+
+    Functions go by value (cloudpickle: lambdas, closures, functions of __main__ and of notebooks), once to each worker.
+    Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: one
+    copy in, none out. Do not change an argument before its call has ended.
+
+    If a worker dies, the future of the call that it ran raises WorkerLost, which is a BrokenProcessPool; all other
+    calls go on, and the next worker takes its place. future.cancel() also ends a call that runs.
+
+    Thread-safe. Not for use in a process that was forked after it was made.
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        mp_context: object = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+        *,
+        max_tasks_per_child: int | None = None,
+        pool: _native.Pool | None = None,
+        **options: Any,
+    ) -> None:
+        """max_workers: the number of workers, None one for each processor.
+
+        initializer(*initargs) runs once in each worker before its first call; if it raises, no call can run any more:
+        each raises InitializerFailed. max_tasks_per_child: a worker is replaced after so many calls. mp_context is
+        accepted for compatibility and ignored. pool: an existing Pool, which outlives the Executor. options: fields of
+        PoolOptions, for example worker_memory or python_paths.
+        """
+        if max_workers is not None and max_workers <= 0:
+            raise ValueError("max_workers must be greater than 0")
+        if initializer is not None and not callable(initializer):
+            raise TypeError("initializer must be a callable")
+        if max_tasks_per_child is not None:
+            if not isinstance(max_tasks_per_child, int):
+                raise TypeError("max_tasks_per_child must be an integer")
+            if max_tasks_per_child <= 0:
+                raise ValueError("max_tasks_per_child must be >= 1")
+            if "recycle" in options:
+                raise TypeError("max_tasks_per_child is recycle.calls: pass one of the two")
+            # The creation of the runner is no task.
+            options["recycle"] = _native.Recycling(calls=max_tasks_per_child, jitter_percent=0)
+        if pool is not None and (max_workers is not None or options):
+            raise TypeError("pool is an existing Pool: it has its number of workers and its options already")
+        prepared = payload.dumps((initializer, initargs), _native.tensor_of) if initializer is not None else []
+        made = pool if pool is not None else _native.Pool(max_workers, **options)
+        self._calls = _Calls(made, pool is None, prepared)
+        self._run = self._calls.run
+        self._run_chunk = self._calls.run_chunk
+        self._timed = False
+        self._max_workers = len(made)
+        self._end = weakref.finalize(self, self._calls.close, False)
+        self._end.atexit = False  # _end_all() does it
+
+    def with_options(self, *, timeout: float | None = None, idempotent: bool | None = None) -> Self:
+        """This executor, whose calls get these options.
+
+        timeout: seconds that a call may run; then it raises DeadlineExceeded and its worker is killed. idempotent: if
+        its worker dies, the call runs again on another one.
+        """
+        view = object.__new__(type(self))
+        view.__dict__.update(self.__dict__)
+        view._run = self._run.with_options(timeout=timeout, idempotent=idempotent)
+        view._run_chunk = self._run_chunk.with_options(timeout=timeout, idempotent=idempotent)
+        view._timed = self._timed or timeout is not None
+        view._whole = self
+        return view
+
+    _whole: "Executor | None" = None  # keeps the executor, which ends its pool when it is collected
+
+    @property
+    def _broken(self) -> str | bool:
+        return self._calls.broken or False
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+        """Begins the call fn(*args, **kwargs) in a worker and returns its Future.
+
+        What can't be pickled is an exception of the Future.
+        """
+        return self._submit(self._run, fn, args, kwargs)
+
+    def _submit(
+        self, method: _native.Model, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Future:
+        self._calls.check()
+        future = Future()
+        name = getattr(fn, "__qualname__", None) or repr(fn)
+        try:
+            function = self._calls.pickled(fn)
+            arguments = payload.dumps((args, kwargs), _native.tensor_of)
+        except Exception as error:
+            error.add_note(_unpicklable(name, fn, args, kwargs))
+            future.set_running_or_notify_cancel()
+            future.set_exception(error)
+            return future
+        self._calls.add(_Task(future, function, name, method, arguments, self._timed))
+        return future
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+        buffersize: int | None = None,
+    ) -> Iterator[Any]:
+        """An iterator of fn(*items) for the items of the iterables, in their order.
+
+        timeout: seconds from now, after which the iterator raises TimeoutError and the calls end. chunksize: so many
+        items are one call. buffersize: at most so many calls whose results were not taken yet; None: no limit, all
+        items are read now.
+        """
+        if chunksize < 1:
+            raise ValueError("chunksize must be >= 1.")
+        if buffersize is not None:
+            if not isinstance(buffersize, int):
+                raise TypeError("buffersize must be an integer or None")
+            if buffersize < 1:
+                raise ValueError("buffersize must be None or > 0")
+        self._calls.check()
+        until = None if timeout is None else time.monotonic() + timeout
+        items = zip(*iterables)  # noqa: B905: the shortest one ends the map, as in map()
+        if chunksize == 1:
+            begun = (self._submit(self._run, fn, each, {}) for each in items)
+            return _in_order(begun, buffersize, until)
+        chunks = iter(lambda: tuple(itertools.islice(items, chunksize)), ())
+        begun = (self._submit(self._run_chunk, fn, each, {}) for each in chunks)
+        return itertools.chain.from_iterable(_in_order(begun, buffersize, until))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Accepts no more calls. wait: returns when all have ended. cancel_futures: cancels those that wait."""
+        self._calls.close(wait, cancel_waiting=cancel_futures)
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
+        """As shutdown(); after a KeyboardInterrupt all calls are cancelled, those that run, too."""
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self._calls.close(True, cancel_waiting=interrupted, stop_running=interrupted)
+
+
+def _in_order(begun: Iterator[Future], most: int | None, until: float | None) -> Iterator[Any]:
+    futures = collections.deque(itertools.islice(begun, most))
+    return _results(futures, begun, until)
+
+
+def _results(futures: collections.deque[Future], begun: Iterator[Future], until: float | None) -> Iterator[Any]:
+    try:
+        while futures:
+            # No variable holds the result: the caller's is the only reference.
+            yield _taken(futures, begun, until)
+    finally:
+        for future in futures:
+            future._cancel_if_waiting()
+
+
+def _taken(futures: collections.deque[Future], begun: Iterator[Future], until: float | None) -> Any:
+    future = futures.popleft()
+    try:
+        result = future.result(None if until is None else max(0.0, until - time.monotonic()))
+    except (TimeoutError, KeyboardInterrupt):
+        if not future.done():
+            for each in [future, *futures]:
+                each.cancel()
+        raise
+    futures.extend(itertools.islice(begun, 1))
+    return result
+
+
+def _unpicklable(name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Which part of a call can't be pickled."""
+    parts = [("the function", fn)]
+    parts += [(f"argument {number}", each) for number, each in enumerate(args, 1)]
+    parts += [(f"argument {key}", each) for key, each in kwargs.items()]
+    for what, each in parts:
+        try:
+            payload.dumps(each, _native.tensor_of)
+        except Exception:
+            return f"In a call of {name}, {what}, of type {type(each).__qualname__}, could not be pickled."
+    return f"The arguments of {name} could not be pickled."

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Functions as bytes for workers, pickled again only if they may have changed."""
+
+import hashlib
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import torch
+
+from isopool import _native
+
+# An object of these types can't change.
+_CONSTANT = frozenset({int, float, complex, bool, str, bytes, type(None), type(Ellipsis), types.ModuleType})
+
+
+def _is_constant(value: Any) -> bool:
+    kind = type(value)
+    if kind is types.BuiltinFunctionType or kind in _CONSTANT:
+        return True
+    # A class of another module goes by name.
+    return isinstance(value, type) and value.__module__ != "__main__"
+
+
+class PickledFunction:
+    """A function's pickle as a uint8 tensor, and the key by which workers know it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        pickled = cloudpickle.dumps(function, 5)
+        self.key = hashlib.blake2b(pickled, digest_size=16).hexdigest()
+        self.tensor: torch.Tensor = _native.tensor_of(pickled)
+
+
+class PickledFunctions:
+    """Keeps the pickles of functions that can't have changed since. Used under its owner's lock."""
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakKeyDictionary[Any, tuple[list[Any], PickledFunction]] = weakref.WeakKeyDictionary()
+
+    def pickled(self, function: Callable[..., Any]) -> PickledFunction:
+        """Raises what the pickling of the function raises."""
+        used = _constants_of(function)
+        if used is None:
+            return PickledFunction(function)
+        kept = self._kept.get(function)
+        if kept is not None and len(kept[0]) == len(used) and all(a is b for a, b in zip(kept[0], used, strict=True)):
+            return kept[1]
+        made = PickledFunction(function)
+        self._kept[function] = (used, made)
+        return made
+
+
+def _constants_of(function: Any) -> list[Any] | None:
+    """What the pickle of the function was made of, if all of it is constant; else None.
+
+    The same objects, compared by identity, make the same pickle.
+    """
+    if type(function) is types.BuiltinFunctionType:
+        return []
+    used: list[Any] = []
+    return used if type(function) is types.FunctionType and _collect(function, used, 0) else None
+
+
+def _collect(function: types.FunctionType, used: list[Any], depth: int) -> bool:
+    if depth > 3 or function.__dict__:
+        return False
+    code = function.__code__
+    used.append(code)
+    values: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    try:
+        values += [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:  # an empty cell
+        return False
+    for name in _names(code):
+        if name in function.__globals__:
+            values.append(function.__globals__[name])
+    for value in values:
+        kind = type(value)
+        if kind is types.FunctionType and value is not function:
+            if not _collect(value, used, depth + 1):
+                return False
+        elif value is not function and not _is_constant(value):
+            return False
+        used.append(value)
+    return True
+
+
+def _names(code: types.CodeType) -> tuple[str, ...]:
+    names = code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names += _names(constant)
+    return names

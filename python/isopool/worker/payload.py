@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Any Python object as tensors, for both sides of a call.
+
+The first tensor is the object's pickle (protocol 5, cloudpickle: functions and classes of __main__ go by value). The
+others are what lies beside it: the memory of torch tensors, numpy arrays and long bytes, which is not copied here. A
+tensor of a call lies in shared memory, so the other side's object is made on that memory.
+"""
+
+import ctypes
+import io
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+import torch
+
+# A shorter buffer costs less as a part of the pickle than as a tensor of its own.
+SHORTEST_BUFFER = 4096
+
+Parts = list[torch.Tensor]
+
+
+def stored_tensor(index: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+    """Stands in a pickle for a tensor that lies beside it. Never called: see _Unpickler.find_class()."""
+    raise pickle.UnpicklingError("a pickle of isopool can be read by isopool_worker.payload.loads() only")
+
+
+class LongBytes:
+    """Bytes whose memory lies beside the pickle. The other side makes bytes of them, by one copy."""
+
+    def __init__(self, value: bytes | bytearray) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return type(self.value), (pickle.PickleBuffer(self.value),)
+
+
+class _Pickler(cloudpickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5, buffer_callback=self._place)
+        self.buffers: list[memoryview] = []
+        self.tensors: list[torch.Tensor] = []
+
+    def _place(self, buffer: pickle.PickleBuffer) -> bool:
+        memory = buffer.raw()
+        if memory.nbytes < SHORTEST_BUFFER:
+            return True  # a part of the pickle
+        self.buffers.append(memory)
+        return False
+
+    def reducer_override(self, obj: Any) -> Any:
+        kind = type(obj)
+        if (kind is torch.Tensor or kind is torch.nn.Parameter) and _crosses(obj):
+            self.tensors.append(obj.detach())
+            # Its part: the pickle itself is part 0.
+            return stored_tensor, (len(self.tensors), obj.requires_grad, kind is torch.nn.Parameter)
+        return super().reducer_override(obj)
+
+
+def _crosses(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and (tensor.is_leaf or not tensor.requires_grad)
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, parts: Sequence[torch.Tensor]) -> None:
+        # The buffers are the last parts, the first buffer last: so neither their number nor that of the tensors has to
+        # be known.
+        super().__init__(io.BytesIO(memory_of(parts[0])), buffers=map(memory_of, reversed(parts)))
+        self._parts = parts
+
+    def _tensor(self, part: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+        tensor = self._parts[part]
+        if is_parameter:
+            return torch.nn.Parameter(tensor, requires_grad)
+        return tensor.requires_grad_() if requires_grad else tensor
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "stored_tensor" and module in ("isopool.worker.payload", "isopool_worker.payload"):
+            return self._tensor
+        return super().find_class(module, name)
+
+
+# What most small arguments consist of: the plain pickle is the same, and four times as fast.
+_PLAIN = frozenset({int, float, bool, type(None), str})
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple:
+        return all(map(_is_plain, value))
+    return kind is dict and all(type(key) is str and _is_plain(each) for key, each in value.items())
+
+
+def _with_long_bytes(value: Any) -> Any:
+    """The value, with long bytes in it, its items and theirs as LongBytes. Other containers keep theirs."""
+    kind = type(value)
+    if (kind is bytes or kind is bytearray) and len(value) >= SHORTEST_BUFFER:
+        return LongBytes(value)
+    if kind is tuple and any(type(each) in (bytes, bytearray, tuple, dict) for each in value):
+        return tuple(map(_with_long_bytes, value))
+    if kind is dict and any(type(each) in (bytes, bytearray, tuple) for each in value.values()):
+        return {key: _with_long_bytes(each) for key, each in value.items()}
+    return value
+
+
+def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor]) -> Parts:
+    """The parts of an object, which refer to the memory of its arrays. Raises what its pickling raises.
+
+    tensor_of makes a tensor of a buffer, without a copy.
+    """
+    if _is_plain(value):
+        return [tensor_of(pickle.dumps(value, 5))]
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(_with_long_bytes(value))
+    return [tensor_of(file.getbuffer()), *pickler.tensors, *map(tensor_of, reversed(pickler.buffers))]
+
+
+def memory_of(tensor: torch.Tensor) -> Any:
+    """The memory of a uint8 tensor of one dimension as a buffer, which keeps the tensor."""
+    memory: Any = (ctypes.c_ubyte * tensor.numel()).from_address(tensor.data_ptr())
+    memory.tensor = tensor
+    return memory
+
+
+def loads(parts: Sequence[torch.Tensor]) -> Any:
+    """The object of these parts, made on their memory. Raises what its unpickling raises."""
+    if len(parts) == 1:
+        return pickle.loads(memory_of(parts[0]))
+    return _Unpickler(parts).load()

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What an Executor's workers run: functions by value, with arguments and results as payloads.
+
+An answer is (kind, *parts). Of kind VALUE: the result. Of RAISED and INITIALIZER_RAISED: a Raised. Of UNREADABLE: a
+Raised, too; the function or its arguments could not be unpickled. Of UNKNOWN_FUNCTION: nothing; the caller sends the
+call again, together with the function.
+"""
+
+import collections
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import cloudpickle
+import torch
+
+from . import payload
+
+VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
+
+# Functions that a worker keeps, the least recently used of which is dropped first.
+MOST_FUNCTIONS = 1000
+
+Answer = tuple[Any, ...]
+
+
+class Raised(NamedTuple):
+    """An exception of a worker. pickled is empty if the exception can't be pickled."""
+
+    python_type: str
+    message: str
+    traceback: str
+    process_id: int
+    pickled: bytes
+
+
+def _tensor_of(buffer: Any) -> torch.Tensor:
+    # torch warns of memory that it could not write to; it does not write to it here.
+    view = memoryview(buffer)
+    if view.nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(view) if view.readonly else view, dtype=torch.uint8)
+
+
+def _raised(kind: int, error: BaseException) -> Answer:
+    own = error.__traceback__
+    if own is not None and own.tb_next is not None:
+        own = own.tb_next  # without this file's frame
+    error = error.with_traceback(own)
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickled = cloudpickle.dumps(error, 5)
+    except BaseException:
+        pickled = b""
+    try:
+        message = str(error)
+    except BaseException:
+        message = "<its text can't be made>"
+    raised = Raised(type(error).__qualname__, message, text, os.getpid(), pickled)
+    return (kind, *payload.dumps(tuple(raised), _tensor_of))
+
+
+class TaskRunner:
+    """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once."""
+
+    def __init__(self, *initializer: torch.Tensor) -> None:
+        self._initializer = [each.clone() for each in initializer]
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._initialized = not self._initializer
+        self._functions: collections.OrderedDict[str, Callable[..., Any]] = collections.OrderedDict()
+
+    def __getstate__(self) -> list[torch.Tensor]:
+        return self._initializer
+
+    def __setstate__(self, initializer: list[torch.Tensor]) -> None:
+        self._initializer = initializer
+        self._prepare()
+
+    def run(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
+        """Calls the function of this key. arguments: the payload of (args, kwargs)."""
+
+        def call(known: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            return known(*args, **kwargs)
+
+        return self._answer(key, function, arguments, call)
+
+    def run_chunk(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
+        """Calls the function for each tuple of arguments. arguments: the payload of (tuples, {})."""
+
+        def call(known: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...], _: dict[str, Any]) -> list[Any]:
+            return [known(*args) for args in chunk]
+
+        return self._answer(key, function, arguments, call)
+
+    def _answer(
+        self,
+        key: str,
+        pickled: torch.Tensor | None,
+        arguments: tuple[torch.Tensor, ...],
+        call: Callable[..., Any],
+    ) -> Answer:
+        if not self._initialized:
+            try:
+                function, args = payload.loads(self._initializer)
+                function(*args)
+            except BaseException as error:
+                return _raised(INITIALIZER_RAISED, error)
+            self._initialized = True
+        try:
+            known = self._function(key, pickled)
+            if known is None:
+                return (UNKNOWN_FUNCTION,)
+            args, kwargs = payload.loads(arguments)
+        except BaseException as error:
+            return _raised(UNREADABLE, error)
+        try:
+            result = call(known, args, kwargs)
+        except BaseException as error:
+            return _raised(RAISED, error)
+        finally:
+            del args, kwargs
+        try:
+            return (VALUE, *payload.dumps(result, _tensor_of))
+        except BaseException as error:
+            name = getattr(known, "__qualname__", repr(known))
+            error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
+            return _raised(RAISED, error)
+
+    def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
+        known = self._functions.get(key)
+        if known is not None:
+            self._functions.move_to_end(key)
+            return known
+        if pickled is None:
+            return None
+        made: Callable[..., Any] = payload.loads([pickled])
+        self._functions[key] = made
+        if len(self._functions) > MOST_FUNCTIONS:
+            self._functions.popitem(last=False)
+        return made

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "python/native/pending_call.h"
+
+#include <memory>
+#include <utility>
+
+#include "python/native/errors.h"
+#include "python/native/unlocked.h"
+#include "python/native/values.h"
+
+namespace isopool::python {
+
+namespace py = pybind11;
+
+std::function<void(const Outcome&)> outcomeTo(py::function callback) {
+  // The last owner may be a thread without the GIL.
+  const std::shared_ptr<py::function> held(new py::function(std::move(callback)),
+                                           [](py::function* function) {
+                                             if (isEnding()) return;
+                                             const py::gil_scoped_acquire acquired;
+                                             delete function;
+                                           });
+  return [held](const Outcome& outcome) {
+    if (isEnding()) return;
+    const py::gil_scoped_acquire acquired;
+    try {
+      py::object value = py::none();
+      py::object error = py::none();
+      try {
+        value = toObject(outcome.value());
+      } catch (...) {
+        error = exceptionOf(std::current_exception());
+      }
+      (*held)(value, error);
+    } catch (py::error_already_set& raised) {
+      raised.discard_as_unraisable(*held);
+    }
+  };
+}
+
+py::object exceptionOf(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (py::error_already_set& raised) {
+    return raised.value();
+  } catch (const std::bad_alloc&) {
+    return py::reinterpret_borrow<py::object>(PyExc_MemoryError)();
+  } catch (...) {
+    raiseOf(error);
+  }
+  if (PyErr_Occurred() == nullptr) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& other) {
+      PyErr_SetString(PyExc_RuntimeError, other.what());
+    } catch (...) {
+      PyErr_SetString(PyExc_RuntimeError, "an exception that is not a std::exception");
+    }
+  }
+  return py::error_already_set().value();
+}
+
+void definePendingCall(py::module_& module) {
+  py::class_<PendingCall>(module, "PendingCall", "A call that was begun and whose outcome comes.")
+      .def(
+          "cancel", [](const PendingCall& self) { return unlocked([&] { return self.cancel(); }); },
+          "Cancels the call if it has not started. True if it has not run and will not.")
+      .def(
+          "stop", [](const PendingCall& self) { return unlocked([&] { return self.stop(); }); },
+          "Cancels the call, also if it runs: then its worker is killed. False if it has ended.")
+      .def("ready", [](const PendingCall& self) { return self.ready(); });
+}
+
+}  // namespace isopool::python
