@@ -94,6 +94,11 @@ void AsyncCall::settleIfQueued(std::exception_ptr error) {
   settle(Outcome(std::move(error)));
 }
 
+bool AsyncCall::queued() const {
+  client::checkNotForked(generation_);
+  return phase_.load(std::memory_order_relaxed) == Phase::kQueued;
+}
+
 bool AsyncCall::cancel() {
   client::checkNotForked(generation_);
   if (leaveQueue(Phase::kSettling)) {
@@ -169,6 +174,8 @@ void PendingCall::wait() const { bodyOf(call_).outcome(std::nullopt); }
 bool PendingCall::waitFor(std::chrono::nanoseconds time) const {
   return bodyOf(call_).outcome(client::deadlineAfter(time)) != nullptr;
 }
+
+bool PendingCall::queued() const { return bodyOf(call_).queued(); }
 
 bool PendingCall::cancel() const { return bodyOf(call_).cancel(); }
 

@@ -43,6 +43,8 @@ class AsyncCall {
   void run();
   /// Settles the call with `error` if no thread has begun to make it.
   void settleIfQueued(std::exception_ptr error);
+  /// True until a thread begins to make it, or it is settled. Throws Error in a forked child.
+  bool queued() const;
   /// True if user code of the call has not run and never will: the outcome is Cancelled, and the
   /// callback has run unless another thread runs it now. False if the call has started or was
   /// settled before. Throws Error in a forked child.

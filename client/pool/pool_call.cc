@@ -27,6 +27,13 @@ const char* endOf(WorkerLink& channel) {
              : "the worker was killed";
 }
 
+// The deadline of an attempt that begins now.
+Deadline deadlineOnWorker(const PoolCall& call) {
+  if (!call.runTime || call.object.pool->noKill()) return call.deadline;
+  const Deadline own = deadlineAfter(*call.runTime);
+  return call.deadline && (!own || *call.deadline < *own) ? call.deadline : own;
+}
+
 // The attempts of one call, until a worker has answered it.
 class Attempts {
  public:
@@ -57,6 +64,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
     if (migration == nullptr || !migration->left()) pool_.countRerun();
     return std::nullopt;
   }
+  const Deadline deadline = deadlineOnWorker(call_);
   RequestDraft& draft = requestDraft();
   if (call_.modes) draft.modes = *call_.modes;
   call_.draft(draft);
@@ -65,7 +73,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   const auto began = Clock::now();
   if (migration != nullptr) migration->begin(began);
   Answer answer =
-      channel.exchange(call_.operation, draft, call_.deadline, call_.cancellation, migration);
+      channel.exchange(call_.operation, draft, deadline, call_.cancellation, migration);
   if (record_ != nullptr) record_->answered(answer);
   if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
   if (answer.outcome() == RequestOutcome::kLost) {

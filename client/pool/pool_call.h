@@ -32,6 +32,7 @@ struct PoolCall {
         args(arguments),
         kwargs(namedArguments),
         deadline(deadlineOf(*callee.pool, options)),
+        runTime(options.runTime),
         idempotent(options.idempotent),
         permissive(options.permissive),
         tag(options.tag) {}
@@ -53,7 +54,8 @@ struct PoolCall {
   /// For kObjectHasAttribute, in place of arguments, and for kCallMethod.
   std::string_view attribute{};
   Deadline deadline;        ///< for the whole call, with all its attempts
-  bool idempotent = false;  ///< it may run again after a worker's death during it
+  std::optional<std::chrono::nanoseconds> runTime{};  ///< see CallOptions::runTime
+  bool idempotent = false;                            ///< it may run again after a worker's death during it
   bool permissive = false;  ///< see ipc::kPermissive
   uint64_t tag = 0;         ///< see CallOptions::tag
   /// The modes of the thread that requested the call, if another thread makes it.

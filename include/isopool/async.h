@@ -80,6 +80,8 @@ class ISOPOOL_EXPORT PendingCall {
   /// True if the outcome exists. Does not wait.
   bool ready() const { return waitFor(std::chrono::nanoseconds(0)); }
 
+  /// True while the call waits for its turn: no thread of the library has begun to make it.
+  bool queued() const;
   /// Cancels the call if it has not started. Returns true if no instruction of its Python code has
   /// run or will run: its outcome is then Cancelled, from this moment on. The call's callback may
   /// run inside cancel(). Returns false, without an effect, if the call has started or has an

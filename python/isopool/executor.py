@@ -29,6 +29,10 @@ _WORKER_MODULES = {
 }
 
 
+# A function whose pickle is no longer than this goes along with each call, in bytes.
+_SHORT_FUNCTION = 16384
+
+
 class Future(concurrent.futures.Future[Any]):
     """The Future of one call. Also a call that runs can be cancelled.
 
@@ -41,7 +45,11 @@ class Future(concurrent.futures.Future[Any]):
 
     def cancel(self) -> bool:
         """Cancels the call. If it runs, its worker is killed and replaced. False if the call has ended."""
-        return super().cancel() or self._stop()
+        return self._end(stop=True)
+
+    def running(self) -> bool:
+        """True while the call is made."""
+        return not self.done() and self._call is not None and not self._call.queued()
 
     def result(self, timeout: float | None = None) -> Any:
         """As Future.result(). A KeyboardInterrupt during the wait cancels the call."""
@@ -59,20 +67,15 @@ class Future(concurrent.futures.Future[Any]):
             self.cancel()
             raise
 
-    def _cancel_if_waiting(self) -> bool:
-        return super().cancel()
-
-    def _stop(self) -> bool:
+    def _end(self, stop: bool) -> bool:
+        """Cancels the call: also if it runs, or only if it has not begun."""
         call = self._call
-        if call is None or not call.stop():
+        if call is None or self.done():
             return self.cancelled()
-        with self._condition:
-            if self._state != concurrent.futures._base.RUNNING:
-                return self.cancelled()
-            self._state = concurrent.futures._base.CANCELLED
-            self._condition.notify_all()
+        # The base class does not know whether the call runs: for it, it is pending until it has ended.
+        if not (call.stop() if stop else call.cancel()) or not super().cancel():
+            return self.cancelled()
         self.set_running_or_notify_cancel()  # tells those that wait() for it
-        self._invoke_callbacks()  # type: ignore[attr-defined]
         return True
 
 
@@ -80,34 +83,17 @@ class _Task:
     """A call on its way: what is sent, and the Future that gets its outcome."""
 
     def __init__(
-        self,
-        future: Future,
-        function: PickledFunction,
-        name: str,
-        method: _native.Model,
-        arguments: payload.Parts,
-        timed: bool,
+        self, future: Future, function: PickledFunction, name: str, method: _native.Model, arguments: payload.Parts
     ) -> None:
         self.future = future
         self.function = function
         self.name = name
         self.method = method
         self.arguments = arguments
-        self.timed = timed
-
-    def forget(self) -> None:
-        """Drops what the outcome does not need: the C++ call may live as long as the Future."""
-        self.arguments = []
-        self.future = Future()
 
 
 class _Calls:
-    """The calls of an Executor: those that wait here in line, and those that the pool has.
-
-    Lives until the last call has ended, also if the Executor does not. The pool has at most two calls for each worker,
-    so that no worker waits for the next one; the others can be cancelled here. A call with a time limit is handed over
-    only to a free worker, where its time begins.
-    """
+    """The calls of an Executor. Lives until the last one has ended, also if the Executor does not."""
 
     def __init__(self, pool: _native.Pool, owns_pool: bool, initializer: payload.Parts) -> None:
         self.broken: str | None = None
@@ -120,10 +106,8 @@ class _Calls:
         self._owns_pool = owns_pool
         self._workers = len(pool)
         self._process = os.getpid()
-        self._line: collections.deque[_Task] = collections.deque()
-        self._running: set[_Task] = set()  # those that the pool has
-        self._unsettled = 0  # these, and those whose futures are being settled
-        self._sent: set[str] = set()
+        self._open: set[_Task] = set()  # those whose futures are not settled
+        self._sent: dict[str, int] = {}  # how many calls had the function with them
         for name, file in _WORKER_MODULES.items():
             text = importlib.resources.files("isopool.worker").joinpath(file).read_text(encoding="utf-8")
             pool._register_module(name, text)
@@ -148,81 +132,60 @@ class _Calls:
             return self._functions.pickled(function)
 
     def add(self, task: _Task) -> None:
+        key = task.function.key
         with self._lock:
             self.check()
-            self._line.append(task)
-        self._hand_over()
-
-    def _next(self) -> _Task | None:
-        with self._lock:
-            while self._line:
-                limit = self._workers if self._line[0].timed else 2 * self._workers
-                if len(self._running) >= limit:
-                    return None
-                task = self._line.popleft()
-                if task.future.set_running_or_notify_cancel():
-                    self._running.add(task)
-                    self._unsettled += 1
-                    return task
-        return None
-
-    def _hand_over(self) -> None:
-        while (task := self._next()) is not None:
-            with self._lock:
-                known = task.function.key in self._sent
-                self._sent.add(task.function.key)
-            try:
-                self._begin(task, None if known else task.function.tensor)
-            except BaseException as error:
-                self._ended(task, None, error)
+            self._open.add(task)
+            # A long function goes along until each worker is likely to have it; a worker without it asks for it.
+            sent = self._sent.get(key, 0)
+            self._sent[key] = sent + 1
+        long = task.function.tensor.numel() > _SHORT_FUNCTION
+        self._begin(task, None if long and sent >= 2 * self._workers else task.function.tensor)
 
     def _begin(self, task: _Task, pickled: torch.Tensor | None) -> None:
         arguments = (task.function.key, pickled, *task.arguments)
-        task.future._call = task.method.call_async(arguments, {}, lambda value, error: self._ended(task, value, error))
+        try:
+            task.future._call = task.method.call_async(
+                arguments, {}, lambda value, error: self._ended(task, value, error)
+            )
+        except BaseException as error:
+            self._ended(task, None, error)
 
     # Called on a thread of the library.
     def _ended(self, task: _Task, value: tuple[Any, ...] | None, error: BaseException | None) -> None:
         if value is not None and value[0] == tasks.UNKNOWN_FUNCTION:
-            try:
-                return self._begin(task, task.function.tensor)
-            except BaseException as raised:
-                error = raised
+            return self._begin(task, task.function.tensor)
+        result, error = (None, error) if value is None else self._outcome(task, value)
+        # Nothing else keeps the arguments and the result from here on.
+        task.arguments = []
+        del value
+        future = task.future
         with self._lock:
-            self._running.discard(task)
-        # Before this future is settled: the worker is free.
-        self._hand_over()
-        self._settle(task, value, error)
-        task.forget()
-        with self._lock:
-            self._unsettled -= 1
-            idle = not self._line and self._unsettled == 0
+            self._open.discard(task)
+            idle = not self._open
+            ends = idle and self._closing and self._waiters == 0
             if idle:
                 self._idle.notify_all()
-            ends = idle and self._closing and self._waiters == 0
+        try:
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+        except concurrent.futures.InvalidStateError:
+            pass  # cancelled meanwhile
         if ends:
             self._end_pool()
 
-    def _settle(self, task: _Task, value: tuple[Any, ...] | None, error: BaseException | None) -> None:
-        result = None
-        if error is None:
-            assert value is not None
-            kind, parts = value[0], value[1:]
-            if kind == tasks.VALUE:
-                try:
-                    result = payload.loads(parts)
-                except BaseException as raised:
-                    error = errors.PayloadError(f"the result of {task.name} could not be unpickled in this process")
-                    error.__cause__ = raised
-            else:
-                error = self._error_of(task, kind, tasks.Raised(*payload.loads(parts)))
-        del value
+    def _outcome(self, task: _Task, value: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+        kind, parts = value[0], value[1:]
+        if kind != tasks.VALUE:
+            return None, self._error_of(task, kind, tasks.Raised(*payload.loads(parts)))
         try:
-            if error is None:
-                task.future.set_result(result)
-            else:
-                task.future.set_exception(error)
-        except concurrent.futures.InvalidStateError:
-            pass  # cancelled meanwhile
+            return payload.loads(parts), None
+        except BaseException as raised:
+            error = errors.PayloadError(f"the result of {task.name} could not be unpickled in this process")
+            error.__cause__ = raised
+            return None, error
 
     def _error_of(self, task: _Task, kind: int, raised: tasks.Raised) -> BaseException:
         remote = errors.RemoteError(
@@ -256,33 +219,22 @@ class _Calls:
             if self.broken is not None:
                 return
             self.broken = text
-            left = [*self._line]
-            self._line.clear()
         logging.getLogger("concurrent.futures").critical("Exception in initializer:", exc_info=cause)
-        for task in left:
-            if task.future.set_running_or_notify_cancel():
-                error = errors.InitializerFailed(text)
-                error.__cause__ = cause
-                task.future.set_exception(error)
 
     def close(self, wait: bool, cancel_waiting: bool = False, stop_running: bool = False) -> None:
         if os.getpid() != self._process:
             return
         with self._lock:
             self._closing = True
-            waiting = [*self._line] if cancel_waiting else []
-            running = [*self._running] if stop_running else []
+            cancelled = [*self._open] if cancel_waiting or stop_running else []
             self._waiters += wait
-        for task in waiting:
-            task.future._cancel_if_waiting()
-        for task in running:
-            task.future.cancel()
-        self._hand_over()  # forgets those that are cancelled
+        for task in reversed(cancelled):
+            task.future._end(stop_running)
         try:
             with self._lock:
-                while wait and (self._line or self._unsettled):
+                while wait and self._open:
                     self._idle.wait()
-                idle = not self._line and self._unsettled == 0
+                idle = not self._open
         finally:
             with self._lock:
                 self._waiters -= wait
@@ -365,7 +317,6 @@ class Executor(concurrent.futures.Executor):
         self._calls = _Calls(made, pool is None, prepared)
         self._run = self._calls.run
         self._run_chunk = self._calls.run_chunk
-        self._timed = False
         self._max_workers = len(made)
         self._end = weakref.finalize(self, self._calls.close, False)
         self._end.atexit = False  # _end_all() does it
@@ -378,9 +329,8 @@ class Executor(concurrent.futures.Executor):
         """
         view = object.__new__(type(self))
         view.__dict__.update(self.__dict__)
-        view._run = self._run.with_options(timeout=timeout, idempotent=idempotent)
-        view._run_chunk = self._run_chunk.with_options(timeout=timeout, idempotent=idempotent)
-        view._timed = self._timed or timeout is not None
+        view._run = self._run.with_options(run_time=timeout, idempotent=idempotent)
+        view._run_chunk = self._run_chunk.with_options(run_time=timeout, idempotent=idempotent)
         view._whole = self
         return view
 
@@ -408,10 +358,9 @@ class Executor(concurrent.futures.Executor):
             arguments = payload.dumps((args, kwargs), _native.tensor_of)
         except Exception as error:
             error.add_note(_unpicklable(name, fn, args, kwargs))
-            future.set_running_or_notify_cancel()
             future.set_exception(error)
             return future
-        self._calls.add(_Task(future, function, name, method, arguments, self._timed))
+        self._calls.add(_Task(future, function, name, method, arguments))
         return future
 
     def map(
@@ -467,7 +416,7 @@ def _results(futures: collections.deque[Future], begun: Iterator[Future], until:
             yield _taken(futures, begun, until)
     finally:
         for future in futures:
-            future._cancel_if_waiting()
+            future._end(stop=False)
 
 
 def _taken(futures: collections.deque[Future], begun: Iterator[Future], until: float | None) -> Any:

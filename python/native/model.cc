@@ -6,7 +6,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "python/native/pending_call.h"
 #include "python/native/times.h"
 #include "python/native/unlocked.h"
 #include "python/native/values.h"
@@ -75,7 +74,7 @@ PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,
                              const py::function& callback) const {
   std::vector<at::IValue> values = positional(args);
   NamedValues namedValues = named(kwargs);
-  std::function<void(const Outcome&)> ended = outcomeTo(callback);
+  std::function<void(const Outcome&)> ended = deliveries_->to(callback);
   return onCallee([&](const auto& callee) {
     return callee.callAsync(std::move(values), std::move(ended), std::move(namedValues), options_);
   });
@@ -118,8 +117,10 @@ std::shared_ptr<Model> Model::method(const std::string& name) const {
 
 std::shared_ptr<Model> Model::withOptions(const py::object& timeout,
                                           const std::optional<bool>& idempotent,
-                                          const std::optional<uint64_t>& tag) const {
+                                          const std::optional<uint64_t>& tag,
+                                          const py::object& runTime) const {
   auto made = makeShared<Model>(*this);
+  if (!runTime.is_none()) made->options_.runTime = timeOf(runTime, "run_time");
   if (!timeout.is_none()) made->options_.deadline = timeOf(timeout, "timeout");
   if (idempotent) made->options_.idempotent = *idempotent;
   if (tag) made->options_.tag = *tag;
@@ -173,8 +174,10 @@ void defineModel(py::module_& module) {
            "A method of the model: model.method('encode')(x).")
       .def("with_options", &Model::withOptions, py::kw_only(), py::arg("timeout") = py::none(),
            py::arg("idempotent") = py::none(), py::arg("tag") = py::none(),
+           py::arg("run_time") = py::none(),
            "The same model, called with options. timeout: seconds, after which the call raises\n"
-           "DeadlineExceeded and its worker is killed. idempotent: if its worker dies, the call\n"
+           "DeadlineExceeded and its worker is killed. run_time: the same, counted from the moment\n"
+           "when the call is sent to a worker. idempotent: if its worker dies, the call\n"
            "runs again on another one. tag: a number for the records of calls.")
       .def_property_readonly("name", &Model::name)
       .def("__repr__", [](const Model& self) { return "<isopool.Model " + self.name() + ">"; });

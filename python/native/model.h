@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isopool/isopool.h"
+#include "python/native/pending_call.h"
 
 namespace isopool::python {
 
@@ -20,7 +21,7 @@ class Model {
   explicit Model(ReplicatedObj object) : object_(std::move(object)) {}
 
   pybind11::object call(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
-  /// Begins the call and returns; `callback`: see outcomeTo().
+  /// Begins the call and returns; `callback`: see Deliveries::to().
   PendingCall callAsync(const pybind11::tuple& args, const pybind11::dict& kwargs,
                         const pybind11::function& callback) const;
   /// One result for each worker.
@@ -34,7 +35,8 @@ class Model {
   /// The same object, called with these options; those that are None stay as they are.
   std::shared_ptr<Model> withOptions(const pybind11::object& timeout,
                                      const std::optional<bool>& idempotent,
-                                     const std::optional<uint64_t>& tag) const;
+                                     const std::optional<uint64_t>& tag,
+                                     const pybind11::object& runTime) const;
   const std::string& name() const { return object_.name(); }
 
  private:
@@ -43,6 +45,8 @@ class Model {
   auto onCallee(const Use& use) const;
 
   ReplicatedObj object_;
+  // Of this object and all that were made of it.
+  std::shared_ptr<Deliveries> deliveries_ = std::make_shared<Deliveries>();
   std::string method_;  // empty: the object itself
   CallOptions options_;
 };

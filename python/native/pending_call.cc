@@ -12,30 +12,54 @@ namespace isopool::python {
 
 namespace py = pybind11;
 
-std::function<void(const Outcome&)> outcomeTo(py::function callback) {
+std::function<void(const Outcome&)> Deliveries::to(py::function callback) {
   // The last owner may be a thread without the GIL.
-  const std::shared_ptr<py::function> held(new py::function(std::move(callback)),
-                                           [](py::function* function) {
-                                             if (isEnding()) return;
-                                             const py::gil_scoped_acquire acquired;
-                                             delete function;
-                                           });
-  return [held](const Outcome& outcome) {
+  const Callback held(new py::function(std::move(callback)), [](py::function* function) {
     if (isEnding()) return;
     const py::gil_scoped_acquire acquired;
-    try {
-      py::object value = py::none();
-      py::object error = py::none();
-      try {
-        value = toObject(outcome.value());
-      } catch (...) {
-        error = exceptionOf(std::current_exception());
-      }
-      (*held)(value, error);
-    } catch (py::error_already_set& raised) {
-      raised.discard_as_unraisable(*held);
-    }
+    delete function;
+  });
+  return [self = shared_from_this(), held](const Outcome& outcome) {
+    self->deliver({held, outcome});
   };
+}
+
+void Deliveries::deliver(Delivery delivery) {
+  base::MutexLock lock(mutex_);
+  waiting_.push_back(std::move(delivery));
+  if (delivering_ || isEnding()) return;
+  delivering_ = true;
+  lock.unlock();
+  // The GIL is taken once for all outcomes that come meanwhile.
+  const py::gil_scoped_acquire acquired;
+  std::vector<Delivery> now;
+  for (;;) {
+    lock.lock();
+    now.swap(waiting_);
+    delivering_ = !now.empty();
+    lock.unlock();
+    if (now.empty()) return;
+    for (Delivery& each : now) {
+      pass(each);
+      each.callback.reset();
+    }
+    now.clear();
+  }
+}
+
+void Deliveries::pass(const Delivery& delivery) {
+  try {
+    py::object value = py::none();
+    py::object error = py::none();
+    try {
+      value = toObject(delivery.outcome.value());
+    } catch (...) {
+      error = exceptionOf(std::current_exception());
+    }
+    (*delivery.callback)(std::move(value), std::move(error));
+  } catch (py::error_already_set& raised) {
+    raised.discard_as_unraisable(*delivery.callback);
+  }
 }
 
 py::object exceptionOf(const std::exception_ptr& error) {
@@ -68,6 +92,7 @@ void definePendingCall(py::module_& module) {
       .def(
           "stop", [](const PendingCall& self) { return unlocked([&] { return self.stop(); }); },
           "Cancels the call, also if it runs: then its worker is killed. False if it has ended.")
+      .def("queued", &PendingCall::queued, "True until a thread of the library begins to make it.")
       .def("ready", [](const PendingCall& self) { return self.ready(); });
 }
 
