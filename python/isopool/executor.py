@@ -68,14 +68,21 @@ class Future(concurrent.futures.Future[Any]):
             raise
 
     def _end(self, stop: bool) -> bool:
-        """Cancels the call: also if it runs, or only if it has not begun."""
+        """Cancels the call: also if it runs, or only if no worker was sought for it yet."""
         call = self._call
         if call is None or self.done():
             return self.cancelled()
-        # The base class does not know whether the call runs: for it, it is pending until it has ended.
-        if not (call.stop() if stop else call.cancel()) or not super().cancel():
+        if not (call.stop() if stop else call.queued() and call.cancel()):
             return self.cancelled()
-        self.set_running_or_notify_cancel()  # tells those that wait() for it
+        return self._was_cancelled()
+
+    def _was_cancelled(self) -> bool:
+        # The base class does not know whether the call runs: for it, it is pending until it has ended.
+        if not super().cancel():
+            return False
+        with self._condition:
+            if self._state == concurrent.futures._base.CANCELLED:
+                self.set_running_or_notify_cancel()  # tells those that wait() for it
         return True
 
 
@@ -169,6 +176,8 @@ class _Calls:
         try:
             if error is None:
                 future.set_result(result)
+            elif isinstance(error, errors.Cancelled):
+                future._was_cancelled()
             else:
                 future.set_exception(error)
         except concurrent.futures.InvalidStateError:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""CPython's own tests of executors, from the installed test package, with isopool.Executor as the executor.
+
+A unittest module. test_cpython_executor.py runs it with a Python in which `from concurrent.futures import
+IsopoolExecutor` works, as the tests' own programs need.
+"""
+
+import concurrent.futures
+import unittest
+
+from test import test_concurrent_futures as cpython
+
+
+class IsopoolMixin(cpython.ExecutorMixin):
+    executor_type = concurrent.futures.IsopoolExecutor
+
+    def get_context(self):
+        return None  # mp_context is accepted and ignored
+
+
+class InitializerTest(IsopoolMixin, cpython.InitializerMixin, cpython.BaseTestCase):
+    pass
+
+
+class FailingInitializerTest(IsopoolMixin, cpython.FailingInitializerMixin, cpython.BaseTestCase):
+    pass
+
+
+class ShutdownTest(IsopoolMixin, cpython.ExecutorShutdownTest, cpython.BaseTestCase):
+    pass
+
+
+class WaitTest(IsopoolMixin, cpython.WaitTests, cpython.BaseTestCase):
+    pass
+
+
+class AsCompletedTest(IsopoolMixin, cpython.AsCompletedTests, cpython.BaseTestCase):
+    pass
+
+
+class ExecutorTest(IsopoolMixin, cpython.ExecutorTest, cpython.BaseTestCase):
+    pass
+
+
+class DeadlockTest(IsopoolMixin, cpython.ExecutorDeadlockTest, cpython.BaseTestCase):
+    @unittest.skip("looks into ProcessPoolExecutor: it joins _executor_manager_thread, which isopool does not have")
+    def test_shutdown_deadlock_pickle(self):
+        pass
