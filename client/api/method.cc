@@ -26,7 +26,8 @@ at::IValue Method::operator()(at::ArrayRef<at::IValue> args) const {
 at::IValue Method::call(std::vector<at::IValue> args,
                         std::unordered_map<std::string, c10::IValue> kwargs,
                         const CallOptions& options) const {
-  return client::callOnPool(callOf(object_.impl(), name_, args, &kwargs, options));
+  client::PoolCall call = callOf(object_.impl(), name_, args, &kwargs, options);
+  return client::callOnPool(call, options.interrupted);
 }
 
 std::vector<at::IValue> Method::callOnAll(std::vector<at::IValue> args,

@@ -178,7 +178,8 @@ at::IValue ReplicatedObj::callKwargs(std::unordered_map<std::string, c10::IValue
 at::IValue ReplicatedObj::call(std::vector<at::IValue> args,
                                std::unordered_map<std::string, c10::IValue> kwargs,
                                const CallOptions& options) const {
-  return client::callOnPool(client::PoolCall(impl(), args, &kwargs, options));
+  client::PoolCall call(impl(), args, &kwargs, options);
+  return client::callOnPool(call, options.interrupted);
 }
 
 PendingCall ReplicatedObj::callMethodAsync(std::string method,

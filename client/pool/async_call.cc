@@ -71,7 +71,20 @@ bool AsyncCall::leaveQueue(Phase next) {
 }
 
 void AsyncCall::run() {
-  if (!leaveQueue(Phase::kRunning)) return;
+  if (leaveQueue(Phase::kRunning)) make();
+}
+
+bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
+  client::checkNotForked(generation_);
+  callerWaits_.store(true, std::memory_order_relaxed);
+  executor_->callerWaits();
+  if (!leaveQueue(Phase::kRunning)) return false;
+  if (interrupted) cancellation_.stopIf(interrupted);
+  make();
+  return true;
+}
+
+void AsyncCall::make() {
   std::optional<Outcome> outcome;
   try {
     client::prepareThread();
@@ -176,6 +189,10 @@ bool PendingCall::waitFor(std::chrono::nanoseconds time) const {
 }
 
 bool PendingCall::queued() const { return bodyOf(call_).queued(); }
+
+bool PendingCall::runInline(const std::function<bool()>& interrupted) const {
+  return bodyOf(call_).runInline(interrupted);
+}
 
 bool PendingCall::cancel() const { return bodyOf(call_).cancel(); }
 

@@ -41,6 +41,8 @@ class AsyncCall {
   /// Makes the call and settles it, unless it was settled while it was queued. For the threads of
   /// the executor.
   void run();
+  /// The same on another thread, see PendingCall::runInline(). Throws Error in a forked child.
+  bool runInline(const std::function<bool()>& interrupted);
   /// Settles the call with `error` if no thread has begun to make it.
   void settleIfQueued(std::exception_ptr error);
   /// True until a thread begins to make it, or it is settled. Throws Error in a forked child.
@@ -51,6 +53,8 @@ class AsyncCall {
   bool cancel();
   /// Cancels the call, or ends it while it runs, see PendingCall::stop().
   bool stop();
+  /// True if a thread has asked to make it by runInline().
+  bool callerWaits() const { return callerWaits_.load(std::memory_order_relaxed); }
   const client::Deadline& deadline() const { return call_.deadline; }
   /// Call before it is queued if it is submitted during the drain of this number: it then waits, as
   /// a call that is made now, until the pool is attached again.
@@ -69,11 +73,13 @@ class AsyncCall {
   enum class Phase { kQueued, kRunning, kSettling };
 
   bool leaveQueue(Phase next);
+  void make();
   void dropRequest();
   void settle(Outcome outcome);
 
   const uint32_t generation_;
   std::atomic<Phase> phase_{Phase::kQueued};
+  std::atomic<bool> callerWaits_{false};
   client::CancellationToken cancellation_;
 
   const std::shared_ptr<client::AsyncExecutor> executor_;

@@ -103,6 +103,7 @@ void AsyncExecutor::serve() {
     if (queue_.empty()) {
       ++idle_;
       work_.wait(lock);
+      if (callersWait_.load(std::memory_order_relaxed)) leaveToCaller(lock);
       --idle_;
       continue;
     }
@@ -112,6 +113,7 @@ void AsyncExecutor::serve() {
     ++running_;
     lock.unlock();
     call->run();
+    if (!call->callerWaits()) callersWait_.store(false, std::memory_order_relaxed);
     const uint64_t drain = call->drain();
     // Released without the lock: this may be the last owner of anything, the pool included.
     call.reset();
@@ -123,6 +125,15 @@ void AsyncExecutor::serve() {
       lock.lock();
     }
   }
+}
+
+// A caller that only waits for its call makes it by itself sooner than this thread could: then the
+// entry that this thread finds is empty.
+void AsyncExecutor::leaveToCaller(base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
+  constexpr std::chrono::microseconds kMoment(20);
+  lock.unlock();
+  std::this_thread::sleep_for(kMoment);
+  lock.lock();
 }
 
 bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {

@@ -41,6 +41,10 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   /// Called by a call that is no longer queued.
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
+  /// A thread asks to make a call by itself, see PendingCall::runInline(). Threads of the executor
+  /// that wake up for a call then leave it to its caller for a moment, until a call ends for which
+  /// no thread asked.
+  void callerWaits() { callersWait_.store(true, std::memory_order_relaxed); }
   /// From here on submit() throws SupervisorLost with the text `refusal`; if that is empty, it
   /// queues calls that are not accepted, see PoolCall. Returns false if calls that were submitted
   /// before are queued or running: when they are settled, a thread of the executor calls `drained`,
@@ -59,6 +63,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   void makeRoomForThread() ISOPOOL_REQUIRES(mutex_);
   void addTimer() ISOPOOL_REQUIRES(mutex_);
   void serve();
+  void leaveToCaller(base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
   void watchDeadlines();
   std::function<void()> endAccepted(uint64_t drain) ISOPOOL_REQUIRES(mutex_);
   void forgetDeadline(AsyncCall& call) ISOPOOL_REQUIRES(mutex_);
@@ -66,6 +71,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   const uint32_t generation_;
   const size_t mostThreads_;
   std::atomic<size_t> queued_{0};
+  std::atomic<bool> callersWait_{false};
 
   base::Mutex mutex_;
   base::Condition work_;

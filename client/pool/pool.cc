@@ -224,7 +224,8 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
   return slot.inFlight > 0 && Clock::now() - lastHandOver_ < kBetweenHandOvers;
 }
 
-Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted) {
+Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted,
+                                            CancellationToken* cancellation) {
   base::MutexLock lock(ownMutex());
   if (accepted) {
     checkLocked();
@@ -243,7 +244,7 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   waiters_.push_back(&waiter);
   try {
     serveWaitersLocked();
-    awaitPlace(waiter, deadline, lock);
+    awaitPlace(waiter, deadline, cancellation, lock);
   } catch (...) {
     lock.unlock();
     leaveLine(waiter);
@@ -261,7 +262,8 @@ void Pool::leaveLine(Waiter& waiter) {
 }
 
 // Waits in line, with `lock` released meanwhile. Throws if the waiter is to leave the line.
-void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, base::MutexLock& lock) {
+void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToken* cancellation,
+                      base::MutexLock& lock) {
   while (!waiter.slot) {
     if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
                     [](const auto& each) { return !each->quarantine.empty(); })) {
@@ -274,9 +276,19 @@ void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, base::MutexLock&
     const auto look = Clock::now() + kLongestSleep;
     waiter.wake.wait_until(lock, deadline ? std::min(*deadline, look) : look);
     checkLocked();
+    if (cancellation != nullptr && isTakenBack(*cancellation, lock)) throw cancelledCall();
     if (!waiter.slot) serveWaitersLocked();
     if (!waiter.slot) lookAtHeld(lock);
   }
+}
+
+// Asks without the lock: a program's function may take its time.
+bool Pool::isTakenBack(CancellationToken& cancellation,
+                       base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
+  lock.unlock();
+  const bool takenBack = cancellation.requested() || cancellation.stops();
+  lock.lock();
+  return takenBack;
 }
 
 // Kills workers that are blocked. When every call has moved away from a worker, no thread waits for

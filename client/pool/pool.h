@@ -112,7 +112,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// quarantine), SupervisorLost, Error (the pool is closed, or this is a forked child).
   /// `accepted`: the call was accepted earlier, so it is not refused because the supervisor is
   /// about to end.
-  WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false);
+  WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false,
+                                  CancellationToken* cancellation = nullptr);
 
   /// Call when a worker has ended a request that is not a call of the pool: calls in line may be
   /// waiting for that worker.
@@ -278,7 +279,10 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   void leaveLocked(WorkerSlot& slot) ISOPOOL_REQUIRES(mutex_);
   bool leavesPlaceFree(const WorkerSlot& slot) const ISOPOOL_REQUIRES(mutex_);
   void leaveLine(Waiter& waiter);
-  void awaitPlace(Waiter& waiter, const Deadline& deadline, base::MutexLock& lock)
+  void awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToken* cancellation,
+                  base::MutexLock& lock)
+      ISOPOOL_REQUIRES(mutex_);
+  bool isTakenBack(CancellationToken& cancellation, base::MutexLock& lock)
       ISOPOOL_REQUIRES(mutex_);
   void lookAtHeld(base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
   void serveMigrationsLocked() ISOPOOL_REQUIRES(mutex_);

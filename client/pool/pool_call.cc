@@ -27,13 +27,6 @@ const char* endOf(WorkerLink& channel) {
              : "the worker was killed";
 }
 
-// The deadline of an attempt that begins now.
-Deadline deadlineOnWorker(const PoolCall& call) {
-  if (!call.runTime || call.object.pool->noKill()) return call.deadline;
-  const Deadline own = deadlineAfter(*call.runTime);
-  return call.deadline && (!own || *call.deadline < *own) ? call.deadline : own;
-}
-
 // The attempts of one call, until a worker has answered it.
 class Attempts {
  public:
@@ -64,8 +57,8 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
     if (migration == nullptr || !migration->left()) pool_.countRerun();
     return std::nullopt;
   }
-  const Deadline deadline = deadlineOnWorker(call_);
   RequestDraft& draft = requestDraft();
+  if (!pool_.noKill()) draft.runTime = call_.runTime;
   if (call_.modes) draft.modes = *call_.modes;
   call_.draft(draft);
   if (call_.permissive) draft.flags |= ipc::kPermissive;
@@ -73,7 +66,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   const auto began = Clock::now();
   if (migration != nullptr) migration->begin(began);
   Answer answer =
-      channel.exchange(call_.operation, draft, deadline, call_.cancellation, migration);
+      channel.exchange(call_.operation, draft, call_.deadline, call_.cancellation, migration);
   if (record_ != nullptr) record_->answered(answer);
   if (answer.outcome() == RequestOutcome::kNeverStarted) pool_.check();
   if (answer.outcome() == RequestOutcome::kLost) {
@@ -237,9 +230,17 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
 at::IValue callOnPool(const PoolCall& call) {
   PoolMigration migration(*call.object.pool, call.accepted);
   return untilAnswered(call, [&](Attempts& attempts) {
-    const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline);
+    const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline, call.cancellation);
     return attempts.tryOn(reservation.channel(), &migration);
   });
+}
+
+at::IValue callOnPool(PoolCall& call, const std::function<bool()>& interrupted) {
+  if (!interrupted) return callOnPool(call);
+  CancellationToken token;
+  token.stopIf(interrupted);
+  call.cancellation = &token;
+  return callOnPool(call);
 }
 
 at::IValue callOnSlot(const PoolCall& call, WorkerSlot& slot) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -81,6 +82,9 @@ Cancelled stoppedCall(WorkerLink& channel);
 /// LimitExceeded, ArenaFull, Error. WorkerLost, DeadlineExceeded and SupervisorLost state whether
 /// the call had started.
 at::IValue callOnPool(const PoolCall& call);
+
+/// The same for a call that this thread stops when `interrupted` returns true, see CallOptions.
+at::IValue callOnPool(PoolCall& call, const std::function<bool()>& interrupted);
 
 /// The same on the worker of one slot, or on its replacement. Waits for a replacement, and does not
 /// wait in the pool's line.

@@ -19,12 +19,13 @@ constexpr std::chrono::milliseconds kBetweenLooks(10);
 
 }  // namespace
 
-Pool::WorkerReservation PoolMigration::nextReservation(const Deadline& deadline) {
+Pool::WorkerReservation PoolMigration::nextReservation(const Deadline& deadline,
+                                                      CancellationToken* cancellation) {
   auto reserved = left_ ? pool_.takeReserved(*this) : std::nullopt;
   stay();
   left_ = false;
   Pool::WorkerReservation reservation =
-      reserved ? *std::move(reserved) : pool_.reserveWorker(deadline, accepted_);
+      reserved ? *std::move(reserved) : pool_.reserveWorker(deadline, accepted_, cancellation);
   accepted_ = true;
   from_ = reservation.slot().get();
   patience_ = reservation.idle() ? kPatienceWithIdleWorker : kPatience;

@@ -23,6 +23,16 @@ bool CancellationToken::stop() {
   return true;
 }
 
+bool CancellationToken::stops() {
+  constexpr std::chrono::milliseconds kBetweenLooks(10);
+  if (stopped() || interrupted_ == nullptr) return stopped();
+  const Clock::time_point now = Clock::now();
+  if (now - lastLook_ < kBetweenLooks) return false;
+  lastLook_ = now;
+  if ((*interrupted_)()) stopped_.store(true, std::memory_order_release);
+  return stopped();
+}
+
 bool CancellationToken::end() {
   base::MutexLock lock(mutex_);
   over_ = true;

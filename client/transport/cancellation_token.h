@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "base/mutex.h"
+#include "client/transport/deadline.h"
 
 namespace isopool::client {
 
@@ -28,6 +30,14 @@ class CancellationToken {
   bool stop();
   /// True once stop() has returned true.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  /// Before the request is made: its thread calls `interrupted` now and then while it waits, and
+  /// stops the request if that returns true. It must outlive the request.
+  void stopIf(const std::function<bool()>& interrupted) {
+    interrupted_ = &interrupted;
+    lastLook_ = Clock::now();  // most requests end before the first look
+  }
+  /// For the requesting thread: true if the request is to be stopped.
+  bool stops();
   /// Call when the request has ended, whatever its outcome: from here on cancel() returns false.
   /// True if the request was taken back before: then its outcome must be "cancelled", also if it
   /// was to be tried again on another worker.
@@ -42,6 +52,9 @@ class CancellationToken {
       ISOPOOL_REQUIRES(mutex_);
   // Call when the request has left the worker. Takes mutex_.
   void leave(RequestOutcome outcome);
+
+  const std::function<bool()>* interrupted_ = nullptr;
+  Clock::time_point lastLook_;  // when the requesting thread called it
 
   base::Mutex mutex_;
   std::atomic<bool> requested_{false};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct PendingRequest {
   uint64_t sequence = 0;
   ipc::Operation operation{};
   bool continuesPastDeadline = false;    // a preparation that later requests need
+  std::optional<std::chrono::nanoseconds> runTime;  // see RequestDraft
+  Deadline runEnds;                      // once its thread has seen that the worker runs it
   Clock::time_point publishedAt;         // if it has a deadline
   Clock::time_point leftAt;              // when the thread of an abandoned preparation left
   std::vector<ExportedStorage> exports;  // alive until the request has ended, for echoes

@@ -29,6 +29,7 @@ RequestDraft& requestDraft() {
   draft.exports.clear();
   draft.flags = 0;
   draft.tag = 0;
+  draft.runTime.reset();
   draft.onlyForThisCaller = false;
   draft.modes = callerModes();
   return draft;

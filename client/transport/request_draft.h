@@ -3,8 +3,10 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -32,6 +34,8 @@ struct RequestDraft {
   std::vector<ExportedStorage> exports;     ///< of the same storages
   uint32_t flags = 0;                       ///< further ipc::SubmissionFlags
   uint64_t tag = 0;                         ///< CallOptions::tag, for the record of the request
+  /// The longest time that the worker may run it; none: as long as the deadline allows.
+  std::optional<std::chrono::nanoseconds> runTime;
   /// For a preparation: no later request needs what it makes. So past its deadline its worker is
   /// killed, as by a call, and does not continue.
   bool onlyForThisCaller = false;

@@ -409,6 +409,8 @@ PendingRequest& WorkerLink::publishNext(ipc::Operation operation, RequestDraft& 
   request.sequence = nextSequence_++;
   request.operation = operation;
   request.continuesPastDeadline = ipc::isPreparation(operation) && !draft.onlyForThisCaller;
+  request.runTime = draft.runTime;
+  request.runEnds.reset();
   unawaited_.published(request.sequence, operation, /*notification=*/false);
   request.exports.swap(draft.exports);
   request.requestBlob = blob;

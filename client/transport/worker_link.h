@@ -263,10 +263,10 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
     bool abandoned;
   };
   Waited wait(PendingRequest& request, const Deadline& deadline,
-              const CancellationToken* cancellation, Migration* migration,
+              CancellationToken* cancellation, Migration* migration,
               std::optional<ProcessorLoad::Spinner>& spinner);
   void lead(PendingRequest& request, const Deadline& deadline,
-            const CancellationToken* cancellation, const Migration* migration,
+            CancellationToken* cancellation, const Migration* migration,
             std::optional<ProcessorLoad::Spinner>& spinner) ISOPOOL_REQUIRES(leadMutex_);
   bool migrates(PendingRequest& request, Migration& migration);
   bool deliverCompletions() ISOPOOL_REQUIRES(leadMutex_);
@@ -276,6 +276,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   void deliverUnlessLed();
   void passLead();
   void settleAll() ISOPOOL_REQUIRES(leadMutex_);
+  bool runTimeIsOver(PendingRequest& request);
   std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack,
                                        const char* reason);
   void wakeWaiter(PendingRequest& request);

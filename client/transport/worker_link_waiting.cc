@@ -25,11 +25,17 @@ constexpr milliseconds kLongestSleep(100);
 // How long a worker may continue a preparation whose caller has left, while others wait.
 constexpr std::chrono::minutes kLongestPreparation(5);
 
-// How long a thread may sleep until it has to check its deadline or its migration.
-nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
-  if (!deadline && migration == nullptr) return kLongestSleep;
+// How soon a limit of the run time begins after the run.
+constexpr milliseconds kBetweenLooksForStart(2);
+
+// How long a thread may sleep until it has to check its deadlines or its migration.
+nanoseconds untilItLooks(const PendingRequest& request, const Deadline& deadline,
+                         const Migration* migration) {
+  if (!deadline && migration == nullptr && !request.runTime) return kLongestSleep;
   const auto now = Clock::now();
   nanoseconds time = kLongestSleep;
+  if (request.runEnds) time = std::min<nanoseconds>(time, *request.runEnds - now);
+  if (request.runTime && !request.runEnds) time = kBetweenLooksForStart;
   if (deadline) time = std::min<nanoseconds>(time, *deadline - now);
   if (migration != nullptr) time = std::min<nanoseconds>(time, migration->nextLook() - now);
   return std::max(time, nanoseconds(0));
@@ -38,15 +44,16 @@ nanoseconds untilItLooks(const Deadline& deadline, const Migration* migration) {
 }  // namespace
 
 WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
-                                    const CancellationToken* cancellation, Migration* migration,
+                                    CancellationToken* cancellation, Migration* migration,
                                     std::optional<ProcessorLoad::Spinner>& spinner) {
   // Most answers come during the first wait: migrates(), which reads the clock, follows only then.
   for (bool waited = false;; waited = true) {
     const uint32_t signal = request.signal.load(std::memory_order_acquire);
     const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
     if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
-    const bool stopped = cancellation != nullptr && cancellation->stopped();
-    const bool past = stopped || isPast(deadline) || timeIsOver(request.sequence);
+    const bool stopped = cancellation != nullptr && cancellation->stops();
+    const bool past = stopped || isPast(deadline) || runTimeIsOver(request) ||
+                      timeIsOver(request.sequence);
     const bool takenBack =
         (cancellation != nullptr && cancellation->requested()) ||
         (waited && migration != nullptr && !past && migrates(request, *migration));
@@ -62,12 +69,12 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
       continue;
     }
     spinner.reset();
-    request.sleep(signal, untilItLooks(deadline, migration));
+    request.sleep(signal, untilItLooks(request, deadline, migration));
   }
 }
 
 void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
-                      const CancellationToken* cancellation, const Migration* migration,
+                      CancellationToken* cancellation, const Migration* migration,
                       std::optional<ProcessorLoad::Spinner>& spinner) {
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
@@ -79,7 +86,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     ipc::ClientEnd& end;
     PendingRequest& request;
     const Deadline& deadline;
-    const CancellationToken* cancellation;
+    CancellationToken* cancellation;
     const Migration* migration;
     std::optional<ProcessorLoad::Spinner>& spinner;
     std::array<ipc::FutexWatch, 2> watches{};
@@ -98,9 +105,9 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
       channel.leadMutex_.assertHeld();
       channel.settleAll();
     }
-    bool leaves() const {
-      return isPast(deadline) ||
-             (cancellation != nullptr && (cancellation->requested() || cancellation->stopped())) ||
+    bool leaves() {
+      return isPast(deadline) || channel.runTimeIsOver(request) ||
+             (cancellation != nullptr && (cancellation->requested() || cancellation->stops())) ||
              (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
     }
     void watch() {
@@ -109,7 +116,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     }
     void sleep() {
       slept = true;
-      ipc::futexWait(watches, untilItLooks(deadline, migration));
+      ipc::futexWait(watches, untilItLooks(request, deadline, migration));
       if (!completionReady()) channel.killIfBlocked();
     }
     bool completionReady() const { return end.completionReady(); }
@@ -118,6 +125,17 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
   } leader{*this, end, request, deadline, cancellation, migration, spinner};
   if (!ipc::awaitOutcome(leader)) return;
   spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
+}
+
+// For the thread that waits for the request.
+bool WorkerLink::runTimeIsOver(PendingRequest& request) {
+  if (!request.runTime) return false;
+  if (!request.runEnds) {
+    if (!memory_->end().hasStarted(request.sequence)) return false;
+    request.runEnds = deadlineAfter(*request.runTime);
+    if (!request.runEnds) request.runTime.reset();
+  }
+  return isPast(request.runEnds);
 }
 
 // False if the ring's content is invalid.

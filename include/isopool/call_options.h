@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 namespace isopool {
@@ -29,9 +30,9 @@ struct CallOptions {
   /// turns all deadlines off.
   std::optional<std::chrono::nanoseconds> deadline;
   /// For call() and callAsync() of a ReplicatedObj and of its methods; others ignore it. The time
-  /// that the call may take on a worker, counted from the moment when it is sent there: neither the
-  /// wait for a free worker nor the loading of the object counts, and a call that runs again has
-  /// the whole time again. When it has passed, the same happens as after the deadline. The call
+  /// that the call may take on a worker, counted from the moment when the worker begins to run it,
+  /// within 2 ms: neither the wait for a free worker nor the loading of the object counts, and a
+  /// call that runs again has the whole time again. When it has passed, the same happens as after the deadline. The call
   /// ends at the earlier of both.
   std::optional<std::chrono::nanoseconds> runTime;
   /// For calls of a ReplicatedObj. The call may run more than once: if its worker dies after the
@@ -41,6 +42,11 @@ struct CallOptions {
   /// For operations that return a value. Converts it as Obj::toIValuePermissive() does; without
   /// this option as toIValue() does.
   bool permissive = false;
+  /// For call() of a ReplicatedObj and of its methods; others ignore it. The calling thread calls
+  /// it about ten times per second while it waits. If it returns true, the call ends as by
+  /// PendingCall::stop(), and throws Cancelled: for a program whose user, or whose own client, no
+  /// longer wants the answer. It must not throw and must not use isopool.
+  std::function<bool()> interrupted;
   /// A number of the program's own, for CallRecord::tag: a tenant, a request. The library does not
   /// interpret it.
   uint64_t tag = 0;

@@ -53,6 +53,8 @@ class Future(concurrent.futures.Future[Any]):
 
     def result(self, timeout: float | None = None) -> Any:
         """As Future.result(). A KeyboardInterrupt during the wait cancels the call."""
+        if timeout is None:
+            self._run_inline()
         try:
             return super().result(timeout)
         except KeyboardInterrupt:
@@ -61,11 +63,18 @@ class Future(concurrent.futures.Future[Any]):
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """As Future.exception(). A KeyboardInterrupt during the wait cancels the call."""
+        if timeout is None:
+            self._run_inline()
         try:
             return super().exception(timeout)
         except KeyboardInterrupt:
             self.cancel()
             raise
+
+    def _run_inline(self) -> None:
+        # This thread would only wait: it saves the wake-up of one that makes the call, and its own.
+        if self._call is not None and self._state == concurrent.futures._base.PENDING:
+            self._call.run_inline()
 
     def _end(self, stop: bool) -> bool:
         """Cancels the call: also if it runs, or only if no worker was sought for it yet."""
@@ -432,9 +441,10 @@ def _taken(futures: collections.deque[Future], begun: Iterator[Future], until: f
     future = futures.popleft()
     try:
         result = future.result(None if until is None else max(0.0, until - time.monotonic()))
-    except (TimeoutError, KeyboardInterrupt):
-        if not future.done():
-            for each in [future, *futures]:
+    except (TimeoutError, KeyboardInterrupt) as error:
+        # The function itself may raise a TimeoutError.
+        if isinstance(error, KeyboardInterrupt) or not future.done():
+            for each in [*reversed(futures), future]:
                 each.cancel()
         raise
     futures.extend(itertools.islice(begun, 1))

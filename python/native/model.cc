@@ -65,9 +65,19 @@ auto Model::onCallee(const Use& use) const {
 py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
   std::vector<at::IValue> values = positional(args);
   NamedValues namedValues = named(kwargs);
-  return toObject(onCallee([&](const auto& callee) {
-    return callee.call(std::move(values), std::move(namedValues), options_);
-  }));
+  SignalHandlers handlers;
+  CallOptions options = options_;
+  options.interrupted = handlers.interrupted();
+  try {
+    at::IValue result = onCallee([&](const auto& callee) {
+      return callee.call(std::move(values), std::move(namedValues), options);
+    });
+    handlers.check();
+    return toObject(std::move(result));
+  } catch (const Cancelled&) {
+    handlers.check();
+    throw;
+  }
 }
 
 PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,

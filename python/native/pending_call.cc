@@ -92,6 +92,17 @@ void definePendingCall(py::module_& module) {
       .def(
           "stop", [](const PendingCall& self) { return unlocked([&] { return self.stop(); }); },
           "Cancels the call, also if it runs: then its worker is killed. False if it has ended.")
+      .def(
+          "run_inline",
+          [](const PendingCall& self) {
+            SignalHandlers handlers;
+            const std::function<bool()> interrupted = handlers.interrupted();
+            const bool ran = unlocked([&] { return self.runInline(interrupted); });
+            handlers.check();
+            return ran;
+          },
+          "Makes the call on this thread, unless a thread of the library has begun to make it. True\n"
+          "if it was made here. A signal's handler that raises, as Ctrl-C does, stops the call.")
       .def("queued", &PendingCall::queued, "True until a thread of the library begins to make it.")
       .def("ready", [](const PendingCall& self) { return self.ready(); });
 }

@@ -3,7 +3,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace isopool::python {
@@ -24,6 +26,22 @@ auto unlocked(const Step& step) {
   const pybind11::gil_scoped_release released;
   return step();
 }
+
+/// Runs Python's handlers of signals, which Ctrl-C needs, while the main thread waits for a call. One
+/// per call. The caller holds the GIL at the construction and the destruction.
+class SignalHandlers {
+ public:
+  SignalHandlers();
+  /// For CallOptions::interrupted: true once a handler has raised. Empty on threads other than the
+  /// main one, where Python runs no handlers. Valid as long as this object.
+  std::function<bool()> interrupted();
+  /// Raises what a handler has raised, as a rule a KeyboardInterrupt.
+  void check();
+
+ private:
+  const bool onMainThread_;
+  std::optional<pybind11::error_already_set> raised_;
+};
 
 /// Releases the GIL in the destructor, which may wait for workers, even if the garbage collector is
 /// the last owner.

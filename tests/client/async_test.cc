@@ -303,6 +303,86 @@ TEST_F(AsyncQueue, ACallThatIsStoppedBeforeItStartsDoesNotRun) {
   EXPECT_EQ(subject_.number("pid"), worker) << "no worker was killed";
 }
 
+TEST_F(AsyncQueue, ACallThatWaitsForItsTurnIsMadeOnTheCallersThread) {
+  std::atomic<int> outcomes{0};
+  std::thread::id where;
+  int inlined = 0;
+  for (int i = 0; i < 200; ++i) {
+    const PendingCall call =
+        subject_.object().callAsync({"identity", int64_t{i}}, [&](const Outcome&) {
+          where = std::this_thread::get_id();
+          ++outcomes;
+        });
+    const bool ran = call.runInline();
+    EXPECT_EQ(call.get().toInt(), i);
+    if (ran) EXPECT_EQ(where, std::this_thread::get_id());
+    inlined += ran ? 1 : 0;
+    EXPECT_FALSE(call.runInline()) << "it has an outcome";
+  }
+  EXPECT_EQ(outcomes, 200);
+  EXPECT_GT(inlined, 0);
+}
+
+TEST_F(AsyncQueue, AnInterruptedCallEndsWithItsWorker) {
+  const Gate gate;
+  std::vector<at::IValue> args{"wait_at"};
+  for (const at::IValue& each : gate.arguments()) args.push_back(each);
+  CallOptions options;
+  pid_t worker = 0;
+  options.interrupted = [&] {
+    if (worker == 0) worker = gate.arrival();
+    return true;
+  };
+  try {
+    subject_.object().call(args, {}, options);
+    ADD_FAILURE() << "the call was to be interrupted";
+  } catch (const Cancelled& error) {
+    EXPECT_TRUE(error.started()) << error.what();
+  }
+  EXPECT_NE(subject_.number("pid"), worker);
+}
+
+TEST_F(AsyncQueue, ACallThatIsInterruptedInLineDoesNotRun) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  const pid_t worker = gate.arrival();
+  CallOptions options;
+  options.interrupted = [] { return true; };
+  try {
+    subject_.object().call({"pid"}, {}, options);
+    ADD_FAILURE() << "the call was to be interrupted";
+  } catch (const Cancelled& error) {
+    EXPECT_FALSE(error.started()) << error.what();
+  }
+  gate.open();
+  EXPECT_EQ(running.get().toInt(), worker);
+}
+
+TEST_F(AsyncQueue, TheRunTimeOfACallDoesNotCountItsWait) {
+  const Gate gate;
+  const PendingCall running = occupy(gate);
+  const pid_t worker = gate.arrival();
+  CallOptions options;
+  options.runTime = milliseconds(200);
+  const PendingCall waiting = subject_.object().callAsync({"pid"}, {}, options);
+  EXPECT_FALSE(waiting.wait_for(milliseconds(300)));
+  gate.open();
+  EXPECT_EQ(running.get().toInt(), worker);
+  EXPECT_EQ(waiting.get().toInt(), worker);
+}
+
+TEST_F(AsyncQueue, ACallPastItsRunTimeIsKilled) {
+  const Gate gate;
+  std::vector<at::IValue> args{"wait_at"};
+  for (const at::IValue& each : gate.arguments()) args.push_back(each);
+  CallOptions options;
+  options.runTime = milliseconds(200);
+  const PendingCall call = subject_.object().callAsync(args, {}, options);
+  const pid_t worker = gate.arrival();
+  EXPECT_TRUE(endedWith<DeadlineExceeded>(call));
+  EXPECT_NE(subject_.number("pid"), worker);
+}
+
 TEST_F(AsyncQueue, EachCallHasOneOutcomeHoweverCancelsRaceWithIt) {
   std::atomic<int> outcomes{0};
   std::atomic<int> wrong{0};
