@@ -4,7 +4,6 @@
 import atexit
 import collections
 import concurrent.futures
-import importlib.resources
 import itertools
 import logging
 import os
@@ -19,15 +18,8 @@ import torch
 
 from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions
+from isopool.models import worker_modules
 from isopool.worker import payload, tasks
-
-# What the workers get as text, under these names.
-_WORKER_MODULES = {
-    "isopool_worker": "__init__.py",
-    "isopool_worker.payload": "payload.py",
-    "isopool_worker.tasks": "tasks.py",
-}
-
 
 # A function whose pickle is no longer than this goes along with each call, in bytes.
 _SHORT_FUNCTION = 16384
@@ -124,10 +116,9 @@ class _Calls:
         self._process = os.getpid()
         self._open: set[_Task] = set()  # those whose futures are not settled
         self._sent: dict[str, int] = {}  # how many calls had the function with them
-        for name, file in _WORKER_MODULES.items():
-            text = importlib.resources.files("isopool.worker").joinpath(file).read_text(encoding="utf-8")
+        for name, text in worker_modules().items():
             pool._register_module(name, text)
-        runner = pool._create("isopool_worker.tasks", "TaskRunner", tuple(initializer))
+        runner = pool._create("isopool_by_value.tasks", "TaskRunner", tuple(initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)

@@ -90,6 +90,21 @@ PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,
   });
 }
 
+std::shared_ptr<Stream> Model::stream(const py::args& args, const py::kwargs& kwargs) const {
+  std::vector<at::IValue> values = positional(args);
+  NamedValues namedValues = named(kwargs);
+  return makeShared<Stream>(onCallee([&](const auto& callee) {
+    return callee.stream(std::move(values), std::move(namedValues), options_);
+  }));
+}
+
+std::shared_ptr<ModelSession> Model::session(bool ownReplica) const {
+  SessionOptions session;
+  session.ownReplica = ownReplica;
+  return makeShared<ModelSession>(
+      unlocked([&] { return object_.acquireSession(session, options_); }));
+}
+
 py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const {
   std::vector<at::IValue> values = positional(args);
   NamedValues namedValues = named(kwargs);
@@ -174,6 +189,31 @@ void defineModel(py::module_& module) {
            "Begins the call and returns a PendingCall. callback(value, error) is called when it has\n"
            "ended, on another thread, with None for the one that there is not. Do not change the\n"
            "tensors of the arguments before. As a rule use aio() or submit() of an Executor.")
+      .def(
+          "aio",
+          [](const py::object& self, const py::args& args, const py::kwargs& kwargs) {
+            return py::module_::import("isopool.aio").attr("call")(self, args, kwargs);
+          },
+          "await model.aio(x): the same call for asyncio. Its cancellation ends the call, also in\n"
+          "the worker.")
+      .def(
+          "map",
+          [](const py::object& self, const py::object& items, const py::object& lookahead,
+             bool ordered) {
+            return py::module_::import("isopool.models")
+                .attr("map_model")(self, items, lookahead, ordered);
+          },
+          py::arg("items"), py::kw_only(), py::arg("lookahead") = py::none(),
+          py::arg("ordered") = true,
+          "for y in model.map(items): model(item) for each, on all workers. At most lookahead items\n"
+          "are taken before their results are (None: three for each worker). Not ordered: pairs of\n"
+          "the item's number and its result, as they come.")
+      .def("stream", &Model::stream,
+           "for y in model.stream(x): the items of the generator that the call returns.")
+      .def("session", &Model::session, py::kw_only(), py::arg("own_replica") = false,
+           "with model.session() as s: calls of s run in one worker and see the state that earlier\n"
+           "ones left. own_replica: a state that no other call sees.")
+      .def_property_readonly("workers", &Model::workers, "How many workers its pool has.")
       .def("call_on_all", &Model::callOnAll,
            "Makes the same call on every worker at the same time; a list of their results.")
       .def("warm_up", &Model::warmUp,

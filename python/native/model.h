@@ -10,6 +10,7 @@
 
 #include "isopool/isopool.h"
 #include "python/native/pending_call.h"
+#include "python/native/streams.h"
 
 namespace isopool::python {
 
@@ -18,12 +19,16 @@ namespace isopool::python {
 /// worker. Thread-safe.
 class Model {
  public:
-  explicit Model(ReplicatedObj object) : object_(std::move(object)) {}
+  /// `workers`: of its pool.
+  Model(size_t workers, ReplicatedObj object) : workers_(workers), object_(std::move(object)) {}
 
   pybind11::object call(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
   /// Begins the call and returns; `callback`: see Deliveries::to().
   PendingCall callAsync(const pybind11::tuple& args, const pybind11::dict& kwargs,
                         const pybind11::function& callback) const;
+  /// The result must be an iterable.
+  std::shared_ptr<Stream> stream(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
+  std::shared_ptr<ModelSession> session(bool ownReplica) const;
   /// One result for each worker.
   pybind11::list callOnAll(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
   void warmUp(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
@@ -38,12 +43,14 @@ class Model {
                                      const std::optional<uint64_t>& tag,
                                      const pybind11::object& runTime) const;
   const std::string& name() const { return object_.name(); }
+  size_t workers() const { return workers_; }
 
  private:
   /// Calls `use` with the object or its method, without the GIL.
   template <typename Use>
   auto onCallee(const Use& use) const;
 
+  size_t workers_;
   ReplicatedObj object_;
   // Of this object and all that were made of it.
   std::shared_ptr<Deliveries> deliveries_ = std::make_shared<Deliveries>();

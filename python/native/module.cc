@@ -8,6 +8,8 @@
 #include "python/native/pending_call.h"
 #include "python/native/pool.h"
 #include "python/native/pool_options.h"
+#include "python/native/statistics.h"
+#include "python/native/streams.h"
 #include "python/native/values.h"
 
 PYBIND11_MODULE(_native, module) {
@@ -15,6 +17,8 @@ PYBIND11_MODULE(_native, module) {
   isopool::python::defineObjects(module);
   isopool::python::definePoolOptions(module);
   isopool::python::definePendingCall(module);
+  isopool::python::defineStreams(module);
+  isopool::python::defineStatistics(module);
   isopool::python::defineModel(module);
   isopool::python::definePool(module);
   module.def("tensor_of", &isopool::python::tensorOf, pybind11::arg("buffer"),

@@ -23,7 +23,7 @@ Parts = list[torch.Tensor]
 
 def stored_tensor(index: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
     """Stands in a pickle for a tensor that lies beside it. Never called: see _Unpickler.find_class()."""
-    raise pickle.UnpicklingError("a pickle of isopool can be read by isopool_worker.payload.loads() only")
+    raise pickle.UnpicklingError("a pickle of isopool can be read by isopool_by_value.payload.loads() only")
 
 
 class LongBytes:
@@ -83,7 +83,7 @@ class _Unpickler(pickle.Unpickler):
         return tensor.requires_grad_() if requires_grad else tensor
 
     def find_class(self, module: str, name: str) -> Any:
-        if name == "stored_tensor" and module in ("isopool.worker.payload", "isopool_worker.payload"):
+        if name == "stored_tensor" and module in ("isopool.worker.payload", "isopool_by_value.payload"):
             return self._tensor
         return super().find_class(module, name)
 

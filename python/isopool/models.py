@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models that are Python objects of this program or of a file, and calls of a model for many items."""
+
+import collections
+import importlib.resources
+import os
+import queue
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from isopool import _native
+from isopool.worker import payload
+
+
+def worker_modules() -> dict[str, str]:
+    """The modules that workers get as text, by the names that they have there."""
+    folder = importlib.resources.files("isopool.worker")
+    names = {"isopool_by_value": "__init__", **{f"isopool_by_value.{name}": name for name in ("payload", "tasks", "models")}}
+    return {module: folder.joinpath(f"{name}.py").read_text(encoding="utf-8") for module, name in names.items()}
+
+
+def by_value(source: Any) -> tuple[str, tuple[Any, ...]] | None:
+    """How workers make the model: a function of isopool_by_value.models and its arguments. None for a file's path.
+
+    Raises what the pickling of a callable raises.
+    """
+    if not isinstance(source, str | os.PathLike):
+        if not callable(source):
+            raise TypeError(
+                f"a model is the path of a file, 'app.py:factory', or a callable, not {type(source).__qualname__}"
+            )
+        return "Model", tuple(payload.dumps(source, _native.tensor_of))
+    path, colon, name = os.fsdecode(source).rpartition(":")
+    if not colon or not path.endswith(".py"):
+        return None
+    if not name.isidentifier():
+        raise ValueError(f"{source}: what follows the colon is the name of a function or a class in {path}")
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"{path}: there is no such file")
+    return "from_file", (os.path.abspath(path), name)
+
+
+def map_model(model: _native.Model, items: Iterable[Any], lookahead: int | None, ordered: bool) -> Iterator[Any]:
+    most = 3 * model.workers if lookahead is None else lookahead
+    if most < 1:
+        raise ValueError("lookahead must be at least 1")
+    return _map_ordered(model, iter(items), most) if ordered else _map_completed(model, iter(items), most)
+
+
+_Outcome = tuple[Any, BaseException | None]
+
+
+def _result(outcome: _Outcome) -> Any:
+    value, error = outcome
+    if error is not None:
+        raise error
+    return value
+
+
+def _begin(model: _native.Model, item: Any) -> tuple[_native.PendingCall, "queue.SimpleQueue[_Outcome]"]:
+    outcome: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+    return model.call_async((item,), {}, lambda value, error: outcome.put((value, error))), outcome
+
+
+def _map_ordered(model: _native.Model, items: Iterator[Any], most: int) -> Iterator[Any]:
+    begun = collections.deque(_begin(model, item) for item, _ in zip(items, range(most), strict=False))
+    try:
+        while begun:
+            yield _result(begun[0][1].get())
+            begun.popleft()
+            begun.extend(_begin(model, item) for item, _ in zip(items, range(1), strict=False))
+    finally:
+        for pending, _ in reversed(begun):
+            pending.stop()
+
+
+def _map_completed(model: _native.Model, items: Iterator[Any], most: int) -> Iterator[tuple[int, Any]]:
+    ended: queue.SimpleQueue[tuple[int, _Outcome]] = queue.SimpleQueue()
+    begun: dict[int, _native.PendingCall] = {}
+    numbered = enumerate(items)
+
+    def begin(count: int) -> None:
+        for _ in range(count):
+            for number, item in numbered:
+
+                def end(value: Any, error: BaseException | None, number: int = number) -> None:
+                    ended.put((number, (value, error)))
+
+                begun[number] = model.call_async((item,), {}, end)
+                break
+
+    begin(most)
+    try:
+        while begun:
+            number, outcome = ended.get()
+            del begun[number]
+            yield number, _result(outcome)
+            begin(1)
+    finally:
+        for pending in reversed(begun.values()):
+            pending.stop()
