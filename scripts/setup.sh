@@ -28,7 +28,7 @@ readonly log=build/setup.log
 readonly apt_packages=(
   g++ cmake ninja-build ccache python3 python3-dev python3-venv libboost-dev libmsgpack-cxx-dev
   libgtest-dev libcli11-dev libspdlog-dev libxxhash-dev libtomlplusplus-dev nlohmann-json3-dev
-  relacy-dev spin valgrind
+  relacy-dev spin valgrind libpython3.11-testsuite
 )
 
 say() { printf '== %s\n' "$*"; }

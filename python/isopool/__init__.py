@@ -7,6 +7,11 @@ A Pool loads models, and calls them in its workers:
     model = pool.load("model.pt", pickle=("model", "model.pkl"))
     y = model(x)
 
+An Executor is a concurrent.futures.Executor on such workers, which one dead worker does not break:
+
+    with isopool.Executor() as executor:
+        results = list(executor.map(function, items))
+
 InterpreterManager has multipy's interface: a session on a worker gives handles (Obj) to objects there.
 Each call releases the GIL while it waits, and any thread may use any object. If a worker dies, its
 call raises WorkerLost and the supervisor replaces the worker; if the supervisor dies, every use
@@ -17,6 +22,7 @@ import os
 import pathlib
 import platform
 import sys
+import typing
 
 # libisopool uses this process's libtorch, so torch must be imported first.
 import torch
@@ -68,8 +74,10 @@ from isopool.errors import (  # noqa: E402
     SupervisorLost,
     WorkerLost,
 )
-from isopool.executor import Executor, Future  # noqa: E402
 from isopool.settings import Setting  # noqa: E402
+
+if typing.TYPE_CHECKING:
+    from isopool.executor import Executor, Future
 
 __version__ = _build.VERSION
 __all__ = [
@@ -102,3 +110,12 @@ __all__ = [
     "WorkerLost",
     "WorkerStatistics",
 ]
+
+
+def __getattr__(name: str) -> typing.Any:
+    # Only these need cloudpickle.
+    if name in ("Executor", "Future"):
+        from isopool import executor
+
+        return getattr(executor, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

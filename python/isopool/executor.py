@@ -103,7 +103,7 @@ class _Task:
 class _Calls:
     """The calls of an Executor. Lives until the last one has ended, also if the Executor does not."""
 
-    def __init__(self, pool: _native.Pool, owns_pool: bool, initializer: payload.Parts) -> None:
+    def __init__(self, pool: _native.Pool, owns_pool: bool, most_tasks: int, initializer: payload.Parts) -> None:
         self.broken: str | None = None
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
@@ -112,13 +112,14 @@ class _Calls:
         self._functions = PickledFunctions()
         self._pool: _native.Pool | None = pool
         self._owns_pool = owns_pool
+        self._limits_tasks = most_tasks > 0
         self._workers = len(pool)
         self._process = os.getpid()
         self._open: set[_Task] = set()  # those whose futures are not settled
         self._sent: dict[str, int] = {}  # how many calls had the function with them
         for name, text in worker_modules().items():
             pool._register_module(name, text)
-        runner = pool._create("isopool_by_value.tasks", "TaskRunner", tuple(initializer))
+        runner = pool._create("isopool_by_value.tasks", "TaskRunner", (most_tasks, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)
@@ -160,7 +161,7 @@ class _Calls:
 
     # Called on a thread of the library.
     def _ended(self, task: _Task, value: tuple[Any, ...] | None, error: BaseException | None) -> None:
-        if value is not None and value[0] == tasks.UNKNOWN_FUNCTION:
+        if value is not None and value[0] == tasks.UNKNOWN_FUNCTION or self._not_run(error):
             return self._begin(task, task.function.tensor)
         result, error = (None, error) if value is None else self._outcome(task, value)
         # Nothing else keeps the arguments and the result from here on.
@@ -184,6 +185,15 @@ class _Calls:
             pass  # cancelled meanwhile
         if ends:
             self._end_pool()
+
+    def _not_run(self, error: BaseException | None) -> bool:
+        """True if the worker exited because it had served its tasks before."""
+        return (
+            self._limits_tasks
+            and isinstance(error, errors.WorkerLost)
+            and error.signal == 0
+            and error.exit_code == tasks.SERVED_EXIT
+        )
 
     def _outcome(self, task: _Task, value: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
         kind, parts = value[0], value[1:]
@@ -315,15 +325,11 @@ class Executor(concurrent.futures.Executor):
                 raise TypeError("max_tasks_per_child must be an integer")
             if max_tasks_per_child <= 0:
                 raise ValueError("max_tasks_per_child must be >= 1")
-            if "recycle" in options:
-                raise TypeError("max_tasks_per_child is recycle.calls: pass one of the two")
-            # The creation of the runner is no task.
-            options["recycle"] = _native.Recycling(calls=max_tasks_per_child, jitter_percent=0)
         if pool is not None and (max_workers is not None or options):
             raise TypeError("pool is an existing Pool: it has its number of workers and its options already")
         prepared = payload.dumps((initializer, initargs), _native.tensor_of) if initializer is not None else []
         made = pool if pool is not None else _native.Pool(max_workers, **options)
-        self._calls = _Calls(made, pool is None, prepared)
+        self._calls = _Calls(made, pool is None, max_tasks_per_child or 0, prepared)
         self._run = self._calls.run
         self._run_chunk = self._calls.run_chunk
         self._max_workers = len(made)

@@ -3,13 +3,13 @@
 
 import collections
 import importlib.resources
+import itertools
 import os
 import queue
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from isopool import _native
-from isopool.worker import payload
 
 
 def worker_modules() -> dict[str, str]:
@@ -29,6 +29,8 @@ def by_value(source: Any) -> tuple[str, tuple[Any, ...]] | None:
             raise TypeError(
                 f"a model is the path of a file, 'app.py:factory', or a callable, not {type(source).__qualname__}"
             )
+        from isopool.worker import payload  # needs cloudpickle, which models of files do not
+
         return "Model", tuple(payload.dumps(source, _native.tensor_of))
     path, colon, name = os.fsdecode(source).rpartition(":")
     if not colon or not path.endswith(".py"):
@@ -63,12 +65,12 @@ def _begin(model: _native.Model, item: Any) -> tuple[_native.PendingCall, "queue
 
 
 def _map_ordered(model: _native.Model, items: Iterator[Any], most: int) -> Iterator[Any]:
-    begun = collections.deque(_begin(model, item) for item, _ in zip(items, range(most), strict=False))
+    begun = collections.deque(_begin(model, item) for item in itertools.islice(items, most))
     try:
         while begun:
             yield _result(begun[0][1].get())
             begun.popleft()
-            begun.extend(_begin(model, item) for item, _ in zip(items, range(1), strict=False))
+            begun.extend(_begin(model, item) for item in itertools.islice(items, 1))
     finally:
         for pending, _ in reversed(begun):
             pending.stop()
@@ -80,14 +82,12 @@ def _map_completed(model: _native.Model, items: Iterator[Any], most: int) -> Ite
     numbered = enumerate(items)
 
     def begin(count: int) -> None:
-        for _ in range(count):
-            for number, item in numbered:
+        for number, item in itertools.islice(numbered, count):
 
-                def end(value: Any, error: BaseException | None, number: int = number) -> None:
-                    ended.put((number, (value, error)))
+            def end(value: Any, error: BaseException | None, number: int = number) -> None:
+                ended.put((number, (value, error)))
 
-                begun[number] = model.call_async((item,), {}, end)
-                break
+            begun[number] = model.call_async((item,), {}, end)
 
     begin(most)
     try:

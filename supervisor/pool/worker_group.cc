@@ -229,6 +229,11 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
       for (auto& [slot, lastExit] : alive->lastExits_) {
         if (lastExit.worker == leaving->epoch()) lastExit.reason = death + " (" + cause + ")";
       }
+      if (how.signal == 0 && how.exitCode == ipc::kServedWorkerExit) {
+        base::log(base::LogLevel::kInfo, "worker (pid " + std::to_string(leaving->pid()) +
+                                             ") has served as many tasks as it was to serve");
+        return;
+      }
       const DeathCause counted = leaving->deathCause();
       if (!record.replaced) {
         alive->totals_.countDeath(counted != DeathCause::kUnknown ? counted : causeOf(how),

@@ -19,6 +19,10 @@ from . import payload
 
 VALUE, RAISED, UNKNOWN_FUNCTION, UNREADABLE, INITIALIZER_RAISED = range(5)
 
+# The exit code of a worker that has served its tasks: kServedWorkerExit of ipc/worker_exit.h. The call that it had has
+# not run.
+SERVED_EXIT = 86
+
 # Functions that a worker keeps, the least recently used of which is dropped first.
 MOST_FUNCTIONS = 1000
 
@@ -62,21 +66,26 @@ def _raised(kind: int, error: BaseException) -> Answer:
 
 
 class TaskRunner:
-    """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once."""
+    """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
-    def __init__(self, *initializer: torch.Tensor) -> None:
+    most_tasks: after so many the worker exits, instead of running another one; 0: no limit.
+    """
+
+    def __init__(self, most_tasks: int, *initializer: torch.Tensor) -> None:
+        self._most_tasks = most_tasks
         self._initializer = [each.clone() for each in initializer]
         self._prepare()
 
     def _prepare(self) -> None:
         self._initialized = not self._initializer
+        self._tasks = 0
         self._functions: collections.OrderedDict[str, Callable[..., Any]] = collections.OrderedDict()
 
-    def __getstate__(self) -> list[torch.Tensor]:
-        return self._initializer
+    def __getstate__(self) -> tuple[int, list[torch.Tensor]]:
+        return self._most_tasks, self._initializer
 
-    def __setstate__(self, initializer: list[torch.Tensor]) -> None:
-        self._initializer = initializer
+    def __setstate__(self, state: tuple[int, list[torch.Tensor]]) -> None:
+        self._most_tasks, self._initializer = state
         self._prepare()
 
     def run(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
@@ -102,6 +111,8 @@ class TaskRunner:
         arguments: tuple[torch.Tensor, ...],
         call: Callable[..., Any],
     ) -> Answer:
+        if self._tasks == self._most_tasks > 0:
+            os._exit(SERVED_EXIT)
         if not self._initialized:
             try:
                 function, args = payload.loads(self._initializer)
@@ -116,6 +127,7 @@ class TaskRunner:
             args, kwargs = payload.loads(arguments)
         except BaseException as error:
             return _raised(UNREADABLE, error)
+        self._tasks += 1
         try:
             result = call(known, args, kwargs)
         except BaseException as error:

@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""isopool.Executor: values, deaths, cancelling, time limits, the end of the program."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import isopool
+import numpy as np
+import pytest
+import torch
+
+PATIENCE = 60
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[isopool.Executor]:
+    with isopool.Executor(2) as made:
+        yield made
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+def die(signal_number: int = signal.SIGKILL) -> None:
+    os.kill(os.getpid(), signal_number)
+
+
+def run_program(source: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE,
+        **options,
+    )
+
+
+def plain(value: Any) -> Any:
+    """The value with lists in place of arrays and tensors, for ==."""
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return str(value.dtype), value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return {key: plain(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+class Point:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and other.x == self.x
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        12345678901234567890,
+        (1, "two", {"three": [4.0]}),
+        b"short",
+        b"long" * 10000,
+        bytearray(b"long" * 10000),
+        Point(5),
+        frozenset({"a"}),
+        [{"deep": (np.arange(10000.0), {"er": torch.arange(20000)})}],
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_cross_both_ways(executor: isopool.Executor, value: Any) -> None:
+    result = executor.submit(lambda x: x, value).result()
+    assert type(result) is type(value)
+    assert plain(result) == plain(value)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int8, np.bool_, np.complex64, np.dtype("U7"), np.dtype([("a", "i4")])])
+def test_numpy_arrays_keep_dtype_and_shape(executor: isopool.Executor, dtype: Any) -> None:
+    array = np.zeros((300, 70), dtype)
+    result = executor.submit(lambda x: x[::2], array).result()
+    assert result.dtype == array.dtype
+    np.testing.assert_array_equal(result, array[::2])
+
+
+def test_tensors_keep_strides_gradients_and_kind(executor: isopool.Executor) -> None:
+    base = torch.randn(100, 200)
+    weight = torch.nn.Parameter(torch.randn(5000))
+    leaf = torch.randn(5000, requires_grad=True)
+    half = torch.randn(4096).bfloat16()
+    transposed, parameter, tensor, other, empty = executor.submit(
+        lambda *each: each, base.t(), weight, leaf, half, torch.empty(0)
+    ).result()
+    assert torch.equal(transposed, base.t())
+    assert isinstance(parameter, torch.nn.Parameter) and torch.equal(parameter, weight)
+    assert tensor.requires_grad and tensor.is_leaf and torch.equal(tensor, leaf)
+    assert other.dtype is torch.bfloat16 and torch.equal(other, half)
+    assert empty.shape == (0,)
+
+
+def test_arrays_of_arguments_and_results_lie_in_shared_memory(executor: isopool.Executor) -> None:
+    def where(array: np.ndarray[Any, Any], tensor: torch.Tensor) -> list[str]:
+        with open("/proc/self/maps") as maps:
+            areas = [line.split(maxsplit=5) for line in maps]
+
+        def area(address: int) -> str:
+            for span, *_, name in (each for each in areas if len(each) == 6):
+                first, last = (int(each, 16) for each in span.split("-"))
+                if first <= address < last:
+                    return name
+            return ""
+
+        return [area(array.ctypes.data), area(tensor.data_ptr())]
+
+    for name in executor.submit(where, np.ones(100000), torch.ones(100000)).result():
+        assert "memfd" in name
+    result = executor.submit(np.ones, 100000).result()
+    assert "memfd" in where(result, torch.from_numpy(result))[0]
+    result += 1  # and it is the caller's to write
+    assert result.sum() == 200000
+
+
+def test_results_outlive_the_executor() -> None:
+    with isopool.Executor(1) as own:
+        array = own.submit(np.arange, 100000).result()
+    assert array.sum() == 4999950000
+
+
+def test_an_array_that_the_worker_keeps_stays_as_it_was(executor: isopool.Executor) -> None:
+    with isopool.Executor(1) as own:
+        own.submit(lambda array: setattr(os, "kept", array), np.full(100000, 7)).result()
+        for _ in range(20):
+            own.submit(len, np.zeros(100000)).result()
+        assert own.submit(lambda: os.kept.sum()).result() == 700000
+
+
+def test_functions_of_every_kind_go_by_value(executor: isopool.Executor) -> None:
+    factor = 3
+
+    def outer(x: int) -> int:
+        return inner(x) * factor
+
+    def inner(x: int) -> int:
+        return x + 1
+
+    class Callable_:
+        def __call__(self, x: int) -> int:
+            return x * 10
+
+        def method(self, x: int) -> int:
+            return x * 100
+
+    assert executor.submit(outer, 1).result() == 6
+    assert executor.submit(functools.partial(pow, 2), 10).result() == 1024
+    assert executor.submit(Callable_(), 4).result() == 40
+    assert executor.submit(Callable_().method, 4).result() == 400
+    assert executor.submit(len, "four").result() == 4
+
+
+def test_a_function_whose_surroundings_changed_is_sent_again(executor: isopool.Executor) -> None:
+    numbers = [1]
+    number = 1
+
+    def total() -> int:
+        return sum(numbers) + number
+
+    assert executor.submit(total).result() == 2
+    numbers.append(5)
+    assert executor.submit(total).result() == 7
+    number = 10
+    assert executor.submit(total).result() == 16
+
+
+def test_a_long_function_reaches_every_worker_also_a_new_one() -> None:
+    table = bytes(range(256)) * 4000
+
+    def look(index: int) -> tuple[int, int]:
+        return table[index], os.getpid()
+
+    with isopool.Executor(2) as own:
+        first = list(own.map(look, range(200)))
+        with pytest.raises(isopool.WorkerLost):
+            own.submit(die).result()
+        second = list(own.map(look, range(200)))
+    assert [value for value, _ in first + second] == [index % 256 for index in range(200)] * 2
+
+
+def test_a_workers_death_ends_its_own_future_only(executor: isopool.Executor) -> None:
+    before = [executor.submit(square, number) for number in range(50)]
+    dead = executor.submit(die, signal.SIGSEGV)
+    after = [executor.submit(square, number) for number in range(50)]
+    with pytest.raises(BrokenProcessPool) as caught:
+        dead.result()
+    assert isinstance(caught.value, isopool.WorkerLost)
+    assert caught.value.signal == signal.SIGSEGV and caught.value.started
+    assert "die" in caught.value.crash_log
+    assert [each.result() for each in before + after] == [number**2 for number in range(50)] * 2
+
+
+def test_an_idempotent_call_runs_again_on_another_worker(executor: isopool.Executor, tmp_path: Any) -> None:
+    mark = tmp_path / "ran"
+
+    def die_once() -> str:
+        with contextlib.suppress(FileExistsError):
+            mark.touch(exist_ok=False)
+            die()
+        return "second"
+
+    assert executor.with_options(idempotent=True).submit(die_once).result() == "second"
+
+
+def hang(arrived: str) -> None:
+    with open(arrived, "w") as file:
+        file.write(str(os.getpid()))
+    while True:
+        time.sleep(1000)
+
+
+def await_file(path: Any) -> int:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int(path.read_text())
+        time.sleep(0.005)  # the poll of a file, with a limit
+    raise AssertionError(f"{path} did not appear")
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def await_end(process: int) -> None:
+    until = time.monotonic() + PATIENCE
+    while is_alive(process) and time.monotonic() < until:
+        time.sleep(0.005)  # the poll of a process, with a limit
+    assert not is_alive(process)
+
+
+def test_a_call_that_runs_is_cancelled_with_its_worker(tmp_path: Any) -> None:
+    with isopool.Executor(1) as own:
+        future = own.submit(hang, str(tmp_path / "a"))
+        worker = await_file(tmp_path / "a")
+        waiting = own.submit(square, 3)
+        assert future.running() and not waiting.done()
+        assert future.cancel() and future.cancelled() and not future.running()
+        with pytest.raises(concurrent.futures.CancelledError):
+            future.result()
+        assert waiting.result() == 9
+        await_end(worker)
+        assert not waiting.cancel()
+
+
+def test_waiting_and_callbacks_see_a_cancelled_call(tmp_path: Any) -> None:
+    with isopool.Executor(1) as own:
+        future = own.submit(hang, str(tmp_path / "a"))
+        await_file(tmp_path / "a")
+        called = threading.Event()
+        future.add_done_callback(lambda _: called.set())
+        threading.Thread(target=future.cancel).start()
+        done, _ = concurrent.futures.wait([future], timeout=PATIENCE)
+        assert done == {future} and called.wait(PATIENCE)
+
+
+def test_a_time_limit_stops_the_call_and_does_not_count_the_wait(tmp_path: Any) -> None:
+    with isopool.Executor(1) as own:
+        limited = own.with_options(timeout=0.5)
+        future = limited.submit(hang, str(tmp_path / "a"))
+        worker = await_file(tmp_path / "a")
+        behind = [limited.submit(time.sleep, 0.2) for _ in range(5)]  # 1 s in all
+        with pytest.raises(isopool.DeadlineExceeded) as caught:
+            future.result()
+        assert caught.value.started
+        await_end(worker)
+        assert [each.result() for each in behind] == [None] * 5
+
+
+class OwnError(Exception):
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(f"{first} and {second}")  # which its own __init__ does not take
+
+
+def test_an_exception_keeps_its_type_and_has_the_workers_traceback(executor: isopool.Executor) -> None:
+    def raise_it() -> None:
+        raise KeyError("key of the worker")
+
+    with pytest.raises(KeyError, match="key of the worker") as caught:
+        executor.submit(raise_it).result()
+    cause = caught.value.__cause__
+    assert isinstance(cause, isopool.RemoteError)
+    assert cause.python_type == "KeyError" and "in raise_it" in cause.traceback
+
+
+def test_an_exception_that_cannot_be_rebuilt_is_a_remote_error(executor: isopool.Executor) -> None:
+    def raise_it() -> None:
+        raise OwnError(1, 2)
+
+    with pytest.raises(isopool.RemoteError, match="OwnError: 1 and 2") as caught:
+        executor.submit(raise_it).result()
+    assert "in raise_it" in caught.value.traceback
+
+
+def test_what_cannot_be_pickled_is_named(executor: isopool.Executor) -> None:
+    future = executor.submit(print, 1, threading.Lock())
+    with pytest.raises(TypeError) as caught:
+        future.result()
+    assert "argument 2, of type lock" in "\n".join(caught.value.__notes__)
+    future = executor.submit(threading.Lock)
+    with pytest.raises(TypeError) as caught:
+        future.result()
+    assert "The result of " in "\n".join(caught.value.__notes__)
+
+
+def test_what_cannot_be_unpickled_says_where(executor: isopool.Executor) -> None:
+    class Unreadable:
+        def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+            return int, ("not a number",)
+
+    with pytest.raises(isopool.PayloadError, match="print or its arguments could not be unpickled in a worker"):
+        executor.submit(print, Unreadable()).result()
+    with pytest.raises(isopool.PayloadError, match="the result of .* in this process") as caught:
+        executor.submit(Unreadable).result()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_an_initializer_runs_in_every_worker_also_in_a_new_one() -> None:
+    def begin(value: int) -> None:
+        os.environ["BEGUN"] = str(int(os.environ.get("BEGUN", "0")) + value)
+
+    with isopool.Executor(2, initializer=begin, initargs=(5,)) as own:
+        assert set(own.map(lambda _: os.environ["BEGUN"], range(50))) == {"5"}
+        with pytest.raises(isopool.WorkerLost):
+            own.submit(die).result()
+        assert set(own.map(lambda _: os.environ["BEGUN"], range(50))) == {"5"}
+
+
+def test_a_failing_initializer_breaks_the_executor() -> None:
+    def begin() -> None:
+        raise ValueError("no database")
+
+    with isopool.Executor(1, initializer=begin) as own:
+        with pytest.raises(isopool.InitializerFailed, match="no database") as caught:
+            own.submit(square, 1).result()
+        assert isinstance(caught.value.__cause__, ValueError)
+        with pytest.raises(BrokenProcessPool, match="no database"):
+            own.submit(square, 1)
+
+
+def test_a_worker_is_replaced_after_max_tasks_per_child() -> None:
+    with isopool.Executor(1, max_tasks_per_child=10) as own:
+        processes = [own.submit(os.getpid).result() for _ in range(60)]
+    assert [processes.count(each) for each in dict.fromkeys(processes)] == [10] * 6
+    with isopool.Executor(2, max_tasks_per_child=1) as own:
+        processes = list(own.map(lambda _: os.getpid(), range(30)))
+    assert len(set(processes)) == 30
+
+
+def test_map_reads_no_more_items_than_its_buffer(executor: isopool.Executor) -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    results = executor.map(square, items(), buffersize=3)
+    assert taken == [0, 1, 2]
+    assert next(results) == 0
+    assert len(taken) == 4
+    assert list(results) == [number**2 for number in range(1, 100)]
+
+
+def test_map_in_chunks_gives_the_same_results(executor: isopool.Executor) -> None:
+    assert list(executor.map(pow, range(100), range(1, 200), chunksize=7)) == [a ** (a + 1) for a in range(100)]
+
+
+def test_asyncio_runs_calls_and_its_cancellation_stops_them(tmp_path: Any) -> None:
+    async def main(own: isopool.Executor) -> None:
+        loop = asyncio.get_running_loop()
+        assert await asyncio.gather(*[loop.run_in_executor(own, square, each) for each in range(20)]) == [
+            each**2 for each in range(20)
+        ]
+        task = asyncio.ensure_future(loop.run_in_executor(own, hang, str(tmp_path / "a")))
+        while not (tmp_path / "a").exists():
+            await asyncio.sleep(0.005)
+        worker = await_file(tmp_path / "a")
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(await_end, worker)
+        assert await loop.run_in_executor(own, square, 6) == 36
+
+    with isopool.Executor(1) as own:
+        asyncio.run(main(own))
+
+
+def test_executors_share_a_pool_which_outlives_them() -> None:
+    with isopool.Pool(2) as pool:
+        for number in range(3):
+            with isopool.Executor(pool=pool) as own:
+                assert own.submit(square, number).result() == number**2
+        assert pool.load(square)(5) == 25
+
+
+def test_shutdown_without_waiting_completes_the_calls() -> None:
+    own = isopool.Executor(1)
+    futures = [own.submit(square, each) for each in range(100)]
+    own.shutdown(wait=False)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        own.submit(square, 1)
+    assert [each.result() for each in futures] == [each**2 for each in range(100)]
+
+
+def test_the_workers_of_an_executor_end_with_its_last_reference() -> None:
+    own = isopool.Executor(1)
+    worker = own.submit(os.getpid).result()
+    del own
+    await_end(worker)
+
+
+def test_a_forked_child_is_refused(executor: isopool.Executor) -> None:
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        text = "accepted"
+        try:
+            executor.submit(square, 1)
+        except isopool.errors.Error as error:
+            text = str(error)
+        os.write(write_end, text.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert "forked after the Executor was made" in os.read(read_end, 1000).decode()
+    assert executor.submit(square, 2).result() == 4
+
+
+@pytest.mark.parametrize("wait", ["result()", "result(timeout=1000)", "exception()"])
+def test_ctrl_c_ends_the_wait_and_the_call(tmp_path: Any, wait: str) -> None:
+    program = f"""
+        import os, signal, sys, threading, time
+        import isopool
+
+        def hang(path):
+            open(path, "w").write(str(os.getpid()))
+            time.sleep(1000)
+
+        def interrupt():
+            while not os.path.exists(sys.argv[1]):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        with isopool.Executor(1) as executor:
+            threading.Thread(target=interrupt).start()
+            try:
+                executor.submit(hang, sys.argv[1]).{wait}
+            except KeyboardInterrupt:
+                print("interrupted", executor.submit(abs, -3).result())
+    """
+    run = run_program(program, str(tmp_path / "a"))
+    assert run.stdout == "interrupted 3\n", run.stderr
+    await_end(await_file(tmp_path / "a"))
+
+
+def test_ctrl_c_ends_a_program_with_calls_in_flight(tmp_path: Any) -> None:
+    program = """
+        import os, signal, sys, time
+        import isopool
+
+        def hang(path):
+            open(path, "w").write(str(os.getpid()))
+            time.sleep(1000)
+
+        executor = isopool.Executor(2)
+        futures = [executor.submit(hang, sys.argv[1]) for _ in range(10)]
+        while not os.path.exists(sys.argv[1]):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1000)
+    """
+    run = run_program(program, str(tmp_path / "a"))
+    assert run.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in run.stderr
+
+
+def test_a_program_that_ends_waits_for_its_calls(tmp_path: Any) -> None:
+    program = """
+        import sys, time
+        import isopool
+
+        def late(path):
+            time.sleep(0.5)
+            open(path, "w").write("1")
+
+        isopool.Executor(1).submit(late, sys.argv[1])
+    """
+    assert run_program(program, str(tmp_path / "a")).returncode == 0
+    assert await_file(tmp_path / "a") == 1
+
+
+def test_functions_and_classes_of_main_come_back_as_themselves() -> None:
+    program = """
+        import isopool
+
+        class Found(Exception):
+            pass
+
+        class Value:
+            pass
+
+        def raise_it():
+            raise Found()
+
+        with isopool.Executor(1) as executor:
+            print(type(executor.submit(Value).result()) is Value)
+            try:
+                executor.submit(raise_it).result()
+            except Found:
+                print("found")
+    """
+    assert run_program(program).stdout == "True\nfound\n"

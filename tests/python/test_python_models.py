@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Models that are Python objects, and the other ways to call a model: aio, map, stream, session."""
+
+import asyncio
+import itertools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import isopool
+import pytest
+import torch
+
+PATIENCE = 60
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(64, 8)
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> torch.Tensor:
+        self.calls += 1
+        return self.layer(x) * scale
+
+    def count(self) -> int:
+        return self.calls
+
+    def items(self, number: int) -> Iterator[torch.Tensor]:
+        for each in range(number):
+            yield torch.full((2,), float(each))
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[isopool.Pool]:
+    with isopool.Pool(2) as made:
+        yield made
+
+
+def mapped_file(address: int, process: int | str = "self") -> str:
+    with open(f"/proc/{process}/maps") as maps:
+        for line in maps:
+            span, _, _, device, inode, *name = line.split(maxsplit=5)
+            first, last = (int(each, 16) for each in span.split("-"))
+            if first <= address < last:
+                return f"{device} {inode} {''.join(name).strip()}"
+    return ""
+
+
+def test_a_module_of_the_program_runs_in_the_workers(pool: isopool.Pool) -> None:
+    net = Net()
+    model = pool.load(net)
+    x = torch.randn(5, 64)
+    torch.testing.assert_close(model(x, scale=2.0), net(x, scale=2.0))
+    assert model.method("count")() >= 1
+
+
+def test_all_workers_share_the_weights_of_a_module(pool: isopool.Pool) -> None:
+    class Where(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.ones(300000))
+
+        def forward(self) -> tuple[int, str]:
+            return os.getpid(), mapped_file(self.weight.data_ptr())
+
+    places = dict(pool.load(Where()).call_on_all())
+    assert len(places) == 2 and len(set(places.values())) == 1
+    assert "memfd" in next(iter(places.values()))
+
+
+def test_functions_and_closures_are_models(pool: isopool.Pool) -> None:
+    factor = 3
+    assert pool.load(lambda x, add=0: x * factor + add)(5, add=1) == 16
+
+
+APP = """
+import torch
+import beside
+
+class Model:
+    made = 0
+
+    def __init__(self):
+        self.number = beside.NUMBER
+
+    def __call__(self, x):
+        return x + self.number
+
+def factory():
+    return Model()
+
+def broken():
+    return 5
+"""
+
+
+@pytest.fixture
+def app(tmp_path: pathlib.Path) -> str:
+    (tmp_path / "beside.py").write_text("NUMBER = 40")
+    (tmp_path / "app.py").write_text(APP)
+    return str(tmp_path / "app.py")
+
+
+@pytest.mark.parametrize("name", ["factory", "Model"])
+def test_a_factory_of_a_file_makes_the_model(pool: isopool.Pool, app: str, name: str) -> None:
+    assert pool.load(f"{app}:{name}")(2) == 42
+
+
+def test_what_is_no_model_is_refused_with_its_reason(pool: isopool.Pool, app: str) -> None:
+    with pytest.raises(isopool.RemoteError, match="has no function or class absent"):
+        pool.load(f"{app}:absent")
+    with pytest.raises(isopool.RemoteError, match="can't be called"):
+        pool.load(f"{app}:broken")
+    with pytest.raises(FileNotFoundError):
+        pool.load("absent.py:factory")
+    with pytest.raises(ValueError, match="name of a function"):
+        pool.load(f"{app}:no name")
+    with pytest.raises(TypeError, match="not int"):
+        pool.load(5)
+
+
+def test_the_modules_that_the_program_finds_are_found_in_workers(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "own_module.py").write_text("def triple(x):\n    return 3 * x\n")
+    program = """
+        import isopool, own_module
+        with isopool.Pool(1) as pool:
+            print(pool.load(own_module.triple)(5))
+    """
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    run = subprocess.run([sys.executable, tmp_path / "program.py"], text=True, capture_output=True, timeout=PATIENCE)
+    assert run.stdout == "15\n", run.stderr
+
+
+def test_asyncio_awaits_calls(pool: isopool.Pool) -> None:
+    model = pool.load(lambda x: x * 2)
+
+    async def main() -> list[int]:
+        return await asyncio.gather(*[model.aio(each) for each in range(50)])
+
+    assert asyncio.run(main()) == [2 * each for each in range(50)]
+
+
+def test_an_error_of_an_awaited_call_is_raised(pool: isopool.Pool) -> None:
+    async def main() -> None:
+        with pytest.raises(isopool.RemoteError, match="ZeroDivisionError"):
+            await pool.load(lambda x: 1 / x).aio(0)
+
+    asyncio.run(main())
+
+
+def test_cancelling_a_task_ends_its_call_in_the_worker(tmp_path: pathlib.Path) -> None:
+    mark = tmp_path / "mark"
+
+    def hang(path: str) -> None:
+        with open(path, "w") as file:
+            file.write("here")
+        time.sleep(1000)
+
+    async def main() -> None:
+        async with isopool.Pool(1) as pool:
+            model = pool.load(hang)
+            task = asyncio.create_task(model.aio(str(mark)))
+            while not mark.exists():
+                await asyncio.sleep(0.005)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await pool.load(abs).aio(-4) == 4
+        with pytest.raises(isopool.Error, match="closed"):
+            pool.statistics()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+def test_map_keeps_the_order_and_looks_ahead_no_further(pool: isopool.Pool) -> None:
+    model = pool.load(lambda x: x * x)
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in itertools.count():
+            taken.append(number)
+            yield number
+
+    results = model.map(items(), lookahead=4)
+    assert list(itertools.islice(results, 30)) == [number**2 for number in range(30)]
+    assert len(taken) <= 34
+    results.close()
+
+
+def test_map_gives_results_as_they_come_with_their_numbers(pool: isopool.Pool) -> None:
+    model = pool.load(lambda x: x * x)
+    assert dict(model.map(range(40), ordered=False)) == {number: number**2 for number in range(40)}
+
+
+def test_map_raises_the_error_of_its_item_and_ends_the_rest(pool: isopool.Pool) -> None:
+    results = pool.load(lambda x: 10 // x).map([5, 2, 0, 1])
+    assert [next(results), next(results)] == [2, 5]
+    with pytest.raises(isopool.RemoteError, match="ZeroDivisionError"):
+        next(results)
+    with pytest.raises(StopIteration):
+        next(results)
+
+
+def test_a_stream_has_the_items_of_a_generator(pool: isopool.Pool) -> None:
+    with pool.load(Net()).method("items").stream(3) as stream:
+        assert [each.tolist() for each in stream] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+
+
+def test_a_session_sees_the_state_of_its_own_calls(pool: isopool.Pool, tmp_path: pathlib.Path) -> None:
+    model = pool.load(Net())
+    with model.session() as session:
+        before = session.call_method("count")
+        for _ in range(3):
+            session(torch.zeros(64))
+        assert session.call_method("count") == before + 3
+    with pytest.raises(isopool.Error, match="closed"):
+        session(torch.zeros(64))
+
+
+def test_tensors_of_empty_and_of_the_allocator_pass_without_a_copy(pool: isopool.Pool) -> None:
+    where = pool.load(lambda x: (mapped_file(x.data_ptr()), float(x.sum())))
+    made = pool.empty([250, 400], torch.float32)
+    made.numpy()[:] = 2
+    with pool.allocator():
+        ones = torch.ones(100000)
+    for tensor, total in ((made, 200000.0), (ones, 100000.0)):
+        place, seen = where(tensor)
+        assert place == mapped_file(tensor.data_ptr()) and "memfd" in place
+        assert seen == total
+    assert "memfd" not in mapped_file(torch.ones(100000).data_ptr())
+
+
+def test_statistics_count_calls_and_restarts() -> None:
+    with isopool.Pool(1) as pool:
+        model = pool.load(abs)
+        for _ in range(5):
+            model(-1)
+        [worker] = pool.statistics().workers
+        [served] = pool.statistics().models
+        assert worker.state == "serving" and worker.process_id > 0 and worker.models == [model.name]
+        assert (served.answered, served.failed) == (5, 0) and served.latency(50) > 0
+        assert f"<td>{worker.process_id}</td>" in pool._repr_html_()
+        with pytest.raises(isopool.WorkerLost):
+            pool.load(lambda: os.kill(os.getpid(), signal.SIGKILL))()
+        model(-1)
+        assert pool.statistics().workers_replaced == 1
+
+
+def test_ctrl_c_ends_a_call_of_a_model(tmp_path: pathlib.Path) -> None:
+    program = """
+        import os, signal, sys, threading, time
+        import isopool
+
+        def hang(path):
+            open(path, "w").write("here")
+            time.sleep(1000)
+
+        def interrupt():
+            while not os.path.exists(sys.argv[1]):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        with isopool.Pool(1) as pool:
+            model = pool.load(hang)
+            threading.Thread(target=interrupt).start()
+            try:
+                model(sys.argv[1])
+            except KeyboardInterrupt:
+                print("interrupted", pool.load(abs)(-3))
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), tmp_path / "mark"],
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    assert run.stdout == "interrupted 3\n", run.stderr
+
+
+def test_a_signal_that_is_handled_does_not_end_a_call(pool: isopool.Pool, tmp_path: pathlib.Path) -> None:
+    handled: list[Any] = []
+
+    def wait_for(path: str) -> str:
+        while not os.path.exists(path):
+            time.sleep(0.005)
+        return "done"
+
+    def handle(*_: Any) -> None:
+        handled.append(1)
+        (tmp_path / "go").touch()
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        assert pool.load(wait_for)(str(tmp_path / "go")) == "done"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert handled == [1]
