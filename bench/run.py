@@ -46,6 +46,11 @@ BENCHES = {
         (("peers/run.py",),),
         ("--quick", "--packages", "--only"),
     ),
+    "python": Bench(
+        "isopool.Executor beside Python's other executors, and what kills do to each",
+        (("executors.py",),),
+        ("--quick",),
+    ),
     "memory": Bench(
         "what a worker, a large model on eight workers, and writes to it cost",
         (("memory",),),

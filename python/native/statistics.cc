@@ -33,6 +33,18 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
+py::dict asDict(const CopyCounters& copied) {
+  using namespace py::literals;
+  return py::dict("input_outside_shared_memory"_a = copied.inputOutsideSharedMemory,
+                  "input_inline"_a = copied.inputInline,
+                  "input_of_other_worker"_a = copied.inputOfOtherWorker,
+                  "result_outside_shared_memory"_a = copied.resultOutsideSharedMemory,
+                  "result_inline"_a = copied.resultInline,
+                  "result_no_lease"_a = copied.resultNoLease,
+                  "result_weight_written"_a = copied.resultWeightWritten,
+                  "kept_by_model"_a = copied.keptByModel);
+}
+
 }  // namespace
 
 void defineStatistics(py::module_& module) {
@@ -78,6 +90,9 @@ void defineStatistics(py::module_& module) {
       .def_readonly("workers_replaced", &PoolStatistics::workersReplaced)
       .def_readonly("connected", &PoolStatistics::connected)
       .def_readonly("reconnects", &PoolStatistics::reconnects)
+      .def_property_readonly(
+          "copied", [](const PoolStatistics& self) { return asDict(self.copied); },
+          "Bytes of tensors that were copied since the program began, by the reason.")
       .def_readonly("input_bytes", &PoolStatistics::inputBytes)
       .def_readonly("input_bytes_in_use", &PoolStatistics::inputBytesInUse);
 }

@@ -133,6 +133,23 @@ def test_arrays_of_arguments_and_results_lie_in_shared_memory(executor: isopool.
     assert result.sum() == 200000
 
 
+def test_a_call_copies_an_argument_once_and_a_tensor_of_a_result_never() -> None:
+    with isopool.Pool(1) as pool, isopool.Executor(pool=pool) as own:
+        own.submit(abs, 1).result()
+
+        def copied(function: Callable[..., Any], *args: Any) -> dict[str, int]:
+            before = pool.statistics().copied
+            own.submit(function, *args).result()
+            after = pool.statistics().copied
+            return {name: count - before[name] for name, count in after.items() if count - before[name] > 4096}
+
+        assert copied(len, torch.ones(1000000)) == {"input_outside_shared_memory": 4000000}
+        assert copied(len, np.ones(1000000)) == {"input_outside_shared_memory": 8000000}
+        assert copied(torch.ones, 1000000) == {}
+        assert copied(np.ones, 1000000) == {"result_outside_shared_memory": 8000000}
+        assert copied(lambda x: x + 1, pool.empty([1000000], torch.float32)) == {}
+
+
 def test_results_outlive_the_executor() -> None:
     with isopool.Executor(1) as own:
         array = own.submit(np.arange, 100000).result()

@@ -7,6 +7,7 @@ tensor of a call lies in shared memory, so the other side's object is made on th
 """
 
 import ctypes
+import functools
 import io
 import pickle
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ Parts = list[torch.Tensor]
 
 
 def stored_tensor(index: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-    """Stands in a pickle for a tensor that lies beside it. Never called: see _Unpickler.find_class()."""
+    """Stands in a pickle for a tensor that lies beside it. Never called: see _Unpickler."""
     raise pickle.UnpicklingError("a pickle of isopool can be read by isopool_by_value.payload.loads() only")
 
 
@@ -36,18 +37,22 @@ class LongBytes:
         return type(self.value), (pickle.PickleBuffer(self.value),)
 
 
+# A pickler or unpickler must be in no cycle of references: what it refers to would live until the next garbage
+# collection, and a worker copies an argument that lives after its call.
 class _Pickler(cloudpickle.Pickler):
     def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file, protocol=5, buffer_callback=self._place)
-        self.buffers: list[memoryview] = []
-        self.tensors: list[torch.Tensor] = []
+        buffers: list[memoryview] = []
 
-    def _place(self, buffer: pickle.PickleBuffer) -> bool:
-        memory = buffer.raw()
-        if memory.nbytes < SHORTEST_BUFFER:
-            return True  # a part of the pickle
-        self.buffers.append(memory)
-        return False
+        def place(buffer: pickle.PickleBuffer) -> bool:
+            memory = buffer.raw()
+            if memory.nbytes < SHORTEST_BUFFER:
+                return True  # a part of the pickle
+            buffers.append(memory)
+            return False
+
+        super().__init__(file, protocol=5, buffer_callback=place)
+        self.buffers = buffers
+        self.tensors: list[torch.Tensor] = []
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -69,6 +74,13 @@ def _crosses(tensor: torch.Tensor) -> bool:
     )
 
 
+def _stored_in(parts: Sequence[torch.Tensor], part: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+    tensor = parts[part]
+    if is_parameter:
+        return torch.nn.Parameter(tensor, requires_grad)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
 class _Unpickler(pickle.Unpickler):
     def __init__(self, parts: Sequence[torch.Tensor]) -> None:
         # The buffers are the last parts, the first buffer last: so neither their number nor that of the tensors has to
@@ -76,15 +88,9 @@ class _Unpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(memory_of(parts[0])), buffers=map(memory_of, reversed(parts)))
         self._parts = parts
 
-    def _tensor(self, part: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-        tensor = self._parts[part]
-        if is_parameter:
-            return torch.nn.Parameter(tensor, requires_grad)
-        return tensor.requires_grad_() if requires_grad else tensor
-
     def find_class(self, module: str, name: str) -> Any:
         if name == "stored_tensor" and module in ("isopool.worker.payload", "isopool_by_value.payload"):
-            return self._tensor
+            return functools.partial(_stored_in, self._parts)
         return super().find_class(module, name)
 
 
