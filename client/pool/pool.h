@@ -280,10 +280,8 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   bool leavesPlaceFree(const WorkerSlot& slot) const ISOPOOL_REQUIRES(mutex_);
   void leaveLine(Waiter& waiter);
   void awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToken* cancellation,
-                  base::MutexLock& lock)
-      ISOPOOL_REQUIRES(mutex_);
-  bool isTakenBack(CancellationToken& cancellation, base::MutexLock& lock)
-      ISOPOOL_REQUIRES(mutex_);
+                  base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
+  bool isTakenBack(CancellationToken& cancellation, base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
   void lookAtHeld(base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
   void serveMigrationsLocked() ISOPOOL_REQUIRES(mutex_);
   void serveWaitersLocked() ISOPOOL_REQUIRES(mutex_);

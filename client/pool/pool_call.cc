@@ -230,7 +230,8 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
 at::IValue callOnPool(const PoolCall& call) {
   PoolMigration migration(*call.object.pool, call.accepted);
   return untilAnswered(call, [&](Attempts& attempts) {
-    const Pool::WorkerReservation reservation = migration.nextReservation(call.deadline, call.cancellation);
+    const Pool::WorkerReservation reservation =
+        migration.nextReservation(call.deadline, call.cancellation);
     return attempts.tryOn(reservation.channel(), &migration);
   });
 }

@@ -54,9 +54,9 @@ struct PoolCall {
   const NamedArguments* kwargs;  ///< null: none
   /// For kObjectHasAttribute, in place of arguments, and for kCallMethod.
   std::string_view attribute{};
-  Deadline deadline;        ///< for the whole call, with all its attempts
+  Deadline deadline;                                  ///< for the whole call, with all its attempts
   std::optional<std::chrono::nanoseconds> runTime{};  ///< see CallOptions::runTime
-  bool idempotent = false;                            ///< it may run again after a worker's death during it
+  bool idempotent = false;  ///< it may run again after a worker's death during it
   bool permissive = false;  ///< see ipc::kPermissive
   uint64_t tag = 0;         ///< see CallOptions::tag
   /// The modes of the thread that requested the call, if another thread makes it.

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kBetweenLooks(10);
 }  // namespace
 
 Pool::WorkerReservation PoolMigration::nextReservation(const Deadline& deadline,
-                                                      CancellationToken* cancellation) {
+                                                       CancellationToken* cancellation) {
   auto reserved = left_ ? pool_.takeReserved(*this) : std::nullopt;
   stay();
   left_ = false;

@@ -14,9 +14,9 @@ class WorkerLink;
 enum class RequestOutcome : uint32_t;
 struct PendingRequest;
 
-/// Lets any thread take back a request that another thread makes, or end it. One token serves one request, on
-/// all the workers on which the request is tried, and must outlive it. Any thread; no member waits
-/// for the worker or for the requesting thread.
+/// Lets any thread take back a request that another thread makes, or end it. One token serves one
+/// request, on all the workers on which the request is tried, and must outlive it. Any thread; no
+/// member waits for the worker or for the requesting thread.
 class CancellationToken {
  public:
   /// True if user code of the request has not run and never will; the requesting thread is woken
@@ -24,9 +24,9 @@ class CancellationToken {
   /// ended; then it continues unchanged. May be called before the request is published: it is not
   /// published then. Further calls return the same until end().
   bool cancel();
-  /// Ends the request as if its deadline had passed now: it is withdrawn if it has not started, else
-  /// abandoned, and its worker is killed. Takes effect when the requesting thread looks, at once or
-  /// within its longest sleep. False, without an effect, if the request has ended.
+  /// Ends the request as if its deadline had passed now: it is withdrawn if it has not started,
+  /// else abandoned, and its worker is killed. Takes effect when the requesting thread looks, at
+  /// once or within its longest sleep. False, without an effect, if the request has ended.
   bool stop();
   /// True once stop() has returned true.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }

@@ -37,7 +37,7 @@ struct PendingRequest {
   std::atomic<bool> asleep{false};      // its thread sleeps on `signal` or is about to
   uint64_t sequence = 0;
   ipc::Operation operation{};
-  bool continuesPastDeadline = false;    // a preparation that later requests need
+  bool continuesPastDeadline = false;               // a preparation that later requests need
   std::optional<std::chrono::nanoseconds> runTime;  // see RequestDraft
   Deadline runEnds;                      // once its thread has seen that the worker runs it
   Clock::time_point publishedAt;         // if it has a deadline

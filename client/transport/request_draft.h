@@ -5,8 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <string>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 

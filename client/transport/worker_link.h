@@ -262,12 +262,11 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
     RequestOutcome outcome;
     bool abandoned;
   };
-  Waited wait(PendingRequest& request, const Deadline& deadline,
-              CancellationToken* cancellation, Migration* migration,
-              std::optional<ProcessorLoad::Spinner>& spinner);
-  void lead(PendingRequest& request, const Deadline& deadline,
-            CancellationToken* cancellation, const Migration* migration,
-            std::optional<ProcessorLoad::Spinner>& spinner) ISOPOOL_REQUIRES(leadMutex_);
+  Waited wait(PendingRequest& request, const Deadline& deadline, CancellationToken* cancellation,
+              Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner);
+  void lead(PendingRequest& request, const Deadline& deadline, CancellationToken* cancellation,
+            const Migration* migration, std::optional<ProcessorLoad::Spinner>& spinner)
+      ISOPOOL_REQUIRES(leadMutex_);
   bool migrates(PendingRequest& request, Migration& migration);
   bool deliverCompletions() ISOPOOL_REQUIRES(leadMutex_);
   void deliverOrPoison() ISOPOOL_REQUIRES(leadMutex_);
@@ -277,8 +276,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   void passLead();
   void settleAll() ISOPOOL_REQUIRES(leadMutex_);
   bool runTimeIsOver(PendingRequest& request);
-  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack,
-                                       const char* reason);
+  std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack, const char* reason);
   void wakeWaiter(PendingRequest& request);
   void killIfStuck(uint64_t sequence, Clock::time_point calledAt);
   bool hangsInPreparation(Clock::time_point now) const ISOPOOL_REQUIRES(publishMutex_);

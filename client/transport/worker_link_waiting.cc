@@ -52,14 +52,15 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
     const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
     if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
     const bool stopped = cancellation != nullptr && cancellation->stops();
-    const bool past = stopped || isPast(deadline) || runTimeIsOver(request) ||
-                      timeIsOver(request.sequence);
+    const bool past =
+        stopped || isPast(deadline) || runTimeIsOver(request) || timeIsOver(request.sequence);
     const bool takenBack =
         (cancellation != nullptr && cancellation->requested()) ||
         (waited && migration != nullptr && !past && migrates(request, *migration));
     if (takenBack || past) {
       const char* const reason = stopped ? "a call was stopped" : "a call was past its deadline";
-      if (const auto given = giveUp(request, takenBack, reason)) return {*given, /*abandoned=*/true};
+      if (const auto given = giveUp(request, takenBack, reason))
+        return {*given, /*abandoned=*/true};
       continue;
     }
     if (leadMutex_.try_lock()) {

@@ -184,9 +184,9 @@ void defineModel(py::module_& module) {
       "A model that every worker of a pool has. Call it: model(x, mask=m) runs in a worker and\n"
       "returns its result. Any thread may call it; the GIL is released meanwhile.")
       .def("__call__", &Model::call)
-      .def("call_async", &Model::callAsync, py::arg("args"), py::arg("kwargs"),
-           py::arg("callback"),
-           "Begins the call and returns a PendingCall. callback(value, error) is called when it has\n"
+      .def("call_async", &Model::callAsync, py::arg("args"), py::arg("kwargs"), py::arg("callback"),
+           "Begins the call and returns a PendingCall. callback(value, error) is called when it "
+           "has\n"
            "ended, on another thread, with None for the one that there is not. Do not change the\n"
            "tensors of the arguments before. As a rule use aio() or submit() of an Executor.")
       .def(
@@ -205,14 +205,17 @@ void defineModel(py::module_& module) {
           },
           py::arg("items"), py::kw_only(), py::arg("lookahead") = py::none(),
           py::arg("ordered") = true,
-          "for y in model.map(items): model(item) for each, on all workers. At most lookahead items\n"
-          "are taken before their results are (None: three for each worker). Not ordered: pairs of\n"
+          "for y in model.map(items): model(item) for each, on all workers. At most lookahead "
+          "items\n"
+          "are taken before their results are (None: three for each worker). Not ordered: pairs "
+          "of\n"
           "the item's number and its result, as they come.")
       .def("stream", &Model::stream,
            "for y in model.stream(x): the items of the generator that the call returns.")
-      .def("session", &Model::session, py::kw_only(), py::arg("own_replica") = false,
-           "with model.session() as s: calls of s run in one worker and see the state that earlier\n"
-           "ones left. own_replica: a state that no other call sees.")
+      .def(
+          "session", &Model::session, py::kw_only(), py::arg("own_replica") = false,
+          "with model.session() as s: calls of s run in one worker and see the state that earlier\n"
+          "ones left. own_replica: a state that no other call sees.")
       .def_property_readonly("workers", &Model::workers, "How many workers its pool has.")
       .def("call_on_all", &Model::callOnAll,
            "Makes the same call on every worker at the same time; a list of their results.")
@@ -222,13 +225,14 @@ void defineModel(py::module_& module) {
       .def("unload", &Model::unload, "All workers release the model; the next use loads it again.")
       .def("method", &Model::method, py::arg("name"),
            "A method of the model: model.method('encode')(x).")
-      .def("with_options", &Model::withOptions, py::kw_only(), py::arg("timeout") = py::none(),
-           py::arg("idempotent") = py::none(), py::arg("tag") = py::none(),
-           py::arg("run_time") = py::none(),
-           "The same model, called with options. timeout: seconds, after which the call raises\n"
-           "DeadlineExceeded and its worker is killed. run_time: the same, counted from the moment\n"
-           "when the call is sent to a worker. idempotent: if its worker dies, the call\n"
-           "runs again on another one. tag: a number for the records of calls.")
+      .def(
+          "with_options", &Model::withOptions, py::kw_only(), py::arg("timeout") = py::none(),
+          py::arg("idempotent") = py::none(), py::arg("tag") = py::none(),
+          py::arg("run_time") = py::none(),
+          "The same model, called with options. timeout: seconds, after which the call raises\n"
+          "DeadlineExceeded and its worker is killed. run_time: the same, counted from the moment\n"
+          "when the call is sent to a worker. idempotent: if its worker dies, the call\n"
+          "runs again on another one. tag: a number for the records of calls.")
       .def_property_readonly("name", &Model::name)
       .def("__repr__", [](const Model& self) { return "<isopool.Model " + self.name() + ">"; });
 }

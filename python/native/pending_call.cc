@@ -101,7 +101,8 @@ void definePendingCall(py::module_& module) {
             handlers.check();
             return ran;
           },
-          "Makes the call on this thread, unless a thread of the library has begun to make it. True\n"
+          "Makes the call on this thread, unless a thread of the library has begun to make it. "
+          "True\n"
           "if it was made here. A signal's handler that raises, as Ctrl-C does, stops the call.")
       .def("queued", &PendingCall::queued, "True until a thread of the library begins to make it.")
       .def("ready", [](const PendingCall& self) { return self.ready(); });

@@ -52,14 +52,15 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
   return unlocked([&] {
     const auto manager = pool.manager();
     InterpreterSession session = manager->acquireOne(options);
-    Obj made = session.global(module.c_str(), name.c_str(), options)
-                   .call(std::move(values), {}, options);
-    return makeShared<Model>(workersOf(*manager), manager->createMovable(std::move(made), &session, options));
+    Obj made =
+        session.global(module.c_str(), name.c_str(), options).call(std::move(values), {}, options);
+    return makeShared<Model>(workersOf(*manager),
+                             manager->createMovable(std::move(made), &session, options));
   });
 }
 
-// A model that isopool/models.py describes: the name of a function of isopool_by_value.models, and its
-// arguments.
+// A model that isopool/models.py describes: the name of a function of isopool_by_value.models, and
+// its arguments.
 std::shared_ptr<Model> byValueIn(const Pool& pool, const std::string& maker, const py::tuple& args,
                                  const py::object& timeout) {
   const py::dict modules = py::module_::import("isopool.models").attr("worker_modules")();
@@ -87,9 +88,11 @@ std::shared_ptr<Model> load(const Pool& pool, const py::object& path,
   const CallOptions options = withTimeout(timeout);
   return unlocked([&] {
     const auto manager = pool.manager();
-    if (!pickle) return makeShared<Model>(workersOf(*manager), manager->loadModel(file, name, options));
+    if (!pickle)
+      return makeShared<Model>(workersOf(*manager), manager->loadModel(file, name, options));
     Package package = manager->loadPackage(file, options);
-    return makeShared<Model>(workersOf(*manager), package.loadPickle(pickle->first, pickle->second, options));
+    return makeShared<Model>(workersOf(*manager),
+                             package.loadPickle(pickle->first, pickle->second, options));
   });
 }
 
@@ -147,8 +150,10 @@ void definePool(py::module_& module) {
            py::arg("name") = std::string(), py::arg("timeout") = py::none(),
            "Loads a model once for all workers. source: the path of a torch.package, then pickle\n"
            "is the module and the resource of the pickled object, ('model', 'model.pkl'); or of a\n"
-           "TorchScript, torch.export, AOTInductor or ONNX file, of which name selects a model if a\n"
-           ".pt2 has several; or 'app.py:factory', a function or class of a Python file whose result\n"
+           "TorchScript, torch.export, AOTInductor or ONNX file, of which name selects a model if "
+           "a\n"
+           ".pt2 has several; or 'app.py:factory', a function or class of a Python file whose "
+           "result\n"
            "is the model; or a callable of this program, such as a torch.nn.Module, which goes by\n"
            "value: workers share its tensors. timeout: seconds.")
       .def("_create", &create, py::arg("module"), py::arg("name"), py::arg("args"),
@@ -158,9 +163,8 @@ void definePool(py::module_& module) {
       .def(
           "_register_module",
           [](const Pool& self, std::string name, std::string source) {
-            unlocked([&] {
-              self.manager()->registerModuleSource(std::move(name), std::move(source));
-            });
+            unlocked(
+                [&] { self.manager()->registerModuleSource(std::move(name), std::move(source)); });
           },
           py::arg("name"), py::arg("source"), "A Python module as text, for all workers.")
       .def(

@@ -35,14 +35,13 @@ double seconds(std::chrono::nanoseconds time) {
 
 py::dict asDict(const CopyCounters& copied) {
   using namespace py::literals;
-  return py::dict("input_outside_shared_memory"_a = copied.inputOutsideSharedMemory,
-                  "input_inline"_a = copied.inputInline,
-                  "input_of_other_worker"_a = copied.inputOfOtherWorker,
-                  "result_outside_shared_memory"_a = copied.resultOutsideSharedMemory,
-                  "result_inline"_a = copied.resultInline,
-                  "result_no_lease"_a = copied.resultNoLease,
-                  "result_weight_written"_a = copied.resultWeightWritten,
-                  "kept_by_model"_a = copied.keptByModel);
+  return py::dict(
+      "input_outside_shared_memory"_a = copied.inputOutsideSharedMemory,
+      "input_inline"_a = copied.inputInline, "input_of_other_worker"_a = copied.inputOfOtherWorker,
+      "result_outside_shared_memory"_a = copied.resultOutsideSharedMemory,
+      "result_inline"_a = copied.resultInline, "result_no_lease"_a = copied.resultNoLease,
+      "result_weight_written"_a = copied.resultWeightWritten,
+      "kept_by_model"_a = copied.keptByModel);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ auto unlocked(const Step& step) {
   return step();
 }
 
-/// Runs Python's handlers of signals, which Ctrl-C needs, while the main thread waits for a call. One
-/// per call. The caller holds the GIL at the construction and the destruction.
+/// Runs Python's handlers of signals, which Ctrl-C needs, while the main thread waits for a call.
+/// One per call. The caller holds the GIL at the construction and the destruction.
 class SignalHandlers {
  public:
   SignalHandlers();

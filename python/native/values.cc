@@ -85,7 +85,8 @@ at::IValue toValue(py::handle object) {
 
 py::object tensorOf(const py::object& buffer) {
   auto view = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(buffer.ptr(), view.get(), PyBUF_SIMPLE) != 0) throw py::error_already_set();
+  if (PyObject_GetBuffer(buffer.ptr(), view.get(), PyBUF_SIMPLE) != 0)
+    throw py::error_already_set();
   void* const bytes = view->buf;
   const auto size = static_cast<int64_t>(view->len);
   const auto release = [held = view.release()](void*) {
