@@ -315,7 +315,9 @@ TEST_F(AsyncQueue, ACallThatWaitsForItsTurnIsMadeOnTheCallersThread) {
         });
     const bool ran = call.runInline();
     EXPECT_EQ(call.get().toInt(), i);
-    if (ran) EXPECT_EQ(where, std::this_thread::get_id());
+    if (ran) {
+      EXPECT_EQ(where, std::this_thread::get_id());
+    }
     inlined += ran ? 1 : 0;
     EXPECT_FALSE(call.runInline()) << "it has an outcome";
   }
@@ -334,7 +336,7 @@ TEST_F(AsyncQueue, AnInterruptedCallEndsWithItsWorker) {
     return true;
   };
   try {
-    subject_.object().call(args, {}, options);
+    (void)subject_.object().call(args, {}, options);
     ADD_FAILURE() << "the call was to be interrupted";
   } catch (const Cancelled& error) {
     EXPECT_TRUE(error.started()) << error.what();
@@ -349,7 +351,7 @@ TEST_F(AsyncQueue, ACallThatIsInterruptedInLineDoesNotRun) {
   CallOptions options;
   options.interrupted = [] { return true; };
   try {
-    subject_.object().call({"pid"}, {}, options);
+    (void)subject_.object().call({"pid"}, {}, options);
     ADD_FAILURE() << "the call was to be interrupted";
   } catch (const Cancelled& error) {
     EXPECT_FALSE(error.started()) << error.what();
