@@ -413,6 +413,10 @@ class Executor(concurrent.futures.Executor):
         """Accepts no more calls. wait: returns when all have ended. cancel_futures: cancels those that wait."""
         self._calls.close(wait, cancel_waiting=cancel_futures)
 
+    def stop(self) -> None:
+        """Accepts no more calls and cancels all, those that run, too: their workers are killed."""
+        self._calls.close(True, cancel_waiting=True, stop_running=True)
+
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: object) -> None:
         """As shutdown(); after a KeyboardInterrupt all calls are cancelled, those that run, too."""
         interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)

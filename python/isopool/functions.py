@@ -28,7 +28,9 @@ class PickledFunction:
     """A function's pickle as a uint8 tensor, and the key by which workers know it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        pickled = cloudpickle.dumps(function, 5)
+        # cloudpickle drops the file's name, which tracebacks show.
+        code = getattr(function, "__code__", None)
+        pickled = cloudpickle.dumps((function, code.co_filename if code is not None else ""), 5)
         self.key = hashlib.blake2b(pickled, digest_size=16).hexdigest()
         self.tensor: torch.Tensor = _native.tensor_of(pickled)
 

@@ -49,14 +49,21 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
   std::vector<at::IValue> values;
   for (const py::handle each : args) values.push_back(toValue(each));
   const CallOptions options = withTimeout(timeout);
-  return unlocked([&] {
-    const auto manager = pool.manager();
-    InterpreterSession session = manager->acquireOne(options);
-    Obj made =
-        session.global(module.c_str(), name.c_str(), options).call(std::move(values), {}, options);
-    return makeShared<Model>(workersOf(*manager),
-                             manager->createMovable(std::move(made), &session, options));
-  });
+  constexpr int kMostLost = 3;
+  for (int lost = 1;; ++lost) {
+    try {
+      return unlocked([&] {
+        const auto manager = pool.manager();
+        InterpreterSession session = manager->acquireOne(options);
+        Obj made = session.global(module.c_str(), name.c_str(), options).call(values, {}, options);
+        return makeShared<Model>(workersOf(*manager),
+                                 manager->createMovable(std::move(made), &session, options));
+      });
+    } catch (const WorkerLost& error) {
+      // A worker that was killed a moment ago may still be chosen.
+      if (error.started() || lost == kMostLost) throw;
+    }
+  }
 }
 
 // A model that isopool/models.py describes: the name of a function of isopool_by_value.models, and

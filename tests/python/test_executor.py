@@ -321,7 +321,9 @@ def test_an_exception_keeps_its_type_and_has_the_workers_traceback(executor: iso
         executor.submit(raise_it).result()
     cause = caught.value.__cause__
     assert isinstance(cause, isopool.RemoteError)
-    assert cause.python_type == "KeyError" and "in raise_it" in cause.traceback
+    assert cause.python_type == "KeyError"
+    assert f'{__file__}", line' in cause.traceback and "in raise_it" in cause.traceback
+    assert 'raise KeyError("key of the worker")' in cause.traceback
 
 
 def test_an_exception_that_cannot_be_rebuilt_is_a_remote_error(executor: isopool.Executor) -> None:
@@ -442,6 +444,15 @@ def test_shutdown_without_waiting_completes_the_calls() -> None:
     with pytest.raises(RuntimeError, match="after shutdown"):
         own.submit(square, 1)
     assert [each.result() for each in futures] == [each**2 for each in range(100)]
+
+
+def test_stop_ends_calls_that_run(tmp_path: Any) -> None:
+    own = isopool.Executor(1)
+    futures = [own.submit(hang, str(tmp_path / "a")) for _ in range(3)]
+    worker = await_file(tmp_path / "a")
+    own.stop()
+    assert all(each.cancelled() for each in futures)
+    await_end(worker)
 
 
 def test_the_workers_of_an_executor_end_with_its_last_reference() -> None:

@@ -9,6 +9,7 @@ call again, together with the function.
 import collections
 import os
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -39,6 +40,17 @@ class Raised(NamedTuple):
     pickled: bytes
 
 
+def _with_filename(code: types.CodeType, filename: str) -> types.CodeType:
+    """The code as cloudpickle makes it, with the name of its file."""
+    constants = tuple(
+        _with_filename(each, filename) if isinstance(each, types.CodeType) else each for each in code.co_consts
+    )
+    return code.replace(co_filename=filename, co_consts=constants)
+
+
+_THIS_FILE = _with_filename.__code__.co_filename
+
+
 def _tensor_of(buffer: Any) -> torch.Tensor:
     # torch warns of memory that it could not write to; it does not write to it here.
     view = memoryview(buffer)
@@ -49,8 +61,8 @@ def _tensor_of(buffer: Any) -> torch.Tensor:
 
 def _raised(kind: int, error: BaseException) -> Answer:
     own = error.__traceback__
-    if own is not None and own.tb_next is not None:
-        own = own.tb_next  # without this file's frame
+    while own is not None and own.tb_next is not None and own.tb_frame.f_code.co_filename == _THIS_FILE:
+        own = own.tb_next
     error = error.with_traceback(own)
     text = "".join(traceback.format_exception(error))
     try:
@@ -142,13 +154,15 @@ class TaskRunner:
             return _raised(RAISED, error)
 
     def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
-        known = self._functions.get(key)
+        known: Callable[..., Any] | None = self._functions.get(key)
         if known is not None:
             self._functions.move_to_end(key)
             return known
         if pickled is None:
             return None
-        made: Callable[..., Any] = payload.loads([pickled])
+        made, filename = payload.loads([pickled])
+        if isinstance(made, types.FunctionType) and made.__code__.co_filename != filename:
+            made.__code__ = _with_filename(made.__code__, filename)
         self._functions[key] = made
         if len(self._functions) > MOST_FUNCTIONS:
             self._functions.popitem(last=False)
