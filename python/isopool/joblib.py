@@ -6,11 +6,12 @@
     with joblib.parallel_config("isopool", n_jobs=4):
         search.fit(x, y)
 
-joblib keeps the workers between calls of Parallel in the same parallel_config. If a worker dies, the call of Parallel
-raises WorkerLost; the next one works.
+The workers are kept for the next call of Parallel with the same options, until the program ends. If a worker dies, the
+call of Parallel raises WorkerLost; the next one works.
 """
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +20,39 @@ from joblib import register_parallel_backend
 from joblib.parallel import ParallelBackendBase
 
 
+class _Kept:
+    """The executor of the last call of Parallel."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._options: tuple[int, dict[str, Any]] | None = None
+        self._executor: Executor | None = None
+
+    def get(self, workers: int, options: dict[str, Any]) -> Executor:
+        with self._lock:
+            if self._executor is None or self._options != (workers, options):
+                if self._executor is not None:
+                    self._executor.shutdown(wait=False)
+                self._executor = Executor(workers, **options)
+                self._options = (workers, options)
+            return self._executor
+
+    def stop(self, executor: Executor) -> None:
+        with self._lock:
+            if self._executor is executor:
+                self._executor = None
+        executor.stop()
+
+
+_kept = _Kept()
+
+
 def _call(function: Callable[[], Any]) -> Any:
     return function()
 
 
 class IsopoolBackend(ParallelBackendBase):  # type: ignore[misc]
-    """Options of the backend are those of Executor: parallel_config("isopool", worker_memory="2G")."""
+    """Options of the backend are those of Executor: parallel_config("isopool", worker_memory=2**31)."""
 
     supports_retrieve_callback = True
     supports_inner_max_num_threads = True
@@ -40,17 +68,16 @@ class IsopoolBackend(ParallelBackendBase):  # type: ignore[misc]
     def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
         # The options that joblib passes here are for memory-mapped files, which this backend does not need.
         self.parallel = parallel
-        workers = self.effective_n_jobs(n_jobs)
-        options = dict(self.backend_kwargs)
+        self._workers = self.effective_n_jobs(n_jobs)
+        self._options = dict(self.backend_kwargs)
         if self.inner_max_num_threads is not None:
-            options["threads_per_worker"] = self.inner_max_num_threads
-        self._make: Callable[[], Executor] = lambda: Executor(workers, **options)
+            self._options["threads_per_worker"] = self.inner_max_num_threads
         self._executor: Executor | None = None
-        return workers
+        return self._workers
 
     def submit(self, func: Callable[[], Any], callback: Callable[[Future], Any] | None = None) -> Future:
         if self._executor is None:
-            self._executor = self._make()
+            self._executor = _kept.get(self._workers, self._options)
         # As an argument: its arrays then lie in shared memory.
         future = self._executor.submit(_call, func)
         if callback is not None:
@@ -61,14 +88,12 @@ class IsopoolBackend(ParallelBackendBase):  # type: ignore[misc]
         return out.result()
 
     def terminate(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown()
-            self._executor = None
+        self._executor = None
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
         executor, self._executor = self._executor, None
         if executor is not None:
-            executor.stop()
+            _kept.stop(executor)
 
 
 register_parallel_backend("isopool", IsopoolBackend)
