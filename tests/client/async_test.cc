@@ -12,6 +12,7 @@
 #include <fstream>
 #include <future>
 #include <map>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -35,6 +36,17 @@ bool endedWith(const PendingCall& call) {
   } catch (...) {
   }
   return false;
+}
+
+/// Cancelled::started() of what `call` throws; nothing if it does not throw Cancelled.
+template <typename Call>
+std::optional<bool> startedBeforeCancelled(Call&& call) {
+  try {
+    call();
+  } catch (const Cancelled& error) {
+    return error.started();
+  }
+  return std::nullopt;
 }
 
 int linesOf(const std::string& path) {
@@ -276,12 +288,7 @@ TEST_F(AsyncQueue, ACallThatRunsIsStoppedWithItsWorker) {
   const pid_t worker = gate.arrival();
   const PendingCall next = subject_.object().callAsync({"pid"});
   EXPECT_TRUE(running.stop());
-  try {
-    running.get();
-    ADD_FAILURE() << "the call was to be stopped";
-  } catch (const Cancelled& error) {
-    EXPECT_TRUE(error.started()) << error.what();
-  }
+  EXPECT_EQ(startedBeforeCancelled([&] { running.get(); }), true);
   EXPECT_FALSE(running.stop()) << "it has an outcome";
   EXPECT_NE(next.get().toInt(), worker) << "the call behind it runs in the next worker";
 }
@@ -292,12 +299,7 @@ TEST_F(AsyncQueue, ACallThatIsStoppedBeforeItStartsDoesNotRun) {
   const pid_t worker = gate.arrival();
   const PendingCall queued = subject_.object().callAsync({"pid"});
   EXPECT_TRUE(queued.stop());
-  try {
-    queued.get();
-    ADD_FAILURE() << "the call was to be cancelled";
-  } catch (const Cancelled& error) {
-    EXPECT_FALSE(error.started()) << error.what();
-  }
+  EXPECT_EQ(startedBeforeCancelled([&] { queued.get(); }), false);
   gate.open();
   EXPECT_EQ(running.get().toInt(), worker);
   EXPECT_EQ(subject_.number("pid"), worker) << "no worker was killed";
@@ -327,20 +329,15 @@ TEST_F(AsyncQueue, ACallThatWaitsForItsTurnIsMadeOnTheCallersThread) {
 
 TEST_F(AsyncQueue, AnInterruptedCallEndsWithItsWorker) {
   const Gate gate;
-  std::vector<at::IValue> args{"wait_at"};
-  for (const at::IValue& each : gate.arguments()) args.push_back(each);
+  const std::vector<at::IValue> args = words("wait_at", gate.arguments());
   CallOptions options;
   pid_t worker = 0;
   options.interrupted = [&] {
     if (worker == 0) worker = gate.arrival();
     return true;
   };
-  try {
-    (void)subject_.object().call(args, {}, options);
-    ADD_FAILURE() << "the call was to be interrupted";
-  } catch (const Cancelled& error) {
-    EXPECT_TRUE(error.started()) << error.what();
-  }
+  const auto call = [&] { (void)subject_.object().call(args, {}, options); };
+  EXPECT_EQ(startedBeforeCancelled(call), true);
   EXPECT_NE(subject_.number("pid"), worker);
 }
 
@@ -350,12 +347,8 @@ TEST_F(AsyncQueue, ACallThatIsInterruptedInLineDoesNotRun) {
   const pid_t worker = gate.arrival();
   CallOptions options;
   options.interrupted = [] { return true; };
-  try {
-    (void)subject_.object().call({"pid"}, {}, options);
-    ADD_FAILURE() << "the call was to be interrupted";
-  } catch (const Cancelled& error) {
-    EXPECT_FALSE(error.started()) << error.what();
-  }
+  const auto call = [&] { (void)subject_.object().call({"pid"}, {}, options); };
+  EXPECT_EQ(startedBeforeCancelled(call), false);
   gate.open();
   EXPECT_EQ(running.get().toInt(), worker);
 }
@@ -375,8 +368,7 @@ TEST_F(AsyncQueue, TheRunTimeOfACallDoesNotCountItsWait) {
 
 TEST_F(AsyncQueue, ACallPastItsRunTimeIsKilled) {
   const Gate gate;
-  std::vector<at::IValue> args{"wait_at"};
-  for (const at::IValue& each : gate.arguments()) args.push_back(each);
+  const std::vector<at::IValue> args = words("wait_at", gate.arguments());
   CallOptions options;
   options.runTime = milliseconds(200);
   const PendingCall call = subject_.object().callAsync(args, {}, options);

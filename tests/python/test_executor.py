@@ -7,9 +7,6 @@ import contextlib
 import functools
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +17,7 @@ import isopool
 import numpy as np
 import pytest
 import torch
-
-PATIENCE = 60
+from programs import INTERRUPTED, PATIENCE, run_program
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +32,6 @@ def square(x: Any) -> Any:
 
 def die(signal_number: int = signal.SIGKILL) -> None:
     os.kill(os.getpid(), signal_number)
-
-
-def run_program(source: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source), *arguments],
-        text=True,
-        capture_output=True,
-        timeout=PATIENCE,
-        **options,
-    )
 
 
 def plain(value: Any) -> Any:
@@ -481,47 +467,26 @@ def test_a_forked_child_is_refused(executor: isopool.Executor) -> None:
 @pytest.mark.parametrize("wait", ["result()", "result(timeout=1000)", "exception()"])
 def test_ctrl_c_ends_the_wait_and_the_call(tmp_path: Any, wait: str) -> None:
     program = f"""
-        import os, signal, sys, threading, time
-        import isopool
-
-        def hang(path):
-            open(path, "w").write(str(os.getpid()))
-            time.sleep(1000)
-
-        def interrupt():
-            while not os.path.exists(sys.argv[1]):
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGINT)
-
         with isopool.Executor(1) as executor:
-            threading.Thread(target=interrupt).start()
+            threading.Thread(target=interrupt, args=(sys.argv[1],)).start()
             try:
                 executor.submit(hang, sys.argv[1]).{wait}
             except KeyboardInterrupt:
                 print("interrupted", executor.submit(abs, -3).result())
     """
-    run = run_program(program, str(tmp_path / "a"))
+    run = run_program(program, str(tmp_path / "a"), before=INTERRUPTED)
     assert run.stdout == "interrupted 3\n", run.stderr
     await_end(await_file(tmp_path / "a"))
 
 
 def test_ctrl_c_ends_a_program_with_calls_in_flight(tmp_path: Any) -> None:
     program = """
-        import os, signal, sys, time
-        import isopool
-
-        def hang(path):
-            open(path, "w").write(str(os.getpid()))
-            time.sleep(1000)
-
         executor = isopool.Executor(2)
-        futures = [executor.submit(hang, sys.argv[1]) for _ in range(10)]
-        while not os.path.exists(sys.argv[1]):
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
+        futures = [executor.submit(hang, f"{sys.argv[1]}{number}") for number in range(10)]
+        interrupt(sys.argv[1] + "0")
         time.sleep(1000)
     """
-    run = run_program(program, str(tmp_path / "a"))
+    run = run_program(program, str(tmp_path / "a"), before=INTERRUPTED)
     assert run.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in run.stderr
 

@@ -17,6 +17,7 @@ import multipy
 import pytest
 import torch
 from multipy.runtime import InterpreterManager
+from programs import run_program
 
 
 @pytest.fixture(scope="module")
@@ -226,18 +227,8 @@ def test_many_threads_share_a_pool(pool: InterpreterManager) -> None:
     assert wrong == []
 
 
-def in_a_program(text: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-    )
-
-
 def test_a_forked_child_is_refused_and_ends_in_peace() -> None:
-    result = in_a_program(
+    result = run_program(
         """
         import os, sys
         from multipy.runtime import InterpreterManager
@@ -266,7 +257,7 @@ def test_a_forked_child_is_refused_and_ends_in_peace() -> None:
 @pytest.mark.parametrize("order", ["pool first", "object first", "all left to the end"])
 def test_a_program_ends_in_any_order_and_leaves_no_process(order: str) -> None:
     deletion = {"pool first": "del pool", "object first": "del sqrt, session, pool"}.get(order, "")
-    result = in_a_program(
+    result = run_program(
         f"""
         from multipy.runtime import InterpreterManager
         pool = InterpreterManager(1)

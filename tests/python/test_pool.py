@@ -5,9 +5,7 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from collections.abc import Iterator
 import isopool
 import pytest
 import torch
+from programs import run_program
 from torch.package import PackageExporter
 
 SOURCE = """
@@ -247,16 +246,15 @@ def test_a_closed_pool_refuses_and_its_results_stay(package: pathlib.Path) -> No
 
 
 def test_a_program_that_keeps_its_pool_until_its_end_ends(package: pathlib.Path) -> None:
-    program = textwrap.dedent(
+    ended = run_program(
         """
         import sys
         import isopool
         pool = isopool.Pool(1)
         model = pool.load(sys.argv[1], pickle=("model", "model.pkl"))
         print(model.method("same")("alive"))
-        """
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(package)], capture_output=True, text=True, timeout=120
+        """,
+        package,
+        patience=120,
     )
     assert (ended.returncode, ended.stdout) == (0, "alive\n"), ended.stderr

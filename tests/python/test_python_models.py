@@ -16,8 +16,7 @@ from typing import Any
 import isopool
 import pytest
 import torch
-
-PATIENCE = 60
+from programs import INTERRUPTED, PATIENCE, run_program
 
 
 class Net(torch.nn.Module):
@@ -256,32 +255,15 @@ def test_statistics_count_calls_and_restarts() -> None:
 
 def test_ctrl_c_ends_a_call_of_a_model(tmp_path: pathlib.Path) -> None:
     program = """
-        import os, signal, sys, threading, time
-        import isopool
-
-        def hang(path):
-            open(path, "w").write("here")
-            time.sleep(1000)
-
-        def interrupt():
-            while not os.path.exists(sys.argv[1]):
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGINT)
-
         with isopool.Pool(1) as pool:
             model = pool.load(hang)
-            threading.Thread(target=interrupt).start()
+            threading.Thread(target=interrupt, args=(sys.argv[1],)).start()
             try:
                 model(sys.argv[1])
             except KeyboardInterrupt:
                 print("interrupted", pool.load(abs)(-3))
     """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program), tmp_path / "mark"],
-        text=True,
-        capture_output=True,
-        timeout=PATIENCE,
-    )
+    run = run_program(program, tmp_path / "mark", before=INTERRUPTED)
     assert run.stdout == "interrupted 3\n", run.stderr
 
 
