@@ -32,8 +32,8 @@ struct CallOptions {
   /// For call() and callAsync() of a ReplicatedObj and of its methods; others ignore it. The time
   /// that the call may take on a worker, counted from the moment when the worker begins to run it,
   /// within 2 ms: neither the wait for a free worker nor the loading of the object counts, and a
-  /// call that runs again has the whole time again. When it has passed, the same
-  /// happens as after the deadline. The call ends at the earlier of both.
+  /// call that runs again has the whole time again. When it has passed, the same happens as after
+  /// the deadline. The call ends at the earlier of both.
   std::optional<std::chrono::nanoseconds> runTime;
   /// For calls of a ReplicatedObj. The call may run more than once: if its worker dies after the
   /// call has started, the call runs again on another worker; without this option the caller gets

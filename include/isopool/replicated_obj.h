@@ -140,9 +140,10 @@ class ISOPOOL_EXPORT ReplicatedObj {
                         std::unordered_map<std::string, c10::IValue> kwargs = {},
                         const CallOptions& options = {}) const;
   /// Calls `callback(const Outcome&)` once, when the call has ended: on a thread of the library,
-  /// where a slow callback delays other calls, in PendingCall::cancel(), or in the manager's
-  /// destructor. The callback may make calls, wait for other calls, and destroy the object and the
-  /// manager. Its exceptions are logged (setLogger), or written to stderr if no logger is set.
+  /// where a slow callback delays other calls, in PendingCall::cancel(), stop() or runInline(), or
+  /// in the manager's destructor. The callback may make calls, wait for other calls, and destroy
+  /// the object and the manager. Its exceptions are logged (setLogger), or written to stderr if no
+  /// logger is set.
   template <typename Callback,
             typename = std::enable_if_t<std::is_invocable_v<Callback&, const Outcome&>>>
   PendingCall callAsync(std::vector<at::IValue> args, Callback callback,
