@@ -13,10 +13,7 @@ namespace isopool::client {
 namespace {
 
 [[noreturn]] void throwWithdrawn(const PoolCall& call, const std::string& worker) {
-  if (call.cancellation != nullptr &&
-      (call.cancellation->requested() || call.cancellation->stopped())) {
-    throw cancelledCall();
-  }
+  if (call.cancellation != nullptr && call.cancellation->givenUp()) throw cancelledCall();
   throwNotStartedInTime(worker, "call");
 }
 
@@ -77,9 +74,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
       pool_.checkSupervisorOf(channel, started_);
     }
   }
-  const bool stopped = call_.cancellation != nullptr && call_.cancellation->stopped();
-  const bool cancelled =
-      stopped || (call_.cancellation != nullptr && call_.cancellation->requested());
+  const bool cancelled = call_.cancellation != nullptr && call_.cancellation->givenUp();
   if (migration != nullptr && migration->left() && !cancelled) return std::nullopt;
   switch (retryDecisionFor(answer.outcome(), call_.idempotent, cancelled)) {
     case RetryDecision::kAnswer:
@@ -102,7 +97,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
     case RetryDecision::kNotStarted:
       throwWithdrawn(call_, channel.name());
     default:
-      if (stopped) throw stoppedCall(channel);
+      if (cancelled) throw stoppedCall(channel);
       throwOverdue(channel, "call");
   }
 }

@@ -30,6 +30,8 @@ class CancellationToken {
   bool stop();
   /// True once stop() has returned true.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  /// True once cancel() or stop() has: the request is not to be published, nor to be tried again.
+  bool givenUp() const { return requested() || stopped(); }
   /// Before the request is made: its thread calls `interrupted` now and then while it waits, and
   /// stops the request if that returns true. It must outlive the request.
   void stopIf(const std::function<bool()>& interrupted) {

@@ -393,7 +393,7 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
     return {&publishNext(operation, draft, call, blob, workerMaySpin), RequestOutcome::kPending};
   }
   base::MutexLock cancellationLock(cancellation->mutex_);
-  if (cancellation->requested() || cancellation->stopped()) {
+  if (cancellation->givenUp()) {
     dropBlob();
     return {nullptr, RequestOutcome::kWithdrawn};
   }

@@ -215,10 +215,11 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
   } else {
     const bool unfit = how.signal == 0 && how.exitCode == ipc::kUnfitWorkerExit;
     const bool gaveUp = how.signal == 0 && how.exitCode == ipc::kGivenUpWorkerExit;
+    const bool served = how.signal == 0 && how.exitCode == ipc::kServedWorkerExit;
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
     if (unfit || gaveUp) worker.blame(causeOf(how), lastLineOf(worker.crashLog()));
     // Logged by a later handler: a client's report of the cause may be the next message.
-    services_.loop.post([self = self_.weak(), record = std::move(lost->second), how,
+    services_.loop.post([self = self_.weak(), record = std::move(lost->second), how, served,
                          death = status ? status->name() : "not started",
                          leaving = workers_.at(epoch)] {
       const std::string& known = leaving->cause();
@@ -229,7 +230,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
       for (auto& [slot, lastExit] : alive->lastExits_) {
         if (lastExit.worker == leaving->epoch()) lastExit.reason = death + " (" + cause + ")";
       }
-      if (how.signal == 0 && how.exitCode == ipc::kServedWorkerExit) {
+      if (served) {
         base::log(base::LogLevel::kInfo, "worker (pid " + std::to_string(leaving->pid()) +
                                              ") has served as many tasks as it was to serve");
         return;
