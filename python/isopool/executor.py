@@ -18,7 +18,6 @@ import torch
 
 from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions
-from isopool.models import worker_modules
 from isopool.worker import payload, tasks
 
 # A function whose pickle is no longer than this goes along with each call, in bytes.
@@ -116,10 +115,8 @@ class _Calls:
         self._workers = len(pool)
         self._process = os.getpid()
         self._open: set[_Task] = set()  # those whose futures are not settled
-        self._sent: dict[str, int] = {}  # how many calls had the function with them
-        for name, text in worker_modules().items():
-            pool._register_module(name, text)
-        runner = pool._create("isopool_by_value.tasks", "TaskRunner", (most_tasks, *initializer))
+        self._sent: dict[str, int] = {}  # of long functions: how many calls there were
+        runner = pool._create("tasks", "TaskRunner", (most_tasks, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)
@@ -140,15 +137,16 @@ class _Calls:
             return self._functions.pickled(function)
 
     def add(self, task: _Task) -> None:
-        key = task.function.key
+        function = task.function
+        sent = 0
         with self._lock:
             self.check()
             self._open.add(task)
-            # A long function goes along until each worker is likely to have it; a worker without it asks for it.
-            sent = self._sent.get(key, 0)
-            self._sent[key] = sent + 1
-        long = task.function.tensor.numel() > _SHORT_FUNCTION
-        self._begin(task, None if long and sent >= 2 * self._workers else task.function.tensor)
+            if function.tensor.numel() > _SHORT_FUNCTION:
+                sent = self._sent.get(function.key, 0)
+                self._sent[function.key] = sent + 1
+        # A long function goes along until each worker is likely to have it; a worker without it asks for it.
+        self._begin(task, None if sent >= 2 * self._workers else function.tensor)
 
     def _begin(self, task: _Task, pickled: torch.Tensor | None) -> None:
         arguments = (task.function.key, pickled, *task.arguments)
@@ -289,8 +287,9 @@ class Executor(concurrent.futures.Executor):
     """A concurrent.futures.Executor whose calls run in worker processes, and which one dead worker does not break.
 
     Functions go by value (cloudpickle: lambdas, closures, functions of __main__ and of notebooks), once to each worker.
-    Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: one
-    copy in, none out. Do not change an argument before its call has ended.
+    Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: an
+    argument is copied once, a tensor that the call made never, a numpy array that it made once. Do not change an
+    argument before its call has ended.
 
     If a worker dies, the future of the call that it ran raises WorkerLost, which is a BrokenProcessPool; all other
     calls go on, and the next worker takes its place. future.cancel() also ends a call that runs.

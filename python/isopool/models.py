@@ -2,6 +2,7 @@
 """Models that are Python objects of this program or of a file, and calls of a model for many items."""
 
 import collections
+import functools
 import importlib.resources
 import itertools
 import os
@@ -12,6 +13,7 @@ from typing import Any
 from isopool import _native
 
 
+@functools.cache
 def worker_modules() -> dict[str, str]:
     """The modules that workers get as text, by the names that they have there."""
     folder = importlib.resources.files("isopool.worker")
@@ -39,7 +41,7 @@ def by_value(source: Any) -> tuple[str, tuple[Any, ...]] | None:
         raise ValueError(f"{source}: what follows the colon is the name of a function or a class in {path}")
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path}: there is no such file")
-    return "from_file", (os.path.abspath(path), name)
+    return "FromFile", (os.path.abspath(path), name)
 
 
 def map_model(model: _native.Model, items: Iterable[Any], lookahead: int | None, ordered: bool) -> Iterator[Any]:

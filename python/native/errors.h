@@ -10,7 +10,8 @@ namespace isopool::python {
 /// c10::Error becomes a RuntimeError.
 void translateErrors();
 
-/// Sets that Python exception as the raised one, if `error` is one of these. Needs the GIL.
+/// Sets that Python exception as the raised one. Throws `error` itself if it is none of these.
+/// Needs the GIL.
 void raiseOf(const std::exception_ptr& error);
 
 }  // namespace isopool::python

@@ -3,7 +3,6 @@
 
 #include <pybind11/stl.h>
 
-#include <unordered_map>
 #include <utility>
 
 #include "python/native/times.h"
@@ -16,21 +15,6 @@ namespace py = pybind11;
 using namespace py::literals;
 
 namespace {
-
-using NamedValues = std::unordered_map<std::string, c10::IValue>;
-
-std::vector<at::IValue> positional(const py::tuple& args) {
-  std::vector<at::IValue> values;
-  values.reserve(args.size());
-  for (const py::handle each : args) values.push_back(toValue(each));
-  return values;
-}
-
-NamedValues named(const py::dict& kwargs) {
-  NamedValues values;
-  for (const auto& [name, each] : kwargs) values.emplace(name.cast<std::string>(), toValue(each));
-  return values;
-}
 
 std::string describe(const ModelValue& value) {
   std::string text = value.name + (value.type.empty() ? "" : ": " + value.type);
@@ -63,8 +47,8 @@ auto Model::onCallee(const Use& use) const {
 }
 
 py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
-  std::vector<at::IValue> values = positional(args);
-  NamedValues namedValues = named(kwargs);
+  std::vector<at::IValue> values = toValues(args);
+  auto namedValues = toNamedValues(kwargs);
   SignalHandlers handlers;
   CallOptions options = options_;
   options.interrupted = handlers.interrupted();
@@ -82,8 +66,8 @@ py::object Model::call(const py::args& args, const py::kwargs& kwargs) const {
 
 PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,
                              const py::function& callback) const {
-  std::vector<at::IValue> values = positional(args);
-  NamedValues namedValues = named(kwargs);
+  std::vector<at::IValue> values = toValues(args);
+  auto namedValues = toNamedValues(kwargs);
   std::function<void(const Outcome&)> ended = deliveries_->to(callback);
   return onCallee([&](const auto& callee) {
     return callee.callAsync(std::move(values), std::move(ended), std::move(namedValues), options_);
@@ -91,8 +75,8 @@ PendingCall Model::callAsync(const py::tuple& args, const py::dict& kwargs,
 }
 
 std::shared_ptr<Stream> Model::stream(const py::args& args, const py::kwargs& kwargs) const {
-  std::vector<at::IValue> values = positional(args);
-  NamedValues namedValues = named(kwargs);
+  std::vector<at::IValue> values = toValues(args);
+  auto namedValues = toNamedValues(kwargs);
   return makeShared<Stream>(onCallee([&](const auto& callee) {
     return callee.stream(std::move(values), std::move(namedValues), options_);
   }));
@@ -106,8 +90,8 @@ std::shared_ptr<ModelSession> Model::session(bool ownReplica) const {
 }
 
 py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const {
-  std::vector<at::IValue> values = positional(args);
-  NamedValues namedValues = named(kwargs);
+  std::vector<at::IValue> values = toValues(args);
+  auto namedValues = toNamedValues(kwargs);
   std::vector<at::IValue> results = onCallee([&](const auto& callee) {
     return callee.callOnAll(std::move(values), std::move(namedValues), options_);
   });
@@ -117,8 +101,8 @@ py::list Model::callOnAll(const py::args& args, const py::kwargs& kwargs) const 
 }
 
 void Model::warmUp(const py::args& args, const py::kwargs& kwargs) const {
-  std::vector<at::IValue> values = positional(args);
-  NamedValues namedValues = named(kwargs);
+  std::vector<at::IValue> values = toValues(args);
+  auto namedValues = toNamedValues(kwargs);
   onCallee([&](const auto& callee) {
     callee.warmUp(std::move(values), std::move(namedValues), options_);
   });
@@ -185,10 +169,9 @@ void defineModel(py::module_& module) {
       "returns its result. Any thread may call it; the GIL is released meanwhile.")
       .def("__call__", &Model::call)
       .def("call_async", &Model::callAsync, py::arg("args"), py::arg("kwargs"), py::arg("callback"),
-           "Begins the call and returns a PendingCall. callback(value, error) is called when it "
-           "has\n"
-           "ended, on another thread, with None for the one that there is not. Do not change the\n"
-           "tensors of the arguments before. As a rule use aio() or submit() of an Executor.")
+           "Begins the call and returns a PendingCall. callback(value, error) is called when it\n"
+           "has ended, on another thread, with None for the one that there is not. Do not change\n"
+           "the tensors of the arguments before. As a rule use aio() or submit() of an Executor.")
       .def(
           "aio",
           [](const py::object& self, const py::args& args, const py::kwargs& kwargs) {
@@ -205,11 +188,9 @@ void defineModel(py::module_& module) {
           },
           py::arg("items"), py::kw_only(), py::arg("lookahead") = py::none(),
           py::arg("ordered") = true,
-          "for y in model.map(items): model(item) for each, on all workers. At most lookahead "
-          "items\n"
-          "are taken before their results are (None: three for each worker). Not ordered: pairs "
-          "of\n"
-          "the item's number and its result, as they come.")
+          "for y in model.map(items): model(item) for each, on all workers. At most lookahead\n"
+          "items are taken before their results are (None: three for each worker). Not ordered:\n"
+          "pairs of the item's number and its result, as they come.")
       .def("stream", &Model::stream,
            "for y in model.stream(x): the items of the generator that the call returns.")
       .def(

@@ -64,22 +64,15 @@ void Deliveries::pass(const Delivery& delivery) {
 
 py::object exceptionOf(const std::exception_ptr& error) {
   try {
-    std::rethrow_exception(error);
+    raiseOf(error);
   } catch (py::error_already_set& raised) {
     return raised.value();
   } catch (const std::bad_alloc&) {
-    return py::reinterpret_borrow<py::object>(PyExc_MemoryError)();
+    PyErr_NoMemory();
+  } catch (const std::exception& other) {
+    PyErr_SetString(PyExc_RuntimeError, other.what());
   } catch (...) {
-    raiseOf(error);
-  }
-  if (PyErr_Occurred() == nullptr) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& other) {
-      PyErr_SetString(PyExc_RuntimeError, other.what());
-    } catch (...) {
-      PyErr_SetString(PyExc_RuntimeError, "an exception that is not a std::exception");
-    }
+    PyErr_SetString(PyExc_RuntimeError, "an exception that is not a std::exception");
   }
   return py::error_already_set().value();
 }
@@ -101,9 +94,9 @@ void definePendingCall(py::module_& module) {
             handlers.check();
             return ran;
           },
-          "Makes the call on this thread, unless a thread of the library has begun to make it. "
-          "True\n"
-          "if it was made here. A signal's handler that raises, as Ctrl-C does, stops the call.")
+          "Makes the call on this thread, unless a thread of the library has begun to make it.\n"
+          "True if it was made here. A signal's handler that raises, as Ctrl-C does, stops the\n"
+          "call.")
       .def("queued", &PendingCall::queued, "True until a thread of the library begins to make it.")
       .def("ready", [](const PendingCall& self) { return self.ready(); });
 }

@@ -43,11 +43,22 @@ std::shared_ptr<Pool> makePool(const std::optional<size_t>& workers, const py::o
   return unlocked([&] { return makeShared<Pool>(options); });
 }
 
-// The result of a call in one worker, moved to all workers.
+// Gives the workers isopool/worker/ as the package isopool_by_value.
+void registerModules(const Pool& pool) {
+  const py::dict modules = py::module_::import("isopool.models").attr("worker_modules")();
+  for (const auto& [name, source] : modules) {
+    auto module = name.cast<std::string>();
+    auto text = source.cast<std::string>();
+    unlocked([&] { pool.manager()->registerModuleSource(std::move(module), std::move(text)); });
+  }
+}
+
+// The result of calling an attribute of a module of isopool_by_value in one worker, moved to all.
 std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const std::string& name,
                               const py::tuple& args, const py::object& timeout) {
-  std::vector<at::IValue> values;
-  for (const py::handle each : args) values.push_back(toValue(each));
+  registerModules(pool);
+  const std::string whole = "isopool_by_value." + module;
+  const std::vector<at::IValue> values = toValues(args);
   const CallOptions options = withTimeout(timeout);
   constexpr int kMostLost = 3;
   for (int lost = 1;; ++lost) {
@@ -55,7 +66,7 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
       return unlocked([&] {
         const auto manager = pool.manager();
         InterpreterSession session = manager->acquireOne(options);
-        Obj made = session.global(module.c_str(), name.c_str(), options).call(values, {}, options);
+        Obj made = session.global(whole.c_str(), name.c_str(), options).call(values, {}, options);
         return makeShared<Model>(workersOf(*manager),
                                  manager->createMovable(std::move(made), &session, options));
       });
@@ -64,19 +75,6 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
       if (error.started() || lost == kMostLost) throw;
     }
   }
-}
-
-// A model that isopool/models.py describes: the name of a function of isopool_by_value.models, and
-// its arguments.
-std::shared_ptr<Model> byValueIn(const Pool& pool, const std::string& maker, const py::tuple& args,
-                                 const py::object& timeout) {
-  const py::dict modules = py::module_::import("isopool.models").attr("worker_modules")();
-  for (const auto& [name, source] : modules) {
-    const auto module = name.cast<std::string>();
-    const auto text = source.cast<std::string>();
-    unlocked([&] { pool.manager()->registerModuleSource(module, text); });
-  }
-  return create(pool, "isopool_by_value.models", maker, args, timeout);
 }
 
 std::shared_ptr<Model> load(const Pool& pool, const py::object& path,
@@ -89,7 +87,7 @@ std::shared_ptr<Model> load(const Pool& pool, const py::object& path,
   if (!byValue.is_none()) {
     if (pickle || !name.empty()) throw py::type_error("pickle and name are for files of models");
     const auto parts = byValue.cast<std::pair<std::string, py::tuple>>();
-    return byValueIn(pool, parts.first, parts.second, timeout);
+    return create(pool, "models", parts.first, parts.second, timeout);
   }
   const std::string file = pathOf(path);
   const CallOptions options = withTimeout(timeout);
@@ -157,23 +155,15 @@ void definePool(py::module_& module) {
            py::arg("name") = std::string(), py::arg("timeout") = py::none(),
            "Loads a model once for all workers. source: the path of a torch.package, then pickle\n"
            "is the module and the resource of the pickled object, ('model', 'model.pkl'); or of a\n"
-           "TorchScript, torch.export, AOTInductor or ONNX file, of which name selects a model if "
-           "a\n"
-           ".pt2 has several; or 'app.py:factory', a function or class of a Python file whose "
-           "result\n"
-           "is the model; or a callable of this program, such as a torch.nn.Module, which goes by\n"
-           "value: workers share its tensors. timeout: seconds.")
+           "TorchScript, torch.export, AOTInductor or ONNX file, of which name selects a model if\n"
+           "a .pt2 has several; or 'app.py:factory', a function or class of a Python file whose\n"
+           "result is the model; or a callable of this program, such as a torch.nn.Module, which\n"
+           "goes by value: workers share its tensors. timeout: seconds.")
       .def("_create", &create, py::arg("module"), py::arg("name"), py::arg("args"),
            py::arg("timeout") = py::none(),
-           "The result of calling an attribute of a module in one worker, as a Model: the workers\n"
-           "map its tensors from the same memory. It must be picklable.")
-      .def(
-          "_register_module",
-          [](const Pool& self, std::string name, std::string source) {
-            unlocked(
-                [&] { self.manager()->registerModuleSource(std::move(name), std::move(source)); });
-          },
-          py::arg("name"), py::arg("source"), "A Python module as text, for all workers.")
+           "The result of calling an attribute of a module of isopool_by_value (isopool/worker/) "
+           "in\n"
+           "one worker, as a Model: the workers map its tensors from the same memory.")
       .def(
           "empty",
           [](const Pool&, const std::vector<int64_t>& shape, const py::object& dtype) {

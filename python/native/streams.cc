@@ -3,7 +3,6 @@
 
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,10 +38,8 @@ std::shared_ptr<InterpreterSession> ModelSession::get() const {
 py::object ModelSession::call(const std::string& method, const py::args& args,
                               const py::kwargs& kwargs) const {
   const auto session = get();
-  std::vector<at::IValue> values;
-  for (const py::handle each : args) values.push_back(toValue(each));
-  std::unordered_map<std::string, c10::IValue> named;
-  for (const auto& [name, each] : kwargs) named.emplace(name.cast<std::string>(), toValue(each));
+  std::vector<at::IValue> values = toValues(args);
+  auto named = toNamedValues(kwargs);
   return toObject(unlocked([&] {
     const Obj callee = method.empty() ? session->self : session->self.attr(method.c_str());
     return callee.callKwargs(std::move(values), std::move(named)).toIValue();

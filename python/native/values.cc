@@ -83,6 +83,19 @@ at::IValue toValue(py::handle object) {
   return detached(torch::jit::toIValue(object, inferred.attr("type")().cast<c10::TypePtr>()));
 }
 
+std::vector<at::IValue> toValues(const py::tuple& args) {
+  std::vector<at::IValue> values;
+  values.reserve(args.size());
+  for (const py::handle each : args) values.push_back(toValue(each));
+  return values;
+}
+
+std::unordered_map<std::string, c10::IValue> toNamedValues(const py::dict& kwargs) {
+  std::unordered_map<std::string, c10::IValue> values;
+  for (const auto& [name, each] : kwargs) values.emplace(name.cast<std::string>(), toValue(each));
+  return values;
+}
+
 py::object tensorOf(const py::object& buffer) {
   auto view = std::make_unique<Py_buffer>();
   if (PyObject_GetBuffer(buffer.ptr(), view.get(), PyBUF_SIMPLE) != 0)

@@ -14,6 +14,10 @@ namespace isopool::python {
 /// detaches its tensors. Throws Error if no type fits. Needs the GIL.
 at::IValue toValue(pybind11::handle object);
 
+/// The arguments of a call, by toValue().
+std::vector<at::IValue> toValues(const pybind11::tuple& args);
+std::unordered_map<std::string, c10::IValue> toNamedValues(const pybind11::dict& kwargs);
+
 /// The bytes of an object that has them in one piece (bytes, memoryview, PickleBuffer) as a uint8
 /// tensor that keeps the object; no copy. Raises BufferError. Needs the GIL.
 pybind11::object tensorOf(const pybind11::object& buffer);

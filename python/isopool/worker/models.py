@@ -12,18 +12,10 @@ import torch
 from . import payload
 
 
-class Model:
-    """A callable of the program, by value. Its pickle is the payload, whose tensors all workers share."""
+class _ByValue:
+    """Calls and attributes are those of the object that it holds."""
 
-    def __init__(self, *parts: torch.Tensor) -> None:
-        self.__setstate__([each.clone() for each in parts])
-
-    def __getstate__(self) -> list[torch.Tensor]:
-        return self._parts
-
-    def __setstate__(self, parts: list[torch.Tensor]) -> None:
-        self._parts = parts
-        self._callable: Callable[..., Any] = payload.loads(parts)
+    _callable: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._callable(*args, **kwargs)
@@ -34,7 +26,21 @@ class Model:
         return getattr(self._callable, name)
 
 
-class FromFile:
+class Model(_ByValue):
+    """A callable of the program, by value. Its pickle is the payload, whose tensors all workers share."""
+
+    def __init__(self, *parts: torch.Tensor) -> None:
+        self.__setstate__([each.clone() for each in parts])
+
+    def __getstate__(self) -> list[torch.Tensor]:
+        return self._parts
+
+    def __setstate__(self, parts: list[torch.Tensor]) -> None:
+        self._parts = parts
+        self._callable = payload.loads(parts)
+
+
+class FromFile(_ByValue):
     """What a function or a class of a Python file returns. Each worker makes it, once."""
 
     def __init__(self, path: str, name: str) -> None:
@@ -49,18 +55,10 @@ class FromFile:
         module = _module(path)
         if not hasattr(module, name):
             raise AttributeError(f"{path} has no function or class {name}")
-        self._callable: Callable[..., Any] = getattr(module, name)()
+        self._callable = getattr(module, name)()
         if not callable(self._callable):
             kind = type(self._callable).__qualname__
             raise TypeError(f"{path}:{name} returned an object of type {kind}, which can't be called")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._callable(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_callable", "_place"):
-            raise AttributeError(name)
-        return getattr(self._callable, name)
 
 
 def _module(path: str) -> Any:
@@ -83,7 +81,3 @@ def _module(path: str) -> Any:
         del sys.modules[name]
         raise
     return module
-
-
-def from_file(path: str, name: str) -> FromFile:
-    return FromFile(path, name)

@@ -77,6 +77,14 @@ def _raised(kind: int, error: BaseException) -> Answer:
     return (kind, *payload.dumps(tuple(raised), _tensor_of))
 
 
+def _call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return function(*args, **kwargs)
+
+
+def _call_chunk(function: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...], _: dict[str, Any]) -> list[Any]:
+    return [function(*args) for args in chunk]
+
+
 class TaskRunner:
     """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
@@ -102,19 +110,11 @@ class TaskRunner:
 
     def run(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
         """Calls the function of this key. arguments: the payload of (args, kwargs)."""
-
-        def call(known: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            return known(*args, **kwargs)
-
-        return self._answer(key, function, arguments, call)
+        return self._answer(key, function, arguments, _call)
 
     def run_chunk(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
         """Calls the function for each tuple of arguments. arguments: the payload of (tuples, {})."""
-
-        def call(known: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...], _: dict[str, Any]) -> list[Any]:
-            return [known(*args) for args in chunk]
-
-        return self._answer(key, function, arguments, call)
+        return self._answer(key, function, arguments, _call_chunk)
 
     def _answer(
         self,
