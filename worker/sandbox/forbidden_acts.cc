@@ -38,14 +38,37 @@ std::vector<ipc::ForbiddenAct>& otherActs() {
 
 std::array<uint64_t, 2> filterKey{};
 
+// The registers of a thread that tried a system call: the first four arguments of the call, and its
+// result. The system calls of Linux, see syscall(2).
+class CallRegisters {
+ public:
+#if defined(__x86_64__)
+  explicit CallRegisters(mcontext_t& thread) : registers_(thread.gregs) {}
+  std::array<long, 4> arguments() const {
+    return {registers_[REG_RDI], registers_[REG_RSI], registers_[REG_RDX], registers_[REG_R10]};
+  }
+  void setResult(long result) { registers_[REG_RAX] = result; }
+
+ private:
+  greg_t* registers_;
+#elif defined(__aarch64__)
+  explicit CallRegisters(mcontext_t& thread) : registers_(thread.regs) {}
+  std::array<long, 4> arguments() const {
+    return {static_cast<long>(registers_[0]), static_cast<long>(registers_[1]),
+            static_cast<long>(registers_[2]), static_cast<long>(registers_[3])};
+  }
+  void setResult(long result) { registers_[0] = static_cast<unsigned long long>(result); }
+
+ private:
+  unsigned long long* registers_;
+#endif
+};
+
 // If the call concerns another thread of this process, makes it on behalf of the thread that tried
 // and returns its result.
-std::optional<long> callForOwnThread(int number, const greg_t* registers) {
+std::optional<long> callForOwnThread(int number, const std::array<long, 4>& arguments) {
   const std::optional<size_t> which = threadArgument(number);
   if (!which) return std::nullopt;
-  const std::array<long, 4> arguments{
-      static_cast<long>(registers[REG_RDI]), static_cast<long>(registers[REG_RSI]),
-      static_cast<long>(registers[REG_RDX]), static_cast<long>(registers[REG_R10])};
   const int saved = errno;
   std::optional<long> outcome;
   // Signal 0 checks whether this process has such a thread.
@@ -61,13 +84,12 @@ std::optional<long> callForOwnThread(int number, const greg_t* registers) {
 // Handler of SIGSYS. Ignores a SIGSYS that another process or kill() sent.
 void refuseCall(int, siginfo_t* info, void* context) {
   if (info->si_code != kFromFilter) return;
-  auto* interrupted = static_cast<ucontext_t*>(context);
-  greg_t* registers = interrupted->uc_mcontext.gregs;
-  if (const auto outcome = callForOwnThread(info->si_syscall, registers)) {
-    registers[REG_RAX] = *outcome;
+  CallRegisters registers(static_cast<ucontext_t*>(context)->uc_mcontext);
+  if (const auto outcome = callForOwnThread(info->si_syscall, registers.arguments())) {
+    registers.setResult(*outcome);
     return;
   }
-  registers[REG_RAX] = -EPERM;
+  registers.setResult(-EPERM);
   const auto number = static_cast<size_t>(info->si_syscall);
   timesOfCall[std::min(number, kCalls - 1)].fetch_add(1, std::memory_order_relaxed);
   news.store(true, std::memory_order_release);

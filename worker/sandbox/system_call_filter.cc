@@ -30,13 +30,17 @@
 
 #include "base/system_call.h"
 
-#if !defined(__x86_64__)
-#error "the numbers of system calls here are those of x86-64"
-#endif
-
 namespace isopool::worker {
 
 namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+#error "the system calls of this processor are not known here: add its architecture and registers"
+#endif
 
 constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
 constexpr uint32_t kTrap = SECCOMP_RET_TRAP;
@@ -125,9 +129,11 @@ constexpr Call kAlwaysForbidden[] = {
     {SYS_init_module, "init_module"},
     {SYS_finit_module, "finit_module"},
     {SYS_delete_module, "delete_module"},
+#if defined(__x86_64__)
     {SYS_modify_ldt, "modify_ldt"},
     {SYS_iopl, "iopl"},
     {SYS_ioperm, "ioperm"},
+#endif
     {SYS_syslog, "syslog"},
     // the identity of the process, and the machine
     {SYS_setuid, "setuid"},
@@ -154,17 +160,20 @@ constexpr Call kAlwaysForbidden[] = {
 // Before calls run they fail without a signal: programs that run while a model is loaded would die
 // of the signal.
 constexpr Call kForbiddenOnFiles[] = {
+#if defined(__x86_64__)
+    // Newer architectures have only the calls that do the same and more.
     {SYS_chmod, "chmod"},
-    {SYS_fchmod, "fchmod"},
-    {SYS_fchmodat, "fchmodat"},
-    {kFchmodat2, "fchmodat2"},
     {SYS_chown, "chown"},
-    {SYS_fchown, "fchown"},
     {SYS_lchown, "lchown"},
-    {SYS_fchownat, "fchownat"},
     {SYS_utime, "utime"},
     {SYS_utimes, "utimes"},
     {SYS_futimesat, "futimesat"},
+#endif
+    {SYS_fchmod, "fchmod"},
+    {SYS_fchmodat, "fchmodat"},
+    {kFchmodat2, "fchmodat2"},
+    {SYS_fchown, "fchown"},
+    {SYS_fchownat, "fchownat"},
     {SYS_utimensat, "utimensat"},
     {SYS_setxattr, "setxattr"},
     {SYS_lsetxattr, "lsetxattr"},
@@ -226,7 +235,9 @@ constexpr Call kSometimesForbidden[] = {
     {SYS_setpgid, "setpgid"},
     {SYS_execve, "execve"},
     {SYS_execveat, "execveat"},
+#if defined(__x86_64__)
     {SYS_fork, "fork"},
+#endif
 };
 
 // CLONE_NEWTIME shares a bit with the signal that clone() may be given.
@@ -314,10 +325,11 @@ FilterProgram treeOver(Verdicts::const_iterator first, size_t count) {
 }
 
 FilterProgram programOf(const Verdicts& verdicts) {
+  // x86-64's calls with 32-bit pointers. arm64 has no numbers from here on.
   constexpr uint32_t kFirstOfX32 = 0x40000000;
   FilterProgram program = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, refusal(EPERM)),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kFirstOfX32, 0, 1),
@@ -477,8 +489,11 @@ FilterProgram forbiddenDuringCalls() {
   Verdicts verdicts;
   verdicts[SYS_execve].otherwise(kTrap);
   verdicts[SYS_execveat].otherwise(kTrap);
+#if defined(__x86_64__)
+  // Elsewhere libc forks with clone().
   verdicts[SYS_fork].otherwise(kTrap);
   verdicts[SYS_vfork].otherwise(refusal(EPERM));
+#endif
   for (const Call& call : kForbiddenOnFiles) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
   }
