@@ -29,11 +29,18 @@ endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
              ${CMAKE_CURRENT_LIST_DIR}/describe_python.py)
 
+# A newer one is tried with a warning: its interfaces may differ (base/python_version.h).
+set(newest_known_python 3.14)
+
 foreach(field IN ITEMS version extension_suffix include_dir library kind link_libraries torch_root)
   string(JSON python_${field} GET "${python_description}" ${field})
 endforeach()
 set(ISOPOOL_PYTHON_VERSION ${python_version})
 set(ISOPOOL_PYTHON_EXTENSION_SUFFIX ${python_extension_suffix})
+if(python_version VERSION_GREATER newest_known_python)
+  message(WARNING "Python ${python_version} is newer than ${newest_known_python}, the newest that \
+isopool was tried with (docs/support.md)")
+endif()
 
 # The torch found last time is forgotten when the interpreter changes.
 if(NOT ISOPOOL_PYTHON_EXECUTABLE STREQUAL ISOPOOL_TORCH_ROOT_OF)

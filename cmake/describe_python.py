@@ -43,6 +43,13 @@ def torch_root() -> str:
 if sys.version_info < (3, 11):
     sys.exit(f"Python {sysconfig.get_python_version()} is too old: 3.11 or newer is needed")
 
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit(
+        f"{sys.executable} is a free-threaded Python, which isopool does not support: each worker is a process of "
+        "its own, so it needs no free threads, and torch's libraries for the two kinds of Python differ. Take the "
+        "ordinary one"
+    )
+
 library, kind = libpython()
 link_flags = f"{sysconfig.get_config_var('LIBS') or ''} {sysconfig.get_config_var('SYSLIBS') or ''}"
 print(

@@ -8,17 +8,12 @@
 #include <optional>
 #include <utility>
 
+#include "base/python_version.h"
+
 namespace isopool::python {
 
 /// True once the interpreter ends: a thread that then asks for the GIL never returns.
-inline bool isEnding() {
-#if PY_VERSION_HEX >= 0x030D0000
-  const bool finalizing = Py_IsFinalizing() != 0;
-#else
-  const bool finalizing = _Py_IsFinalizing() != 0;
-#endif
-  return finalizing || Py_IsInitialized() == 0;
-}
+inline bool isEnding() { return base::isInterpreterFinalizing() || Py_IsInitialized() == 0; }
 
 /// Runs `step`, which may wait for a worker, without the GIL.
 template <typename Step>

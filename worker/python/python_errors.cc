@@ -1,29 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "worker/python/python_errors.h"
 
+#include "base/python_version.h"
 #include "worker/python/interpreter.h"
 #include "worker/python/py_ref.h"
 
 namespace isopool::worker {
 
 namespace {
-
-PyRef takeRaised() {
-#if PY_VERSION_HEX >= 0x030C0000
-  return PyRef::steal(PyErr_GetRaisedException());
-#else
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  if (type == nullptr) return {};
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback != nullptr && value != nullptr) PyException_SetTraceback(value, traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  return PyRef::steal(value);
-#endif
-}
 
 std::string bytesOf(PyObject* bytes) {
   if (bytes == nullptr || !PyBytes_Check(bytes)) return {};
@@ -50,7 +34,7 @@ void describeDenial(PyObject* raised, PythonError& error) {
 
 PythonError takePythonError() {
   PythonError error;
-  const PyRef raised = takeRaised();
+  const PyRef raised = PyRef::steal(base::takeRaisedException());
   if (!raised) {
     error.type = "SystemError";
     error.message = "Python reported an error without an exception";
