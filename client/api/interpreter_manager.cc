@@ -158,7 +158,7 @@ InterpreterSession InterpreterManager::acquireOne(const CallOptions& options) {
       client::openSession(impl_->pool, client::deadlineOf(*impl_->pool, options)));
 }
 
-at::ArrayRef<Interpreter> InterpreterManager::allInstances() { return impl_->interpreters; }
+Interpreters InterpreterManager::allInstances() { return impl_->interpreters; }
 
 std::vector<at::IValue> InterpreterManager::callOnAll(
     const std::string& module, const std::string& name, std::vector<at::IValue> args,

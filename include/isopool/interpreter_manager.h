@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <c10/util/ArrayRef.h>
-
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 
 #include "isopool/export.h"
 #include "isopool/interpreter.h"
+#include "isopool/interpreters.h"
 #include "isopool/noop_environment.h"
 #include "isopool/options.h"
 #include "isopool/package.h"
@@ -91,7 +90,7 @@ class ISOPOOL_EXPORT InterpreterManager {
   InterpreterSession acquireOne(const CallOptions& options = {});
 
   /// The slots of the workers. Their addresses do not change while the manager lives.
-  at::ArrayRef<Interpreter> allInstances();
+  Interpreters allInstances();
 
   /// From now on only the first N workers get calls and new sessions. The others complete what they
   /// have, and stay ready for a later, larger N. Throws c10::Error if N is 0 or larger than the
