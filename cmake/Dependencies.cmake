@@ -11,6 +11,10 @@
 
 find_package(Threads REQUIRED)
 
+# Boost's own configuration file, in place of CMake's FindBoost, which CMake 3.30 deprecated.
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)
+endif()
 find_package(Boost 1.74 REQUIRED)
 add_library(isopool::asio INTERFACE IMPORTED)
 target_link_libraries(isopool::asio INTERFACE Boost::headers Threads::Threads)

@@ -7,7 +7,6 @@ include(CMakePackageConfigHelpers)
 add_library(isopool_compat INTERFACE)
 add_library(isopool::compat ALIAS isopool_compat)
 set_target_properties(isopool_compat PROPERTIES EXPORT_NAME compat)
-target_compile_features(isopool_compat INTERFACE cxx_std_17)
 target_include_directories(isopool_compat INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include/compat>
   $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/isopool-compat>)

@@ -6,6 +6,7 @@
 #
 # Reads    ISOPOOL_TORCH_ROOT     folder of the torch package
 # Defines  ISOPOOL_TORCH_VERSION  e.g. 2.13.0
+#          ISOPOOL_TORCH_CXX_STANDARD  the C++ that torch's headers need: 17, from torch 2.15 on 20
 #          isopool::torch         ATen, c10 and the C++ API: libtorch_cpu, libc10
 #          isopool::torch_python  the above and libtorch_python, for a process that embeds Python
 
@@ -22,6 +23,12 @@ elseif(ISOPOOL_TORCH_VERSION VERSION_LESS 2.11)
                       "isopool needs 2.11 or newer")
 endif()
 
+# All that differs between versions of torch.
+set(ISOPOOL_TORCH_CXX_STANDARD 17)
+if(ISOPOOL_TORCH_VERSION VERSION_GREATER_EQUAL 2.15)
+  set(ISOPOOL_TORCH_CXX_STANDARD 20)
+endif()
+
 if(NOT TARGET isopool::torch)
   foreach(library IN ITEMS c10 torch_cpu torch_python)
     set(library_file ${ISOPOOL_TORCH_ROOT}/lib/lib${library}.so)
@@ -36,6 +43,8 @@ if(NOT TARGET isopool::torch)
   target_include_directories(isopool::torch SYSTEM INTERFACE
     ${ISOPOOL_TORCH_ROOT}/include
     ${ISOPOOL_TORCH_ROOT}/include/torch/csrc/api/include)
+  # A target that asks for an older C++ and links this one is compiled as this C++.
+  target_compile_features(isopool::torch INTERFACE cxx_std_${ISOPOOL_TORCH_CXX_STANDARD})
   target_link_libraries(isopool::torch INTERFACE isopool::libtorch_cpu isopool::libc10)
 
   if(TARGET isopool::libtorch_python)

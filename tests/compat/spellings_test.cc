@@ -21,7 +21,9 @@
 
 namespace {
 
-static_assert(__cplusplus < 202002L, "users may have C++17");
+// torch's headers need C++20 from 2.15 on.
+static_assert(__cplusplus < 202002L || TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15,
+              "users may have C++17");
 static_assert(
     std::is_same_v<torch::deploy::InterpreterManager, multipy::runtime::InterpreterManager>);
 static_assert(std::is_same_v<torch::deploy::Obj, multipy::runtime::Obj>);
