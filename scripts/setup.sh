@@ -1,5 +1,5 @@
-# Sourced by the other scripts: sets up a Debian 12 machine and builds isopool, step by step. A step that is
-# already done is not repeated.
+# Sourced by the other scripts: sets up a machine with Debian or a system that descends from it, and builds
+# isopool, step by step. A step that is already done is not repeated. docs/support.md says which systems were tried.
 #
 #   prepare SET...            apt packages, Python, virtual environment with torch and the named sets of
 #                             requirements/SET.txt (and SET-files.txt, installed without dependencies)
@@ -28,7 +28,7 @@ readonly log=build/setup.log
 readonly apt_packages=(
   g++ cmake ninja-build ccache python3 python3-dev python3-venv libboost-dev libmsgpack-cxx-dev
   libgtest-dev libcli11-dev libspdlog-dev libxxhash-dev libtomlplusplus-dev nlohmann-json3-dev
-  relacy-dev spin valgrind libpython3.11-testsuite
+  relacy-dev spin valgrind
 )
 
 say() { printf '== %s\n' "$*"; }
@@ -51,14 +51,19 @@ logged() {
 }
 
 prepare() {
-  [ "$(uname -s) $(uname -m)" = "Linux x86_64" ] ||
-    fail "unsupported system $(uname -s) on $(uname -m): isopool runs on Linux on x86_64"
+  case "$(uname -s) $(uname -m)" in
+    "Linux x86_64" | "Linux aarch64") ;;
+    *) fail "unsupported system $(uname -s) on $(uname -m): isopool runs on Linux on x86_64 and arm64" ;;
+  esac
   mkdir -p build
   # Without this lock, two scripts at the same time would both run apt and pip.
   exec {setup_lock}>build/setup.lock
   flock -n "$setup_lock" || { say "waiting for another setup in this folder"; flock "$setup_lock"; }
   : >"$log"
-  install_apt_packages
+  check_system
+  install_apt_packages "${apt_packages[@]}"
+  # CPython's own tests of its executors, for the Python that the packages brought.
+  install_apt_packages "libpython$("$default_python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
   check_python
   make_virtual_environment
   install_torch
@@ -67,16 +72,31 @@ prepare() {
   exec {setup_lock}>&-
 }
 
-install_apt_packages() {
+# Names a system on which the scripts were not tried, and goes on: the names of packages differ little.
+check_system() {
+  local name version
+  name=$(. /etc/os-release 2>/dev/null || true; echo "${PRETTY_NAME:-unknown system}")
+  # Debian's unstable suite has no version.
+  version=$(. /etc/os-release 2>/dev/null || true; echo "${ID:-unknown} ${VERSION_ID:-unstable}")
   command -v dpkg-query >/dev/null && command -v apt-get >/dev/null ||
-    fail "apt-get not found: isopool's scripts set up Debian 12 (needed packages: ${apt_packages[*]})"
+    fail "apt-get not found on $name: isopool's scripts set up Debian and systems that descend from it" \
+      "(needed packages, by their names in Debian: ${apt_packages[*]})"
+  case $version in
+    "debian 12" | "debian 13" | "debian unstable") say "$name on $(uname -m)" ;;
+    "debian "[0-9] | "debian "1[01])
+      fail "$name is too old: isopool needs g++ 12, CMake 3.25 and Python 3.11, which Debian 12 has" ;;
+    *) say "$name on $(uname -m): the scripts were not tried there, and use the package names of Debian" ;;
+  esac
+}
+
+install_apt_packages() {
   local package missing=()
-  for package in "${apt_packages[@]}"; do
+  for package in "$@"; do
     [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == *" ok installed" ]] ||
       missing+=("$package")
   done
   if [ ${#missing[@]} -eq 0 ]; then
-    say "apt packages: already there"
+    say "apt packages: $# already there"
     return
   fi
   say "apt packages: installing ${missing[*]}"

@@ -47,7 +47,7 @@ def python_with(folder: pathlib.Path, *paths: str) -> pathlib.Path:
 
 def test_cpythons_own_executor_tests_pass(tmp_path: pathlib.Path) -> None:
     if importlib.util.find_spec("test.test_concurrent_futures") is None:
-        pytest.skip("this Python has no test package: apt-get install libpython3.11-testsuite")
+        pytest.skip(f"this Python has no test package: apt-get install libpython3.{sys.version_info.minor}-testsuite")
     import isopool
 
     packages = [str(pathlib.Path(isopool.__file__).parent.parent), *site.getsitepackages(), str(HERE)]
