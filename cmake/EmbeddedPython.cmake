@@ -6,7 +6,7 @@
 #   ISOPOOL_PYTHON_VERSION     e.g. 3.11
 #   ISOPOOL_PYTHON_EXTENSION_SUFFIX  how that Python's extension modules are named
 #   ISOPOOL_TORCH_ROOT         (cache) folder of the torch package: include/, lib/, share/cmake/
-#   ISOPOOL_PYTHON_LIBRARY_DIR where a shared libpython lies; unset for a static one
+#   ISOPOOL_LIBRARY_FOLDERS    of torch and of a shared libpython, where isopool runs
 #   isopool::python            headers and libpython, for a program that embeds the interpreter
 
 set(default_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -18,8 +18,14 @@ endif()
 set(ISOPOOL_PYTHON_EXECUTABLE ${default_python} CACHE FILEPATH
     "Python interpreter (3.11 or newer, with torch 2.11 or newer) that workers embed")
 
+# For another processor (cmake/arm64.cmake) the interpreter runs in the system that is compiled for,
+# and its paths are those in there; natively CMAKE_SYSROOT is empty.
+set(interpreter ${ISOPOOL_PYTHON_EXECUTABLE})
+if(CMAKE_CROSSCOMPILING)
+  list(PREPEND interpreter chroot ${CMAKE_SYSROOT})
+endif()
 execute_process(
-  COMMAND ${ISOPOOL_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/describe_python.py
+  COMMAND ${interpreter} - INPUT_FILE ${CMAKE_CURRENT_LIST_DIR}/describe_python.py
   OUTPUT_VARIABLE python_description ERROR_VARIABLE python_error RESULT_VARIABLE python_result
   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
 if(NOT python_result EQUAL 0)
@@ -44,20 +50,22 @@ endif()
 
 # The torch found last time is forgotten when the interpreter changes.
 if(NOT ISOPOOL_PYTHON_EXECUTABLE STREQUAL ISOPOOL_TORCH_ROOT_OF)
-  set(ISOPOOL_TORCH_ROOT ${python_torch_root} CACHE PATH "Folder of the torch package" FORCE)
+  set(ISOPOOL_TORCH_ROOT ${CMAKE_SYSROOT}${python_torch_root} CACHE PATH "Folder of the torch package" FORCE)
   set(ISOPOOL_TORCH_ROOT_OF ${ISOPOOL_PYTHON_EXECUTABLE} CACHE INTERNAL "")
 endif()
 
 find_package(Threads REQUIRED)
 add_library(isopool::python INTERFACE IMPORTED)
-target_include_directories(isopool::python SYSTEM INTERFACE ${python_include_dir})
+target_include_directories(isopool::python SYSTEM INTERFACE ${CMAKE_SYSROOT}${python_include_dir})
+string(REPLACE "${CMAKE_SYSROOT}/" "/" ISOPOOL_LIBRARY_FOLDERS ${ISOPOOL_TORCH_ROOT}/lib)
 if(python_kind STREQUAL "static")
   # Extension modules look their symbols up in the program, so all of libpython has to be in it.
   target_link_options(isopool::python INTERFACE
-    "LINKER:--whole-archive,${python_library},--no-whole-archive")
+    "LINKER:--whole-archive,${CMAKE_SYSROOT}${python_library},--no-whole-archive")
 else()
-  target_link_libraries(isopool::python INTERFACE ${python_library})
-  cmake_path(GET python_library PARENT_PATH ISOPOOL_PYTHON_LIBRARY_DIR)
+  target_link_libraries(isopool::python INTERFACE ${CMAKE_SYSROOT}${python_library})
+  cmake_path(GET python_library PARENT_PATH python_library_folder)
+  list(APPEND ISOPOOL_LIBRARY_FOLDERS ${python_library_folder})
 endif()
 target_link_libraries(isopool::python INTERFACE
   ${python_link_libraries} Threads::Threads ${CMAKE_DL_LIBS})
