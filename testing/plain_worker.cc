@@ -355,8 +355,11 @@ class PlainZygote {
       control_.send(ZygoteFailed{"No module named 'torch'"});
       return 1;
     }
-    control_.send(ZygoteReady{
-        "3.11.2", "none", true, {}, std::getenv("PLAIN_WORKER_NEEDS_FOLDERS") != nullptr});
+    control_.send(ZygoteReady{PLAIN_WORKER_PYTHON,
+                              "none",
+                              true,
+                              {},
+                              std::getenv("PLAIN_WORKER_NEEDS_FOLDERS") != nullptr});
     for (;;) {
       control_.waitReadable(kForever);
       if (control_.receive() == ReceiveResult::kPeerGone) return 0;

@@ -201,13 +201,10 @@ class UserCode(torch.nn.Module):
         return self.recurse()
 
     def recurse_in_c(self):
-        """Each step is a call from C: the stack of the process overflows, not Python's own."""
-        sys.setrecursionlimit(10**8)
-
-        def step(_=None):
-            return max([1, 2], key=step)
-
-        return step()
+        """The stack of the process overflows in native code, which no recursion limit of Python's covers:
+        libc's parser of regular expressions calls itself for each parenthesis."""
+        compiled = ctypes.create_string_buffer(4096)
+        return ctypes.CDLL(None).regcomp(compiled, b"(" * 10**6, 1)
 
     def divide_by_zero_in_c(self):
         return torch.tensor([1]) // torch.tensor([0])

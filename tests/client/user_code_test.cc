@@ -220,7 +220,7 @@ TEST_F(UserCode, ThatRecursesWithoutEndIsAnErrorInPythonAndALostWorkerInC) {
   EXPECT_EQ(errorOf({"recurse"}).pythonType(), "RecursionError");
   const WorkerLost lost = lossOf({"recurse_in_c"});
   EXPECT_EQ(lost.signal(), SIGSEGV);
-  EXPECT_TRUE(contains(lost.crashLog(), " in step")) << lost.crashLog();
+  EXPECT_TRUE(contains(lost.crashLog(), " in recurse_in_c")) << lost.crashLog();
 }
 
 TEST_F(UserCode, ThatAsksForTooMuchMemoryIsAnError) {
