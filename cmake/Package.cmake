@@ -1,4 +1,8 @@
 # What `cmake --install` puts where, and find_package(isopool) from the install or the build tree.
+#
+# Components: runtime (what programs and operators need), development (what compilers need), python
+# (the Python packages). `cmake --install` without --component installs all of them;
+# cmake/DebianPackages.cmake makes a package of each of the first two.
 
 include(CMakePackageConfigHelpers)
 
@@ -13,14 +17,16 @@ target_include_directories(isopool_compat INTERFACE
 
 foreach(program IN ITEMS isopoold isopool-worker)
   if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/isopool)
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/isopool
+            COMPONENT runtime)
   endif()
 endforeach()
 
 # An operator types isopoold, a library looks for it where the worker program is.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 file(CREATE_LINK ../libexec/isopool/isopoold ${PROJECT_BINARY_DIR}/bin/isopoold SYMBOLIC)
-install(FILES ${PROJECT_BINARY_DIR}/bin/isopoold DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${PROJECT_BINARY_DIR}/bin/isopoold DESTINATION ${CMAKE_INSTALL_BINDIR}
+        COMPONENT runtime)
 
 # What an operator needs for a shared supervisor. Units name paths below the prefix, which is known
 # when they are installed.
@@ -30,31 +36,35 @@ install(CODE "
   set(COMMAND \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/isopool\")
   set(DATA_FOLDER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/isopool\")
   set(FOLDER \"${units_folder}\")
-  include(\"${PROJECT_SOURCE_DIR}/packaging/systemd/units.cmake\")")
+  include(\"${PROJECT_SOURCE_DIR}/packaging/systemd/units.cmake\")" COMPONENT runtime)
 install(FILES ${units_folder}/isopoold.service ${units_folder}/isopoold.socket
-              ${units_folder}/isopool-metrics.service DESTINATION lib/systemd/system)
+              ${units_folder}/isopool-metrics.service DESTINATION lib/systemd/system
+        COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/isopool.sysusers
-        DESTINATION lib/sysusers.d RENAME isopool.conf)
+        DESTINATION lib/sysusers.d RENAME isopool.conf COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml
               ${PROJECT_SOURCE_DIR}/packaging/prometheus/isopool.rules.yml
               ${PROJECT_SOURCE_DIR}/packaging/grafana/isopool-dashboard.json
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/isopool)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/isopool COMPONENT runtime)
 
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/isopool)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/isopool DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-          FILES_MATCHING PATTERN "*.h")
+          COMPONENT development FILES_MATCHING PATTERN "*.h")
 endif()
 if(EXISTS ${PROJECT_SOURCE_DIR}/include/compat)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/compat/
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/isopool-compat FILES_MATCHING PATTERN "*.h")
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/isopool-compat
+          COMPONENT development FILES_MATCHING PATTERN "*.h")
 endif()
 
 if(TARGET isopool)
   target_link_libraries(isopool_compat INTERFACE isopool)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/isopool)
   install(TARGETS isopool isopool_compat EXPORT isopool-targets
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT isopool-targets NAMESPACE isopool:: DESTINATION ${package_dir})
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          COMPONENT runtime NAMELINK_COMPONENT development)
+  install(EXPORT isopool-targets NAMESPACE isopool:: DESTINATION ${package_dir}
+          COMPONENT development)
 
   configure_package_config_file(
     ${PROJECT_SOURCE_DIR}/cmake/isopool-config.cmake.in isopool-config.cmake
@@ -65,7 +75,7 @@ if(TARGET isopool)
     ${PROJECT_BINARY_DIR}/isopool-config.cmake
     ${PROJECT_BINARY_DIR}/isopool-config-version.cmake
     ${PROJECT_SOURCE_DIR}/cmake/isopool-torch.cmake
-    DESTINATION ${package_dir})
+    DESTINATION ${package_dir} COMPONENT development)
 
   # Projects with multipy's CMake take this folder for multipy's. Libraries are in lib/ of the build
   # tree and may be elsewhere below a prefix.
@@ -78,9 +88,10 @@ if(TARGET isopool)
   set(library_folder ${CMAKE_INSTALL_LIBDIR})
   configure_file(${PROJECT_SOURCE_DIR}/cmake/multipy/libtorch_deploy.a.in
                  ${PROJECT_BINARY_DIR}/CMakeFiles/installed/libtorch_deploy.a @ONLY)
-  install(FILES ${PROJECT_SOURCE_DIR}/cmake/multipy/utils.cmake DESTINATION ${multipy_folder})
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/multipy/utils.cmake DESTINATION ${multipy_folder}
+          COMPONENT development)
   install(FILES ${PROJECT_BINARY_DIR}/CMakeFiles/installed/libtorch_deploy.a
-          DESTINATION ${multipy_folder}/build)
+          DESTINATION ${multipy_folder}/build COMPONENT development)
 
   # The build tree answers find_package too (-Disopool_DIR=build/release).
   export(EXPORT isopool-targets NAMESPACE isopool:: FILE isopool-targets.cmake)

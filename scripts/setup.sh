@@ -13,6 +13,7 @@
 #   python        the virtual environment's interpreter
 #   variant       empty, or the suffix of the folders of another Python or torch: -py3.12.1
 #   build_folder  (after build) e.g. build/release
+#   environment_folder  (set before prepare) another place for the virtual environment
 #   called_from   the caller's working folder; the script itself changes to the repository's root
 
 set -euo pipefail
@@ -25,7 +26,7 @@ chosen_python=${ISOPOOL_PYTHON:-$default_python}
 chosen_torch=${ISOPOOL_TORCH:-$default_torch}
 readonly log=build/setup.log
 
-readonly apt_packages=(
+apt_packages=(
   g++ cmake ninja-build ccache python3 python3-dev python3-venv libboost-dev libmsgpack-cxx-dev
   libgtest-dev libcli11-dev libspdlog-dev libxxhash-dev libtomlplusplus-dev nlohmann-json3-dev
   relacy-dev spin valgrind
@@ -138,8 +139,8 @@ version_of() { "$1" -c 'import platform; print(platform.python_version())' 2>/de
 at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
 
 make_virtual_environment() {
-  local environment=.venv$variant
-  python=$PWD/$environment/bin/python
+  local environment=${environment_folder:-$PWD/.venv$variant}
+  python=$environment/bin/python
   if [ -e "$environment" ]; then
     "$python" -m pip --version >/dev/null 2>&1 ||
       fail "$environment has no working Python and pip: remove that folder"

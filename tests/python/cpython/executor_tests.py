@@ -6,9 +6,21 @@ IsopoolExecutor` works, as the tests' own programs need.
 """
 
 import concurrent.futures
+import importlib
+import types
 import unittest
 
-from test import test_concurrent_futures as cpython
+# One module in Python 3.11, a package from 3.12 on.
+PARTS = ("executor", "test_as_completed", "test_deadlock", "test_init", "test_shutdown", "test_wait", "util")
+
+
+def tests_of_cpython() -> types.SimpleNamespace:
+    tests = importlib.import_module("test.test_concurrent_futures")
+    parts = [importlib.import_module(f"{tests.__name__}.{part}") for part in PARTS] if hasattr(tests, "__path__") else [tests]
+    return types.SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
+
+
+cpython = tests_of_cpython()
 
 
 class IsopoolMixin(cpython.ExecutorMixin):

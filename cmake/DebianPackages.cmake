@@ -1,0 +1,76 @@
+# `cpack -G DEB` makes two packages for the Debian that it runs on: isopool (library, programs, units)
+# and isopool-dev (headers, CMake package). scripts/package does so in the way that users need.
+#
+# torch is not in Debian in a version that isopool supports, and is not copied: the packages use the
+# interpreter that isopool was built with, which packaging/debian/README.Debian explains.
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME isopool)
+set(CPACK_PACKAGE_VENDOR isopool)
+set(CPACK_PACKAGE_CONTACT "The isopool authors <isopool@example.org>")
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+# Units and CMake files hold absolute paths: those of the prefix and not of a folder of cpack's.
+set(CPACK_SET_DESTDIR ON)
+set(CPACK_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+
+set(CPACK_COMPONENTS_ALL runtime development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
+set(CPACK_DEBIAN_PACKAGE_HOMEPAGE "")
+
+set(folder ${PROJECT_SOURCE_DIR}/packaging/debian)
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME isopool)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+# python3: what the interpreter with torch is made with.
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "python3, python3-venv")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "systemd")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
+    ${folder}/postinst ${folder}/prerm ${folder}/postrm ${folder}/conffiles)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
+"PyTorch models in Python, called from C++ on isolated processes
+ The library libisopool, the supervisor isopoold with its units, the worker
+ program and the command isopool. Each worker is a process with its own Python
+ interpreter: models run in parallel, and a crash ends one worker only.")
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME isopool-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "isopool (= ${PROJECT_VERSION}-1)")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
+"PyTorch models in Python, called from C++ (headers)
+ Headers of isopool, of torch::deploy and of multipy, the CMake package, and
+ the programs that multipy gave developers.")
+
+install(FILES ${folder}/copyright DESTINATION share/doc/isopool COMPONENT runtime)
+install(FILES ${folder}/copyright DESTINATION share/doc/isopool-dev COMPONENT development)
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  # Settings of the unit, which the administrator changes. Elsewhere scripts/install explains them.
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml DESTINATION /etc/isopool
+          COMPONENT runtime)
+  install(FILES ${folder}/README.Debian DESTINATION share/doc/isopool COMPONENT runtime)
+  find_program(gzip_program gzip REQUIRED)
+  foreach(package IN ITEMS isopool isopool-dev)
+    set(changelog ${PROJECT_BINARY_DIR}/CMakeFiles/installed/${package}/changelog.gz)
+    add_custom_command(OUTPUT ${changelog}
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/CMakeFiles/installed/${package}
+      COMMAND ${gzip_program} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md > ${changelog}
+      DEPENDS ${PROJECT_SOURCE_DIR}/CHANGELOG.md VERBATIM)
+    list(APPEND changelogs ${changelog})
+  endforeach()
+  add_custom_target(isopool_changelogs ALL DEPENDS ${changelogs})
+  install(FILES ${PROJECT_BINARY_DIR}/CMakeFiles/installed/isopool/changelog.gz
+          DESTINATION share/doc/isopool COMPONENT runtime)
+  install(FILES ${PROJECT_BINARY_DIR}/CMakeFiles/installed/isopool-dev/changelog.gz
+          DESTINATION share/doc/isopool-dev COMPONENT development)
+  install(FILES ${folder}/isopool.lintian-overrides DESTINATION share/lintian/overrides
+          RENAME isopool COMPONENT runtime)
+  install(FILES ${folder}/isopool-dev.lintian-overrides DESTINATION share/lintian/overrides
+          RENAME isopool-dev COMPONENT development)
+endif()
+
+include(CPack)
