@@ -7,12 +7,13 @@ import concurrent.futures
 import itertools
 import logging
 import os
+import pickle
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 import torch
 
@@ -20,11 +21,14 @@ from isopool import _native, errors
 from isopool.functions import PickledFunction, PickledFunctions
 from isopool.worker import payload, tasks
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
 # A function whose pickle is no longer than this goes along with each call, in bytes.
 _SHORT_FUNCTION = 16384
 
 
-class Future(concurrent.futures.Future[Any]):
+class Future(concurrent.futures.Future[_T]):
     """The Future of one call. Also a call that runs can be cancelled.
 
     Thread-safe. If its worker dies, it raises WorkerLost; other futures are not affected.
@@ -42,7 +46,7 @@ class Future(concurrent.futures.Future[Any]):
         """True while the call is made."""
         return not self.done() and self._call is not None and not self._call.queued()
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> _T:
         """As Future.result(). A KeyboardInterrupt during the wait cancels the call."""
         if timeout is None:
             self._run_inline()
@@ -90,7 +94,7 @@ class _Task:
     """A call on its way: what is sent, and the Future that gets its outcome."""
 
     def __init__(
-        self, future: Future, function: PickledFunction, name: str, method: _native.Model, arguments: payload.Parts
+        self, future: Future[Any], function: PickledFunction, name: str, method: _native.Model, arguments: payload.Parts
     ) -> None:
         self.future = future
         self.function = function
@@ -214,7 +218,7 @@ class _Calls:
         )
         own: BaseException = remote
         try:
-            unpickled = payload.pickle.loads(raised.pickled) if raised.pickled else None
+            unpickled = pickle.loads(raised.pickled) if raised.pickled else None
             if isinstance(unpickled, BaseException):
                 own = unpickled
                 own.__cause__ = remote
@@ -333,7 +337,7 @@ class Executor(concurrent.futures.Executor):
         self._run_chunk = self._calls.run_chunk
         self._max_workers = len(made)
         self._end = weakref.finalize(self, self._calls.close, False)
-        self._end.atexit = False  # _end_all() does it
+        self._end.atexit = False  # type: ignore[misc]  # _end_all() does it
 
     def with_options(self, *, timeout: float | None = None, idempotent: bool | None = None) -> Self:
         """This executor, whose calls get these options.
@@ -354,7 +358,7 @@ class Executor(concurrent.futures.Executor):
     def _broken(self) -> str | bool:
         return self._calls.broken or False
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Begins the call fn(*args, **kwargs) in a worker and returns its Future.
 
         What can't be pickled is an exception of the Future.
@@ -363,9 +367,9 @@ class Executor(concurrent.futures.Executor):
 
     def _submit(
         self, method: _native.Model, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Future:
+    ) -> Future[Any]:
         self._calls.check()
-        future = Future()
+        future: Future[Any] = Future()
         name = getattr(fn, "__qualname__", None) or repr(fn)
         try:
             function = self._calls.pickled(fn)
@@ -379,12 +383,12 @@ class Executor(concurrent.futures.Executor):
 
     def map(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., _T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
         chunksize: int = 1,
         buffersize: int | None = None,
-    ) -> Iterator[Any]:
+    ) -> Iterator[_T]:
         """An iterator of fn(*items) for the items of the iterables, in their order.
 
         timeout: seconds from now, after which the iterator raises TimeoutError and the calls end. chunksize: so many
@@ -422,12 +426,12 @@ class Executor(concurrent.futures.Executor):
         self._calls.close(True, cancel_waiting=interrupted, stop_running=interrupted)
 
 
-def _in_order(begun: Iterator[Future], most: int | None, until: float | None) -> Iterator[Any]:
+def _in_order(begun: Iterator[Future[Any]], most: int | None, until: float | None) -> Iterator[Any]:
     futures = collections.deque(itertools.islice(begun, most))
     return _results(futures, begun, until)
 
 
-def _results(futures: collections.deque[Future], begun: Iterator[Future], until: float | None) -> Iterator[Any]:
+def _results(futures: collections.deque[Future[Any]], begun: Iterator[Future[Any]], until: float | None) -> Iterator[Any]:
     try:
         while futures:
             # No variable holds the result: the caller's is the only reference.
@@ -437,7 +441,7 @@ def _results(futures: collections.deque[Future], begun: Iterator[Future], until:
             future._end(stop=False)
 
 
-def _taken(futures: collections.deque[Future], begun: Iterator[Future], until: float | None) -> Any:
+def _taken(futures: collections.deque[Future[Any]], begun: Iterator[Future[Any]], until: float | None) -> Any:
     future = futures.popleft()
     try:
         result = future.result(None if until is None else max(0.0, until - time.monotonic()))

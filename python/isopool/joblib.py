@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from isopool.executor import Executor, Future
-from joblib import register_parallel_backend
-from joblib.parallel import ParallelBackendBase
+from joblib import register_parallel_backend  # type: ignore[import-untyped]
+from joblib.parallel import ParallelBackendBase  # type: ignore[import-untyped]
 
 
 class _Kept:
@@ -75,7 +75,7 @@ class IsopoolBackend(ParallelBackendBase):  # type: ignore[misc]
         self._executor: Executor | None = None
         return self._workers
 
-    def submit(self, func: Callable[[], Any], callback: Callable[[Future], Any] | None = None) -> Future:
+    def submit(self, func: Callable[[], Any], callback: Callable[[Any], Any] | None = None) -> Future[Any]:
         if self._executor is None:
             self._executor = _kept.get(self._workers, self._options)
         # As an argument: its arrays then lie in shared memory.
@@ -84,7 +84,7 @@ class IsopoolBackend(ParallelBackendBase):  # type: ignore[misc]
             future.add_done_callback(callback)
         return future
 
-    def retrieve_result_callback(self, out: Future) -> Any:
+    def retrieve_result_callback(self, out: Future[Any]) -> Any:
         return out.result()
 
     def terminate(self) -> None:

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 import torch
 
 # A shorter buffer costs less as a part of the pickle than as a tensor of its own.
@@ -39,7 +39,7 @@ class LongBytes:
 
 # A pickler or unpickler must be in no cycle of references: what it refers to would live until the next garbage
 # collection, and a worker copies an argument that lives after its call.
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def __init__(self, file: io.BytesIO) -> None:
         buffers: list[memoryview] = []
 

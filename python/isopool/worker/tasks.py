@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import cloudpickle
+import cloudpickle  # type: ignore[import-untyped]
 import torch
 
 from . import payload
@@ -160,6 +160,7 @@ class TaskRunner:
             return known
         if pickled is None:
             return None
+        made: Callable[..., Any]
         made, filename = payload.loads([pickled])
         if isinstance(made, types.FunctionType) and made.__code__.co_filename != filename:
             made.__code__ = _with_filename(made.__code__, filename)
