@@ -8,8 +8,10 @@
 
 add_library(isopool_warnings INTERFACE)
 add_library(isopool::warnings ALIAS isopool_warnings)
+# Designated initializers leave out members that have a default; newer GCC takes that for a mistake.
 target_compile_options(isopool_warnings INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wformat=2 -Wundef)
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-align -Wformat=2 -Wundef
+  -Wno-missing-field-initializers)
 
 option(ISOPOOL_WARNINGS_AS_ERRORS "Stop at the first warning in our own code" OFF)
 if(ISOPOOL_WARNINGS_AS_ERRORS)

@@ -121,7 +121,9 @@ TEST_F(TopPage, KeepsTheColumnsThatMatterOnASmallTerminal) {
   EXPECT_EQ(lines.size(), 24u);
   for (const std::string& line : lines) {
     // A finding that is too wide is cut when it is drawn.
-    if (!line.starts_with("! ")) EXPECT_LE(columnsOf(line), 80u) << line;
+    if (!line.starts_with("! ")) {
+      EXPECT_LE(columnsOf(line), 80u) << line;
+    }
   }
   const std::string workers = lineWith(lines, "SLOT");
   for (const char* heading : {"CALLS/S", "RUNNING", "PRIVATE"}) {

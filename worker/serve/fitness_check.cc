@@ -103,23 +103,32 @@ size_t ownTasks() {
   return tasks;
 }
 
-std::string failureOfThreads() {
-  constexpr size_t kStack = 128 * 1024;
+// Starts a thread with a stack of this size that does nothing, and waits for its end. The error of
+// pthread_create(), or 0.
+int errorOfThread(size_t stack) {
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
-  ::pthread_attr_setstacksize(&attributes, kStack);
+  ::pthread_attr_setstacksize(&attributes, stack);
   pthread_t thread{};
-  int error = 0;
-  {
-    const base::BlockedSignals blocked;
-    error = ::pthread_create(
-        &thread, &attributes, [](void*) -> void* { return nullptr; }, nullptr);
-  }
+  const base::BlockedSignals blocked;
+  const int error = ::pthread_create(
+      &thread, &attributes, [](void*) -> void* { return nullptr; }, nullptr);
   ::pthread_attr_destroy(&attributes);
-  if (error == 0) {
-    ::pthread_join(thread, nullptr);
-    return {};
+  if (error == 0) ::pthread_join(thread, nullptr);
+  return error;
+}
+
+std::string failureOfThreads() {
+  // As small as possible, because a limit of memory counts it. It must hold the thread-local
+  // variables of all libraries (EINVAL), which are more than this with torch's CUDA build.
+  static size_t stack = 128 * 1024;
+  constexpr size_t kLargestStack = 8 << 20;
+  int error = errorOfThread(stack);
+  while (error == EINVAL && stack < kLargestStack) {
+    stack *= 2;
+    error = errorOfThread(stack);
   }
+  if (error == 0) return {};
   const size_t tasks = ownTasks();
   if (error == EAGAIN && tasks < kOwnTasks) return {};
   return "it cannot start a thread (" + std::string(::strerror(error)) + "), and has " +
