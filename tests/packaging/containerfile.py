@@ -2,12 +2,14 @@
 
     python tests/packaging/containerfile.py CMAKE ISOPOOLD ISOPOOL WORKER
 
-Exits with 77 and prints the reason if isopool was built with another Python than Debian's.
+Exits with 77 and prints the reason if isopool was built with another Python than Debian's. On
+another system than the image's, exits so after all but the check of the linked packages.
 No container engine is needed: this test checks the steps of the file, each by what it depends on.
 """
 
 import json
 import pathlib
+import platform
 import re
 import shlex
 import shutil
@@ -143,10 +145,17 @@ def main() -> int:
         return NOT_RUN
     steps = instructions()
     assert ("RUN", "scripts/install") in steps, "the README installs by this command"
-    check_libraries(steps, [isopoold, isopool, worker])
+    system = platform.freedesktop_os_release()
+    here = f"{system['ID']}:{system.get('VERSION_ID')}"
+    image = next(rest.split()[0] for name, rest in steps if name == "FROM").rpartition("/")[2]
+    if here == image:
+        check_libraries(steps, [isopoold, isopool, worker])
     check_user_and_socket(steps, isopoold)
     check_pages(steps, isopool)
     check_copied(steps, cmake)
+    if here != image:
+        print(f"the image is {image}, and these programs link the libraries of {here}")
+        return NOT_RUN
     print("the steps of the Containerfile have what they need")
     return 0
 
