@@ -72,9 +72,12 @@ class WarmUp : public ::testing::Test {
     return manager_->allInstances()[slot].processId().value_or(-1);
   }
   void kill(size_t slot) const {
-    const auto victim = static_cast<pid_t>(process(slot));
-    ASSERT_GT(victim, 0);
-    ASSERT_EQ(::kill(victim, SIGKILL), 0);
+    // The slot may name a process that has just died.
+    pid_t victim = -1;
+    ASSERT_TRUE(waitUntil([&] {
+      victim = static_cast<pid_t>(process(slot));
+      return victim > 0 && ::kill(victim, SIGKILL) == 0;
+    }));
     ASSERT_TRUE(waitUntilDead(victim, kPatience));
   }
   /// Waits until a spare has begun the call.
