@@ -110,7 +110,9 @@ async def until_all_serve(port: int, servers: int) -> None:
                 seen.add((await client.get("/pool")).json()["server"])
 
 
-def serve(arguments: argparse.Namespace, environment: dict[str, str], others: list[int], kill: bool) -> dict[str, object]:
+def serve(
+    arguments: argparse.Namespace, environment: dict[str, str], others: list[int], kill: bool
+) -> dict[str, object]:
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port), "--log-level", "warning"]
     environment = {"MODEL": str(pathlib.Path(arguments.model).resolve()), **environment}
@@ -155,14 +157,16 @@ def main() -> int:
         mine is not None and other is not None and max(abs(a - b) for a, b in zip(mine, other, strict=True)) < 1e-5
         for mine, other in zip(ours, theirs, strict=True)
     )
-    result = {"servers": arguments.servers, "workers": arguments.workers, "pool": pool, "copies": copies, "same_answers": same}
+    result = {"servers": arguments.servers, "workers": arguments.workers, "pool": pool, "copies": copies}
+    result["same_answers"] = same
     if arguments.json:
         print(json.dumps(result))
     else:
-        print(f"{arguments.servers} server processes      one pool of {arguments.workers} workers   a model in each server")
+        print(f"{arguments.servers} server processes      one pool of {arguments.workers} workers  a model in each server")
         print(f"memory (PSS)            {pool['pss_mb']:>8} MB            {copies['pss_mb']:>8} MB")
         print(f"calls per second        {pool['calls_per_second']:>8}               {copies['calls_per_second']:>8}")
-        print(f"a worker is killed: {pool['failed_during_the_kill']} of {len(TEXTS)} requests fail, then {pool['failed_after_it']}")
+        print(f"a worker is killed      {pool['failed_during_the_kill']} of {len(TEXTS)} requests fail")
+        print(f"after that              {pool['failed_after_it']} of {len(TEXTS)} requests fail")
         print("the answers are the same" if same else "the answers DIFFER")
     return 0 if same else 1
 

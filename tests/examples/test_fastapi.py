@@ -12,7 +12,9 @@ PACKAGES = pathlib.Path(os.environ["ISOPOOL_PACKAGES"])
 
 
 def run(*command: object) -> str:
-    result = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280)
+    result = subprocess.run(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280
+    )
     assert result.returncode == 0, f"{command}:\n{result.stdout}\n{result.stderr}"
     return result.stdout
 

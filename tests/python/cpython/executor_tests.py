@@ -16,7 +16,9 @@ PARTS = ("executor", "test_as_completed", "test_deadlock", "test_init", "test_sh
 
 def tests_of_cpython() -> types.SimpleNamespace:
     tests = importlib.import_module("test.test_concurrent_futures")
-    parts = [importlib.import_module(f"{tests.__name__}.{part}") for part in PARTS] if hasattr(tests, "__path__") else [tests]
+    parts = [tests]
+    if hasattr(tests, "__path__"):
+        parts = [importlib.import_module(f"{tests.__name__}.{part}") for part in PARTS]
     return types.SimpleNamespace(**{name: value for part in parts for name, value in vars(part).items()})
 
 
