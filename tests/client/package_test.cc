@@ -68,6 +68,49 @@ TEST(Package, OfAnotherPythonIsRefusedWithBothVersions) {
   package.loadPickle("model", "model.pkl");
 }
 
+// other_pythons/ has packages of real Pythons; at most one is that of the workers.
+std::string madeBy(const std::string& name) {
+  return std::string(TEST_SOURCE_DIR) + "/other_pythons/" + name + ".pt";
+}
+
+int minorVersionOfWorkers() {
+  InterpreterSession session = sharedManager().acquireOne();
+  const at::IValue version =
+      session.global("platform", "python_version_tuple")(std::vector<at::IValue>{}).toIValue();
+  return std::stoi(version.toTupleRef().elements()[1].toStringRef());
+}
+
+class PackageOfPython : public ::testing::TestWithParam<int> {};
+
+TEST_P(PackageOfPython, IsOpenedByTheSameAndTriedByAnotherIfThatIsAllowed) {
+  const std::string path = madeBy("python3." + std::to_string(GetParam()));
+  const bool isSame = GetParam() == minorVersionOfWorkers();
+  EXPECT_EQ(refusalOf(path).empty(), isSame) << refusalOf(path);
+  const ScopedVariable allowed("ISOPOOL_ALLOW_OTHER_PYTHON=1");
+  Package package = sharedManager().loadPackage(path);
+  const at::Tensor scores = package.loadPickle("model", "model.pkl")({at::ones({4})}).toTensor();
+  EXPECT_TRUE(scores.equal(at::arange(4) * 3.0F)) << scores;
+}
+
+INSTANTIATE_TEST_SUITE_P(Package, PackageOfPython, ::testing::Values(11, 13),
+                         [](const auto& made) { return "3_" + std::to_string(made.param); });
+
+TEST(Package, WhoseSourcesNeedANewerPythonIsRefusedWithTheErrorOfPython) {
+  const ScopedVariable allowed("ISOPOOL_ALLOW_OTHER_PYTHON=1");
+  Package package = sharedManager().loadPackage(madeBy("syntax_of_python3.13"));
+  const auto call = [&] { package.loadPickle("model", "model.pkl")({at::ones({4})}); };
+  if (minorVersionOfWorkers() >= 12) {
+    call();
+    return;
+  }
+  try {
+    call();
+    FAIL() << "it was loaded";
+  } catch (const RemoteError& error) {
+    EXPECT_EQ(error.pythonType(), "SyntaxError") << error.what();
+  }
+}
+
 TEST(Package, WithoutThePickleOfThatNameSaysSoWithNamesLikeIt) {
   Package package = sharedManager().loadPackage(packagePath());
   const auto textOf = [&](const std::string& module, const std::string& file) {
