@@ -24,7 +24,8 @@ FOLDERS = (
     "base/", "ipc/", "client/", "supervisor/", "worker/", "cli/", "python/",
     "tools/", "examples/", "tests/compat/",
 )  # fmt: skip
-WARNINGS = ("-Wthread-safety", "-Werror")
+# The flags may name warnings that only GCC has.
+WARNINGS = ("-Wthread-safety", "-Werror", "-Wno-unknown-warning-option")
 NOT_RUN = 77
 # Headers in which most of the time goes.
 COMMON = """

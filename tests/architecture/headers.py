@@ -67,6 +67,9 @@ def nearest(header: pathlib.Path, known: dict[pathlib.Path, list[str]]) -> list[
     if header.parts[0] == "include":
         # As a user's program: that of the examples.
         header = pathlib.Path("examples", "torch_deploy" if "compat" in header.parts else "", "x.h")
+    elif "#include <Python.h>" in (ROOT / header).read_text() and header.parts[0] == "base":
+        # What is compiled in the programs with a Python only.
+        header = pathlib.Path("worker", "x.h")
     if header.with_suffix(".cc") in known:
         return known[header.with_suffix(".cc")]
     for folder in header.parents:
