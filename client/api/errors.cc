@@ -33,12 +33,13 @@ std::string describe(const WorkerLost::Death& death, bool started) {
 }  // namespace
 
 RemoteError::RemoteError(const std::string& what, std::string pythonType, std::string message,
-                         std::string traceback, std::string worker)
+                         std::string traceback, std::string worker, std::string pickled)
     : Error(what),
       pythonType_(std::move(pythonType)),
       message_(std::move(message)),
       traceback_(std::move(traceback)),
-      worker_(std::move(worker)) {}
+      worker_(std::move(worker)),
+      pickled_(std::move(pickled)) {}
 
 WorkerLost::WorkerLost(Death death, bool started)
     : Error(describe(death, started)), death_(std::move(death)), started_(started) {}

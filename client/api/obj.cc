@@ -19,6 +19,7 @@ Obj newObj(const InterpreterObj& body, base::HandleId handle) {
 
 at::IValue stepOn(InterpreterObj& body, ipc::Operation operation, client::RequestDraft& draft,
                   const CallOptions& options) {
+  draft.flags |= client::flagsOf(options);
   draft.tag = options.tag;
   return client::step(*body.pool(), *body.channel(), operation, draft,
                       client::deadlineOf(*body.pool(), options));
@@ -49,8 +50,7 @@ at::IValue valueOf(InterpreterObj& body, uint32_t flags, const CallOptions& opti
 }  // namespace
 
 at::IValue Obj::toIValue(const CallOptions& options) const {
-  const uint32_t permissive = ipc::kPermissive;
-  return valueOf(bodyOf(baseObj_), options.permissive ? permissive : 0, options);
+  return valueOf(bodyOf(baseObj_), 0, options);
 }
 
 at::IValue Obj::toIValuePermissive(const CallOptions& options) const {

@@ -23,7 +23,7 @@ std::optional<at::IValue> StreamImpl::next() {
   RequestDraft& draft = client::requestDraft();
   draft.writer.packer().pack_array(2).pack(handle_.value);
   draft.writer.packer().pack(static_cast<uint32_t>(ipc::NextAction::kAdvance));
-  if (options_.permissive) draft.flags |= ipc::kPermissive;
+  draft.flags |= client::flagsOf(options_);
   draft.tag = options_.tag;
   at::IValue answer;
   try {

@@ -58,7 +58,7 @@ std::optional<at::IValue> Attempts::tryOn(WorkerLink& channel, PoolMigration* mi
   if (!pool_.noKill()) draft.runTime = call_.runTime;
   if (call_.modes) draft.modes = *call_.modes;
   call_.draft(draft);
-  if (call_.permissive) draft.flags |= ipc::kPermissive;
+  draft.flags |= call_.flags;
   if (record_ != nullptr) record_->sentTo(channel);
   const auto began = Clock::now();
   if (migration != nullptr) migration->begin(began);

@@ -35,7 +35,7 @@ struct PoolCall {
         deadline(deadlineOf(*callee.pool, options)),
         runTime(options.runTime),
         idempotent(options.idempotent),
-        permissive(options.permissive),
+        flags(flagsOf(options)),
         tag(options.tag) {}
 
   /// From now on it calls the method of the object; an empty name: the object itself. The text must
@@ -57,7 +57,7 @@ struct PoolCall {
   Deadline deadline;                                  ///< for the whole call, with all its attempts
   std::optional<std::chrono::nanoseconds> runTime{};  ///< see CallOptions::runTime
   bool idempotent = false;  ///< it may run again after a worker's death during it
-  bool permissive = false;  ///< see ipc::kPermissive
+  uint32_t flags = 0;       ///< ipc::SubmissionFlags that the options ask for
   uint64_t tag = 0;         ///< see CallOptions::tag
   /// The modes of the thread that requested the call, if another thread makes it.
   std::optional<uint32_t> modes = std::nullopt;

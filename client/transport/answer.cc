@@ -55,7 +55,8 @@ at::IValue Answer::take() {
         throw RemoteError(worker + ": Exception Caught inside torch::deploy embedded library: \n" +
                               std::string(reader.text(3)),
                           std::string(reader.text(0)), std::string(reader.text(1)),
-                          std::string(reader.text(2)), worker);
+                          std::string(reader.text(2)), worker,
+                          reader.elements() > 4 ? std::string(reader.text(4)) : std::string());
       }
       case ipc::CompletionStatus::kRefused: {
         const auto kind = static_cast<ipc::RefusalKind>(reader.integer(0));

@@ -3,6 +3,7 @@
 
 #include "client/program/caller_modes.h"
 #include "client/program/thread_objects.h"
+#include "ipc/channel/operation.h"
 
 namespace isopool::client {
 
@@ -33,6 +34,13 @@ RequestDraft& requestDraft() {
   draft.onlyForThisCaller = false;
   draft.modes = callerModes();
   return draft;
+}
+
+uint32_t flagsOf(const CallOptions& options) {
+  uint32_t flags = 0;
+  if (options.permissive) flags |= ipc::kPermissive;
+  if (options.pickledErrors) flags |= ipc::kPickledError;
+  return flags;
 }
 
 void draftArguments(RequestDraft& draft, at::ArrayRef<at::IValue> args,

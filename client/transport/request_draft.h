@@ -12,6 +12,7 @@
 
 #include "ipc/channel/lease_table.h"
 #include "ipc/tensor/value_codec.h"
+#include "isopool/call_options.h"
 
 namespace isopool::client {
 
@@ -46,6 +47,9 @@ struct RequestDraft {
 /// and a request in a destructor of a static object, needs a RequestDraft of its own. Throws
 /// as prepareThread().
 RequestDraft& requestDraft();
+
+/// The ipc::SubmissionFlags that these options ask for.
+uint32_t flagsOf(const CallOptions& options);
 
 /// Makes the calling thread's draft and torch's thread_local objects, if it has none yet. For a
 /// thread that uses torch before its first requestDraft(). Throws std::bad_alloc if there is no

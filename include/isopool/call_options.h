@@ -47,6 +47,8 @@ struct CallOptions {
   /// PendingCall::stop(), and throws Cancelled: for a program whose user, or whose own client, no
   /// longer wants the answer. It must not throw and must not use isopool.
   std::function<bool()> interrupted;
+  /// RemoteError::pickled() has the exception itself, for a program that is Python, too.
+  bool pickledErrors = false;
   /// A number of the program's own, for CallRecord::tag: a tenant, a request. The library does not
   /// interpret it.
   uint64_t tag = 0;

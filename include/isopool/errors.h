@@ -35,18 +35,22 @@ class ISOPOOL_EXPORT Error : public std::runtime_error {
 class ISOPOOL_EXPORT RemoteError : public Error {
  public:
   RemoteError(const std::string& what, std::string pythonType, std::string message,
-              std::string traceback, std::string worker);
+              std::string traceback, std::string worker, std::string pickled = {});
 
   const std::string& pythonType() const { return pythonType_; }  ///< the class, "ValueError"
   const std::string& message() const { return message_; }        ///< str(exception)
   const std::string& traceback() const { return traceback_; }    ///< as Python prints it
   const std::string& worker() const { return worker_; }          ///< "worker 1 (pid 4711)"
+  /// The exception by Python's pickle, if CallOptions::pickledErrors asked for it and it has one of
+  /// 64 KiB at most; else empty. A worker made it: whoever unpickles it trusts the worker.
+  const std::string& pickled() const { return pickled_; }
 
  private:
   std::string pythonType_;
   std::string message_;
   std::string traceback_;
   std::string worker_;
+  std::string pickled_;
 };
 
 /// The worker that had the call died. Thrown if the call had started, because it may have had

@@ -73,11 +73,12 @@ enum SubmissionFlag : uint32_t {
   /// For kDefineObject: the object's tensors are in a mapping of the file of its own, so what its
   /// calls write there is not seen by the worker's other objects. Since protocol version 4.
   kOwnMemory = 1u << 9,
+  kPickledError = 1u << 10,  ///< a kPythonError brings the exception's pickle; older workers don't
 };
 
 enum class CompletionStatus : uint32_t {
   kValue = 1,    ///< [value, [[CopyReason, bytes]...]]
-  kPythonError,  ///< [type, message, traceback, formatted]
+  kPythonError,  ///< [type, message, traceback, formatted], and its pickle for kPickledError
   kRefused,      ///< [RefusalKind, text]: isopool itself could not do it
   kWithdrawn,    ///< []: the client recalled the call before it started, so it did not run
 };

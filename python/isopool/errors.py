@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The exceptions that isopool raises: the classes of isopool/errors.h, which describes each."""
 
+import io
+import pickle
+import sys
 import warnings
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 
 class Error(RuntimeError):
@@ -25,6 +29,34 @@ class RemoteError(Error):
         super().__init__(text, **facts)
         if facts.get("traceback"):
             self.add_note(f"In {self.worker}:\n{self.traceback}")
+
+
+class _Unpickler(pickle.Unpickler):
+    """Makes an exception of plain values, and nothing else: a worker of a sandbox may have been taken over."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        # Only what this program has imported.
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is not an exception of this program")
+
+
+def from_worker(text: str, pickled: bytes, **facts: object) -> Exception:
+    """The exception that a worker raised, whose __cause__ is its RemoteError; or that RemoteError itself."""
+    remote = RemoteError(text, **facts)
+    if not pickled:
+        return remote
+    try:
+        error = _Unpickler(io.BytesIO(pickled)).load()
+    except Exception:
+        return remote
+    if not isinstance(error, Exception):
+        return remote
+    error.__cause__ = remote
+    return error
 
 
 class WorkerLost(Error, BrokenProcessPool):

@@ -27,14 +27,23 @@ void raise(const char* name, const Error& error, const py::dict& facts = {}) {
   PyErr_SetObject(kind.ptr(), kind(text(error.what()), **facts).ptr());
 }
 
+// As its own type where this program has that, with the RemoteError as its cause.
+void raiseUserError(const RemoteError& error, const py::dict& facts) {
+  const py::object made =
+      py::module_::import("isopool.errors")
+          .attr("from_worker")(text(error.what()), py::bytes(error.pickled()), **facts);
+  PyErr_SetObject(py::type::of(made).ptr(), made.ptr());
+}
+
 void translate(std::exception_ptr thrown) {
   using namespace py::literals;
   try {
     std::rethrow_exception(std::move(thrown));
   } catch (const RemoteError& error) {
-    raise("RemoteError", error,
-          py::dict("python_type"_a = text(error.pythonType()), "message"_a = text(error.message()),
-                   "traceback"_a = text(error.traceback()), "worker"_a = error.worker()));
+    raiseUserError(
+        error,
+        py::dict("python_type"_a = text(error.pythonType()), "message"_a = text(error.message()),
+                 "traceback"_a = text(error.traceback()), "worker"_a = error.worker()));
   } catch (const WorkerLost& error) {
     raise("WorkerLost", error,
           py::dict("worker"_a = error.worker(), "process_id"_a = error.processId(),

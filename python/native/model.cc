@@ -178,7 +178,9 @@ void defineModel(py::module_& module) {
             return py::module_::import("isopool.aio").attr("call")(self, args, kwargs);
           },
           "await model.aio(x): the same call for asyncio. Its cancellation ends the call, also in\n"
-          "the worker.")
+          "the worker. At most eight calls of a model are begun for each worker; further ones "
+          "wait\n"
+          "with their arguments as they are.")
       .def(
           "map",
           [](const py::object& self, const py::object& items, const py::object& lookahead,
@@ -214,7 +216,8 @@ void defineModel(py::module_& module) {
           "DeadlineExceeded and its worker is killed. run_time: the same, counted from the moment\n"
           "when the call is sent to a worker. idempotent: if its worker dies, the call\n"
           "runs again on another one. tag: a number for the records of calls.")
-      .def_property_readonly("name", &Model::name)
+      .def_property_readonly("name", &Model::name, "For logs and statistics.")
+      .def_property_readonly("_origin", &Model::origin)
       .def("__repr__", [](const Model& self) { return "<isopool.Model " + self.name() + ">"; });
 }
 

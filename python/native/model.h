@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +21,9 @@ namespace isopool::python {
 class Model {
  public:
   /// `workers`: of its pool.
-  Model(size_t workers, ReplicatedObj object) : workers_(workers), object_(std::move(object)) {}
+  Model(size_t workers, ReplicatedObj object) : workers_(workers), object_(std::move(object)) {
+    options_.pickledErrors = true;
+  }
 
   pybind11::object call(const pybind11::args& args, const pybind11::kwargs& kwargs) const;
   /// Begins the call and returns; `callback`: see Deliveries::to().
@@ -44,6 +47,8 @@ class Model {
                                      const pybind11::object& runTime) const;
   const std::string& name() const { return object_.name(); }
   size_t workers() const { return workers_; }
+  /// The same number for all that were made of one object by method() and withOptions().
+  uintptr_t origin() const { return reinterpret_cast<uintptr_t>(deliveries_.get()); }
 
  private:
   /// Calls `use` with the object or its method, without the GIL.

@@ -13,13 +13,8 @@ namespace isopool::python {
 namespace py = pybind11;
 
 std::function<void(const Outcome&)> Deliveries::to(py::function callback) {
-  // The last owner may be a thread without the GIL.
-  const Callback held(new py::function(std::move(callback)), [](py::function* function) {
-    if (isEnding()) return;
-    const py::gil_scoped_acquire acquired;
-    delete function;
-  });
-  return [self = shared_from_this(), held](const Outcome& outcome) {
+  return [self = shared_from_this(),
+          held = makeCallback(std::move(callback))](const Outcome& outcome) {
     self->deliver({held, outcome});
   };
 }

@@ -9,6 +9,7 @@
 
 #include "base/mutex.h"
 #include "isopool/isopool.h"
+#include "python/native/callback.h"
 
 namespace isopool::python {
 
@@ -23,7 +24,6 @@ class Deliveries : public std::enable_shared_from_this<Deliveries> {
   std::function<void(const Outcome&)> to(pybind11::function callback);
 
  private:
-  using Callback = std::shared_ptr<pybind11::function>;
   struct Delivery {
     Callback callback;
     Outcome outcome;

@@ -48,30 +48,37 @@ py::dict asDict(const CopyCounters& copied) {
 
 void defineStatistics(py::module_& module) {
   py::class_<WorkerStatistics>(module, "WorkerStatistics", "One worker of a pool.")
-      .def_readonly("index", &WorkerStatistics::index)
+      .def_readonly("index", &WorkerStatistics::index, "Its number in the pool.")
       .def_property_readonly(
           "state", [](const WorkerStatistics& self) { return nameOf(self.state); },
           "serving, starting, quarantined, cleaning up or warming up.")
-      .def_readonly("process_id", &WorkerStatistics::processId)
-      .def_readonly("calls_in_flight", &WorkerStatistics::callsInFlight)
-      .def_readonly("sessions", &WorkerStatistics::sessions)
-      .def_readonly("completed_calls", &WorkerStatistics::completedCalls)
+      .def_readonly("process_id", &WorkerStatistics::processId, "0 while it has no process.")
+      .def_readonly("calls_in_flight", &WorkerStatistics::callsInFlight,
+                    "Running or next in its ring; at most two.")
+      .def_readonly("sessions", &WorkerStatistics::sessions,
+                    "Sessions and streams that are bound to it.")
+      .def_readonly("completed_calls", &WorkerStatistics::completedCalls,
+                    "Calls and steps of sessions.")
       .def_property_readonly(
           "running_for", [](const WorkerStatistics& self) { return seconds(self.runningFor); },
           "Seconds that its present call has run; 0: it runs none.")
-      .def_readonly("models", &WorkerStatistics::models)
-      .def_readonly("resident_bytes", &WorkerStatistics::residentBytes)
-      .def_readonly("restarts", &WorkerStatistics::restarts)
-      .def_readonly("quarantine", &WorkerStatistics::quarantine)
-      .def_readonly("last_death", &WorkerStatistics::lastDeath)
-      .def_readonly("output_bytes", &WorkerStatistics::outputBytes)
-      .def_readonly("output_bytes_lent", &WorkerStatistics::outputBytesLent);
+      .def_readonly("models", &WorkerStatistics::models, "Names of the models that it has loaded.")
+      .def_readonly("resident_bytes", &WorkerStatistics::residentBytes,
+                    "Memory of its own, and what it still shares with its siblings since the fork.")
+      .def_readonly("restarts", &WorkerStatistics::restarts, "How often it got another process.")
+      .def_readonly("quarantine", &WorkerStatistics::quarantine,
+                    "Why it has no process; '' if it is not quarantined.")
+      .def_readonly("last_death", &WorkerStatistics::lastDeath,
+                    "How its last dead process died; '' if none has.")
+      .def_readonly("output_bytes", &WorkerStatistics::outputBytes, "Shared memory for results.")
+      .def_readonly("output_bytes_lent", &WorkerStatistics::outputBytesLent,
+                    "Of that, in results that this program still holds.");
 
   py::class_<ModelStatistics>(module, "ModelStatistics", "The calls of one model.")
-      .def_readonly("name", &ModelStatistics::name)
-      .def_readonly("answered", &ModelStatistics::answered)
-      .def_readonly("failed", &ModelStatistics::failed)
-      .def_readonly("workers", &ModelStatistics::workers)
+      .def_readonly("name", &ModelStatistics::name, "Model.name.")
+      .def_readonly("answered", &ModelStatistics::answered, "Calls that returned a value.")
+      .def_readonly("failed", &ModelStatistics::failed, "Calls that raised.")
+      .def_readonly("workers", &ModelStatistics::workers, "How many workers have it loaded.")
       .def(
           "latency",
           [](const ModelStatistics& self, double percent) {
@@ -81,19 +88,25 @@ void defineStatistics(py::module_& module) {
 
   py::class_<PoolStatistics>(module, "PoolStatistics",
                              "A snapshot of a pool. Counters start with the pool.")
-      .def_readonly("workers", &PoolStatistics::workers)
-      .def_readonly("models", &PoolStatistics::models)
-      .def_readonly("callers_waiting", &PoolStatistics::callersWaiting)
-      .def_readonly("async_calls_queued", &PoolStatistics::asyncCallsQueued)
-      .def_readonly("calls_rerun", &PoolStatistics::callsRerun)
-      .def_readonly("workers_replaced", &PoolStatistics::workersReplaced)
-      .def_readonly("connected", &PoolStatistics::connected)
-      .def_readonly("reconnects", &PoolStatistics::reconnects)
+      .def_readonly("workers", &PoolStatistics::workers, "One WorkerStatistics for each worker.")
+      .def_readonly("models", &PoolStatistics::models, "One ModelStatistics for each model.")
+      .def_readonly("callers_waiting", &PoolStatistics::callersWaiting,
+                    "Threads that wait for a worker.")
+      .def_readonly("async_calls_queued", &PoolStatistics::asyncCallsQueued,
+                    "Asynchronous calls that wait for a thread of the library.")
+      .def_readonly("calls_rerun", &PoolStatistics::callsRerun,
+                    "Calls that ran again on another worker.")
+      .def_readonly("workers_replaced", &PoolStatistics::workersReplaced,
+                    "Workers that died or were recycled.")
+      .def_readonly("connected", &PoolStatistics::connected, "Whether the supervisor is there.")
+      .def_readonly("reconnects", &PoolStatistics::reconnects,
+                    "How often a shared supervisor was found again.")
       .def_property_readonly(
           "copied", [](const PoolStatistics& self) { return asDict(self.copied); },
           "Bytes of tensors that were copied since the program began, by the reason.")
-      .def_readonly("input_bytes", &PoolStatistics::inputBytes)
-      .def_readonly("input_bytes_in_use", &PoolStatistics::inputBytesInUse);
+      .def_readonly("input_bytes", &PoolStatistics::inputBytes, "Shared memory for arguments.")
+      .def_readonly("input_bytes_in_use", &PoolStatistics::inputBytesInUse,
+                    "Of that, in tensors that are alive.");
 }
 
 }  // namespace isopool::python

@@ -40,9 +40,11 @@ py::object ModelSession::call(const std::string& method, const py::args& args,
   const auto session = get();
   std::vector<at::IValue> values = toValues(args);
   auto named = toNamedValues(kwargs);
+  CallOptions options;
+  options.pickledErrors = true;
   return toObject(unlocked([&] {
-    const Obj callee = method.empty() ? session->self : session->self.attr(method.c_str());
-    return callee.callKwargs(std::move(values), std::move(named)).toIValue();
+    const Obj callee = method.empty() ? session->self : session->self.attr(method.c_str(), options);
+    return callee.call(std::move(values), std::move(named), options).toIValue(options);
   }));
 }
 

@@ -2,8 +2,10 @@
 
 import datetime
 import json
+import logging
 import os
 import pathlib
+import queue
 import signal
 import sys
 import threading
@@ -13,7 +15,7 @@ from collections.abc import Iterator
 import isopool
 import pytest
 import torch
-from programs import run_program
+from programs import PATIENCE, run_program
 from torch.package import PackageExporter
 
 SOURCE = """
@@ -47,6 +49,27 @@ class Layer(torch.nn.Module):
 
     def fail(self):
         raise KeyError("no such row")
+
+    def say(self, text):
+        print(text, flush=True)
+
+    def fail_later(self):
+        raise KeyError("no such row")
+        yield
+
+    def fail_with_own_error(self):
+        raise OwnError(7)
+
+    def fail_with_evil_pickle(self, path):
+        class Evil(ValueError):
+            def __reduce__(self):
+                return os.mkdir, (path,)
+
+        raise Evil("evil")
+
+
+class OwnError(Exception):
+    pass
 """
 INFORMATION = {
     "version": "3",
@@ -169,11 +192,57 @@ def test_a_death_is_the_error_of_its_call_only(model: isopool.Model) -> None:
     assert model.method("same")("next") == "next"
 
 
-def test_an_exception_has_the_traceback_of_the_worker(model: isopool.Model) -> None:
-    with pytest.raises(isopool.RemoteError, match="no such row") as raised:
+def test_a_logger_gets_what_workers_print_and_how_they_die(package: pathlib.Path) -> None:
+    events: queue.Queue[tuple[int, str]] = queue.Queue()
+
+    def wait_for(level: int, text: str) -> None:
+        while True:
+            event = events.get(timeout=PATIENCE)
+            if event[0] == level and text in event[1]:
+                return
+
+    def log(level: int, text: str) -> None:
+        events.put((level, text))
+
+    with isopool.Pool(1, logger=log) as pool:
+        model = pool.load(package, pickle=("model", "model.pkl"))
+        model.method("say")("good morning")
+        wait_for(logging.INFO, "good morning")
+        with pytest.raises(isopool.WorkerLost):
+            model.method("die")()
+        wait_for(logging.WARNING, "died by signal 11")
+    assert isopool.PoolOptions(logger=log).logger is log
+    assert isopool.PoolOptions().logger is None
+
+
+def test_an_exception_has_its_own_type_and_the_traceback_of_the_worker(model: isopool.Model) -> None:
+    with pytest.raises(KeyError) as raised:
         model.method("fail")()
-    assert raised.value.python_type == "KeyError"
-    assert "in fail" in raised.value.traceback
+    assert raised.value.args == ("no such row",)
+    cause = raised.value.__cause__
+    assert isinstance(cause, isopool.RemoteError)
+    assert cause.python_type == "KeyError"
+    assert "in fail" in cause.traceback
+
+
+def test_an_exception_of_a_session_and_of_a_stream_has_its_own_type(model: isopool.Model) -> None:
+    with model.session() as session, pytest.raises(KeyError, match="no such row"):
+        session.call_method("fail")
+    with pytest.raises(KeyError, match="no such row"):
+        list(model.method("fail_later").stream())
+
+
+def test_an_exception_of_a_class_of_the_package_only_is_a_remote_error(model: isopool.Model) -> None:
+    with pytest.raises(isopool.RemoteError, match="OwnError: 7") as raised:
+        model.method("fail_with_own_error")()
+    assert raised.value.python_type.endswith("OwnError")
+
+
+def test_an_exception_runs_no_code_of_the_workers_choice(model: isopool.Model, tmp_path: pathlib.Path) -> None:
+    mark = tmp_path / "mark"
+    with pytest.raises(isopool.RemoteError, match="Evil: evil"):
+        model.method("fail_with_evil_pickle")(str(mark))
+    assert not mark.exists()
 
 
 def test_info_of_a_package_is_what_its_resource_states(

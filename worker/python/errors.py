@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Exceptions as text."""
+"""Exceptions as text, and as a pickle."""
 
 import errno
 import os
+import pickle
 import traceback
 from types import TracebackType
 
@@ -10,8 +11,8 @@ from types import TracebackType
 MAX_BYTES = 64 * 1024
 
 
-def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
-    """Type, message, traceback as Python prints it, and all of it as pybind11 formats it."""
+def describe(error: BaseException, with_pickle: bool) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    """Type, message, traceback as Python prints it, all of it as pybind11 formats it, and the pickle."""
     kind = type(error)
     name = kind.__qualname__
     module = getattr(kind, "__module__", None)  # a class made by exec() may have none
@@ -29,7 +30,16 @@ def describe(error: BaseException) -> tuple[bytes, bytes, bytes, bytes]:
     except BaseException as unprintable:
         lines = f"(the traceback could not be formatted: {type(unprintable).__name__})"
     formatted = f"{kind.__name__}: {message}" + _frames(error.__traceback__)
-    return _bytes(name), _bytes(message), _bytes(lines), _bytes(formatted)
+    pickled = _pickle(error) if with_pickle else b""
+    return _bytes(name), _bytes(message), _bytes(lines), _bytes(formatted), pickled
+
+
+def _pickle(error: BaseException) -> bytes:
+    try:
+        pickled = pickle.dumps(error, 5)
+    except BaseException:
+        return b""
+    return pickled if len(pickled) <= MAX_BYTES else b""
 
 
 def denial(error: BaseException) -> tuple[bool, list[bytes]]:

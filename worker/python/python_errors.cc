@@ -32,7 +32,7 @@ void describeDenial(PyObject* raised, PythonError& error) {
 
 }  // namespace
 
-PythonError takePythonError() {
+PythonError takePythonError(bool withPickle) {
   PythonError error;
   const PyRef raised = PyRef::steal(base::takeRaisedException());
   if (!raised) {
@@ -44,12 +44,15 @@ PythonError takePythonError() {
   error.exitAsked = PyErr_GivenExceptionMatches(raised.get(), PyExc_SystemExit) != 0;
   const PyRef describe = workerFunction("errors", "describe");
   const PyRef words =
-      describe ? PyRef::steal(PyObject_CallOneArg(describe.get(), raised.get())) : PyRef();
-  if (words && PyTuple_Check(words.get()) && PyTuple_GET_SIZE(words.get()) == 4) {
+      describe ? PyRef::steal(PyObject_CallFunctionObjArgs(
+                     describe.get(), raised.get(), withPickle ? Py_True : Py_False, nullptr))
+               : PyRef();
+  if (words && PyTuple_Check(words.get()) && PyTuple_GET_SIZE(words.get()) == 5) {
     error.type = bytesOf(PyTuple_GET_ITEM(words.get(), 0));
     error.message = bytesOf(PyTuple_GET_ITEM(words.get(), 1));
     error.traceback = bytesOf(PyTuple_GET_ITEM(words.get(), 2));
     error.formatted = bytesOf(PyTuple_GET_ITEM(words.get(), 3));
+    error.pickled = bytesOf(PyTuple_GET_ITEM(words.get(), 4));
   } else {
     PyErr_Clear();
     error.type = Py_TYPE(raised.get())->tp_name;

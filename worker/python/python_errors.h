@@ -14,6 +14,7 @@ struct PythonError {
   std::string traceback;   ///< as Python prints it
   std::string
       formatted;  ///< as pybind11 formats it: "Type: message\n\nAt:\n  file(line): function\n"
+  std::string pickled;                    ///< empty if it was not asked for or can't be pickled
   bool memoryShort = false;               ///< it or one of its causes is a lack of memory
   std::vector<std::string> refusedFiles;  ///< to which it or a cause was denied access
 
@@ -26,6 +27,6 @@ struct PythonError {
 /// Describes and clears the current Python error, which releases the frames that it kept alive.
 /// Never fails: if the exception can't be described, the result says so. May run user code. With
 /// the GIL held.
-PythonError takePythonError();
+PythonError takePythonError(bool withPickle = false);
 
 }  // namespace isopool::worker

@@ -275,7 +275,7 @@ void RunningCall::finishValue(ClientLink& channel) {
 }
 
 void RunningCall::answerPythonError(ClientLink& channel) {
-  PythonError error = takePythonError();
+  PythonError error = takePythonError((received_.flags & ipc::kPickledError) != 0);
   error.explainMissingModule();
   sandbox_.explain(error);
   flushOutput();
@@ -288,11 +288,12 @@ void RunningCall::answerPythonError(ClientLink& channel) {
   }
   writer_.clear();
   auto& packer = writer_.packer();
-  packer.pack_array(4);
+  packer.pack_array(error.pickled.empty() ? 4 : 5);
   for (const std::string* field :
        {&error.type, &error.message, &error.traceback, &error.formatted}) {
     packer.pack(*field);
   }
+  if (!error.pickled.empty()) packer.pack(error.pickled);
   try {
     publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
   } catch (const Refusal&) {
