@@ -7,13 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +47,19 @@ ProcessStatus statusOf(pid_t pid) {
   const auto ticksPerSecond = static_cast<unsigned long>(::sysconf(_SC_CLK_TCK));
   status.processorTime = std::chrono::milliseconds((inUserCode + inKernel) * 1000 / ticksPerSecond);
   return status;
+}
+
+std::span<char> ownArguments() {
+  std::ifstream file("/proc/self/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream fields(text.substr(std::min(text.rfind(')'), text.size())));
+  std::string field;
+  // The first is ")", the end of the second field of all; arg_start is the 48th.
+  for (int number = 2; number < 48; ++number) fields >> field;
+  uintptr_t begin = 0;
+  uintptr_t end = 0;
+  if (!(fields >> begin >> end) || begin == 0 || end <= begin) return {};
+  return {reinterpret_cast<char*>(begin), end - begin};
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct ProcessStatus {
   uint32_t threads = 0;
 };
 ProcessStatus statusOf(pid_t pid);
+
+/// Where the kernel has put the arguments of this process, one behind the other, each with its
+/// final 0: what ps shows. Empty if the kernel doesn't say (proc(5), /proc/PID/stat: arg_start,
+/// arg_end).
+std::span<char> ownArguments();
 
 /// Resident memory of a process that belongs neither to a file nor to a memory object; 0 if the
 /// process is gone.

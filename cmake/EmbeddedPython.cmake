@@ -7,7 +7,9 @@
 #   ISOPOOL_PYTHON_EXTENSION_SUFFIX  how that Python's extension modules are named
 #   ISOPOOL_TORCH_ROOT         (cache) folder of the torch package: include/, lib/, share/cmake/
 #   ISOPOOL_LIBRARY_FOLDERS    of torch and of a shared libpython, where isopool runs
-#   isopool::python            headers and libpython, for a program that embeds the interpreter
+#   ISOPOOL_WORKER_PYTHON      the interpreter that workers use if no setting names one
+#   isopool::python            headers, for a module that an interpreter loads
+#   isopool::libpython         the above and libpython, for a program that embeds the interpreter
 
 set(default_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(NOT EXISTS ${default_python})
@@ -24,8 +26,13 @@ set(interpreter ${ISOPOOL_PYTHON_EXECUTABLE})
 if(CMAKE_CROSSCOMPILING)
   list(PREPEND interpreter chroot ${CMAKE_SYSROOT})
 endif()
+set(known_torch_root "")
+if(ISOPOOL_WHEEL)
+  # pip builds in an environment in which the torch of the user's is not found.
+  set(known_torch_root ${ISOPOOL_TORCH_ROOT})
+endif()
 execute_process(
-  COMMAND ${interpreter} - INPUT_FILE ${CMAKE_CURRENT_LIST_DIR}/describe_python.py
+  COMMAND ${interpreter} - ${known_torch_root} INPUT_FILE ${CMAKE_CURRENT_LIST_DIR}/describe_python.py
   OUTPUT_VARIABLE python_description ERROR_VARIABLE python_error RESULT_VARIABLE python_result
   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_STRIP_TRAILING_WHITESPACE)
 if(NOT python_result EQUAL 0)
@@ -57,19 +64,35 @@ endif()
 find_package(Threads REQUIRED)
 add_library(isopool::python INTERFACE IMPORTED)
 target_include_directories(isopool::python SYSTEM INTERFACE ${CMAKE_SYSROOT}${python_include_dir})
+target_link_libraries(isopool::python INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+
 string(REPLACE "${CMAKE_SYSROOT}/" "/" ISOPOOL_LIBRARY_FOLDERS ${ISOPOOL_TORCH_ROOT}/lib)
-if(python_kind STREQUAL "static")
-  # Extension modules look their symbols up in the program, so all of libpython has to be in it.
-  target_link_options(isopool::python INTERFACE
-    "LINKER:--whole-archive,${CMAKE_SYSROOT}${python_library},--no-whole-archive")
+set(ISOPOOL_WORKER_PYTHON ${ISOPOOL_PYTHON_EXECUTABLE})
+if(ISOPOOL_WHEEL)
+  # What lies in site-packages/isopool, .../isopool/lib and .../isopool/libexec/isopool finds torch
+  # beside isopool.
+  set(ISOPOOL_LIBRARY_FOLDERS
+    "$ORIGIN/../torch/lib" "$ORIGIN/../../torch/lib" "$ORIGIN/../../../torch/lib")
+  set(ISOPOOL_WORKER_PYTHON python${python_version})
 else()
-  target_link_libraries(isopool::python INTERFACE ${CMAKE_SYSROOT}${python_library})
-  cmake_path(GET python_library PARENT_PATH python_library_folder)
-  list(APPEND ISOPOOL_LIBRARY_FOLDERS ${python_library_folder})
+  if(python_kind STREQUAL "none")
+    message(FATAL_ERROR "ISOPOOL_PYTHON_EXECUTABLE=${ISOPOOL_PYTHON_EXECUTABLE}: no libpython for "
+                        "Python ${python_version} (Debian: apt install python3-dev)")
+  endif()
+  add_library(isopool::libpython INTERFACE IMPORTED)
+  target_link_libraries(isopool::libpython INTERFACE isopool::python)
+  target_link_options(isopool::libpython INTERFACE LINKER:--export-dynamic)
+  if(python_kind STREQUAL "static")
+    # Extension modules look their symbols up in the program, so all of libpython has to be in it.
+    target_link_options(isopool::libpython INTERFACE
+      "LINKER:--whole-archive,${CMAKE_SYSROOT}${python_library},--no-whole-archive")
+  else()
+    target_link_libraries(isopool::libpython INTERFACE ${CMAKE_SYSROOT}${python_library})
+    cmake_path(GET python_library PARENT_PATH python_library_folder)
+    list(APPEND ISOPOOL_LIBRARY_FOLDERS ${python_library_folder})
+  endif()
+  target_link_libraries(isopool::libpython INTERFACE ${python_link_libraries})
 endif()
-target_link_libraries(isopool::python INTERFACE
-  ${python_link_libraries} Threads::Threads ${CMAKE_DL_LIBS})
-target_link_options(isopool::python INTERFACE LINKER:--export-dynamic)
 
 message(STATUS "isopool: Python ${python_version} (${python_library}), "
                "torch in ${ISOPOOL_TORCH_ROOT}")

@@ -1,4 +1,5 @@
 # What `cmake --install` puts where, and find_package(isopool) from the install or the build tree.
+# In a wheel (ISOPOOL_WHEEL) the prefix is site-packages/isopool.
 #
 # Components: runtime (what programs and operators need), development (what compilers need), python
 # (the Python packages). `cmake --install` without --component installs all of them;
@@ -22,26 +23,35 @@ foreach(program IN ITEMS isopoold isopool-worker)
   endif()
 endforeach()
 
-# An operator types isopoold, a library looks for it where the worker program is.
-file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
-file(CREATE_LINK ../libexec/isopool/isopoold ${PROJECT_BINARY_DIR}/bin/isopoold SYMBOLIC)
-install(FILES ${PROJECT_BINARY_DIR}/bin/isopoold DESTINATION ${CMAKE_INSTALL_BINDIR}
-        COMPONENT runtime)
+if(ISOPOOL_WHEEL)
+  install(TARGETS isopool_worker_module LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/isopool
+          COMPONENT runtime)
+  foreach(command IN ITEMS isopool isopoold)
+    install(PROGRAMS ${PROJECT_SOURCE_DIR}/packaging/wheel/command.py
+            DESTINATION ${SKBUILD_SCRIPTS_DIR} RENAME ${command} COMPONENT runtime)
+  endforeach()
+else()
+  # An operator types isopoold, a library looks for it where the worker program is.
+  file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  file(CREATE_LINK ../libexec/isopool/isopoold ${PROJECT_BINARY_DIR}/bin/isopoold SYMBOLIC)
+  install(FILES ${PROJECT_BINARY_DIR}/bin/isopoold DESTINATION ${CMAKE_INSTALL_BINDIR}
+          COMPONENT runtime)
 
-# What an operator needs for a shared supervisor. Units name paths below the prefix, which is known
-# when they are installed.
-set(units_folder ${PROJECT_BINARY_DIR}/CMakeFiles/installed/systemd)
-install(CODE "
-  set(PROGRAM \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}/isopool/isopoold\")
-  set(COMMAND \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/isopool\")
-  set(DATA_FOLDER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/isopool\")
-  set(FOLDER \"${units_folder}\")
-  include(\"${PROJECT_SOURCE_DIR}/packaging/systemd/units.cmake\")" COMPONENT runtime)
-install(FILES ${units_folder}/isopoold.service ${units_folder}/isopoold.socket
-              ${units_folder}/isopool-metrics.service DESTINATION lib/systemd/system
-        COMPONENT runtime)
-install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/isopool.sysusers
-        DESTINATION lib/sysusers.d RENAME isopool.conf COMPONENT runtime)
+  # What an operator needs for a shared supervisor. Units name paths below the prefix, which is known
+  # when they are installed.
+  set(units_folder ${PROJECT_BINARY_DIR}/CMakeFiles/installed/systemd)
+  install(CODE "
+    set(PROGRAM \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBEXECDIR}/isopool/isopoold\")
+    set(COMMAND \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}/isopool\")
+    set(DATA_FOLDER \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/isopool\")
+    set(FOLDER \"${units_folder}\")
+    include(\"${PROJECT_SOURCE_DIR}/packaging/systemd/units.cmake\")" COMPONENT runtime)
+  install(FILES ${units_folder}/isopoold.service ${units_folder}/isopoold.socket
+                ${units_folder}/isopool-metrics.service DESTINATION lib/systemd/system
+          COMPONENT runtime)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/systemd/isopool.sysusers
+          DESTINATION lib/sysusers.d RENAME isopool.conf COMPONENT runtime)
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml
               ${PROJECT_SOURCE_DIR}/packaging/prometheus/isopool.rules.yml
               ${PROJECT_SOURCE_DIR}/packaging/grafana/isopool-dashboard.json
@@ -60,9 +70,19 @@ endif()
 if(TARGET isopool)
   target_link_libraries(isopool_compat INTERFACE isopool)
   set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/isopool)
+  # A wheel keeps no symbolic links.
+  set(library_file libisopool.so)
+  set(namelink NAMELINK_COMPONENT development)
+  set(installed_torch_root ${ISOPOOL_TORCH_ROOT})
+  if(ISOPOOL_WHEEL)
+    get_target_property(version isopool SOVERSION)
+    set_target_properties(isopool PROPERTIES VERSION ${version})
+    set(library_file libisopool.so.${version})
+    set(namelink NAMELINK_SKIP)
+    set(installed_torch_root "\${PACKAGE_PREFIX_DIR}/../torch")
+  endif()
   install(TARGETS isopool isopool_compat EXPORT isopool-targets
-          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-          COMPONENT runtime NAMELINK_COMPONENT development)
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime ${namelink})
   install(EXPORT isopool-targets NAMESPACE isopool:: DESTINATION ${package_dir}
           COMPONENT development)
 

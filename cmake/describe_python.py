@@ -1,4 +1,7 @@
-"""Prints as JSON what CMake needs to know of the interpreter that runs this file."""
+"""Prints as JSON what CMake needs to know of the interpreter that runs this file.
+
+An argument is the folder of the torch package; without it, that is the one that the interpreter imports.
+"""
 
 import importlib.util
 import json
@@ -17,10 +20,8 @@ def libpython() -> tuple[pathlib.Path, str]:
         for folder in (library_dir, multiarch_dir, config_dir):
             if name and (folder / name).is_file():
                 return folder / name, "static" if name.endswith(".a") else "shared"
-    sys.exit(
-        f"no libpython for Python {sysconfig.get_python_version()} in {library_dir} "
-        "(Debian: apt install python3-dev)"
-    )
+    # Only a program that embeds Python needs it.
+    return pathlib.Path(), "none"
 
 
 def include_dir() -> str:
@@ -33,6 +34,8 @@ def include_dir() -> str:
 
 
 def torch_root() -> str:
+    if sys.argv[1:]:
+        return sys.argv[1]
     # Finding torch is enough; importing it takes seconds.
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:

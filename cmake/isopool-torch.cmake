@@ -6,6 +6,7 @@
 #
 # Reads    ISOPOOL_TORCH_ROOT     folder of the torch package
 # Defines  ISOPOOL_TORCH_VERSION  e.g. 2.13.0
+#          ISOPOOL_TORCH_SERIES   e.g. 2.13: a build works with all versions of a series
 #          ISOPOOL_TORCH_CXX_STANDARD  the C++ that torch's headers need: 17, from torch 2.15 on 20
 #          isopool::torch         ATen, c10 and the C++ API: libtorch_cpu, libc10
 #          isopool::torch_python  the above and libtorch_python, for a process that embeds Python
@@ -22,6 +23,8 @@ elseif(ISOPOOL_TORCH_VERSION VERSION_LESS 2.11)
   message(FATAL_ERROR "torch ${ISOPOOL_TORCH_VERSION} in ${ISOPOOL_TORCH_ROOT} is too old: "
                       "isopool needs 2.11 or newer")
 endif()
+
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" ISOPOOL_TORCH_SERIES ${ISOPOOL_TORCH_VERSION})
 
 # All that differs between versions of torch.
 set(ISOPOOL_TORCH_CXX_STANDARD 17)

@@ -21,7 +21,8 @@ called_from=$PWD
 this_script=$(realpath "$0")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly default_python=/usr/bin/python3 default_torch=2.13.0
+default_torch=$(sed -n 's/^torch==//p' requirements/torch.txt)
+readonly default_python=/usr/bin/python3 default_torch
 chosen_python=${ISOPOOL_PYTHON:-$default_python}
 chosen_torch=${ISOPOOL_TORCH:-$default_torch}
 readonly log=build/setup.log

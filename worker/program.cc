@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// isopool-worker: the zygote and, as its forks, the workers. isopoold starts it; started by hand it
-// only prints what --help, --check-sandbox and --preloads-of ask for.
+#include "worker/program.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +8,8 @@
 
 #include "worker/process/process_title.h"
 #include "worker/zygote.h"
+
+namespace isopool::worker {
 
 namespace {
 
@@ -42,7 +44,7 @@ constexpr const char* kHelp =
 
 int checkSandbox() {
   try {
-    isopool::worker::checkSandboxOfZygotes();
+    checkSandboxOfZygotes();
     return 0;
   } catch (const std::exception& error) {
     std::printf("%s\n", error.what());
@@ -52,7 +54,7 @@ int checkSandbox() {
 
 int printPreloads(const char* file) {
   try {
-    std::fputs(isopool::worker::preloadsOf(file).c_str(), stdout);
+    std::fputs(preloadsOf(file).c_str(), stdout);
     std::fflush(stdout);
     return 0;
   } catch (const std::exception& error) {
@@ -75,7 +77,7 @@ int descriptorFrom(const char* text) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int runProgram(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const bool hasValue = i + 1 < argc;
@@ -111,11 +113,10 @@ int main(int argc, char** argv) {
         kHelp);
     return 64;
   }
-  isopool::worker::keepProcessTitle(argc, argv);
-  isopool::worker::setProcessTitle("zygote");
+  keepProcessTitle();
+  setProcessTitle("zygote");
   try {
-    isopool::worker::Zygote zygote{isopool::base::Fd(options.controlFd),
-                                   isopool::base::Fd(options.lifelineFd)};
+    Zygote zygote{base::Fd(options.controlFd), base::Fd(options.lifelineFd)};
     const int status = zygote.run();
     std::_Exit(status);  // no Py_Finalize(): with torch imported it may crash
   } catch (const std::exception& error) {
@@ -123,3 +124,5 @@ int main(int argc, char** argv) {
     std::_Exit(1);
   }
 }
+
+}  // namespace isopool::worker

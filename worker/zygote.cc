@@ -57,13 +57,13 @@ void useOneThread() {
 }
 
 void startPython(const SandboxSettings& sandbox) {
-  PyImport_AppendInittab("_isopool", &createIsopoolModule);
   // kStrict ignores the packages in the user's home folder: workers may be allowed to write there,
   // and the zygote would import them without a sandbox.
   try {
-    startInterpreter(pythonExecutable().c_str(), sandbox.level == SandboxLevel::kStrict
-                                                     ? UserPackages::kNot
-                                                     : UserPackages::kAsUsual);
+    startInterpreter(
+        pythonExecutable().c_str(),
+        sandbox.level == SandboxLevel::kStrict ? UserPackages::kNot : UserPackages::kAsUsual,
+        {"_isopool", &createIsopoolModule});
   } catch (const std::exception& error) {
     throw wrongPython(error.what());
   }
@@ -204,7 +204,7 @@ void Zygote::prepare() {
   importTorch();
   preloadLibraries();
   const Versions versions = prepareInPython();
-  if (versions.torch.rfind(ISOPOOL_TORCH_VERSION, 0) != 0) {
+  if (!versions.torch.starts_with(ISOPOOL_TORCH_SERIES ".")) {
     throw wrongPython("it has torch " + versions.torch +
                       ", but isopool was built for " ISOPOOL_TORCH_VERSION);
   }

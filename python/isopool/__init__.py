@@ -35,10 +35,10 @@ if platform.python_version_tuple()[:2] != tuple(_build.PYTHON_VERSION.split(".")
         f"{platform.python_version()}: build it with -DISOPOOL_PYTHON_EXECUTABLE={sys.executable}"
     )
 _torch_version = torch.__version__.split("+")[0]
-if _torch_version != _build.TORCH_VERSION:
+if _torch_version.split(".")[:2] != _build.TORCH_SERIES.split("."):
     raise ImportError(
-        f"isopool was built with torch {_build.TORCH_VERSION}, but this Python has "
-        f"{_torch_version} (in {pathlib.Path(torch.__file__).parent}): install torch=={_build.TORCH_VERSION}, or "
+        f"isopool was built with torch {_build.TORCH_VERSION}, but this Python has {_torch_version} (in "
+        f"{pathlib.Path(torch.__file__).parent}): {sys.executable} -m pip install 'torch=={_build.TORCH_SERIES}.*', or "
         "build isopool with this version"
     )
 # Workers use the modules of this program's Python.

@@ -154,7 +154,7 @@ std::string whyNoInterpreter(const std::string& path) {
   if (!ran.succeeded() || ran.lines.empty()) {
     return path + " is not a working Python (it " + howItEnded(ran) + ")";
   }
-  if (ran.lines.size() > 1 && !ran.lines[1].starts_with(ISOPOOL_TORCH_VERSION)) {
+  if (ran.lines.size() > 1 && !ran.lines[1].starts_with(ISOPOOL_TORCH_SERIES ".")) {
     return path + " has torch " + ran.lines[1] +
            ", but isopool was built for " ISOPOOL_TORCH_VERSION;
   }

@@ -15,8 +15,7 @@ bool isTrue(InterpreterSession& session, const char* module, const char* name) {
 // What torch's message is in the worker for a tensor on a CUDA device; empty if there was none.
 std::string refusalOfATensorOnADevice(InterpreterSession& session) {
   try {
-    session.global("torch", "ones")
-        .call({3}, {{"device", "cuda"}}, {.deadline = seconds(60)});
+    session.global("torch", "ones").call({3}, {{"device", "cuda"}}, {.deadline = seconds(60)});
   } catch (const RemoteError& error) {
     return error.message();
   }

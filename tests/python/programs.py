@@ -15,6 +15,9 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import isopool
 
+# A shell that runs the tests in the background has them ignore SIGINT, and Python inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def hang(path):
     with open(path + ".part", "w") as file:
         file.write(str(os.getpid()))

@@ -297,24 +297,45 @@ def test_the_packages_have_a_version() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", multipy.__version__)
 
 
-@pytest.mark.parametrize("field", ["TORCH_VERSION", "PYTHON_VERSION"])
-def test_another_torch_or_python_is_refused_with_what_to_do(
-    field: str, tmp_path: pathlib.Path
-) -> None:
+def import_built_with(folder: pathlib.Path, field: str, version: str) -> subprocess.CompletedProcess[str]:
+    """Imports an isopool that says that it was built with another version."""
     source = pathlib.Path(isopool.__file__).parent
-    copy = tmp_path / "isopool"
+    copy = folder / "isopool"
     copy.mkdir()
     for file in source.iterdir():
-        if file.is_file():
+        if file.name != "__pycache__":
             (copy / file.name).symlink_to(file)
     (copy / "_build.py").unlink()
     build = (source / "_build.py").read_text()
-    (copy / "_build.py").write_text(re.sub(rf'{field} = "[^"]*"', f'{field} = "2.99"', build))
-    result = subprocess.run(
-        [sys.executable, "-c", "import isopool"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    (copy / "_build.py").write_text(re.sub(rf'{field} = "[^"]*"', f'{field} = "{version}"', build))
+    return subprocess.run(
+        [sys.executable, "-c", "from isopool import _build"],
+        env={**os.environ, "PYTHONPATH": str(folder)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "remedy"),
+    [("TORCH_SERIES", r"-m pip install 'torch==2\.99\.\*', or build"), ("PYTHON_VERSION", r"2\.99.*: build")],
+)
+def test_another_torch_or_python_is_refused_with_what_to_do(
+    field: str, remedy: str, tmp_path: pathlib.Path
+) -> None:
+    result = import_built_with(tmp_path, field, "2.99")
     assert result.returncode == 1
-    assert re.search(r"ImportError: isopool was built .*2\.99.*build", result.stderr), result.stderr
+    assert re.search(rf"ImportError: isopool was built .*{remedy}", result.stderr), result.stderr
+
+
+def test_another_version_of_the_same_series_of_torch_is_accepted(tmp_path: pathlib.Path) -> None:
+    series = ".".join(torch.__version__.split(".")[:2])
+    result = import_built_with(tmp_path, "TORCH_VERSION", f"{series}.99")
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_module_says_where_cmake_finds_isopool() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "isopool", "--cmake-prefix"], check=True, stdout=subprocess.PIPE, text=True
+    )
+    prefix = pathlib.Path(told.stdout.rstrip("\n"))
+    places = [prefix, prefix / "lib" / "cmake" / "isopool"]
+    assert any((place / "isopool-config.cmake").is_file() for place in places), prefix

@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 
+#include "base/procfs.h"
+
 namespace isopool::worker {
 
 namespace {
@@ -19,12 +21,9 @@ std::span<char> argumentArea;
 
 }  // namespace
 
-void keepProcessTitle(int argc, char** argv) {
-  // The kernel puts all arguments side by side. What follows them is the environment, by which
-  // other programs know this process: it stays.
-  char* end = argv[0];
-  for (int i = 0; i < argc && argv[i] == end; ++i) end += std::strlen(argv[i]) + 1;
-  argumentArea = {argv[0], end};
+void keepProcessTitle() {
+  // Where the program is Python itself, its main() alone was given the arguments.
+  argumentArea = base::ownArguments();
   // They point to the arguments, and libc writes them into its messages.
   ::program_invocation_name = const_cast<char*>(kProgram);
   ::program_invocation_short_name = const_cast<char*>(kProgram);

@@ -7,8 +7,9 @@
 /// (comm) stays "isopool-worker" in all of them.
 namespace isopool::worker {
 
-/// Notes where the arguments are. Call once, in main(); afterwards the arguments may change.
-void keepProcessTitle(int argc, char** argv);
+/// Notes where the kernel has the arguments of this process. From now on they may change: a pointer
+/// to one must not be used any more.
+void keepProcessTitle();
 
 /// Sets the title to "isopool-worker: ROLE", cut to the length of the arguments. Does nothing
 /// without keepProcessTitle(). Only the main thread.

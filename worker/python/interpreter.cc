@@ -19,6 +19,23 @@ void check(PyStatus status, PyConfig& config) {
   throw std::runtime_error(text);
 }
 
+void initialize(const char* executable, UserPackages users) {
+  PyConfig config;
+  PyConfig_InitPythonConfig(&config);
+  config.parse_argv = 0;
+  if (users == UserPackages::kNot) config.user_site_directory = 0;
+  check(PyConfig_SetBytesString(&config, &config.executable, executable), config);
+  check(PyConfig_SetBytesString(&config, &config.program_name, executable), config);
+  check(Py_InitializeFromConfig(&config), config);
+  PyConfig_Clear(&config);
+}
+
+// In a Python that has started the table of built-in modules is closed.
+bool addModule(BuiltInModule module) {
+  const PyRef object = PyRef::steal(module.make());
+  return object && PyDict_SetItemString(PyImport_GetModuleDict(), module.name, object.get()) == 0;
+}
+
 // Imports isopool_worker/__init__.py, which makes the import system find the other modules.
 bool importPackage() {
   const char* text = nullptr;
@@ -33,15 +50,13 @@ bool importPackage() {
 
 }  // namespace
 
-void startInterpreter(const char* executable, UserPackages users) {
-  PyConfig config;
-  PyConfig_InitPythonConfig(&config);
-  config.parse_argv = 0;
-  if (users == UserPackages::kNot) config.user_site_directory = 0;
-  check(PyConfig_SetBytesString(&config, &config.executable, executable), config);
-  check(PyConfig_SetBytesString(&config, &config.program_name, executable), config);
-  check(Py_InitializeFromConfig(&config), config);
-  PyConfig_Clear(&config);
+void startInterpreter(const char* executable, UserPackages users, BuiltInModule module) {
+  if (Py_IsInitialized() != 0) {
+    if (!addModule(module)) throw std::runtime_error(takePythonError().traceback);
+  } else {
+    PyImport_AppendInittab(module.name, module.make);
+    initialize(executable, users);
+  }
   if (!importPackage()) throw std::runtime_error(takePythonError().traceback);
 }
 
