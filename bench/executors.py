@@ -13,6 +13,7 @@ Each runs in a process of its own, in turns; loky, pebble and Ray with the Pytho
 from __future__ import annotations
 
 import argparse
+import asyncio
 import collections
 import concurrent.futures
 import json
@@ -22,12 +23,15 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROUTES = ("isopool", "ProcessPoolExecutor", "loky", "pebble", "Ray")
+# Ray's workers belong to a service of its own.
+KILL_ROUTES = ("isopool", "isopool asyncio", "ProcessPoolExecutor", "loky", "pebble")
 PEERS = ("loky", "pebble", "Ray")
 # A future that has no outcome after so many seconds counts as hung.
 PATIENCE = 60
@@ -92,7 +96,35 @@ class PebbleExecutor:
         self._pool.join()
 
 
+class AsyncioCalls:
+    """Calls of models that coroutines of one event loop await."""
+
+    def __init__(self, workers: int) -> None:
+        import isopool
+
+        self.pool = isopool.Pool(workers)
+        self._models: dict[Any, Any] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def submit(self, function: Callable[..., Any], *args: Any) -> Any:
+        if function not in self._models:
+            self._models[function] = self.pool.load(function)
+        return asyncio.run_coroutine_threadsafe(self._await(self._models[function], args), self._loop)
+
+    async def _await(self, model: Any, args: tuple[Any, ...]) -> Any:
+        return await model.aio(*args)
+
+    def shutdown(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self.pool.close()
+
+
 def make(route: str, workers: int) -> Any:
+    if route == "isopool asyncio":
+        return AsyncioCalls(workers)
     if route == "isopool":
         import isopool
 
@@ -159,6 +191,8 @@ def children() -> list[int]:
 
 
 def workers_of(route: str, executor: Any) -> list[int]:
+    if route == "isopool asyncio":
+        return [each.process_id for each in executor.pool.statistics().workers if each.process_id]
     if route == "isopool":
         return [each.process_id for each in executor._calls._pool.statistics().workers if each.process_id]
     if route in ("ProcessPoolExecutor", "loky"):
@@ -237,7 +271,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-folder", default="build/release")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--route", choices=ROUTES, help="only this one, in this process; prints what it found")
+    parser.add_argument("--route", choices=sorted({*ROUTES, *KILL_ROUTES}), help="only this one, in this process; prints what it found")
     parser.add_argument("--kills", type=int, default=0, help="with --route: only the kills, so many")
     options = parser.parse_args()
     if options.route and options.kills:
@@ -269,9 +303,7 @@ def main() -> int:
             if values and values.get(case):
                 row(case, route, "p50" if unit == "us" else "speed", unit, values[case], base)
     kills = 50 if options.quick else 1000
-    for route in ROUTES:
-        if route == "Ray":
-            continue  # its workers belong to a service of its own
+    for route in KILL_ROUTES:
         counts = run(route, "--kills", str(kills))
         for metric in ("calls", "right", "failed", "wrong", "hung", "new pools"):
             if counts:
