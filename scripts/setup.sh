@@ -25,6 +25,8 @@ default_torch=$(sed -n 's/^torch==//p' requirements/torch.txt)
 readonly default_python=/usr/bin/python3 default_torch
 chosen_python=${ISOPOOL_PYTHON:-$default_python}
 chosen_torch=${ISOPOOL_TORCH:-$default_torch}
+# Not for what the scripts start: isopoold refuses variables ISOPOOL_... that are not settings.
+export -n ISOPOOL_PYTHON ISOPOOL_TORCH
 readonly log=build/setup.log
 
 apt_packages=(
