@@ -191,10 +191,9 @@ def children() -> list[int]:
 
 
 def workers_of(route: str, executor: Any) -> list[int]:
-    if route == "isopool asyncio":
-        return [each.process_id for each in executor.pool.statistics().workers if each.process_id]
-    if route == "isopool":
-        return [each.process_id for each in executor._calls._pool.statistics().workers if each.process_id]
+    if route in ("isopool", "isopool asyncio"):
+        pool = executor.pool if route == "isopool asyncio" else executor._calls._pool
+        return [each.process_id for each in pool.statistics().workers if each.process_id]
     if route in ("ProcessPoolExecutor", "loky"):
         return list(executor._processes or {})
     return children()
@@ -271,7 +270,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-folder", default="build/release")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--route", choices=sorted({*ROUTES, *KILL_ROUTES}), help="only this one, in this process; prints what it found")
+    routes = sorted({*ROUTES, *KILL_ROUTES})
+    parser.add_argument("--route", choices=routes, help="only this one, in this process; prints what it found")
     parser.add_argument("--kills", type=int, default=0, help="with --route: only the kills, so many")
     options = parser.parse_args()
     if options.route and options.kills:

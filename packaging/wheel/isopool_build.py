@@ -6,6 +6,7 @@ installs into, or else the one of requirements/torch.txt. pip builds in an envir
 former is not visible.
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -23,16 +24,16 @@ Settings = dict[str, list[str] | str] | None
 
 # What the interpreter says with and without pip's environment.
 _FIND_TORCH = """
-import importlib.metadata, importlib.util, json, pathlib
+import importlib.metadata, importlib.util, json
 spec = importlib.util.find_spec("torch")
 if spec is None or not spec.submodule_search_locations:
     print("null")
 else:
-    folder = pathlib.Path(spec.submodule_search_locations[0]).parent
-    print(json.dumps([str(folder / "torch"), importlib.metadata.version("torch")]))
+    print(json.dumps([spec.submodule_search_locations[0], importlib.metadata.version("torch")]))
 """
 
 
+@functools.cache
 def find_torch() -> tuple[str, str] | None:
     """Folder and version of the torch that this interpreter has; None without one."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -53,9 +54,12 @@ def chosen_torch() -> tuple[str, str]:
     return found
 
 
-def requirements(name: str) -> list[str]:
-    lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
+def with_torch(needed: list[str]) -> list[str]:
+    """What a build needs, and a torch if the environment has none."""
+    if find_torch():
+        return needed
+    lines = (ROOT / "requirements" / "torch.txt").read_text().splitlines()
+    return needed + [line for line in lines if line and not line.startswith("#")]
 
 
 def dynamic_metadata(_settings: Mapping[str, Any], _project: Mapping[str, Any]) -> dict[str, str | list[str]]:
@@ -73,8 +77,7 @@ def dynamic_wheel(_settings: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
-    needed = build.get_requires_for_build_wheel(config_settings)
-    return needed if find_torch() else [*needed, *requirements("torch")]
+    return with_torch(build.get_requires_for_build_wheel(config_settings))
 
 
 def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
@@ -93,8 +96,7 @@ def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: S
 
 
 def get_requires_for_build_sdist(config_settings: Settings = None) -> list[str]:
-    needed = build.get_requires_for_build_sdist(config_settings)
-    return needed if find_torch() else [*needed, *requirements("torch")]
+    return with_torch(build.get_requires_for_build_sdist(config_settings))
 
 
 def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:

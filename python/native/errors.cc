@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "isopool/errors.h"
+#include "python/native/values.h"
 
 namespace isopool::python {
 
@@ -16,22 +17,16 @@ namespace py = pybind11;
 
 namespace {
 
-// Texts of a worker are normally UTF-8; a crash log may hold any bytes.
-py::str text(const std::string& bytes) {
-  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-      bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
-}
-
 void raise(const char* name, const Error& error, const py::dict& facts = {}) {
   const py::object kind = py::module_::import("isopool.errors").attr(name);
-  PyErr_SetObject(kind.ptr(), kind(text(error.what()), **facts).ptr());
+  PyErr_SetObject(kind.ptr(), kind(toText(error.what()), **facts).ptr());
 }
 
 // As its own type where this program has that, with the RemoteError as its cause.
 void raiseUserError(const RemoteError& error, const py::dict& facts) {
   const py::object made =
       py::module_::import("isopool.errors")
-          .attr("from_worker")(text(error.what()), py::bytes(error.pickled()), **facts);
+          .attr("from_worker")(toText(error.what()), py::bytes(error.pickled()), **facts);
   PyErr_SetObject(py::type::of(made).ptr(), made.ptr());
 }
 
@@ -41,14 +36,14 @@ void translate(std::exception_ptr thrown) {
     std::rethrow_exception(std::move(thrown));
   } catch (const RemoteError& error) {
     raiseUserError(
-        error,
-        py::dict("python_type"_a = text(error.pythonType()), "message"_a = text(error.message()),
-                 "traceback"_a = text(error.traceback()), "worker"_a = error.worker()));
+        error, py::dict("python_type"_a = toText(error.pythonType()),
+                        "message"_a = toText(error.message()),
+                        "traceback"_a = toText(error.traceback()), "worker"_a = error.worker()));
   } catch (const WorkerLost& error) {
     raise("WorkerLost", error,
           py::dict("worker"_a = error.worker(), "process_id"_a = error.processId(),
                    "signal"_a = error.signal(), "exit_code"_a = error.exitCode(),
-                   "cause_known"_a = error.causeKnown(), "crash_log"_a = text(error.crashLog()),
+                   "cause_known"_a = error.causeKnown(), "crash_log"_a = toText(error.crashLog()),
                    "started"_a = error.started()));
   } catch (const DeadlineExceeded& error) {
     raise("DeadlineExceeded", error, py::dict("started"_a = error.started()));

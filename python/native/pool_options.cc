@@ -13,6 +13,7 @@
 #include "python/native/callback.h"
 #include "python/native/times.h"
 #include "python/native/unlocked.h"
+#include "python/native/values.h"
 
 namespace isopool::python {
 
@@ -56,13 +57,11 @@ int numberOf(LogLevel level) {
 struct Logger {
   Callback callback;
 
-  void operator()(LogLevel level, std::string_view text) const {
+  void operator()(LogLevel level, std::string_view line) const {
     if (isEnding()) return;
     const py::gil_scoped_acquire acquired;
     try {
-      (*callback)(numberOf(level),
-                  py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-                      text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace")));
+      (*callback)(numberOf(level), toText(line));
     } catch (py::error_already_set& raised) {
       raised.discard_as_unraisable(*callback);
     }

@@ -112,6 +112,11 @@ py::object tensorOf(const py::object& buffer) {
   return toObject(at::from_blob(bytes, {size}, release, at::TensorOptions(at::kByte)));
 }
 
+py::str toText(std::string_view bytes) {
+  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
+      bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
+}
+
 py::object toObject(at::IValue value) { return torch::jit::toPyObject(std::move(value)); }
 
 }  // namespace isopool::python

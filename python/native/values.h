@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -21,6 +22,10 @@ std::unordered_map<std::string, c10::IValue> toNamedValues(const pybind11::dict&
 /// The bytes of an object that has them in one piece (bytes, memoryview, PickleBuffer) as a uint8
 /// tensor that keeps the object; no copy. Raises BufferError. Needs the GIL.
 pybind11::object tensorOf(const pybind11::object& buffer);
+
+/// A text of a worker or of the library. It is normally UTF-8; a crash log may hold any bytes.
+/// Needs the GIL.
+pybind11::str toText(std::string_view bytes);
 
 /// The result of a call as a Python object. Needs the GIL.
 pybind11::object toObject(at::IValue value);

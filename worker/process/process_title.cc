@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string>
 
