@@ -19,6 +19,7 @@
 #include "ipc/channel/liveness_word.h"
 #include "ipc/crash_point.h"
 #include "ipc/thread_variables.h"
+#include "worker/memory/numpy_memory.h"
 #include "worker/process/huge_pages.h"
 #include "worker/process/lifeline.h"
 #include "worker/process/native_libraries.h"
@@ -204,6 +205,7 @@ void Zygote::prepare() {
   importTorch();
   preloadLibraries();
   const Versions versions = prepareInPython();
+  routeNumpyMemory(blocks_);
   if (!versions.torch.starts_with(ISOPOOL_TORCH_SERIES ".")) {
     throw wrongPython("it has torch " + versions.torch +
                       ", but isopool was built for " ISOPOOL_TORCH_VERSION);

@@ -39,10 +39,8 @@ class RoutingAllocator final : public c10::Allocator {
   explicit RoutingAllocator(c10::Allocator* heap) : heap_(heap) {}
 
   c10::DataPtr allocate(size_t bytes) override {
-    if (threadSource != nullptr && bytes >= kSmallestBlockBytes) {
-      if (void* block = threadSource->allocateBlock(bytes)) {
-        return {block, block, &deleteRouted, c10::Device(c10::DeviceType::CPU)};
-      }
+    if (void* block = allocateRouted(bytes)) {
+      return {block, block, &deleteRouted, c10::Device(c10::DeviceType::CPU)};
     }
     return heap_->allocate(bytes);
   }
@@ -78,6 +76,11 @@ void installRoutingAllocator(BlockOwner& owner) {
   // Never destroyed, because storages keep a pointer to their allocator.
   static auto* routing = new RoutingAllocator(heap);
   c10::SetAllocator(c10::DeviceType::CPU, routing, /*priority=*/255);
+}
+
+void* allocateRouted(size_t bytes) noexcept {
+  if (threadSource == nullptr || bytes < kSmallestBlockBytes) return nullptr;
+  return threadSource->allocateBlock(bytes);
 }
 
 ScopedBlockSource::ScopedBlockSource(BlockSource* source) : previous_(threadSource) {

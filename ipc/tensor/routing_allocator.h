@@ -39,6 +39,10 @@ void installRoutingAllocator(BlockOwner& owner);
 /// True if c10's own allocator allocated the memory, because no BlockSource did.
 bool isHeapMemory(const c10::DataPtr& data) noexcept;
 
+/// A block of the calling thread's BlockSource, for the memory of another library than torch; null
+/// if the thread has none, if it has no room, or if `bytes` are too few.
+void* allocateRouted(size_t bytes) noexcept;
+
 /// Routes the calling thread's allocations of CPU tensors to `source` while this object exists, or
 /// to the heap if `source` is null. May be nested. Destroy it on the same thread, in reverse order.
 /// No effect before installRoutingAllocator(). Other threads, such as torch's, are not affected.

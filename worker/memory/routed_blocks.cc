@@ -26,6 +26,13 @@ void RoutedBlocks::freeBlock(void* data) noexcept {
   if (const Entry* entry = find(data)) entry->blocks.load(std::memory_order_relaxed)->free(data);
 }
 
+size_t RoutedBlocks::bytesOf(const void* data) const noexcept {
+  const Entry* entry = find(data);
+  if (entry == nullptr) return 0;
+  const auto location = entry->blocks.load(std::memory_order_relaxed)->arena().locate(data);
+  return location ? location->bytes : 0;
+}
+
 bool RoutedBlocks::add(OutputBlocks& blocks, const void* begin, const void* end) {
   const size_t count = count_.load();
   size_t index = 0;

@@ -18,6 +18,8 @@ class RoutedBlocks final : public ipc::BlockOwner {
   /// Searches the table in order: its time grows with the number of clients.
   bool ownsBlock(const void* data) const noexcept override;
   void freeBlock(void* data) noexcept override;
+  /// The size of the block that begins at `data`, in whole pages; 0 if there is none. Any thread.
+  size_t bytesOf(const void* data) const noexcept;
 
   /// Adds an arena with its address range. False if the table is full, because this worker serves
   /// too many clients. The call loop's thread.
