@@ -76,11 +76,15 @@ void AsyncCall::run() {
 
 bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
   client::checkNotForked(generation_);
-  callerWaits_.store(true, std::memory_order_relaxed);
-  executor_->callerWaits();
+  if (client::Clock::now() < made_ + client::AsyncExecutor::kMoment) {
+    callerWaits_.store(true, std::memory_order_relaxed);
+    executor_->callerWaits();
+  }
   if (!leaveQueue(Phase::kRunning)) return false;
+  const bool tookPlace = executor_->begunByCaller(*this);
   if (interrupted) cancellation_.stopIf(interrupted);
   make();
+  if (tookPlace) executor_->endedByCaller(drain_);
   return true;
 }
 

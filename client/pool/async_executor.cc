@@ -68,7 +68,77 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
     }
   }
   queued_.fetch_add(1, std::memory_order_relaxed);
-  if (idle_ > 0) work_.notify_one();
+  ++submitted_;
+  if (idle_ == 0) return;
+  const bool callersWait = callersWait_.load(std::memory_order_relaxed) && queue_.size() == 1;
+  if (!callersWait || !lookLater()) work_.notify_one();
+}
+
+// False if no thread can be started.
+bool AsyncExecutor::lookLater() noexcept {
+  if (looking_) return true;
+  if (!hasLooker_) {
+    try {
+      makeRoomForThread();
+      threads_.push_back(
+          startThread("isopool-look", [self = shared_from_this()] { self->lookForLeftCalls(); }));
+      hasLooker_ = true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  looking_ = true;
+  looksAgain_.notify_one();
+  return true;
+}
+
+void AsyncExecutor::lookForLeftCalls() {
+  constexpr int kEnough = 20;  // looks without a new call, after which it sleeps
+  int quiet = 0;
+  base::MutexLock lock(mutex_);
+  while (!closed_) {
+    if (!looking_) {
+      looksAgain_.wait(lock);
+      quiet = 0;
+      continue;
+    }
+    const uint64_t submitted = submitted_;
+    const bool callWaits = !queue_.empty();
+    looksAgain_.wait_for(lock, kMoment);
+    if (submitted_ != submitted) {
+      quiet = 0;
+      continue;
+    }
+    // The latest call is the only one for which no thread was woken.
+    if (callWaits && !queue_.empty()) work_.notify_one();
+    looking_ = ++quiet < kEnough;
+  }
+}
+
+bool AsyncExecutor::begunByCaller(const AsyncCall& call) {
+  std::shared_ptr<AsyncCall> released;  // without the lock
+  base::MutexLock lock(mutex_);
+  if (!queue_.empty() && queue_.back().get() == &call) {
+    released = std::move(queue_.back());
+    queue_.pop_back();
+  } else if (!queue_.empty() && queue_.front().get() == &call) {
+    released = std::move(queue_.front());
+    queue_.pop_front();
+  } else {
+    return false;
+  }
+  forgetDeadline(call);
+  ++running_;
+  lock.unlock();
+  return true;
+}
+
+void AsyncExecutor::endedByCaller(uint64_t drain) {
+  base::MutexLock lock(mutex_);
+  --running_;
+  const auto drained = endAccepted(drain);
+  lock.unlock();
+  if (drained) drained();
 }
 
 // Call before a thread starts: a running std::thread for which the vector finds no room would be
@@ -103,7 +173,6 @@ void AsyncExecutor::serve() {
     if (queue_.empty()) {
       ++idle_;
       work_.wait(lock);
-      if (callersWait_.load(std::memory_order_relaxed)) leaveToCaller(lock);
       --idle_;
       continue;
     }
@@ -125,15 +194,6 @@ void AsyncExecutor::serve() {
       lock.lock();
     }
   }
-}
-
-// A caller that only waits for its call makes it by itself sooner than this thread could: then the
-// entry that this thread finds is empty.
-void AsyncExecutor::leaveToCaller(base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
-  constexpr std::chrono::microseconds kMoment(20);
-  lock.unlock();
-  std::this_thread::sleep_for(kMoment);
-  lock.lock();
 }
 
 bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {
@@ -162,7 +222,7 @@ std::function<void()> AsyncExecutor::endAccepted(uint64_t drain) {
   return std::exchange(drained_, nullptr);
 }
 
-void AsyncExecutor::forgetDeadline(AsyncCall& call) {
+void AsyncExecutor::forgetDeadline(const AsyncCall& call) {
   if (!call.deadline()) return;
   for (auto entry = deadlines_.lower_bound({*call.deadline(), nullptr});
        entry != deadlines_.end() && entry->first == *call.deadline(); ++entry) {
@@ -215,6 +275,7 @@ void AsyncExecutor::close() {
   }
   work_.notify_all();
   deadlineCame_.notify_all();
+  looksAgain_.notify_all();
   deadlines.clear();
   while (const std::shared_ptr<AsyncCall> call = takeLeft()) {
     call->settleIfQueued(errorOf([] { return Error(kManagerGone); }));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -20,6 +21,11 @@ namespace isopool::client {
 /// thread is started when there is work for it, and makes one ordinary synchronous call at a time.
 /// One more thread watches the deadlines of queued calls. Any thread; only close() waits.
 ///
+/// A program that waits for each call right after its submission makes it by itself, see
+/// PendingCall::runInline(). While callers do so, the submission of a call wakes no thread, which
+/// would cost more than a short call and take the processor from a worker: one more thread looks at
+/// intervals of kMoment whether a call is still there.
+///
 /// The queue is first in, first out, and has no limit of its own, see CallLimit. The threads block
 /// all signals.
 ///
@@ -27,6 +33,9 @@ namespace isopool::client {
 /// the manager and everything else.
 class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
  public:
+  /// A caller that asks to make its call so soon after its submission only waits for it.
+  static constexpr std::chrono::microseconds kMoment{50};
+
   /// Starts no thread yet.
   explicit AsyncExecutor(size_t mostThreads);
   /// Does not wait: close() has joined the threads.
@@ -41,10 +50,12 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   /// Called by a call that is no longer queued.
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
-  /// A thread asks to make a call by itself, see PendingCall::runInline(). Threads of the executor
-  /// that wake up for a call then leave it to its caller for a moment, until a call ends for which
-  /// no thread asked.
+  /// Called by a call whose caller asked, within a moment of its submission, to make it by itself.
   void callerWaits() { callersWait_.store(true, std::memory_order_relaxed); }
+  /// Called by a call that its caller begins to make. True if the queue does not have it any more:
+  /// endedByCaller() is then to be called when it was made.
+  bool begunByCaller(const AsyncCall& call);
+  void endedByCaller(uint64_t drain);
   /// From here on submit() throws SupervisorLost with the text `refusal`; if that is empty, it
   /// queues calls that are not accepted, see PoolCall. Returns false if calls that were submitted
   /// before are queued or running: when they are settled, a thread of the executor calls `drained`,
@@ -63,10 +74,11 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   void makeRoomForThread() ISOPOOL_REQUIRES(mutex_);
   void addTimer() ISOPOOL_REQUIRES(mutex_);
   void serve();
-  void leaveToCaller(base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
+  bool lookLater() noexcept ISOPOOL_REQUIRES(mutex_);
+  void lookForLeftCalls();
   void watchDeadlines();
   std::function<void()> endAccepted(uint64_t drain) ISOPOOL_REQUIRES(mutex_);
-  void forgetDeadline(AsyncCall& call) ISOPOOL_REQUIRES(mutex_);
+  void forgetDeadline(const AsyncCall& call) ISOPOOL_REQUIRES(mutex_);
 
   const uint32_t generation_;
   const size_t mostThreads_;
@@ -83,6 +95,10 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
       0;  // threads that sleep on work_ or have just been woken
   size_t workers_ ISOPOOL_GUARDED_BY(mutex_) = 0;
   bool watching_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  base::Condition looksAgain_;
+  bool hasLooker_ ISOPOOL_GUARDED_BY(mutex_) = false;  // the thread of lookForLeftCalls()
+  bool looking_ ISOPOOL_GUARDED_BY(mutex_) = false;    // at intervals, and not only after a wake-up
+  uint64_t submitted_ ISOPOOL_GUARDED_BY(mutex_) = 0;  // the number of calls so far
   bool closed_ ISOPOOL_GUARDED_BY(mutex_) = false;
   std::string refusal_ ISOPOOL_GUARDED_BY(mutex_);
   /// The number of the drain that is under way; 0: none.

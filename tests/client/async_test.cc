@@ -327,6 +327,41 @@ TEST_F(AsyncQueue, ACallThatWaitsForItsTurnIsMadeOnTheCallersThread) {
   EXPECT_GT(inlined, 0);
 }
 
+TEST_F(AsyncQueue, ACallThatItsCallerDoesNotMakeIsMadeAlsoWhileOtherCallersMakeTheirs) {
+  const auto makeSome = [&] {
+    for (int i = 0; i < 20; ++i) subject_.object().callAsync({"pid"}).runInline();
+  };
+  for (int i = 0; i < 20; ++i) {
+    makeSome();
+    std::promise<int64_t> answered;
+    const PendingCall call = subject_.object().callAsync(
+        {"identity", int64_t{i}},
+        [&](const Outcome& outcome) { answered.set_value(outcome.value().toInt()); });
+    auto answer = answered.get_future();
+    ASSERT_EQ(answer.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+    EXPECT_EQ(answer.get(), i);
+  }
+}
+
+TEST_F(AsyncQueue, ACallThatItsCallerMadeIsKeptByNothingElse) {
+  CallOptions options;
+  options.deadline = std::chrono::hours(1);
+  int inlined = 0;
+  for (int i = 0; i < 200; ++i) {
+    at::Tensor result;
+    bool ran = false;
+    {
+      const PendingCall call = subject_.object().callAsync(
+          {"identity", at::zeros({100})}, std::unordered_map<std::string, at::IValue>(), options);
+      ran = call.runInline();
+      result = call.get().toTensor();
+    }
+    inlined += ran ? 1 : 0;
+    EXPECT_TRUE(!ran || result.use_count() == 1) << "call " << i;
+  }
+  EXPECT_GT(inlined, 0);
+}
+
 TEST_F(AsyncQueue, AnInterruptedCallEndsWithItsWorker) {
   const Gate gate;
   const std::vector<at::IValue> args = words("wait_at", gate.arguments());
