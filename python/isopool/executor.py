@@ -24,8 +24,8 @@ from isopool.worker import payload, tasks
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# A function whose pickle is no longer than this goes along with each call, in bytes.
-_SHORT_FUNCTION = 16384
+# Of so many functions it is known how often they were sent; of the others a worker may have to ask once more.
+_MOST_COUNTED = tasks.MOST_FUNCTIONS
 
 
 class Future(concurrent.futures.Future[_T]):
@@ -119,7 +119,8 @@ class _Calls:
         self._workers = len(pool)
         self._process = os.getpid()
         self._open: set[_Task] = set()  # those whose futures are not settled
-        self._sent: dict[str, int] = {}  # of long functions: how many calls there were
+        # By the key of a function: how many calls took it along, up to what is enough. The latest one last.
+        self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
         runner = pool._create("tasks", "TaskRunner", (most_tasks, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
@@ -142,15 +143,18 @@ class _Calls:
 
     def add(self, task: _Task) -> None:
         function = task.function
-        sent = 0
         with self._lock:
             self.check()
             self._open.add(task)
-            if function.tensor.numel() > _SHORT_FUNCTION:
-                sent = self._sent.get(function.key, 0)
+            # A function goes along until each worker is likely to have it; a worker without it asks for it.
+            sent = self._sent.get(function.key, 0)
+            known = sent >= 2 * self._workers
+            if not known:
                 self._sent[function.key] = sent + 1
-        # A long function goes along until each worker is likely to have it; a worker without it asks for it.
-        self._begin(task, None if sent >= 2 * self._workers else function.tensor)
+            self._sent.move_to_end(function.key)
+            if len(self._sent) > _MOST_COUNTED:
+                self._sent.popitem(last=False)
+        self._begin(task, None if known else function.tensor)
 
     def _begin(self, task: _Task, pickled: torch.Tensor | None) -> None:
         arguments = (task.function.key, pickled, *task.arguments)
@@ -292,8 +296,8 @@ class Executor(concurrent.futures.Executor):
 
     Functions go by value (cloudpickle: lambdas, closures, functions of __main__ and of notebooks), once to each worker.
     Of arguments and results, the memory of torch tensors, numpy arrays and long bytes is passed in shared memory: an
-    argument is copied once, a tensor that the call made never, a numpy array that it made once. Do not change an
-    argument before its call has ended.
+    argument is copied once, a tensor or an array that the call made never. Do not change an argument before its call
+    has ended.
 
     If a worker dies, the future of the call that it ran raises WorkerLost, which is a BrokenProcessPool; all other
     calls go on, and the next worker takes its place. future.cancel() also ends a call that runs.

@@ -119,7 +119,7 @@ def test_arrays_of_arguments_and_results_lie_in_shared_memory(executor: isopool.
     assert result.sum() == 200000
 
 
-def test_a_call_copies_an_argument_once_and_a_tensor_of_a_result_never() -> None:
+def test_a_call_copies_an_argument_once_and_an_array_that_it_made_never() -> None:
     with isopool.Pool(1) as pool, isopool.Executor(pool=pool) as own:
         own.submit(abs, 1).result()
 
@@ -131,9 +131,52 @@ def test_a_call_copies_an_argument_once_and_a_tensor_of_a_result_never() -> None
 
         assert copied(len, torch.ones(1000000)) == {"input_outside_shared_memory": 4000000}
         assert copied(len, np.ones(1000000)) == {"input_outside_shared_memory": 8000000}
+        own.submit(torch.ones, 10000000).result()  # the worker's shared memory for results grows once
         assert copied(torch.ones, 1000000) == {}
-        assert copied(np.ones, 1000000) == {"result_outside_shared_memory": 8000000}
+        assert copied(np.ones, 1000000) == {}
+        assert copied(np.zeros, 1000000) == {}
+        assert copied(lambda: {"sum": np.ones(1000000) + np.ones(1000000)}) == {}
         assert copied(lambda x: x + 1, pool.empty([1000000], torch.float32)) == {}
+
+
+def test_an_array_that_the_worker_made_and_keeps_stays_as_it_was() -> None:
+    def keep() -> np.ndarray[Any, Any]:
+        os.made = np.full(100000, 7)  # type: ignore[attr-defined]
+        return os.made  # type: ignore[attr-defined]
+
+    with isopool.Executor(1) as own:
+        result = own.submit(keep).result()
+        result += 1
+        assert own.submit(lambda: os.made.sum()).result() == 700000  # type: ignore[attr-defined]
+        assert result.sum() == 800000
+
+
+def test_an_array_of_a_worker_keeps_its_values_when_its_size_changes() -> None:
+    def change() -> list[int]:
+        array = np.arange(100000)
+        sums = []
+        for size in (300000, 50000, 100, 70000):
+            array.resize(size, refcheck=False)
+            sums.append(int(array.sum()))
+        array[:] = 1
+        return [*sums, int(array.sum()), int(np.zeros(100000).sum())]
+
+    with isopool.Executor(1) as own:
+        for _ in range(3):
+            assert own.submit(change).result() == [4999950000, 1249975000, 4950, 4950, 70000, 0]
+
+
+def test_arrays_that_a_worker_makes_in_threads_are_freed_by_others() -> None:
+    def make() -> int:
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            large = [np.ones(200000) for _ in range(4)]
+            sums = threads.map(lambda array: array.sum(), large)
+            made = [*threads.map(np.ones, [200000] * 8)]
+            del large
+            return int(sum(sums) + sum(array.sum() for array in made))
+
+    with isopool.Executor(1) as own:
+        assert [own.submit(make).result() for _ in range(20)] == [2400000] * 20
 
 
 def test_results_outlive_the_executor() -> None:

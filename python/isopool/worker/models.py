@@ -29,13 +29,13 @@ class _ByValue:
 class Model(_ByValue):
     """A callable of the program, by value. Its pickle is the payload, whose tensors all workers share."""
 
-    def __init__(self, *parts: torch.Tensor) -> None:
-        self.__setstate__([each.clone() for each in parts])
+    def __init__(self, *parts: str | torch.Tensor) -> None:
+        self.__setstate__(payload.owned(parts))
 
-    def __getstate__(self) -> list[torch.Tensor]:
+    def __getstate__(self) -> payload.Parts:
         return self._parts
 
-    def __setstate__(self, parts: list[torch.Tensor]) -> None:
+    def __setstate__(self, parts: payload.Parts) -> None:
         self._parts = parts
         self._callable = payload.loads(parts)
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Any Python object as tensors, for both sides of a call.
+"""Any Python object as a pickle and tensors, for both sides of a call.
 
-The first tensor is the object's pickle (protocol 5, cloudpickle: functions and classes of __main__ go by value). The
-others are what lies beside it: the memory of torch tensors, numpy arrays and long bytes, which is not copied here. A
-tensor of a call lies in shared memory, so the other side's object is made on that memory.
+The first part is the object's pickle (protocol 5, cloudpickle: functions and classes of __main__ go by value): a short
+one as text, each byte a character, because a call passes text faster than a tensor. The others are tensors of what lies
+beside it: the memory of torch tensors, numpy arrays and long bytes, which is not copied here. A tensor of a call lies in
+shared memory, so the other side's object is made on that memory.
 """
 
 import ctypes
@@ -19,7 +20,10 @@ import torch
 # A shorter buffer costs less as a part of the pickle than as a tensor of its own.
 SHORTEST_BUFFER = 4096
 
-Parts = list[torch.Tensor]
+# A longer pickle is a tensor.
+LONGEST_TEXT = 2048
+
+Parts = list[str | torch.Tensor]
 
 
 def stored_tensor(index: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
@@ -74,7 +78,7 @@ def _crosses(tensor: torch.Tensor) -> bool:
     )
 
 
-def _stored_in(parts: Sequence[torch.Tensor], part: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+def _stored_in(parts: Sequence[Any], part: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
     tensor = parts[part]
     if is_parameter:
         return torch.nn.Parameter(tensor, requires_grad)
@@ -82,10 +86,10 @@ def _stored_in(parts: Sequence[torch.Tensor], part: int, requires_grad: bool, is
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, parts: Sequence[torch.Tensor]) -> None:
+    def __init__(self, parts: Sequence[Any]) -> None:
         # The buffers are the last parts, the first buffer last: so neither their number nor that of the tensors has to
         # be known.
-        super().__init__(io.BytesIO(memory_of(parts[0])), buffers=map(memory_of, reversed(parts)))
+        super().__init__(io.BytesIO(_pickle_of(parts[0])), buffers=map(memory_of, reversed(parts)))
         self._parts = parts
 
     def find_class(self, module: str, name: str) -> Any:
@@ -119,17 +123,25 @@ def _with_long_bytes(value: Any) -> Any:
     return value
 
 
+def _part_of(pickled: Any, tensor_of: Callable[[Any], torch.Tensor]) -> str | torch.Tensor:
+    return str(pickled, "latin-1") if len(pickled) <= LONGEST_TEXT else tensor_of(pickled)
+
+
+def _pickle_of(part: str | torch.Tensor) -> Any:
+    return part.encode("latin-1") if isinstance(part, str) else memory_of(part)
+
+
 def dumps(value: Any, tensor_of: Callable[[Any], torch.Tensor]) -> Parts:
     """The parts of an object, which refer to the memory of its arrays. Raises what its pickling raises.
 
     tensor_of makes a tensor of a buffer, without a copy.
     """
     if _is_plain(value):
-        return [tensor_of(pickle.dumps(value, 5))]
+        return [_part_of(pickle.dumps(value, 5), tensor_of)]
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(_with_long_bytes(value))
-    return [tensor_of(file.getbuffer()), *pickler.tensors, *map(tensor_of, reversed(pickler.buffers))]
+    return [_part_of(file.getbuffer(), tensor_of), *pickler.tensors, *map(tensor_of, reversed(pickler.buffers))]
 
 
 def memory_of(tensor: torch.Tensor) -> Any:
@@ -139,8 +151,13 @@ def memory_of(tensor: torch.Tensor) -> Any:
     return memory
 
 
-def loads(parts: Sequence[torch.Tensor]) -> Any:
+def loads(parts: Sequence[str | torch.Tensor]) -> Any:
     """The object of these parts, made on their memory. Raises what its unpickling raises."""
     if len(parts) == 1:
-        return pickle.loads(memory_of(parts[0]))
+        return pickle.loads(_pickle_of(parts[0]))
     return _Unpickler(parts).load()
+
+
+def owned(parts: Sequence[str | torch.Tensor]) -> Parts:
+    """The parts with memory of their own, to be kept after the call that they came with."""
+    return [part if isinstance(part, str) else part.clone() for part in parts]

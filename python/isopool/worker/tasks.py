@@ -91,9 +91,9 @@ class TaskRunner:
     most_tasks: after so many the worker exits, instead of running another one; 0: no limit.
     """
 
-    def __init__(self, most_tasks: int, *initializer: torch.Tensor) -> None:
+    def __init__(self, most_tasks: int, *initializer: str | torch.Tensor) -> None:
         self._most_tasks = most_tasks
-        self._initializer = [each.clone() for each in initializer]
+        self._initializer = payload.owned(initializer)
         self._prepare()
 
     def _prepare(self) -> None:
@@ -101,18 +101,18 @@ class TaskRunner:
         self._tasks = 0
         self._functions: collections.OrderedDict[str, Callable[..., Any]] = collections.OrderedDict()
 
-    def __getstate__(self) -> tuple[int, list[torch.Tensor]]:
+    def __getstate__(self) -> tuple[int, payload.Parts]:
         return self._most_tasks, self._initializer
 
-    def __setstate__(self, state: tuple[int, list[torch.Tensor]]) -> None:
+    def __setstate__(self, state: tuple[int, payload.Parts]) -> None:
         self._most_tasks, self._initializer = state
         self._prepare()
 
-    def run(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
+    def run(self, key: str, function: torch.Tensor | None, *arguments: str | torch.Tensor) -> Answer:
         """Calls the function of this key. arguments: the payload of (args, kwargs)."""
         return self._answer(key, function, arguments, _call)
 
-    def run_chunk(self, key: str, function: torch.Tensor | None, *arguments: torch.Tensor) -> Answer:
+    def run_chunk(self, key: str, function: torch.Tensor | None, *arguments: str | torch.Tensor) -> Answer:
         """Calls the function for each tuple of arguments. arguments: the payload of (tuples, {})."""
         return self._answer(key, function, arguments, _call_chunk)
 
@@ -120,7 +120,7 @@ class TaskRunner:
         self,
         key: str,
         pickled: torch.Tensor | None,
-        arguments: tuple[torch.Tensor, ...],
+        arguments: tuple[str | torch.Tensor, ...],
         call: Callable[..., Any],
     ) -> Answer:
         if self._tasks == self._most_tasks > 0:
