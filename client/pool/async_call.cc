@@ -76,7 +76,7 @@ void AsyncCall::run() {
 
 bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
   client::checkNotForked(generation_);
-  if (client::Clock::now() < made_ + client::AsyncExecutor::kMoment) {
+  if (client::Clock::now() < made_ + client::AsyncExecutor::kSoon) {
     callerWaits_.store(true, std::memory_order_relaxed);
     executor_->callerWaits();
   }

@@ -53,7 +53,7 @@ class AsyncCall {
   bool cancel();
   /// Cancels the call, or ends it while it runs, see PendingCall::stop().
   bool stop();
-  /// True if a thread has asked to make it by runInline() within a moment of its submission.
+  /// True if a thread has asked to make it by runInline() soon after its submission.
   bool callerWaits() const { return callerWaits_.load(std::memory_order_relaxed); }
   const client::Deadline& deadline() const { return call_.deadline; }
   /// Call before it is queued if it is submitted during the drain of this number: it then waits, as

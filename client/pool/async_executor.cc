@@ -93,6 +93,7 @@ bool AsyncExecutor::lookLater() noexcept {
 }
 
 void AsyncExecutor::lookForLeftCalls() {
+  constexpr std::chrono::microseconds kInterval(50);
   constexpr int kEnough = 20;  // looks without a new call, after which it sleeps
   int quiet = 0;
   base::MutexLock lock(mutex_);
@@ -104,7 +105,7 @@ void AsyncExecutor::lookForLeftCalls() {
     }
     const uint64_t submitted = submitted_;
     const bool callWaits = !queue_.empty();
-    looksAgain_.wait_for(lock, kMoment);
+    looksAgain_.wait_for(lock, kInterval);
     if (submitted_ != submitted) {
       quiet = 0;
       continue;

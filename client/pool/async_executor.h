@@ -33,8 +33,9 @@ namespace isopool::client {
 /// the manager and everything else.
 class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
  public:
-  /// A caller that asks to make its call so soon after its submission only waits for it.
-  static constexpr std::chrono::microseconds kMoment{50};
+  /// A caller that asks to make its call so soon after its submission only waits for it. Covers a
+  /// thread that takes the processor from the caller in between and makes the call.
+  static constexpr std::chrono::microseconds kSoon{200};
 
   /// Starts no thread yet.
   explicit AsyncExecutor(size_t mostThreads);
@@ -50,7 +51,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   /// Called by a call that is no longer queued.
   void leftQueue() { queued_.fetch_sub(1, std::memory_order_relaxed); }
 
-  /// Called by a call whose caller asked, within a moment of its submission, to make it by itself.
+  /// Called by a call whose caller asked soon to make it by itself.
   void callerWaits() { callersWait_.store(true, std::memory_order_relaxed); }
   /// Called by a call that its caller begins to make. True if the queue does not have it any more:
   /// endedByCaller() is then to be called when it was made.
