@@ -94,9 +94,17 @@ TEST(Copies, OnlyThePartOfAnOrdinaryInputThatIsPassed) {
 TEST(Copies, OneOfAResultFromElsewhereCountedToTheByte) {
   warmUp(sharedSubject(), 100'000);
   const Copied copied;
-  const at::Tensor y = sharedSubject().tensor("from_numpy", {100'000});
+  const at::Tensor y = sharedSubject().tensor("from_bytes", {100'000});
   EXPECT_EQ(copied.since().resultOutsideSharedMemory, 400'000u);
   EXPECT_EQ(copied.total(), 400'000u);
+  EXPECT_EQ(y[99'999].item<float>(), 99'999);
+}
+
+TEST(Copies, NoneOfAnArrayThatNumpyAllocates) {
+  warmUp(sharedSubject(), 100'000);
+  const Copied copied;
+  const at::Tensor y = sharedSubject().tensor("from_numpy", {100'000});
+  EXPECT_EQ(copied.total(), 0u);
   EXPECT_EQ(y[99'999].item<float>(), 99'999);
 }
 

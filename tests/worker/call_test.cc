@@ -116,10 +116,18 @@ TEST_F(Call, NamedArgumentsAndNumbers) {
 }
 
 TEST_F(Call, HeapMemoryIsCopiedOnceAndCounted) {
-  const Answer answer = client.probe("from_numpy", {100'000});
+  const Answer answer = client.probe("from_bytes", {100'000});
   ASSERT_EQ(answer.status, Status::kValue);
   EXPECT_EQ(answer.storages[0].kind, Kind::kLent);
   EXPECT_EQ(answer.copies.at(Reason::kResultOutsideSharedMemory), 400'000u);
+  EXPECT_EQ(answer.value.toTensor()[99'999].item<float>(), 99'999);
+}
+
+TEST_F(Call, AnArrayThatNumpyAllocatesIsLentWithoutACopy) {
+  const Answer answer = client.probe("from_numpy", {100'000});
+  ASSERT_EQ(answer.status, Status::kValue);
+  EXPECT_EQ(answer.storages[0].kind, Kind::kLent);
+  EXPECT_EQ(answer.copied(), 0u);
   EXPECT_EQ(answer.value.toTensor()[99'999].item<float>(), 99'999);
 }
 

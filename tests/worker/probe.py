@@ -58,6 +58,10 @@ class Probe(torch.nn.Module):
 
         return torch.from_numpy(numpy.arange(count, dtype=numpy.float32))
 
+    def from_bytes(self, count):
+        """In memory of Python's own, which no library has allocated."""
+        return torch.frombuffer(bytearray(torch.arange(count, dtype=torch.float32).numpy().tobytes()), dtype=torch.float32)
+
     def slice_of_large(self, count):
         large = torch.arange(count, dtype=torch.float32)
         self.kept.append(large)

@@ -79,7 +79,7 @@ def _crosses(tensor: torch.Tensor) -> bool:
 
 
 def _stored_in(parts: Sequence[Any], part: int, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-    tensor = parts[part]
+    tensor: torch.Tensor = parts[part]
     if is_parameter:
         return torch.nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_() if requires_grad else tensor
