@@ -84,7 +84,7 @@ bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
   const bool tookPlace = executor_->begunByCaller(*this);
   if (interrupted) cancellation_.stopIf(interrupted);
   make();
-  if (tookPlace) executor_->endedByCaller(drain_);
+  if (tookPlace) executor_->ended(drain_);
   return true;
 }
 

@@ -134,7 +134,7 @@ bool AsyncExecutor::begunByCaller(const AsyncCall& call) {
   return true;
 }
 
-void AsyncExecutor::endedByCaller(uint64_t drain) {
+void AsyncExecutor::ended(uint64_t drain) {
   base::MutexLock lock(mutex_);
   --running_;
   const auto drained = endAccepted(drain);
@@ -187,13 +187,8 @@ void AsyncExecutor::serve() {
     const uint64_t drain = call->drain();
     // Released without the lock: this may be the last owner of anything, the pool included.
     call.reset();
+    ended(drain);
     lock.lock();
-    --running_;
-    if (const auto drained = endAccepted(drain)) {
-      lock.unlock();
-      drained();
-      lock.lock();
-    }
   }
 }
 

@@ -23,8 +23,8 @@ namespace isopool::client {
 ///
 /// A program that waits for each call right after its submission makes it by itself, see
 /// PendingCall::runInline(). While callers do so, the submission of a call wakes no thread, which
-/// would cost more than a short call and take the processor from a worker: one more thread looks at
-/// intervals of kMoment whether a call is still there.
+/// would cost more than a short call and take the processor from a worker: one more thread looks a
+/// moment later whether the call is still there.
 ///
 /// The queue is first in, first out, and has no limit of its own, see CallLimit. The threads block
 /// all signals.
@@ -54,9 +54,10 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   /// Called by a call whose caller asked soon to make it by itself.
   void callerWaits() { callersWait_.store(true, std::memory_order_relaxed); }
   /// Called by a call that its caller begins to make. True if the queue does not have it any more:
-  /// endedByCaller() is then to be called when it was made.
+  /// ended() is then to be called when it was made.
   bool begunByCaller(const AsyncCall& call);
-  void endedByCaller(uint64_t drain);
+  /// A call has been settled that was submitted during the drain of this number; 0: during none.
+  void ended(uint64_t drain);
   /// From here on submit() throws SupervisorLost with the text `refusal`; if that is empty, it
   /// queues calls that are not accepted, see PoolCall. Returns false if calls that were submitted
   /// before are queued or running: when they are settled, a thread of the executor calls `drained`,
