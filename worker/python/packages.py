@@ -5,6 +5,7 @@ import contextlib
 import difflib
 import linecache
 import struct
+import zipfile
 from collections.abc import Iterator
 
 import _isopool
@@ -23,6 +24,10 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
     def __init__(self, path: str, mapping: object) -> None:
         super().__init__(path)
         self._mapping = mapping
+        self._sizes: dict[int, int] = {}
+        if not hasattr(torch._C.PyTorchFileReader, "get_record_size"):  # torch before 2.12
+            with zipfile.ZipFile(path) as archive:
+                self._sizes = {record.header_offset: record.file_size for record in archive.infolist()}
 
     @contextlib.contextmanager
     def mapped(self, mapping: object) -> Iterator[None]:
@@ -34,7 +39,7 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
             self._mapping = former
 
     def get_storage_from_record(self, name: str, numel: int, dtype: torch.dtype) -> torch.Tensor:
-        size = self.get_record_size(name)
+        size = self._size_of(name)
         offset = self.get_record_offset(name)
         if (
             numel > 0
@@ -44,6 +49,11 @@ class MappedReader(torch._C.PyTorchFileReader):  # type: ignore[misc]
         ):
             return _isopool.package_tensor(self._mapping, offset, numel, dtype)
         return super().get_storage_from_record(name, numel, dtype)
+
+    def _size_of(self, name: str) -> int:
+        if self._sizes:
+            return self._sizes.get(self.get_record_header_offset(name), 0)
+        return int(self.get_record_size(name))
 
     def _is_stored(self, name: str) -> bool:
         header = self.get_record_header_offset(name)
