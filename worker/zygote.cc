@@ -2,6 +2,7 @@
 #include "worker/zygote.h"
 
 #include <Python.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -78,6 +79,26 @@ void requireOneThread(const std::string& starter) {
                            " threads, but a fork copies only one: " + starter);
 }
 
+// Asks the driver's library, if something has loaded it: it counts devices only once it is
+// initialised. The management library, which opens the same devices, does no harm to forks.
+bool hasUsedCuda() {
+  void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  using CountDevices = int (*)(int*);
+  const auto countDevices = reinterpret_cast<CountDevices>(::dlsym(driver, "cuDeviceGetCount"));
+  int devices = 0;
+  constexpr int kSuccess = 0;
+  const bool used = countDevices != nullptr && countDevices(&devices) == kSuccess;
+  ::dlclose(driver);
+  return used;
+}
+
+// `user`: what ran since the last check, and what to do about it.
+void requireNoCuda(const std::string& user) {
+  if (!hasUsedCuda()) return;
+  throw std::runtime_error("the zygote has used CUDA, which its forks could then not use: " + user);
+}
+
 struct Versions {
   std::string python;
   std::string torch;
@@ -103,6 +124,9 @@ void preloadLibraries() {
     requireOneThread("the library " + library +
                      " of ISOPOOL_PRELOAD_LIBS starts threads when it is loaded; name it in "
                      "ISOPOOL_WORKER_PRELOAD_LIBS instead");
+    requireNoCuda("the library " + library +
+                  " of ISOPOOL_PRELOAD_LIBS uses CUDA when it is loaded; name it in "
+                  "ISOPOOL_WORKER_PRELOAD_LIBS instead");
   }
 }
 
@@ -114,6 +138,9 @@ void preloadModules() {
     if (!import || !object || !PyRef::steal(PyObject_CallOneArg(import.get(), object.get()))) {
       throw std::runtime_error(takePythonError().traceback);
     }
+    requireNoCuda("the module " + name +
+                  " of ISOPOOL_PRELOAD_MODULES, or a module that it imports, uses CUDA when it is "
+                  "imported; remove it there, so that workers import it when they need it");
     requireOneThread(
         "the module " + name +
         " of ISOPOOL_PRELOAD_MODULES, or a module that it imports, starts threads when "

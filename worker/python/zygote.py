@@ -26,10 +26,12 @@ def begin() -> None:
     thread_counts.limit_onnxruntime()
 
     import torch
+    from isopool_worker import cuda_questions
 
     # Before any operation: a thread pool that was started does not survive a fork.
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
+    cuda_questions.begin_asking_in_a_child()
 
 
 def import_own() -> None:
@@ -66,12 +68,15 @@ def finish() -> tuple[str, str]:
     """Runs common operations, and returns the versions of Python and torch."""
     import torch
 
+    from isopool_worker import cuda_questions
+
     # Programs for torch::deploy expect it there.
     sys.modules["__main__"].torch = torch  # type: ignore[attr-defined]
     # torch.package causes this warning itself, at the first package of each worker.
     warnings.filterwarnings("ignore", "TypedStorage is deprecated", UserWarning, "torch.package")
 
     _warm_up(torch)
+    cuda_questions.end_asking_in_a_child()
     # No collection before: it takes a tenth of a second to free 2 MB, which all workers share.
     _held.extend(_fill_holes())
     gc.freeze()
