@@ -163,6 +163,7 @@ Json workersJson(const ipc::Report& report, WithRates withRates,
     one["threads"] = worker.threads;
     one["running_model"] = worker.runningModel.empty() ? Json() : Json(worker.runningModel);
     one["models"] = worker.models;
+    one["gpu"] = worker.gpu.empty() ? Json() : Json(worker.gpu);
     all.push_back(std::move(one));
   }
   return all;

@@ -40,9 +40,9 @@ void beginInPython(const ipc::ForkWorker& order, int crashLog, const std::string
     }
   }
   const PyRef begin = workerFunction("startup", "begin");
-  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "KiisKO", order.seed, crashLog,
+  if (begin && PyRef::steal(PyObject_CallFunction(begin.get(), "KiisKOs", order.seed, crashLog,
                                                   debugged() ? 1 : 0, names.c_str(), threads,
-                                                  variables.get())))
+                                                  variables.get(), order.gpu.c_str())))
     return;
   throw std::runtime_error(takePythonError().traceback);
 }

@@ -78,6 +78,19 @@ const Setting kTable[] = {
      .more =
          "Of torch, numpy, ONNX Runtime and others: see [below](#threads-of-the-libraries). All "
          "workers together should not have more threads than the machine has processors."},
+    {.key = "gpus",
+     .flag = "--worker-gpus",
+     .variable = "ISOPOOL_WORKER_GPUS",
+     .kind = SettingKind::kList,
+     .fallbackWords = "all that isopoold may use",
+     .example = "0,1,2,3",
+     .group = SettingGroup::kWorkers,
+     .scope = Scope::kWorkers,
+     .description = "Each worker sees only one of these GPUs, in turns",
+     .more = "As CUDA_VISIBLE_DEVICES names them (numbers, `GPU-UUID`, `MIG-UUID`), which each "
+             "worker gets with one name. A GPU that is named twice gets twice as many workers. "
+             "There are `spares` for each GPU. Under `strict` workers can use GPUs only with this "
+             "setting and `sandbox.network`."},
     {.key = "restart_limit",
      .flag = "--restart-limit",
      .variable = "ISOPOOL_RESTART_LIMIT",

@@ -123,6 +123,7 @@ class Resolver {
     ask("preloadLibraries", "preload_libs", list(o.preloadLibraries));
     ask("workerPreloadLibraries", "worker_preload_libs", list(o.workerPreloadLibraries));
     ask("threadsPerWorker", "threads", number(o.threadsPerWorker));
+    ask("gpus", "gpus", list(o.gpus));
     ask("spares", "spares", number(o.spares));
     ask("restartLimit", "restart_limit", number(o.restartLimit));
     askTime("restartWindow", "restart_window", o.restartWindow);

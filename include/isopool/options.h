@@ -85,6 +85,10 @@ struct PoolOptions {
   /// Threads that the libraries of one worker may use within one operation (threads): of torch,
   /// numpy, ONNX Runtime and others. 1 to 1024.
   uint32_t threadsPerWorker = 1;
+  /// Each worker sees only one of these GPUs, in turns (gpus): names as in CUDA_VISIBLE_DEVICES,
+  /// "0" or "GPU-UUID". Empty: each worker sees those that this process may use; strict workers
+  /// see none, and need sandboxNetwork for those that they see.
+  std::vector<std::string> gpus;
   /// Environment variables of this pool's processes, in addition to the program's own and in place
   /// of those with the same name. Not for ISOPOOL_* variables, which are fields here.
   std::map<std::string, std::string> variables;
@@ -94,7 +98,8 @@ struct PoolOptions {
 
   // ---- Replacement of workers
 
-  /// Workers that are kept ready to take over from one that dies (spares): 0 to 64.
+  /// Workers that are kept ready to take over from one that dies (spares), for each of `gpus`: 0 to
+  /// 64.
   uint32_t spares = 1;
   /// So many deaths of one slot's workers, each before it completed a call (restart_limit), ...
   uint32_t restartLimit = 10;

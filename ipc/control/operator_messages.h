@@ -111,10 +111,11 @@ struct ReportedWorker {
   uint32_t threads = 0;
   std::string runningModel;         ///< whose call runs; empty: none, or a call of no model
   std::vector<std::string> models;  ///< that it has loaded, for whichever client
+  std::string gpu;                  ///< as in ForkWorker
   MSGPACK_DEFINE_ARRAY(epoch, processId, group, slot, state, ageMilliseconds, completedCalls,
                        clients, runningClient, runningMilliseconds, waitingClients, privateBytes,
                        outputBytes, lentBlocks, lentBytes, zombieBytes, forbiddenActs,
-                       processorMilliseconds, threads, runningModel, models)
+                       processorMilliseconds, threads, runningModel, models, gpu)
 };
 
 /// One slot of a worker group, also without a worker.

@@ -22,7 +22,8 @@ struct ForkWorker {
   static constexpr MessageType kType = MessageType::kForkWorker;
   uint64_t epoch = 0;
   uint64_t seed = 0;  ///< for torch's and numpy's random number generators
-  MSGPACK_DEFINE_ARRAY(epoch, seed)
+  std::string gpu;    ///< its CUDA_VISIBLE_DEVICES; empty: that of the zygote
+  MSGPACK_DEFINE_ARRAY(epoch, seed, gpu)
 };
 
 // ---- zygote -> supervisor -------------------------------------------------------------------

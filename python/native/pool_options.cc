@@ -143,12 +143,17 @@ void definePoolOptions(py::module_& module) {
                      "Libraries of C++ operators that each worker loads when it starts.")
       .def_readwrite("threads_per_worker", &PoolOptions::threadsPerWorker,
                      "Threads that the libraries of one worker may use within one operation.")
+      .def_readwrite("gpus", &PoolOptions::gpus,
+                     "Each worker sees only one of these GPUs, in turns: names as in\n"
+                     "CUDA_VISIBLE_DEVICES. []: each worker sees those that this process may use.")
       .def_readwrite("variables", &PoolOptions::variables,
                      "Environment variables of the pool's processes, besides the program's own.")
       .def_readwrite("allow_other_python", &PoolOptions::allowOtherPython,
                      "Opens packages that another version of Python made.")
-      .def_readwrite("spares", &PoolOptions::spares,
-                     "Workers that are kept ready to take over from one that dies: 0 to 64.")
+      .def_readwrite(
+          "spares", &PoolOptions::spares,
+          "Workers that are kept ready to take over from one that dies, for each of gpus:\n"
+          "0 to 64.")
       .def_readwrite(
           "restart_limit", &PoolOptions::restartLimit,
           "So many deaths of one slot's workers within restart_window, each before it completed a\n"

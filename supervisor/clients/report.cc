@@ -87,6 +87,7 @@ void reportGroup(WorkerGroup& group, const Services& services, ipc::Report& repo
     entry.epoch = epoch.value;
     entry.processId = worker->pid();
     entry.group = group.name();
+    entry.gpu = worker->gpu();
     entry.state = stateOf(group, *worker);
     const std::optional<SlotTable::SlotAssignment> assignment =
         group.slotTable().assignmentOf(epoch);

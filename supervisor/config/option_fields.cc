@@ -42,6 +42,7 @@ constexpr Field kFields[] = {
     {"worker_program",
      [](Options& options, const SettingValue& value) { options.worker = value.text; }},
     {"spares", [](Options& options, const SettingValue& value) { options.spares = count(value); }},
+    {"gpus", [](Options& options, const SettingValue& value) { options.gpus = value.items; }},
     {"restart_limit",
      [](Options& options, const SettingValue& value) { options.restart.deaths = count(value); }},
     {"restart_window",

@@ -70,7 +70,8 @@ struct Options {
   std::string logFile;      ///< of a shared supervisor; empty: the error stream
   uint32_t workers = 0;     ///< of a shared supervisor; at least 1 after parsing
   std::string worker;       ///< path of the isopool-worker executable
-  uint32_t spares = 1;      ///< per worker group
+  uint32_t spares = 1;      ///< per worker group, and per GPU if `gpus` names some
+  std::vector<std::string> gpus;  ///< each worker sees one of these; empty: what isopoold sees
   RestartLimits restart;
   uint64_t outputArena = 4u << 20;  ///< bytes of a channel's first output segment; whole pages
   uint64_t outputArenaLimit = uint64_t{4} << 30;      ///< bytes of all of a channel's segments

@@ -30,19 +30,16 @@ std::string Quarantine::text() const {
          " workers died before they completed a call (ISOPOOL_RESTART_LIMIT, ISOPOOL_QUARANTINE)";
 }
 
-SlotTable::SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits)
-    : effects_(effects), spares_(spares), limits_(limits) {}
+SlotTable::SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits,
+                     uint32_t gpus)
+    : effects_(effects), spares_(spares), limits_(limits), gpus_(gpus) {}
 
 void SlotTable::openPool(PoolId pool, uint32_t workers) {
   std::vector<SlotEntry>& entries = pools_[pool];
   for (uint32_t index = 0; index < workers; ++index) {
-    entries.push_back(SlotEntry{
-        .slot = Slot{pool, index}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
+    entries.push_back(newEntry(Slot{pool, index}, gpuWithFewestSlots()));
   }
-  while (spareEntries_.size() < spares_) {
-    spareEntries_.push_back(
-        SlotEntry{.slot = {}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
-  }
+  adjustSpares();
   for (SlotEntry& entry : entries) fill(entry);
   for (SlotEntry& entry : spareEntries_) {
     if (!entry.worker && !entry.retryAt) fill(entry);
@@ -78,9 +75,12 @@ std::vector<Epoch> SlotTable::resizePool(PoolId pool, uint32_t workers) {
   }
   while (entries.size() < workers) {
     const auto index = static_cast<uint32_t>(entries.size());
-    entries.push_back(SlotEntry{
-        .slot = Slot{pool, index}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
+    entries.push_back(newEntry(Slot{pool, index}, gpuWithFewestSlots()));
     fill(entries.back());
+  }
+  adjustSpares();
+  for (SlotEntry& entry : spareEntries_) {
+    if (!entry.worker && !entry.retryAt) fill(entry);
   }
   return leaving;
 }
@@ -98,7 +98,9 @@ void SlotTable::workerUsable(Epoch epoch) {
   // If a spare is ready before the slot's own worker, the spare takes the slot, and the slot's
   // worker becomes the spare.
   visitEntries(pools_, spareEntries_, [&](SlotEntry& waiting) {
-    if (!waiting.slot || waiting.usable || waiting.retryAt) return false;
+    if (!waiting.slot || waiting.usable || waiting.retryAt || waiting.gpu != entry->gpu) {
+      return false;
+    }
     std::swap(waiting.worker, entry->worker);
     std::swap(waiting.usable, entry->usable);
     effects_.assignWorker(*waiting.slot, epoch);
@@ -141,10 +143,12 @@ bool SlotTable::relieve(Epoch epoch) {
   SlotEntry* entry = find(epoch);
   if (entry == nullptr || !entry->slot || !entry->usable) return false;
   if (promoteSpare(*entry)) return true;
-  if (spareEntries_.empty()) {
+  const bool hasSpare =
+      std::any_of(spareEntries_.begin(), spareEntries_.end(),
+                  [&](const SlotEntry& candidate) { return candidate.gpu == entry->gpu; });
+  if (!hasSpare) {
     // It leaves the table with the slot that it takes: promoteSpare().
-    spareEntries_.push_back(
-        SlotEntry{.slot = {}, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}});
+    spareEntries_.push_back(newEntry(std::nullopt, entry->gpu));
     fill(spareEntries_.back());
   }
   return false;
@@ -211,19 +215,52 @@ bool SlotTable::poolWithoutWorker() const {
   });
 }
 
+SlotTable::SlotEntry SlotTable::newEntry(std::optional<Slot> slot, uint32_t gpu) const {
+  return {.slot = slot, .gpu = gpu, .policy = RestartPolicy(limits_), .worker = {}, .retryAt = {}};
+}
+
+uint32_t SlotTable::gpuWithFewestSlots() const {
+  std::vector<uint32_t> slots(gpus_);
+  for (const auto& [pool, entries] : pools_) {
+    for (const SlotEntry& entry : entries) ++slots[entry.gpu];
+  }
+  return static_cast<uint32_t>(std::min_element(slots.begin(), slots.end()) - slots.begin());
+}
+
+void SlotTable::adjustSpares() {
+  if (spares_ == 0) return;
+  for (uint32_t gpu = 0; gpu < gpus_; ++gpu) {
+    const auto isOfIt = [&](const SlotEntry& entry) { return entry.gpu == gpu; };
+    const bool used = std::any_of(pools_.begin(), pools_.end(), [&](const auto& pool) {
+      return std::any_of(pool.second.begin(), pool.second.end(), isOfIt);
+    });
+    if (used) {
+      auto spares = std::count_if(spareEntries_.begin(), spareEntries_.end(), isOfIt);
+      for (; spares < spares_; ++spares) spareEntries_.push_back(newEntry(std::nullopt, gpu));
+    } else {
+      std::erase_if(spareEntries_, [&](const SlotEntry& entry) {
+        if (!isOfIt(entry)) return false;
+        if (entry.worker) effects_.retireWorker(*entry.worker);
+        return true;
+      });
+    }
+  }
+}
+
 void SlotTable::fill(SlotEntry& entry) {
   if (entry.slot && promoteSpare(entry)) return;
-  entry.worker = effects_.startWorker(!entry.slot);
+  entry.worker = effects_.startWorker(!entry.slot, entry.gpu);
 }
 
 bool SlotTable::promoteSpare(SlotEntry& entry) {
-  const auto spare = std::find_if(spareEntries_.begin(), spareEntries_.end(),
-                                  [](const SlotEntry& candidate) { return candidate.usable; });
+  const auto spare = std::find_if(
+      spareEntries_.begin(), spareEntries_.end(),
+      [&](const SlotEntry& candidate) { return candidate.usable && candidate.gpu == entry.gpu; });
   if (spare == spareEntries_.end()) return false;
   entry.worker = std::exchange(spare->worker, std::nullopt);
   entry.usable = std::exchange(spare->usable, false);
   effects_.assignWorker(*entry.slot, *entry.worker);
-  if (spareEntries_.size() > spares_) {
+  if (spares_ == 0) {
     spareEntries_.erase(spare);
   } else {
     fill(*spare);

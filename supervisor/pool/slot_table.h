@@ -36,7 +36,8 @@ class SlotTableEffects {
   virtual ~SlotTableEffects() = default;
   /// Starts a worker and returns its epoch, one that was never used. The owner reports the result
   /// later by workerUsable(), workerLost() or workerNotMade(). `spare`: no slot waits for it.
-  virtual base::Epoch startWorker(bool spare) = 0;
+  /// `gpu`: the GPU of its place.
+  virtual base::Epoch startWorker(bool spare, uint32_t gpu) = 0;
   /// Ends a worker that no place needs. Its death needs no report.
   virtual void retireWorker(base::Epoch epoch) = 0;
   /// Makes this usable worker serve the slot. The slot's earlier worker, if any, no longer does.
@@ -54,10 +55,15 @@ class SlotTableEffects {
 /// A place is a slot or a spare's place. Each holds at most one worker, which is starting or
 /// usable; an empty place has a time at which it tries again. When a slot and a spare exchange
 /// workers, each place keeps its own record of deaths.
+///
+/// A place is for one GPU, and so is its worker: a worker can't change it once it has loaded a
+/// model. Each slot gets the GPU that the fewest slots of the group have, the first of several. A
+/// spare takes only slots of its GPU, so each GPU that a slot has gets spares of its own.
 class SlotTable {
  public:
-  /// `spares`: of the whole group. `effects` must outlive the table.
-  SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits);
+  /// `spares`: of the whole group, for each of the `gpus` (at least 1: a table that does not
+  /// distinguish them has one). `effects` must outlive the table.
+  SlotTable(SlotTableEffects& effects, uint32_t spares, const RestartLimits& limits, uint32_t gpus);
 
   /// Makes the pool's slots and starts all their workers, then the spares. A spare that is ready
   /// already takes a slot at once. The pool must not be open.
@@ -81,9 +87,9 @@ class SlotTable {
   void workerNotMade(base::Epoch epoch);
 
   /// Gives the slot of this worker to a ready spare. The worker then belongs to no place, and its
-  /// death needs no report. Returns false if the worker serves no slot, or no spare is ready. In a
-  /// group without spares it then starts one: a later call succeeds when that one is ready. It is
-  /// kept only until it takes a slot.
+  /// death needs no report. Returns false if the worker serves no slot, or no spare of its GPU is
+  /// ready. In a group without spares it then starts one: a later call succeeds when that one is
+  /// ready. It is kept only until it takes a slot.
   bool relieve(base::Epoch epoch);
 
   /// Fills empty places whose time to try again has come.
@@ -109,6 +115,7 @@ class SlotTable {
  private:
   struct SlotEntry {
     std::optional<Slot> slot;
+    uint32_t gpu = 0;
     RestartPolicy policy;
     std::optional<base::Epoch> worker;
     bool usable = false;
@@ -116,6 +123,10 @@ class SlotTable {
     bool quarantined = false;  ///< `retryAt` is the end of a quarantine
   };
 
+  SlotEntry newEntry(std::optional<Slot> slot, uint32_t gpu) const;
+  uint32_t gpuWithFewestSlots() const;
+  /// Makes and removes places of spares, so that each GPU that a slot has gets its number of them.
+  void adjustSpares();
   void fill(SlotEntry& entry);
   bool promoteSpare(SlotEntry& entry);
   SlotEntry* find(base::Epoch epoch);
@@ -124,8 +135,9 @@ class SlotTable {
   SlotTableEffects& effects_;
   const uint32_t spares_;
   const RestartLimits limits_;
+  const uint32_t gpus_;
   std::map<base::PoolId, std::vector<SlotEntry>> pools_;
-  std::vector<SlotEntry> spareEntries_;  // more than spares_: see relieve()
+  std::vector<SlotEntry> spareEntries_;  // with spares_ 0, too: see relieve()
 };
 
 }  // namespace isopool::supervisor

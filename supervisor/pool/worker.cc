@@ -26,9 +26,10 @@ constexpr size_t kMostWaiting = 16;
 
 }  // namespace
 
-Worker::Worker(Services& services, base::Epoch epoch, bool spare, Events events)
+Worker::Worker(Services& services, base::Epoch epoch, bool spare, std::string gpu, Events events)
     : services_(services),
       epoch_(epoch),
+      gpu_(std::move(gpu)),
       events_(std::move(events)),
       bornAt_(services.loop.now()),
       crashLog_(ipc::createGrowingMemoryObject("isopool:crash-log")),
@@ -67,6 +68,7 @@ void Worker::requestFork(base::Fd control, base::Fd lifelineEnd, bool spare) {
     output_->releaseWriteEnd();
   }
   request.lowPriority = spare;
+  request.gpu = gpu_;
   request.settled = [self = self_.weak()](const ForkOutcome& outcome) {
     if (Worker* alive = self.get()) alive->forkSettled(outcome);
   };

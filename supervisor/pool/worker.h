@@ -59,8 +59,8 @@ class Worker {
     std::function<void(const std::optional<ExitStatus>&)> gone;
   };
 
-  /// Sends the fork request. Throws base::SystemCallError.
-  Worker(Services& services, base::Epoch epoch, bool spare, Events events);
+  /// Sends the fork request; `gpu` as in ipc::ForkWorker. Throws base::SystemCallError.
+  Worker(Services& services, base::Epoch epoch, bool spare, std::string gpu, Events events);
   ~Worker();
 
   /// Kills the worker if it lives. Events::gone is called after this has returned. Idempotent.
@@ -119,6 +119,7 @@ class Worker {
   /// The same, for counting; kUnknown: it died by itself.
   DeathCause deathCause() const { return deathCause_; }
   base::Epoch epoch() const { return epoch_; }
+  const std::string& gpu() const { return gpu_; }
   Stage stage() const { return stage_; }
   base::TimePoint bornAt() const { return bornAt_; }
   /// 0 until it is forked.
@@ -172,6 +173,7 @@ class Worker {
 
   Services& services_;
   const base::Epoch epoch_;
+  const std::string gpu_;
   Events events_;
   Stage stage_ = Stage::kForking;
   const base::TimePoint bornAt_;

@@ -39,7 +39,8 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
     : services_(services),
       name_(std::move(name)),
       events_(std::move(events)),
-      slotTable_(*this, services.options.spares, services.options.restart),
+      slotTable_(*this, services.options.spares, services.options.restart,
+                 std::max<uint32_t>(1, static_cast<uint32_t>(services.options.gpus.size()))),
       tick_(services.loop),
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
@@ -334,7 +335,8 @@ void WorkerGroup::setTitle(Epoch epoch) {
 
 // ---- decisions of its slot table --------------------------------------------------------------
 
-Epoch WorkerGroup::startWorker(bool spare) {
+Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
+  const std::vector<std::string>& gpus = services_.options.gpus;
   const Epoch epoch = services_.nextEpoch();
   Worker::Events events;
   events.ready = [this, epoch] { workerReady(*find(epoch)); };
@@ -360,7 +362,8 @@ Epoch WorkerGroup::startWorker(bool spare) {
     workerGone(*find(epoch), status);
   };
   try {
-    workers_[epoch] = std::make_shared<Worker>(services_, epoch, spare, std::move(events));
+    workers_[epoch] = std::make_shared<Worker>(
+        services_, epoch, spare, gpus.empty() ? std::string() : gpus[gpu], std::move(events));
   } catch (const base::SystemCallError& error) {
     workers_.erase(epoch);
     base::log(base::LogLevel::kError,

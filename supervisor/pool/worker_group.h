@@ -171,7 +171,7 @@ class WorkerGroup : private SlotTableEffects {
   void workerGone(Worker& worker, const std::optional<ExitStatus>& status);
 
   // Decisions of its slot table.
-  base::Epoch startWorker(bool spare) override;
+  base::Epoch startWorker(bool spare, uint32_t gpu) override;
   void retireWorker(base::Epoch epoch) override;
   void assignWorker(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine) override;

@@ -143,7 +143,7 @@ void Zygote::sendWaiting() {
   if (outstanding_.empty()) awaitAnswer();
   for (; !waiting_.empty(); waiting_.pop_front()) {
     ForkRequest& request = waiting_.front();
-    const ipc::ForkWorker message{request.epoch.value, randomSeed()};
+    const ipc::ForkWorker message{request.epoch.value, randomSeed(), request.gpu};
     if (request.output.valid()) {
       connection_->send(message,
                         {request.control.get(), request.lifeline.get(), request.doorbell.get(),

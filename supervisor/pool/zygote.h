@@ -43,6 +43,8 @@ struct ForkRequest {
   base::Fd output;  ///< for its standard streams; invalid: the zygote's
   /// A spare: no caller waits for it.
   bool lowPriority = false;
+  /// As in ipc::ForkWorker.
+  std::string gpu;
   /// Called once with the outcome, unless the request is withdrawn. From the loop, never from
   /// fork(). May make further requests.
   std::function<void(const ForkOutcome&)> settled;

@@ -34,6 +34,7 @@ PoolOptions everythingElse() {
   options.preloadLibraries = {"/srv/one.so"};
   options.workerPreloadLibraries = {"/srv/two.so"};
   options.threadsPerWorker = 2;
+  options.gpus = {"0", "GPU-8e2f"};
   options.spares = 2;
   options.restartLimit = 3;
   options.restartWindow = milliseconds(1500);
@@ -87,7 +88,7 @@ TEST(PoolSettings, EverySettingOfAPrivateSupervisorHasAField) {
 TEST(PoolSettings, ValuesAreSpelledAsAnOperatorWouldWriteThem) {
   const auto asked = client::settingsOf(everythingElse()).supervisorDefaults;
   for (const char* text :
-       {"preload_modules=json,decimal", "restart_window=1500ms", "quarantine=2m",
+       {"preload_modules=json,decimal", "gpus=0,GPU-8e2f", "restart_window=1500ms", "quarantine=2m",
         "output_arena=1MiB", "sandbox.level=strict", "sandbox.read=/srv/read", "core_dumps=1"}) {
     EXPECT_TRUE(std::find(asked.begin(), asked.end(), text) != asked.end()) << text;
   }

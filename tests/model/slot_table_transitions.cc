@@ -42,7 +42,7 @@ struct Happening {
 /// Records the existing workers, and numbers them in the order of the requests.
 class NotingEffects : public SlotTableEffects {
  public:
-  base::Epoch startWorker(bool) override {
+  base::Epoch startWorker(bool, uint32_t) override {
     workers.insert(++last_);
     return base::Epoch(last_);
   }
@@ -137,7 +137,7 @@ class DrivenSlotTable {
   }
 
   NotingEffects effects_;
-  SlotTable slotTable_{effects_, 1, kLimits};
+  SlotTable slotTable_{effects_, 1, kLimits, 1};
   base::TimePoint now_{};
   std::array<uint32_t, kPlaces> earlyExits_{};
 };

@@ -15,8 +15,9 @@ using base::PoolId;
 /// Numbers the workers that it starts, and records the other effects.
 class FakeEffects : public SlotTableEffects {
  public:
-  Epoch startWorker(bool spare) override {
+  Epoch startWorker(bool spare, uint32_t gpu) override {
     started.push_back(++last_);
+    gpuOf[last_] = gpu;
     if (spare) startedSpares.insert(last_);
     return Epoch(last_);
   }
@@ -29,6 +30,7 @@ class FakeEffects : public SlotTableEffects {
 
   std::vector<uint64_t> started;
   std::set<uint64_t> startedSpares;
+  std::map<uint64_t, uint32_t> gpuOf;
   std::vector<uint64_t> retired;
   std::map<std::pair<uint32_t, uint32_t>, uint64_t> serving;
   std::vector<Quarantine> quarantines;
@@ -58,7 +60,25 @@ class SlotTableTest : public testing::Test {
   base::TimePoint now_{};
   FakeEffects effects_;
   SlotTable slotTable_{effects_, 1,
-                       RestartLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)}};
+                       RestartLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)}, 1};
+};
+
+/// The places of a group with several GPUs.
+class SlotTableOfGpus : public testing::Test {
+ protected:
+  static constexpr PoolId kPool{1};
+
+  SlotTable table(uint32_t spares, uint32_t gpus) {
+    return {effects_, spares,
+            RestartLimits{3, base::Milliseconds(30'000), base::Milliseconds(30'000)}, gpus};
+  }
+  std::vector<uint32_t> gpusOfStarted() const {
+    std::vector<uint32_t> gpus;
+    for (const uint64_t epoch : effects_.started) gpus.push_back(effects_.gpuOf.at(epoch));
+    return gpus;
+  }
+
+  FakeEffects effects_;
 };
 
 TEST_F(SlotTableTest, AsksForAllWorkersAtOnceAndForTheSpareLast) {
@@ -94,7 +114,7 @@ TEST_F(SlotTableTest, TheSpareTakesOverAtOnceAndIsReplaced) {
 }
 
 TEST_F(SlotTableTest, WithoutASpareAReplacementIsMadeForTheSlot) {
-  SlotTable slotTable(effects_, 0, RestartLimits{});
+  SlotTable slotTable(effects_, 0, RestartLimits{}, 1);
   slotTable.openPool(kPool, 1);
   slotTable.workerUsable(Epoch(1));
   slotTable.workerLost(Epoch(1), ExitKind::kAfterCall, now_);
@@ -104,7 +124,7 @@ TEST_F(SlotTableTest, WithoutASpareAReplacementIsMadeForTheSlot) {
 }
 
 TEST_F(SlotTableTest, WithoutSparesReliefStartsOneForThisSlotOnly) {
-  SlotTable slotTable(effects_, 0, RestartLimits{});
+  SlotTable slotTable(effects_, 0, RestartLimits{}, 1);
   slotTable.openPool(kPool, 2);
   slotTable.workerUsable(Epoch(1));
   slotTable.workerUsable(Epoch(2));
@@ -121,7 +141,7 @@ TEST_F(SlotTableTest, WithoutSparesReliefStartsOneForThisSlotOnly) {
 }
 
 TEST_F(SlotTableTest, WithoutSparesADeathTakesTheSpareThatAReliefStarted) {
-  SlotTable slotTable(effects_, 0, RestartLimits{});
+  SlotTable slotTable(effects_, 0, RestartLimits{}, 1);
   slotTable.openPool(kPool, 1);
   slotTable.workerUsable(Epoch(1));
   slotTable.relieve(Epoch(1));
@@ -143,7 +163,7 @@ TEST_F(SlotTableTest, ASecondPoolTakesTheReadySpare) {
 TEST_F(SlotTableTest, ListsQuarantinesButNotBackOffs) {
   RestartLimits limits;
   limits.deaths = 2;
-  SlotTable slotTable(effects_, 0, limits);
+  SlotTable slotTable(effects_, 0, limits, 1);
   slotTable.openPool(kPool, 1);
   slotTable.workerLost(Epoch(1), ExitKind::kBeforeFirstCall, now_);
   EXPECT_TRUE(slotTable.quarantinedSlots(now_).empty());
@@ -286,6 +306,69 @@ TEST_F(SlotTableTest, ReportsAPoolWithoutWorker) {
   usable(1);
   EXPECT_FALSE(slotTable_.poolWithoutWorker());
   EXPECT_EQ(slotTable_.unservedSlots(), (std::vector<Slot>{{kPool, 1}}));
+}
+
+TEST_F(SlotTableOfGpus, SlotsTakeTheGpusInTurnsAndEachUsedGpuGetsItsSpares) {
+  SlotTable slots = table(1, 3);
+  slots.openPool(kPool, 5);
+  EXPECT_EQ(gpusOfStarted(), (std::vector<uint32_t>{0, 1, 2, 0, 1, 0, 1, 2}));
+  EXPECT_EQ(effects_.startedSpares, (std::set<uint64_t>{6, 7, 8}));
+}
+
+TEST_F(SlotTableOfGpus, AGpuWithoutSlotsGetsNoSpare) {
+  SlotTable slots = table(2, 4);
+  slots.openPool(kPool, 1);
+  EXPECT_EQ(gpusOfStarted(), (std::vector<uint32_t>{0, 0, 0}));
+}
+
+TEST_F(SlotTableOfGpus, ASecondPoolBeginsWithTheGpuThatHasTheFewestSlots) {
+  SlotTable slots = table(0, 2);
+  slots.openPool(kPool, 1);
+  slots.openPool(PoolId(2), 1);
+  EXPECT_EQ(gpusOfStarted(), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST_F(SlotTableOfGpus, ADeadWorkerIsReplacedByTheSpareOfItsOwnGpu) {
+  SlotTable slots = table(1, 2);
+  slots.openPool(kPool, 2);
+  for (uint64_t epoch = 1; epoch <= 4; ++epoch) slots.workerUsable(Epoch(epoch));
+  slots.workerLost(Epoch(2), ExitKind::kAfterCall, {});
+  EXPECT_EQ((effects_.serving[{1, 1}]), 4u);
+  EXPECT_EQ(effects_.gpuOf.at(effects_.started.back()), 1u);
+}
+
+TEST_F(SlotTableOfGpus, AWaitingSlotIsNotGivenTheSpareOfAnotherGpu) {
+  SlotTable slots = table(1, 2);
+  slots.openPool(kPool, 2);
+  slots.workerUsable(Epoch(1));
+  slots.workerUsable(Epoch(3));  // the spare of GPU 0; slot 1 is for GPU 1
+  EXPECT_EQ(effects_.serving.count({1, 1}), 0u);
+  slots.workerUsable(Epoch(4));
+  EXPECT_EQ((effects_.serving[{1, 1}]), 4u);
+}
+
+TEST_F(SlotTableOfGpus, AWorkerOfAGroupWithoutSparesIsRelievedByOneOfItsOwnGpu) {
+  SlotTable slots = table(0, 2);
+  slots.openPool(kPool, 2);
+  slots.workerUsable(Epoch(1));
+  slots.workerUsable(Epoch(2));
+  EXPECT_FALSE(slots.relieve(Epoch(1)));
+  EXPECT_FALSE(slots.relieve(Epoch(2)));
+  EXPECT_EQ(gpusOfStarted(), (std::vector<uint32_t>{0, 1, 0, 1}));
+  slots.workerUsable(Epoch(4));
+  EXPECT_FALSE(slots.relieve(Epoch(1)));
+  EXPECT_TRUE(slots.relieve(Epoch(2)));
+  EXPECT_EQ((effects_.serving[{1, 1}]), 4u);
+}
+
+TEST_F(SlotTableOfGpus, SparesOfAGpuThatLosesItsLastSlotAreRetired) {
+  SlotTable slots = table(1, 2);
+  slots.openPool(kPool, 2);
+  for (uint64_t epoch = 1; epoch <= 4; ++epoch) slots.workerUsable(Epoch(epoch));
+  EXPECT_EQ(slots.resizePool(kPool, 1), std::vector<Epoch>{Epoch(2)});
+  EXPECT_EQ(effects_.retired, std::vector<uint64_t>{4});
+  slots.resizePool(kPool, 2);
+  EXPECT_EQ(gpusOfStarted(), (std::vector<uint32_t>{0, 1, 0, 1, 1, 1}));
 }
 
 }  // namespace

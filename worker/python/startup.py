@@ -20,7 +20,11 @@ def begin(
     named_objects: str,
     threads: int,
     thread_variables: list[str],
+    gpu: str,
 ) -> None:
+    # The driver reads it when CUDA is used for the first time, which the zygote has not done.
+    if gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     # Before user code and the libraries that it loads.
     thread_counts.use(threads, thread_variables)
     # All forks start with equal generators. Python reseeds `random` itself.

@@ -106,9 +106,23 @@ FileAccess FileAccess::ofTheSystem(bool network) {
   return access;
 }
 
+void FileAccess::allowGpus() {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/dev", ignored)) {
+    if (entry.path().filename().string().starts_with("nvidia")) add(entry.path(), Use::kDevice);
+  }
+  // CUDA names its threads, each in a file of the thread, and fails where it can't.
+  add("/proc/self/task", Use::kDevice);
+  for (const char* path :
+       {"/proc/devices", "/proc/driver/nvidia", "/proc/modules", "/sys/bus/pci/devices",
+        "/sys/module/nvidia", "/sys/module/nvidia_uvm"}) {
+    allowReading(path);
+  }
+}
+
 void FileAccess::add(const std::string& path, Use use) {
   if (::access(path.c_str(), F_OK) != 0) return;
-  rules_.push_back({path, path == "/proc/self" ? path : withoutLinks(path), use});
+  rules_.push_back({path, liesIn(path, "/proc/self") ? path : withoutLinks(path), use});
 }
 
 uint64_t FileAccess::rightsFor(Use use, uint64_t handled) {

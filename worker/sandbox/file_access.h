@@ -16,6 +16,8 @@ class FileAccess {
   /// those for name look-ups.
   static FileAccess ofTheSystem(bool network);
 
+  /// Adds NVIDIA's devices, all of them: which one a worker uses is left to CUDA_VISIBLE_DEVICES.
+  void allowGpus();
   /// Adds a rule. A path that does not exist is ignored. A rule for a folder includes what
   /// is in it.
   void allowPrograms(const std::string& path) { add(path, Use::kPrograms); }

@@ -142,6 +142,15 @@ void requireFiles(uint64_t wanted) {
                            std::to_string(limit.rlim_max) + " (ulimit -Hn)");
 }
 
+// By torch's texts for a CUDA that finds no device or may not open it.
+bool isAboutGpus(const std::string& text) {
+  for (const char* words : {"No CUDA GPUs are available", "Found no NVIDIA driver",
+                            "CUDA initialization", "CUDA unknown error", "cudaGetDeviceCount"}) {
+    if (text.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
 // By the texts of Python and torch, which have no exception type for it.
 bool isAboutMemory(const std::string& text) {
   for (const char* words : {"std::bad_alloc", "annot allocate memory", "can't allocate memory"}) {
@@ -160,6 +169,7 @@ SandboxPlan planSandbox(const SandboxSettings& settings) {
   plan.kernel.temporaryFolders = makeAnonymousFolder().valid();
   if (settings.level != SandboxLevel::kStrict) return plan;
   plan.files = FileAccess::ofTheSystem(settings.network);
+  if (settings.gpus) plan.files.allowGpus();
   for (const std::string& folder : foldersOfPython()) plan.files.allowPrograms(folder);
   allowLibrariesOfWorkers(plan.files);
   for (const std::string& path : settings.readable) {
@@ -277,6 +287,10 @@ void Sandbox::explain(PythonError& error) {
   const std::string lines =
       words(error.memoryShort || isAboutMemory(error.message), error.type == "ModuleNotFoundError");
   if (!lines.empty()) error.append(lines);
+  if (strict() && plan_.kernel.landlock > 0 && !plan_.settings.gpus && isAboutGpus(error.message) &&
+      ::access("/dev/nvidiactl", F_OK) == 0) {
+    error.append("isopool: the sandbox (strict) forbids the GPUs; see ISOPOOL_WORKER_GPUS");
+  }
 }
 
 void Sandbox::explain(std::string& reason) {

@@ -42,6 +42,7 @@ SandboxSettings readSandboxSettings(const base::Environment& environment) {
   settings.files = limitOf(read("ISOPOOL_WORKER_FILES"));
   settings.processes = limitOf(read("ISOPOOL_WORKER_PROCESSES"));
   settings.network = read("ISOPOOL_SANDBOX_NETWORK").number != 0;
+  settings.gpus = !read("ISOPOOL_WORKER_GPUS").items.empty();
   settings.readable = read("ISOPOOL_SANDBOX_READ").items;
   settings.writable = read("ISOPOOL_SANDBOX_WRITE").items;
   if (const char* folders = environment("ISOPOOL_WORKER_FOLDERS")) settings.folders = folders;

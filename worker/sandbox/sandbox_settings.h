@@ -23,6 +23,7 @@ struct SandboxSettings {
   std::optional<uint64_t> files;      ///< descriptors; ISOPOOL_WORKER_FILES
   std::optional<uint64_t> processes;  ///< of the user, not of the worker; ISOPOOL_WORKER_PROCESSES
   bool network = false;               ///< ISOPOOL_SANDBOX_NETWORK
+  bool gpus = false;                  ///< ISOPOOL_WORKER_GPUS names some
   std::vector<std::string> readable;  ///< ISOPOOL_SANDBOX_READ
   std::vector<std::string> writable;  ///< ISOPOOL_SANDBOX_WRITE
   /// Where a worker makes a folder for temporary files if it needs one and can't have one in
