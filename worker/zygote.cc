@@ -99,6 +99,15 @@ void requireNoCuda(const std::string& user) {
   throw std::runtime_error("the zygote has used CUDA, which its forks could then not use: " + user);
 }
 
+// The middle process ran in this process's memory. Killed within fork(), it leaves locks of libc
+// taken there, glibc 2.41's lock of abort() for one, and each further fork would wait for them.
+class MiddleKilled : public std::runtime_error {
+ public:
+  explicit MiddleKilled(int signal)
+      : std::runtime_error("the process that forks the workers was killed by signal " +
+                           std::to_string(signal) + ", and this zygote's memory may be unusable") {}
+};
+
 struct Versions {
   std::string python;
   std::string torch;
@@ -266,6 +275,8 @@ void Zygote::forkWorker(ipc::Frame& frame) {
     try {
       requireOneThread("a module or a library that was preloaded started threads later");
       pid = forkTwice(order, descriptors, reason);
+    } catch (const MiddleKilled&) {
+      throw;
     } catch (const std::exception& error) {
       reason = error.what();
     }
@@ -303,8 +314,10 @@ std::optional<pid_t> Zygote::forkTwice(const ipc::ForkWorker& order, WorkerDescr
     return std::nullopt;
   }
   // Once the middle process is reaped, the worker is the supervisor's child.
-  while (::waitpid(middle, nullptr, 0) == -1 && errno == EINTR) {
+  int status = 0;
+  while (::waitpid(middle, &status, 0) == -1 && errno == EINTR) {
   }
+  if (WIFSIGNALED(status)) throw MiddleKilled(WTERMSIG(status));
   ipc::reachCrashPoint(ipc::CrashPoint::kWorkerBorn);
   const pid_t worker = workerPid->load();
   if (worker > 0) return worker;

@@ -30,6 +30,9 @@ std::string preloadsOf(const std::string& file);
 /// supervisor. A worker becomes the supervisor's child by a second fork, whose middle process (a
 /// vfork) exits at once. The zygote runs no user code except the preload list, and never uses CUDA.
 ///
+/// The middle process runs in the zygote's memory: if it is killed, the zygote ends, and another
+/// one follows.
+///
 /// If the supervisor dies, the kernel kills the zygote's process group through the lifeline.
 class Zygote {
  public:
