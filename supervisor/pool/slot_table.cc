@@ -39,11 +39,8 @@ void SlotTable::openPool(PoolId pool, uint32_t workers) {
   for (uint32_t index = 0; index < workers; ++index) {
     entries.push_back(newEntry(Slot{pool, index}, gpuWithFewestSlots()));
   }
-  adjustSpares();
   for (SlotEntry& entry : entries) fill(entry);
-  for (SlotEntry& entry : spareEntries_) {
-    if (!entry.worker && !entry.retryAt) fill(entry);
-  }
+  adjustSpares();
 }
 
 void SlotTable::closePool(PoolId pool) {
@@ -79,9 +76,6 @@ std::vector<Epoch> SlotTable::resizePool(PoolId pool, uint32_t workers) {
     fill(entries.back());
   }
   adjustSpares();
-  for (SlotEntry& entry : spareEntries_) {
-    if (!entry.worker && !entry.retryAt) fill(entry);
-  }
   return leaving;
 }
 
@@ -244,6 +238,9 @@ void SlotTable::adjustSpares() {
         return true;
       });
     }
+  }
+  for (SlotEntry& entry : spareEntries_) {
+    if (!entry.worker && !entry.retryAt) fill(entry);
   }
 }
 

@@ -125,7 +125,8 @@ class SlotTable {
 
   SlotEntry newEntry(std::optional<Slot> slot, uint32_t gpu) const;
   uint32_t gpuWithFewestSlots() const;
-  /// Makes and removes places of spares, so that each GPU that a slot has gets its number of them.
+  /// Makes, fills and removes places of spares, so that each GPU that a slot has gets its number of
+  /// them.
   void adjustSpares();
   void fill(SlotEntry& entry);
   bool promoteSpare(SlotEntry& entry);
