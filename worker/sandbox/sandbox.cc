@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -142,21 +143,20 @@ void requireFiles(uint64_t wanted) {
                            std::to_string(limit.rlim_max) + " (ulimit -Hn)");
 }
 
+bool containsOneOf(const std::string& text, std::initializer_list<const char*> phrases) {
+  return std::any_of(phrases.begin(), phrases.end(),
+                     [&](const char* phrase) { return text.find(phrase) != std::string::npos; });
+}
+
 // By torch's texts for a CUDA that finds no device or may not open it.
 bool isAboutGpus(const std::string& text) {
-  for (const char* words : {"No CUDA GPUs are available", "Found no NVIDIA driver",
-                            "CUDA initialization", "CUDA unknown error", "cudaGetDeviceCount"}) {
-    if (text.find(words) != std::string::npos) return true;
-  }
-  return false;
+  return containsOneOf(text, {"No CUDA GPUs are available", "Found no NVIDIA driver",
+                              "CUDA initialization", "CUDA unknown error", "cudaGetDeviceCount"});
 }
 
 // By the texts of Python and torch, which have no exception type for it.
 bool isAboutMemory(const std::string& text) {
-  for (const char* words : {"std::bad_alloc", "annot allocate memory", "can't allocate memory"}) {
-    if (text.find(words) != std::string::npos) return true;
-  }
-  return false;
+  return containsOneOf(text, {"std::bad_alloc", "annot allocate memory", "can't allocate memory"});
 }
 
 }  // namespace
