@@ -80,7 +80,7 @@ void requireOneThread(const std::string& starter) {
 }
 
 // Asks the driver's library, if something has loaded it: it counts devices only once it is
-// initialised. The management library, which opens the same devices, does no harm to forks.
+// initialised.
 bool hasUsedCuda() {
   void* driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (driver == nullptr) return false;
@@ -93,7 +93,8 @@ bool hasUsedCuda() {
   return used;
 }
 
-// `user`: what ran since the last check, and what to do about it.
+// Before requireOneThread(), because CUDA starts threads. `user`: what ran since the last check,
+// and what to do about it.
 void requireNoCuda(const std::string& user) {
   if (!hasUsedCuda()) return;
   throw std::runtime_error("the zygote has used CUDA, which its forks could then not use: " + user);
@@ -130,12 +131,12 @@ void preloadLibraries() {
   tryLibraries(base::settingInEnvironment(kWorkerLibraries).items);
   for (const std::string& library : libraries) {
     loadLibraries({library});
-    requireOneThread("the library " + library +
-                     " of ISOPOOL_PRELOAD_LIBS starts threads when it is loaded; name it in "
-                     "ISOPOOL_WORKER_PRELOAD_LIBS instead");
     requireNoCuda("the library " + library +
                   " of ISOPOOL_PRELOAD_LIBS uses CUDA when it is loaded; name it in "
                   "ISOPOOL_WORKER_PRELOAD_LIBS instead");
+    requireOneThread("the library " + library +
+                     " of ISOPOOL_PRELOAD_LIBS starts threads when it is loaded; name it in "
+                     "ISOPOOL_WORKER_PRELOAD_LIBS instead");
   }
 }
 
