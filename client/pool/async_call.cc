@@ -70,8 +70,8 @@ bool AsyncCall::leaveQueue(Phase next) {
   return true;
 }
 
-void AsyncCall::run() {
-  if (leaveQueue(Phase::kRunning)) make();
+void AsyncCall::run(client::EntryTurn turn) {
+  if (leaveQueue(Phase::kRunning)) make(turn);
 }
 
 bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
@@ -80,15 +80,19 @@ bool AsyncCall::runInline(const std::function<bool()>& interrupted) {
     callerWaits_.store(true, std::memory_order_relaxed);
     executor_->callerWaits();
   }
-  if (!leaveQueue(Phase::kRunning)) return false;
-  const bool tookPlace = executor_->begunByCaller(*this);
-  if (interrupted) cancellation_.stopIf(interrupted);
-  make();
-  if (tookPlace) executor_->ended(drain_);
-  return true;
+  client::EntryTurn turn = executor_->takeIfNext(*this);
+  if (!turn) return false;
+  const bool begun = leaveQueue(Phase::kRunning);
+  if (begun) {
+    if (interrupted) cancellation_.stopIf(interrupted);
+    make(turn);
+  }
+  executor_->ended(drain_);
+  return begun;
 }
 
-void AsyncCall::make() {
+void AsyncCall::make(client::EntryTurn& turn) {
+  call_.turn = &turn;
   std::optional<Outcome> outcome;
   try {
     client::prepareThread();
@@ -98,6 +102,8 @@ void AsyncCall::make() {
   } catch (...) {
     outcome.emplace(std::current_exception());
   }
+  // Not during the callback, which may wait for other calls.
+  if (turn) turn.unlock();
   // cancel() has returned true, so the call has not run: its outcome is Cancelled in any case.
   if (cancellation_.end()) outcome.emplace(cancelled());
   dropRequest();

@@ -39,8 +39,8 @@ class AsyncCall {
   AsyncCall& operator=(const AsyncCall&) = delete;
 
   /// Makes the call and settles it, unless it was settled while it was queued. For the threads of
-  /// the executor.
-  void run();
+  /// the executor. `turn`: see Pool::reserveWorker(); ended when this returns.
+  void run(client::EntryTurn turn);
   /// The same on another thread, see PendingCall::runInline(). Throws Error in a forked child.
   bool runInline(const std::function<bool()>& interrupted);
   /// Settles the call with `error` if no thread has begun to make it.
@@ -73,7 +73,7 @@ class AsyncCall {
   enum class Phase { kQueued, kRunning, kSettling };
 
   bool leaveQueue(Phase next);
-  void make();
+  void make(client::EntryTurn& turn);
   void dropRequest();
   void settle(Outcome outcome);
 

@@ -116,22 +116,21 @@ void AsyncExecutor::lookForLeftCalls() {
   }
 }
 
-bool AsyncExecutor::begunByCaller(const AsyncCall& call) {
-  std::shared_ptr<AsyncCall> released;  // without the lock
+EntryTurn AsyncExecutor::takeIfNext(const AsyncCall& call) {
+  std::shared_ptr<AsyncCall> taken;  // released without the lock
+  // Does not wait: the thread that has the turn may wait for an event that takes long.
+  EntryTurn turn(order_, std::try_to_lock);
   base::MutexLock lock(mutex_);
-  if (!queue_.empty() && queue_.back().get() == &call) {
-    released = std::move(queue_.back());
-    queue_.pop_back();
-  } else if (!queue_.empty() && queue_.front().get() == &call) {
-    released = std::move(queue_.front());
-    queue_.pop_front();
-  } else {
-    return false;
+  if (!turn || queue_.empty() || queue_.front().get() != &call) {
+    if (idle_ > 0 && !queue_.empty()) work_.notify_one();
+    return {};
   }
+  taken = std::move(queue_.front());
+  queue_.pop_front();
   forgetDeadline(call);
   ++running_;
   lock.unlock();
-  return true;
+  return turn;
 }
 
 void AsyncExecutor::ended(uint64_t drain) {
@@ -169,12 +168,17 @@ void AsyncExecutor::addThread() {
 }
 
 void AsyncExecutor::serve() {
+  EntryTurn turn(order_);
   base::MutexLock lock(mutex_);
   while (!closed_) {
     if (queue_.empty()) {
+      turn.unlock();
       ++idle_;
       work_.wait(lock);
       --idle_;
+      lock.unlock();
+      turn.lock();
+      lock.lock();
       continue;
     }
     std::shared_ptr<AsyncCall> call = std::move(queue_.front());
@@ -182,12 +186,13 @@ void AsyncExecutor::serve() {
     forgetDeadline(*call);
     ++running_;
     lock.unlock();
-    call->run();
+    call->run(std::move(turn));
     if (!call->callerWaits()) callersWait_.store(false, std::memory_order_relaxed);
     const uint64_t drain = call->drain();
     // Released without the lock: this may be the last owner of anything, the pool included.
     call.reset();
     ended(drain);
+    turn = EntryTurn(order_);
     lock.lock();
   }
 }

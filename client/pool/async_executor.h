@@ -26,8 +26,10 @@ namespace isopool::client {
 /// would cost more than a short call and take the processor from a worker: one more thread looks a
 /// moment later whether the call is still there.
 ///
-/// The queue is first in, first out, and has no limit of its own, see CallLimit. The threads block
-/// all signals.
+/// The queue is first in, first out, and has no limit of its own, see CallLimit. Calls enter the
+/// pool's line in the order of the queue, so that long calls start in that order. Short calls, of
+/// which a worker gets a second one in advance, may overtake each other on the way to it. The
+/// threads block all signals.
 ///
 /// Its threads and its calls share ownership of it, so that it outlives a callback that releases
 /// the manager and everything else.
@@ -53,9 +55,10 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
 
   /// Called by a call whose caller asked soon to make it by itself.
   void callerWaits() { callersWait_.store(true, std::memory_order_relaxed); }
-  /// Called by a call that its caller begins to make. True if the queue does not have it any more:
-  /// ended() is then to be called when it was made.
-  bool begunByCaller(const AsyncCall& call);
+  /// Takes the call from the queue for its caller, which is to make it if it was not settled, and
+  /// then to call ended(). Returns no lock, and leaves the call to a thread, if the call is not the
+  /// next one of the queue or another thread has the turn.
+  EntryTurn takeIfNext(const AsyncCall& call);
   /// A call has been settled that was submitted during the drain of this number; 0: during none.
   void ended(uint64_t drain);
   /// From here on submit() throws SupervisorLost with the text `refusal`; if that is empty, it
@@ -87,6 +90,7 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   std::atomic<size_t> queued_{0};
   std::atomic<bool> callersWait_{false};
 
+  base::Mutex order_;  // of an EntryTurn; locked before mutex_
   base::Mutex mutex_;
   base::Condition work_;
   base::Condition deadlineCame_;

@@ -27,6 +27,8 @@ constexpr std::chrono::seconds kOpenPatience(120);
 constexpr milliseconds kLongestSleep(100);
 // In ns. Waiting behind a call of up to this length costs less than the gap between two calls.
 constexpr int64_t kShortCall = 1'000'000;
+// Assumed until calls have ended: the first ones may be long, and a worker runs its calls in order.
+constexpr int64_t kFirstCalls = 2 * kShortCall;
 // For this time after a thread in line got a place, a place that becomes free is left to the thread
 // that comes first: mostly the one that had the place.
 constexpr std::chrono::microseconds kBetweenHandOvers(40);
@@ -40,6 +42,11 @@ bool serves(const WorkerSlot& slot, const WorkerLink* configured = nullptr) {
   return lives(slot) && (!slot.channel->warmingUp() || slot.channel.get() == configured);
 }
 
+// A call that is tried again has no turn any more.
+void endTurn(EntryTurn* turn) {
+  if (turn != nullptr && turn->owns_lock()) turn->unlock();
+}
+
 }  // namespace
 
 Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settings,
@@ -50,6 +57,7 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settin
       settings_(std::move(settings)),
       eventLog_(std::move(eventLog)),
       shared_(connection->shared()),
+      serviceNanoseconds_(kFirstCalls),
       callLimit_(shared_ ? std::make_shared<CallLimit>(connection->mostCalls()) : nullptr),
       spareHasObjects_(connection->spareHasObjects()),
       connection_(std::move(connection)),
@@ -225,7 +233,7 @@ bool Pool::leavesPlaceFree(const WorkerSlot& slot) const {
 }
 
 Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accepted,
-                                            CancellationToken* cancellation) {
+                                            CancellationToken* cancellation, EntryTurn* turn) {
   base::MutexLock lock(ownMutex());
   if (accepted) {
     checkLocked();
@@ -237,11 +245,13 @@ Pool::WorkerReservation Pool::reserveWorker(const Deadline& deadline, bool accep
   const WorkerLink* const configured = WorkerSetup::configuredByThisThread();
   if (std::shared_ptr<WorkerSlot> slot = pickLocked(nullptr, configured)) {
     takeLocked(*slot);
+    endTurn(turn);
     return reserveLocked(std::move(slot));
   }
   Waiter waiter;
   waiter.configured = configured;
   waiters_.push_back(&waiter);
+  endTurn(turn);
   try {
     serveWaitersLocked();
     awaitPlace(waiter, deadline, cancellation, lock);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ class WorkerSlot {
 };
 
 namespace client {
+
+/// The right to enter a pool's line next. One thread has it at a time for the calls of one queue,
+/// from the moment when it takes a call from there.
+using EntryTurn = std::unique_lock<base::Mutex>;
 
 /// A manager's workers, and the choice of the worker for each call. Any thread. Sessions and
 /// replicated objects share ownership of it; it works only until its manager calls close().
@@ -111,9 +116,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// Waits for a place at a worker. Throws DeadlineExceeded, PoolUnavailable (every slot is in
   /// quarantine), SupervisorLost, Error (the pool is closed, or this is a forked child).
   /// `accepted`: the call was accepted earlier, so it is not refused because the supervisor is
-  /// about to end.
+  /// about to end. `turn`: ends when the call has a place at a worker or in the line, so that the
+  /// next call of the same queue comes after it; null: the call is of no queue.
   WorkerReservation reserveWorker(const Deadline& deadline, bool accepted = false,
-                                  CancellationToken* cancellation = nullptr);
+                                  CancellationToken* cancellation = nullptr,
+                                  EntryTurn* turn = nullptr);
 
   /// Call when a worker has ended a request that is not a call of the pool: calls in line may be
   /// waiting for that worker.
@@ -328,7 +335,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   /// When a thread in line got a place.
   Clock::time_point lastHandOver_ ISOPOOL_GUARDED_BY(mutex_);
   std::shared_ptr<AsyncExecutor> executor_ ISOPOOL_GUARDED_BY(mutex_);
-  std::atomic<int64_t> serviceNanoseconds_{0};
+  std::atomic<int64_t> serviceNanoseconds_;
   std::atomic<uint64_t> callsRerun_{0};
   std::atomic<uint64_t> workersReplaced_{0};
   std::atomic<uint64_t> reattached_{0};

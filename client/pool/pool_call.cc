@@ -226,7 +226,7 @@ at::IValue callOnPool(const PoolCall& call) {
   PoolMigration migration(*call.object.pool, call.accepted);
   return untilAnswered(call, [&](Attempts& attempts) {
     const Pool::WorkerReservation reservation =
-        migration.nextReservation(call.deadline, call.cancellation);
+        migration.nextReservation(call.deadline, call.cancellation, call.turn);
     return attempts.tryOn(reservation.channel(), &migration);
   });
 }

@@ -63,6 +63,7 @@ struct PoolCall {
   std::optional<uint32_t> modes = std::nullopt;
   CancellationToken* cancellation = nullptr;  ///< not owned; null: can't be cancelled
   bool accepted = false;                      ///< see Pool::reserveWorker()
+  EntryTurn* turn = nullptr;                  ///< see Pool::reserveWorker(); null: in no order
 };
 
 /// The error of a call that was cancelled before it started.

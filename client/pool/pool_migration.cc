@@ -20,12 +20,14 @@ constexpr std::chrono::milliseconds kBetweenLooks(10);
 }  // namespace
 
 Pool::WorkerReservation PoolMigration::nextReservation(const Deadline& deadline,
-                                                       CancellationToken* cancellation) {
+                                                       CancellationToken* cancellation,
+                                                       EntryTurn* turn) {
   auto reserved = left_ ? pool_.takeReserved(*this) : std::nullopt;
   stay();
   left_ = false;
   Pool::WorkerReservation reservation =
-      reserved ? *std::move(reserved) : pool_.reserveWorker(deadline, accepted_, cancellation);
+      reserved ? *std::move(reserved)
+               : pool_.reserveWorker(deadline, accepted_, cancellation, turn);
   accepted_ = true;
   from_ = reservation.slot().get();
   patience_ = reservation.idle() ? kPatienceWithIdleWorker : kPatience;

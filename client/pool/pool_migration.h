@@ -27,7 +27,8 @@ class PoolMigration final : public Migration {
   /// If the call has left its worker, the place that is reserved elsewhere, unless the worker there
   /// has died. Else waits as Pool::reserveWorker(), and throws what that throws.
   Pool::WorkerReservation nextReservation(const Deadline& deadline,
-                                          CancellationToken* cancellation = nullptr);
+                                          CancellationToken* cancellation = nullptr,
+                                          EntryTurn* turn = nullptr);
   /// Call before a request is published to the reserved worker, or before the thread waits for that
   /// worker's preparation: from now on the time counts after which the call looks for another one.
   void begin(Clock::time_point now) {

@@ -83,10 +83,10 @@ class ISOPOOL_EXPORT PendingCall {
 
   /// True while the call waits for its turn: no thread of the library has begun to make it.
   bool queued() const;
-  /// Makes the call on the calling thread if no thread of the library has begun to make it: that
-  /// saves two wake-ups of threads when the caller would only wait. The call need not be the next
-  /// one in the order of submission; its callback runs here. Returns true if it was made here: then
-  /// it has its outcome. `interrupted`: see CallOptions.
+  /// Makes the call on the calling thread if it is the next one in the order of submission and no
+  /// thread of the library has begun to make it: that saves two wake-ups of threads when the caller
+  /// would only wait. Its callback runs here. Returns true if it was made here: then it has its
+  /// outcome. `interrupted`: see CallOptions.
   bool runInline(const std::function<bool()>& interrupted = {}) const;
   /// Cancels the call if it has not started. Returns true if no instruction of its Python code has
   /// run or will run: its outcome is then Cancelled, from this moment on. The call's callback may

@@ -118,7 +118,7 @@ class _Calls:
         self._limits_tasks = most_tasks > 0
         self._workers = len(pool)
         self._process = os.getpid()
-        self._open: set[_Task] = set()  # those whose futures are not settled
+        self._open: dict[_Task, None] = {}  # those whose futures are not settled, the oldest first
         # By the key of a function: how many calls took it along, up to what is enough. The latest one last.
         self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
         runner = pool._create("tasks", "TaskRunner", (most_tasks, *initializer))
@@ -145,7 +145,7 @@ class _Calls:
         function = task.function
         with self._lock:
             self.check()
-            self._open.add(task)
+            self._open[task] = None
             # A function goes along until each worker is likely to have it; a worker without it asks for it.
             sent = self._sent.get(function.key, 0)
             known = sent >= 2 * self._workers
@@ -175,7 +175,7 @@ class _Calls:
         del value
         future = task.future
         with self._lock:
-            self._open.discard(task)
+            self._open.pop(task, None)
             idle = not self._open
             ends = idle and self._closing and self._waiters == 0
             if idle:
@@ -251,7 +251,9 @@ class _Calls:
             return
         with self._lock:
             self._closing = True
-            cancelled = [*self._open] if cancel_waiting or stop_running else []
+            # Those that the workers have, or get at this moment, are not waiting.
+            first = 0 if stop_running else self._workers
+            cancelled = [*self._open][first:] if cancel_waiting or stop_running else []
             self._waiters += wait
         for task in reversed(cancelled):
             task.future._end(stop_running)
@@ -417,7 +419,10 @@ class Executor(concurrent.futures.Executor):
         return itertools.chain.from_iterable(_in_order(begun, buffersize, until))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Accepts no more calls. wait: returns when all have ended. cancel_futures: cancels those that wait."""
+        """Accepts no more calls. wait: returns when all have ended.
+
+        cancel_futures: cancels those that wait, which are all but the oldest max_workers ones.
+        """
         self._calls.close(wait, cancel_waiting=cancel_futures)
 
     def stop(self) -> None:

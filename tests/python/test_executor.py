@@ -5,6 +5,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import itertools
 import os
 import signal
 import threading
@@ -482,6 +483,25 @@ def test_stop_ends_calls_that_run(tmp_path: Any) -> None:
     own.stop()
     assert all(each.cancelled() for each in futures)
     await_end(worker)
+
+
+def test_calls_start_in_the_order_of_their_submission() -> None:
+    def number_of_call(calls: Any = itertools.count()) -> int:
+        time.sleep(0.002)  # longer than the calls of which a worker gets one in advance
+        return next(calls)
+
+    with isopool.Executor(1) as executor:
+        futures = [executor.submit(number_of_call) for _ in range(200)]
+        assert [future.result() for future in futures] == [*range(200)]
+
+
+def test_shutdown_cancels_waiting_calls_only() -> None:
+    executor = isopool.Executor(2)
+    futures = [executor.submit(time.sleep, 0.01) for _ in range(20)]
+    executor.shutdown(cancel_futures=True)
+    # The next two may have begun to wait in the pool's line.
+    assert [future.cancelled() for future in futures[4:]] == [True] * 16
+    assert [future.result() for future in futures[:2]] == [None, None]
 
 
 def test_the_workers_of_an_executor_end_with_its_last_reference() -> None:
