@@ -78,6 +78,13 @@ at::IValue missingModules(const std::shared_ptr<client::Pool>& pool,
   }
 }
 
+std::vector<Interpreter> interpretersOf(const client::Pool& pool) {
+  std::vector<Interpreter> interpreters;
+  interpreters.reserve(pool.slots().size());
+  for (const auto& slot : pool.slots()) interpreters.push_back(InterpreterAccess::make(slot));
+  return interpreters;
+}
+
 // Checks what a worker would find only when it runs the package.
 void checkRequirements(const std::shared_ptr<client::Pool>& pool, const client::ArchiveFile& file,
                        const client::Deadline& deadline) {
@@ -121,10 +128,11 @@ std::shared_ptr<ReplicatedObjImpl> makeModel(const std::shared_ptr<client::Pool>
 }  // namespace
 
 ManagerImpl::ManagerImpl(const PoolOptions& options)
-    : modules(firstModules()), owner(options, modules, "InterpreterManager"), pool(owner.pool()) {
-  interpreters.reserve(pool->slots().size());
-  for (const auto& slot : pool->slots()) interpreters.push_back(InterpreterAccess::make(slot));
-}
+    : modules(firstModules()),
+      owner(options, modules, "InterpreterManager"),
+      pool(owner.pool()),
+      interpreters(interpretersOf(*pool)),
+      instances(interpreters) {}
 
 ManagerImpl::~ManagerImpl() {
   // Programs keep pointers to Interpreters: those of the last 64 managers stay valid objects, whose
@@ -158,7 +166,7 @@ InterpreterSession InterpreterManager::acquireOne(const CallOptions& options) {
       client::openSession(impl_->pool, client::deadlineOf(*impl_->pool, options)));
 }
 
-Interpreters InterpreterManager::allInstances() { return impl_->interpreters; }
+const at::ArrayRef<Interpreter>& InterpreterManager::allInstances() { return impl_->instances; }
 
 std::vector<at::IValue> InterpreterManager::callOnAll(
     const std::string& module, const std::string& name, std::vector<at::IValue> args,

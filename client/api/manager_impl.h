@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <c10/util/ArrayRef.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +27,8 @@ class ManagerImpl {
   const std::shared_ptr<client::ModuleSources> modules;
   const client::PoolOwner owner;
   const std::shared_ptr<client::Pool> pool;
-  std::vector<Interpreter> interpreters;  ///< one per slot, in slot order; constant
+  std::vector<Interpreter> interpreters;      ///< one per slot, in slot order; constant
+  const at::ArrayRef<Interpreter> instances;  ///< of these
 };
 
 }  // namespace isopool

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <c10/util/ArrayRef.h>
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -9,7 +11,6 @@
 
 #include "isopool/export.h"
 #include "isopool/interpreter.h"
-#include "isopool/interpreters.h"
 #include "isopool/noop_environment.h"
 #include "isopool/options.h"
 #include "isopool/package.h"
@@ -89,8 +90,10 @@ class ISOPOOL_EXPORT InterpreterManager {
   /// Interpreter::acquireSession().
   InterpreterSession acquireOne(const CallOptions& options = {});
 
-  /// The slots of the workers. Their addresses do not change while the manager lives.
-  Interpreters allInstances();
+  /// The slots of the workers. Their addresses do not change while the manager lives. A reference,
+  /// where torch::deploy returns a value, so that no compiler warns of a dangling reference in
+  /// `const Interpreter& first = manager.allInstances().front();`.
+  const at::ArrayRef<Interpreter>& allInstances();
 
   /// From now on only the first N workers get calls and new sessions. The others complete what they
   /// have, and stay ready for a later, larger N. Throws c10::Error if N is 0 or larger than the

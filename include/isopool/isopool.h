@@ -19,7 +19,6 @@
 #include "isopool/errors.h"
 #include "isopool/interpreter.h"
 #include "isopool/interpreter_manager.h"
-#include "isopool/interpreters.h"
 #include "isopool/load_balancer.h"
 #include "isopool/method.h"
 #include "isopool/noop_environment.h"
