@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <fstream>
 #include <stdexcept>
 
 #include "tests/client/harness.h"
@@ -33,6 +34,16 @@ struct Death {
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
+}
+
+/// The zygote among these processes, by its title; -1 if there is none.
+pid_t zygoteAmong(const std::vector<pid_t>& processes) {
+  const auto found = std::find_if(processes.begin(), processes.end(), [](pid_t each) {
+    std::ifstream file("/proc/" + std::to_string(each) + "/cmdline", std::ios::binary);
+    std::string title;
+    return std::getline(file, title, '\0') && title == "isopool-worker: zygote";
+  });
+  return found == processes.end() ? -1 : *found;
 }
 
 /// Runs `one` for each death, kAtATime at a time, in processes of their own.
@@ -254,7 +265,7 @@ TEST(ZygoteDies, TheProgramDoesNotNotice) {
 }
 
 /// The process between zygote and worker leaves a worker that is unknown to both, which must
-/// not stay.
+/// not stay, and perhaps locks in the zygote's memory, which must not be forked again.
 TEST(ZygoteDies, DeathOfItsForkingProcessIsNotNoticed) {
   inTurn({{CrashPoint::kWorkerForkedBetween, 1}}, [](const Death& death) {
     const std::string name = nameFor(death, "between");
@@ -271,6 +282,8 @@ TEST(ZygoteDies, DeathOfItsForkingProcessIsNotNoticed) {
     // Guardian, supervisor, zygote, worker, and the spare, which comes last.
     constexpr size_t kWhole = 5;
     require(waitUntil([&] { return mark.processes().size() == kWhole; }), "the pool is not whole");
+    const pid_t zygote = zygoteAmong(mark.processes());
+    require(zygote > 0, "no process has the title of a zygote");
     trap.set(requestFor(death.point, death.nth));
     for (int i = 0; i < 2; ++i) {
       require(life.perform(Operation::kWorkerDeath) == ProgramLife::Outcome::kAnswered,
@@ -281,6 +294,8 @@ TEST(ZygoteDies, DeathOfItsForkingProcessIsNotNoticed) {
     require(life.perform(Operation::kInlineCall) == ProgramLife::Outcome::kAnswered, "no answer");
     require(waitUntil([&] { return mark.processes().size() == kWhole; }),
             "processes are left over, or missing");
+    const pid_t next = zygoteAmong(mark.processes());
+    require(next > 0 && next != zygote, "the zygote goes on");
     life.perform(Operation::kLeave);
     life.checkLog();
     require(mark.waitUntilNoneIsLeft(milliseconds(2000)), "processes are left over");
