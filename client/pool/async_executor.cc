@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <system_error>
@@ -93,25 +94,33 @@ bool AsyncExecutor::lookLater() noexcept {
 }
 
 void AsyncExecutor::lookForLeftCalls() {
-  constexpr std::chrono::microseconds kInterval(50);
+  constexpr std::chrono::microseconds kShortest(50);
+  // As long as callers take their calls, each look only takes a processor from them.
+  constexpr std::chrono::microseconds kLongest(1000);
   constexpr int kEnough = 20;  // looks without a new call, after which it sleeps
   int quiet = 0;
+  auto interval = kShortest;
   base::MutexLock lock(mutex_);
   while (!closed_) {
     if (!looking_) {
       looksAgain_.wait(lock);
       quiet = 0;
+      interval = kShortest;
       continue;
     }
     const uint64_t submitted = submitted_;
     const bool callWaits = !queue_.empty();
-    looksAgain_.wait_for(lock, kInterval);
+    looksAgain_.wait_for(lock, interval);
     if (submitted_ != submitted) {
       quiet = 0;
+      interval = std::min(2 * interval, kLongest);
       continue;
     }
     // The latest call is the only one for which no thread was woken.
-    if (callWaits && !queue_.empty()) work_.notify_one();
+    if (callWaits && !queue_.empty()) {
+      work_.notify_one();
+      interval = kShortest;
+    }
     looking_ = ++quiet < kEnough;
   }
 }

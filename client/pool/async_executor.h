@@ -24,7 +24,7 @@ namespace isopool::client {
 /// A program that waits for each call right after its submission makes it by itself, see
 /// PendingCall::runInline(). While callers do so, the submission of a call wakes no thread, which
 /// would cost more than a short call and take the processor from a worker: one more thread looks a
-/// moment later whether the call is still there.
+/// moment later, a millisecond at most, whether the call is still there.
 ///
 /// The queue is first in, first out, and has no limit of its own, see CallLimit. Calls enter the
 /// pool's line in the order of the queue, so that long calls start in that order. Short calls, of

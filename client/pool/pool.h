@@ -331,11 +331,11 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
   std::list<Waiter*> waiters_ ISOPOOL_GUARDED_BY(mutex_);
   /// Calls that look for a place; served before waiters_.
   std::list<PoolMigration*> migrations_ ISOPOOL_GUARDED_BY(mutex_);
-  std::atomic<size_t> inLine_{0};  // the length of both lists together
+  std::atomic<int64_t> serviceNanoseconds_;  // how long a call takes, on average
+  std::atomic<size_t> inLine_{0};            // the length of both lists together
   /// When a thread in line got a place.
   Clock::time_point lastHandOver_ ISOPOOL_GUARDED_BY(mutex_);
   std::shared_ptr<AsyncExecutor> executor_ ISOPOOL_GUARDED_BY(mutex_);
-  std::atomic<int64_t> serviceNanoseconds_;
   std::atomic<uint64_t> callsRerun_{0};
   std::atomic<uint64_t> workersReplaced_{0};
   std::atomic<uint64_t> reattached_{0};

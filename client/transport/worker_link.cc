@@ -29,7 +29,6 @@ using std::chrono::milliseconds;
 // How long the supervisor may take to report how a worker died. It reaps within milliseconds.
 constexpr milliseconds kPatienceForCause(500);
 constexpr size_t kReleaseBatch = 128;
-constexpr uint32_t kSpinAllowanceMicroseconds = ipc::kLongestSpin / 1000;
 
 // A request that has run for this time keeps its worker occupied: new sessions use another worker.
 constexpr int64_t kLongRequest = 10'000'000;  // ns
@@ -417,10 +416,15 @@ PendingRequest& WorkerLink::publishNext(ipc::Operation operation, RequestDraft& 
   request.answerBlob.clear();
   request.outcome.store(RequestOutcome::kPending, std::memory_order_relaxed);
   request.use.store(PendingRequest::Use::kWaiting, std::memory_order_release);
-  pending_.fetch_add(1, std::memory_order_relaxed);
+  const bool workerHadOthers = pending_.fetch_add(1, std::memory_order_relaxed) > 0;
   ipc::reachCrashPoint(ipc::CrashPoint::kExchangeEntered);
+  // The time that the worker waited for this call, had no thread of this process slept.
+  if (const int64_t answered = answered_.load(std::memory_order_relaxed); answered != 0) {
+    workerSpin_.worked(workerHadOthers ? 0 : ipc::monotonicNow() - answered);
+  }
+  const int64_t spin = workerMaySpin ? workerSpin_.nanoseconds() : 0;
   ipc::ClientEnd& end = memory_->end();
-  end.allowSpin(workerMaySpin ? kSpinAllowanceMicroseconds : 0, ipc::currentProcessor());
+  end.allowSpin(static_cast<uint32_t>(spin / 1000), ipc::currentProcessor());
   end.publish(call);
   return request;
 }

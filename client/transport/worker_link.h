@@ -306,7 +306,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   base::Mutex publishMutex_;
   base::Condition slotFreed_;
   std::array<std::unique_ptr<PendingRequest>, ipc::kRingSlots> pendingRequests_;
-  uint64_t nextSequence_ ISOPOOL_GUARDED_BY(publishMutex_) = 1;  // counts as ClientEnd does
+  uint64_t nextSequence_ ISOPOOL_GUARDED_BY(publishMutex_) = 1;   // counts as ClientEnd does
+  ipc::SpinBudget workerSpin_ ISOPOOL_GUARDED_BY(publishMutex_);  // of the worker, between calls
   std::string refusal_ ISOPOOL_GUARDED_BY(publishMutex_);
   UnheardCalls unheard_ ISOPOOL_GUARDED_BY(publishMutex_);
   base::Mutex releasesMutex_;
@@ -316,6 +317,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
 
   base::Mutex leadMutex_;
   ipc::SpinBudget spin_ ISOPOOL_GUARDED_BY(leadMutex_);
+  std::atomic<int64_t> answered_{0};  // when a thread last had an answer, by ipc::monotonicNow()
   ipc::ReceivedCompletion received_ ISOPOOL_GUARDED_BY(leadMutex_);
   std::atomic<uint32_t> pending_{0};
   std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left

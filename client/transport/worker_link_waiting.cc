@@ -80,8 +80,9 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
   ipc::ClientEnd& end = memory_->end();
   const int64_t began = ipc::monotonicNow();
   const bool maySpin = spinner && spinner->granted() && !end.workerSleepsHere();
+  const int64_t wakeUp = end.workerSleeps() ? ipc::kWakeUp : 0;
   const auto spun = ipc::spinUntil([&] { return end.completionReady(); }, began,
-                                   maySpin ? spin_.nanoseconds() : 0);
+                                   maySpin ? spin_.nanoseconds(wakeUp) : 0);
   struct Leader {
     WorkerLink& channel;
     ipc::ClientEnd& end;
@@ -125,7 +126,8 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     void withdrawSleep() { end.withdrawSleep(); }
   } leader{*this, end, request, deadline, cancellation, migration, spinner};
   if (!ipc::awaitOutcome(leader)) return;
-  spin_.waited(spun && !leader.slept ? *spun : ipc::monotonicNow() - began);
+  const int64_t ended = spun && !leader.slept ? began + *spun : ipc::monotonicNow();
+  answered_.store(ended, std::memory_order_relaxed);
 }
 
 // For the thread that waits for the request.
@@ -151,6 +153,7 @@ bool WorkerLink::deliverCompletions() {
                        request.use.load(std::memory_order_acquire) != PendingRequest::Use::kFree &&
                        request.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
     if (!known) return false;
+    spin_.worked(received_.workNanoseconds);
     const bool delivered = deliver(request);
     ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);
     if (!delivered) return false;

@@ -74,6 +74,7 @@ Received ClientEnd::peek(ReceivedCompletion& completion) noexcept {
   return completions_.peek([&](const CompletionSlot& slot) {
     completion.sequence = slot.sequence;
     completion.status = slot.status;
+    completion.workNanoseconds = slot.workNanoseconds;
     const uint64_t epoch = slot.epoch;
     completion.payload = slot.payload;
     if (epoch != epoch_.value || completion.payload.inlineBytes > kInlineBytes) return false;
@@ -99,8 +100,7 @@ void ClientEnd::allowSpin(uint32_t microseconds, uint32_t processor) noexcept {
 }
 
 bool ClientEnd::workerSleepsHere() const noexcept {
-  return peer_->sleeping.load(std::memory_order_relaxed) != 0 &&
-         peer_->processor.load(std::memory_order_relaxed) == currentProcessor();
+  return workerSleeps() && peer_->processor.load(std::memory_order_relaxed) == currentProcessor();
 }
 
 }  // namespace isopool::ipc

@@ -37,6 +37,7 @@ struct OutgoingCall {
 struct ReceivedCompletion {
   uint64_t sequence = 0;
   uint32_t status = 0;
+  uint32_t workNanoseconds = 0;  ///< as the worker states it
   PayloadPlace payload{};
   std::byte bytes[kInlineBytes];
 };
@@ -97,6 +98,10 @@ class ClientEnd {
 
   /// Lets the idle worker spin for this long, and stores the processor on which the client spins.
   void allowSpin(uint32_t microseconds, uint32_t processor) noexcept;
+  /// True if the worker sleeps, or is about to sleep.
+  bool workerSleeps() const noexcept {
+    return peer_->sleeping.load(std::memory_order_relaxed) != 0;
+  }
   /// True if the worker sleeps and last ran on the processor of the calling thread. The kernel will
   /// probably wake it there, so a thread that spins there would keep it from running.
   bool workerSleepsHere() const noexcept;

@@ -9,29 +9,39 @@
 namespace isopool::ipc {
 
 /// The longest time that a thread spins before it sleeps.
-inline constexpr int64_t kLongestSpin = 50'000;  // ns
+inline constexpr int64_t kLongestSpin = 100'000;  // ns
 
-/// Decides how long one waiter spins: up to kLongestSpin if its recent waits were short enough that
-/// a spin covers them, otherwise not at all. One object per waiter; not thread-safe.
+/// What it takes to wake a process that sleeps, about.
+inline constexpr int64_t kWakeUp = 40'000;  // ns
+
+/// Decides how long one side of a channel spins while it waits for the other: up to kLongestSpin if
+/// the other side's recent work was short enough that a spin covers it, otherwise not at all. Not
+/// the waits are measured but the work: a wait contains wake-ups if the sides slept, so that two
+/// sides that sleep would find each other slow for good. One object per direction; not thread-safe.
 class SpinBudget {
  public:
-  /// Nanoseconds to spin before sleeping.
-  int64_t nanoseconds() const { return expectedWait_ <= kCoverable ? kLongestSpin : 0; }
-  /// Call it after each wait with its length, spun or slept.
-  void waited(int64_t nanoseconds) {
-    const int64_t bounded = nanoseconds < 4 * kCoverable ? nanoseconds : 4 * kCoverable;
-    expectedWait_ += (bounded - expectedWait_) / 4;
+  /// Nanoseconds to spin before sleeping. `more` is added to the work that is expected.
+  int64_t nanoseconds(int64_t more = 0) const {
+    return expectedWork_ + more <= kLongestSpin ? kLongestSpin : 0;
+  }
+  /// Call it for each piece of the other side's work, from the moment when the other side began to
+  /// run until it published the result.
+  void worked(int64_t nanoseconds) {
+    const int64_t bounded = nanoseconds < 4 * kLongestSpin ? nanoseconds : 4 * kLongestSpin;
+    expectedWork_ += (bounded - expectedWork_) / 4;
   }
 
  private:
-  // A wait that slept includes about 40 us for the wake-up, which a spin would have saved.
-  static constexpr int64_t kCoverable = kLongestSpin + 40'000;
-  int64_t expectedWait_ = 0;
+  int64_t expectedWork_ = 0;
 };
 
 /// The processor on which the calling thread runs; 0 if it can't be determined. A hint: the kernel
 /// may move the thread at any time.
 uint32_t currentProcessor() noexcept;
+
+/// Moves the calling thread to another processor, if it may run on others. Takes some 20 us. The
+/// kernel may move it back at any time.
+void leaveProcessor() noexcept;
 
 /// For the body of a spin: leaves the core's resources to the other hardware thread.
 inline void pauseProcessor() noexcept {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "ipc/channel/futex.h"
 #include "ipc/channel/liveness_word.h"
@@ -70,7 +71,10 @@ Received WorkerEnd::peek(ReceivedCall& call) noexcept {
   return received;
 }
 
-void WorkerEnd::taken() noexcept { submissions_.consume(); }
+void WorkerEnd::taken() noexcept {
+  submissions_.consume();
+  takenAt_ = monotonicNow();
+}
 
 Start WorkerEnd::start(uint64_t sequence) noexcept {
   const bool runs = startCall<SharedMemory>(own_->startedSequence,
@@ -84,6 +88,8 @@ void WorkerEnd::complete(uint64_t sequence, CompletionStatus status, const Outgo
     slot.sequence = sequence;
     slot.epoch = epoch_.value;
     slot.status = static_cast<uint32_t>(status);
+    slot.workNanoseconds = static_cast<uint32_t>(
+        std::clamp<int64_t>(monotonicNow() - takenAt_, 0, std::numeric_limits<uint32_t>::max()));
     slot.payload = PayloadPlace{static_cast<uint32_t>(payload.inlineBytes.size()),
                                 payload.blobSegment.value, payload.blobOffset, payload.blobBytes};
     if (!payload.inlineBytes.empty()) {
@@ -113,8 +119,16 @@ void WorkerEnd::withdrawSleep() noexcept { submissions_.withdrawSleep(); }
 
 int64_t WorkerEnd::spinAllowance() const noexcept {
   const int64_t allowance = int64_t{peer_->spinAllowance.load(std::memory_order_relaxed)} * 1000;
-  if (peer_->processor.load(std::memory_order_relaxed) == currentProcessor()) return 0;
+  if (clientIsHere()) return 0;
   return std::min(allowance, kLongestSpin);
+}
+
+bool WorkerEnd::lacksProcessor() const noexcept {
+  return peer_->spinAllowance.load(std::memory_order_relaxed) != 0 && clientIsHere();
+}
+
+bool WorkerEnd::clientIsHere() const noexcept {
+  return peer_->processor.load(std::memory_order_relaxed) == currentProcessor();
 }
 
 }  // namespace isopool::ipc

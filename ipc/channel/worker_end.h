@@ -81,6 +81,8 @@ class WorkerEnd {
   /// How long the client lets an idle worker spin now, in nanoseconds, at most kLongestSpin. 0 if
   /// the client spins on the worker's own processor.
   int64_t spinAllowance() const noexcept;
+  /// True if the client would let the worker spin, but for being on the same processor.
+  bool lacksProcessor() const noexcept;
 
   LeaseReturns& returns() noexcept { return own_->inputReturns; }
   const LeaseReturns& peerReturns() const noexcept { return peer_->outputReturns; }
@@ -88,6 +90,7 @@ class WorkerEnd {
 
  private:
   void tellProcessorAndCount(Work work) noexcept;
+  bool clientIsHere() const noexcept;
 
   base::Epoch epoch_;
   Mapping ownMapping_;
@@ -95,6 +98,7 @@ class WorkerEnd {
   WorkerControl* own_;
   const ClientControl* peer_;
   bool holdsLivenessWord_ = false;
+  int64_t takenAt_ = 0;  // of the last call, by monotonicNow()
   RingReader<SharedMemory, SubmissionSlot, kRingSlots> submissions_;
   RingWriter<SharedMemory, CompletionSlot, kRingSlots> completions_;
 };

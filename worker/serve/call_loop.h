@@ -77,6 +77,8 @@ class CallLoop final : public ControlPlane {
   void updateStatusPage() noexcept;
   /// The longest time that a client allows this worker to spin, in ns.
   int64_t spinAllowance() const noexcept;
+  /// Moves this thread if a client would let it spin on another processor.
+  void leaveClientsProcessor(int64_t now) noexcept;
   /// Spins, then sleeps until a call or a message comes or a requested collection is due.
   void waitForWork();
   /// Drops the objects of detached clients, makes private what is left of their memory, and
@@ -106,7 +108,7 @@ class CallLoop final : public ControlPlane {
   /// Memory of clients that are gone, while tensors of the worker still lie in it.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
 
-  ipc::SpinBudget spinBudget_;
+  int64_t movedAt_ = 0;  // when leaveClientsProcessor() moved it last, by ipc::monotonicNow()
   SleepWatches watches_;
   IdleCollection collection_;
 };

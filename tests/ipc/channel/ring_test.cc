@@ -205,6 +205,30 @@ TEST_F(RingTest, AWorkerSpinsOnlyAsLongAsItsClientAllows) {
   EXPECT_EQ(worker_.spinAllowance(), 0);
 }
 
+TEST_F(RingTest, AWorkerLacksAProcessorIfItIsOnItsClientsAndMaySpin) {
+  const OnOneProcessor here(usableProcessors().front());
+  client_.allowSpin(20, currentProcessor());
+  EXPECT_TRUE(worker_.lacksProcessor());
+  EXPECT_EQ(worker_.spinAllowance(), 0);
+  client_.allowSpin(0, currentProcessor());
+  EXPECT_FALSE(worker_.lacksProcessor()) << "it would not spin elsewhere";
+  client_.allowSpin(20, currentProcessor() + 1);
+  EXPECT_FALSE(worker_.lacksProcessor());
+}
+
+TEST_F(RingTest, AnAnswerStatesHowLongTheWorkerHadTheCall) {
+  publish(1);
+  ASSERT_EQ(worker_.peek(call_), Received::kOne);
+  const int64_t began = monotonicNow();
+  worker_.taken();
+  ASSERT_EQ(worker_.start(call_.sequence), Start::kRun);
+  EXPECT_FALSE(spinUntil([] { return false; }, monotonicNow(), 2'000'000));
+  worker_.complete(call_.sequence, CompletionStatus::kValue, {});
+  ASSERT_EQ(client_.peek(completion_), Received::kOne);
+  EXPECT_GE(completion_.workNanoseconds, 2'000'000);
+  EXPECT_LE(completion_.workNanoseconds, monotonicNow() - began);
+}
+
 TEST_F(RingTest, AClientKnowsOfAWorkerThatSleepsOnItsProcessor) {
   const OnOneProcessor here(usableProcessors().front());
   publish(1);

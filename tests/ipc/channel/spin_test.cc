@@ -4,34 +4,47 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <vector>
+
+#include "testing/one_processor.h"
+
 namespace isopool::ipc {
 namespace {
 
-TEST(SpinBudget, SpinsWhileWaitsAreShort) {
+TEST(SpinBudget, SpinsWhileTheOtherSidesWorkIsShort) {
   SpinBudget budget;
   EXPECT_EQ(budget.nanoseconds(), kLongestSpin) << "nothing is known yet";
-  for (int i = 0; i < 100; ++i) budget.waited(5'000);
+  for (int i = 0; i < 100; ++i) budget.worked(5'000);
   EXPECT_EQ(budget.nanoseconds(), kLongestSpin);
 }
 
-TEST(SpinBudget, StopsSpinningWhenWaitsAreLong) {
+TEST(SpinBudget, DoesNotSpinForWorkThatIsShortButBeginsWithALongWakeUp) {
+  SpinBudget budget;
+  for (int i = 0; i < 100; ++i) budget.worked(80'000);
+  EXPECT_EQ(budget.nanoseconds(), kLongestSpin);
+  EXPECT_EQ(budget.nanoseconds(kWakeUp), 0);
+  for (int i = 0; i < 100; ++i) budget.worked(1'000);
+  EXPECT_EQ(budget.nanoseconds(kWakeUp), kLongestSpin);
+}
+
+TEST(SpinBudget, StopsSpinningWhenTheOtherSideWorksLong) {
   SpinBudget budget;
   int waits = 0;
   while (budget.nanoseconds() > 0 && waits < 100) {
-    budget.waited(10'000'000);
+    budget.worked(10'000'000);
     ++waits;
   }
   EXPECT_LT(waits, 10);
-  budget.waited(INT64_MAX);
+  budget.worked(INT64_MAX);
   EXPECT_EQ(budget.nanoseconds(), 0);
 }
 
-TEST(SpinBudget, SpinsAgainSoonAfterOneVeryLongWait) {
+TEST(SpinBudget, SpinsAgainSoonAfterOneVeryLongPieceOfWork) {
   SpinBudget budget;
-  budget.waited(INT64_MAX);
+  budget.worked(INT64_MAX);
   int waits = 0;
   while (budget.nanoseconds() == 0 && waits < 100) {
-    budget.waited(5'000);
+    budget.worked(5'000);
     ++waits;
   }
   EXPECT_LT(waits, 10);
@@ -65,6 +78,27 @@ TEST(SpinUntil, TellsHowLongItTookAndNeverMore) {
 
 TEST(CurrentProcessor, IsOneOfThisMachine) {
   EXPECT_LT(currentProcessor(), static_cast<uint32_t>(::sysconf(_SC_NPROCESSORS_CONF)));
+}
+
+TEST(LeaveProcessor, GoesToAnotherOneAndMayRunOnAllAgain) {
+  const std::vector<int> processors = tests::usableProcessors();
+  if (processors.size() < 2) GTEST_SKIP() << "this process may use one processor only";
+  int left = 0;
+  // The kernel may move the thread at any time, also back.
+  for (int i = 0; i < 1000 && left == 0; ++i) {
+    const uint32_t before = currentProcessor();
+    leaveProcessor();
+    left += currentProcessor() != before ? 1 : 0;
+  }
+  EXPECT_GT(left, 0);
+  EXPECT_EQ(tests::usableProcessors(), processors);
+}
+
+TEST(LeaveProcessor, StaysOnTheOnlyOne) {
+  const tests::OnOneProcessor here(tests::usableProcessors().front());
+  const uint32_t before = currentProcessor();
+  leaveProcessor();
+  EXPECT_EQ(currentProcessor(), before);
 }
 
 }  // namespace
