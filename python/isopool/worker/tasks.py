@@ -51,12 +51,20 @@ def _with_filename(code: types.CodeType, filename: str) -> types.CodeType:
 _THIS_FILE = _with_filename.__code__.co_filename
 
 
-def _tensor_of(buffer: Any) -> torch.Tensor:
+def _tensor_of(buffer: Any, arguments: tuple[str | torch.Tensor, ...] = ()) -> torch.Tensor:
+    """A tensor of the buffer. One in the memory of an argument shares its storage: such a result is not copied."""
     # torch warns of memory that it could not write to; it does not write to it here.
     view = memoryview(buffer)
     if view.nbytes == 0:
         return torch.empty(0, dtype=torch.uint8)
-    return torch.frombuffer(bytearray(view) if view.readonly else view, dtype=torch.uint8)
+    tensor = torch.frombuffer(bytearray(view) if view.readonly else view, dtype=torch.uint8)
+    for argument in arguments:
+        if isinstance(argument, torch.Tensor):
+            storage = argument.untyped_storage()
+            offset = tensor.data_ptr() - storage.data_ptr()
+            if 0 <= offset <= storage.nbytes() - tensor.numel():
+                return tensor.new_empty(0).set_(storage, offset, tensor.shape)  # type: ignore[call-overload,no-any-return]
+    return tensor
 
 
 def _raised(kind: int, error: BaseException) -> Answer:
@@ -147,7 +155,7 @@ class TaskRunner:
         finally:
             del args, kwargs
         try:
-            return (VALUE, *payload.dumps(result, _tensor_of))
+            return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments)))
         except BaseException as error:
             name = getattr(known, "__qualname__", repr(known))
             error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
