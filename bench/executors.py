@@ -34,7 +34,7 @@ ROUTES = ("isopool", "ProcessPoolExecutor", "loky", "pebble", "Ray")
 KILL_ROUTES = ("isopool", "isopool asyncio", "ProcessPoolExecutor", "loky", "pebble")
 PEERS = ("loky", "pebble", "Ray")
 # A future that has no outcome after so many seconds counts as hung.
-PATIENCE = 60
+PATIENCE = 10
 
 
 def square(x: int) -> int:
