@@ -71,10 +71,7 @@ Received WorkerEnd::peek(ReceivedCall& call) noexcept {
   return received;
 }
 
-void WorkerEnd::taken() noexcept {
-  submissions_.consume();
-  takenAt_ = monotonicNow();
-}
+void WorkerEnd::taken() noexcept { submissions_.consume(); }
 
 Start WorkerEnd::start(uint64_t sequence) noexcept {
   const bool runs = startCall<SharedMemory>(own_->startedSequence,
@@ -83,13 +80,13 @@ Start WorkerEnd::start(uint64_t sequence) noexcept {
 }
 
 void WorkerEnd::complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
-                         Work work) noexcept {
+                         Work work, int64_t nanoseconds) noexcept {
   completions_.publish([&](CompletionSlot& slot) {
     slot.sequence = sequence;
     slot.epoch = epoch_.value;
     slot.status = static_cast<uint32_t>(status);
     slot.workNanoseconds = static_cast<uint32_t>(
-        std::clamp<int64_t>(monotonicNow() - takenAt_, 0, std::numeric_limits<uint32_t>::max()));
+        std::clamp<int64_t>(nanoseconds, 0, std::numeric_limits<uint32_t>::max()));
     slot.payload = PayloadPlace{static_cast<uint32_t>(payload.inlineBytes.size()),
                                 payload.blobSegment.value, payload.blobOffset, payload.blobBytes};
     if (!payload.inlineBytes.empty()) {

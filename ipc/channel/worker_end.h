@@ -53,9 +53,10 @@ class WorkerEnd {
   Start start(uint64_t sequence) noexcept;
   /// Publishes the answer to `sequence` and wakes the client if it sleeps. The ring has room: the
   /// client keeps at most kRingSlots calls in flight. A blob must stay until the client has
-  /// consumed the completion, see completionsConsumed().
+  /// consumed the completion, see completionsConsumed(). `nanoseconds`: how long the worker had the
+  /// call, for the client's decisions to spin.
   void complete(uint64_t sequence, CompletionStatus status, const OutgoingPayload& payload,
-                Work work = Work::kCall) noexcept;
+                Work work = Work::kCall, int64_t nanoseconds = 0) noexcept;
 
   /// Publishes how many objects the client's handles refer to, and how many bytes these keep.
   void tellHandles(uint64_t handles, uint64_t bytes) noexcept {
@@ -98,7 +99,6 @@ class WorkerEnd {
   WorkerControl* own_;
   const ClientControl* peer_;
   bool holdsLivenessWord_ = false;
-  int64_t takenAt_ = 0;  // of the last call, by monotonicNow()
   RingReader<SharedMemory, SubmissionSlot, kRingSlots> submissions_;
   RingWriter<SharedMemory, CompletionSlot, kRingSlots> completions_;
 };

@@ -345,7 +345,8 @@ void RunningCall::publish(ClientLink& channel, ipc::CompletionStatus status,
   end.complete(received_.sequence, status, payload,
                ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))
                    ? ipc::Work::kPreparation
-                   : ipc::Work::kCall);
+                   : ipc::Work::kCall,
+               ipc::monotonicNow() - began_);
 }
 
 void RunningCall::dropInputs() {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ipc/channel/futex.h"
 #include "ipc/channel/worker_end.h"
 #include "ipc/tensor/value_codec.h"
 #include "worker/memory/control_plane.h"
@@ -46,6 +47,7 @@ class RunningCall {
   void begin(const OperationEntry& operation) {
     operation_ = &operation;
     answered_ = false;
+    began_ = ipc::monotonicNow();
     copies_.clear();
   }
   /// `payload` must stay valid until dropInputs(). Throws ipc::ValueError.
@@ -147,6 +149,7 @@ class RunningCall {
   ipc::ReceivedCall received_;
   const OperationEntry* operation_ = nullptr;  // of received_, in operations::kTable
   bool answered_ = false;
+  int64_t began_ = 0;  // by ipc::monotonicNow()
   std::optional<ipc::PayloadReader> reader_;
   CallInputs inputs_;
   CopyCounts copies_;             // of this call
