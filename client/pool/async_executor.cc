@@ -177,17 +177,15 @@ void AsyncExecutor::addThread() {
 }
 
 void AsyncExecutor::serve() {
-  EntryTurn turn(order_);
-  base::MutexLock lock(mutex_);
-  while (!closed_) {
+  for (;;) {
+    EntryTurn turn(order_);
+    base::MutexLock lock(mutex_);
+    if (closed_) return;
     if (queue_.empty()) {
       turn.unlock();
       ++idle_;
       work_.wait(lock);
       --idle_;
-      lock.unlock();
-      turn.lock();
-      lock.lock();
       continue;
     }
     std::shared_ptr<AsyncCall> call = std::move(queue_.front());
@@ -201,8 +199,6 @@ void AsyncExecutor::serve() {
     // Released without the lock: this may be the last owner of anything, the pool included.
     call.reset();
     ended(drain);
-    turn = EntryTurn(order_);
-    lock.lock();
   }
 }
 
