@@ -421,7 +421,7 @@ class Executor(concurrent.futures.Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accepts no more calls. wait: returns when all have ended.
 
-        cancel_futures: cancels those that wait, which are all but the oldest max_workers ones.
+        cancel_futures: cancels those that wait. The oldest max_workers calls are not among them.
         """
         self._calls.close(wait, cancel_waiting=cancel_futures)
 
