@@ -2,11 +2,13 @@
 """Executors of Python programs, side by side: isopool's, CPython's, loky's, pebble's, Ray's.
 
 Each runs in a process of its own, in turns; loky, pebble and Ray with the Python of --install-peers, if that is there.
+Beside them one call of a model: from Python and through the C++ API, both with inputs in shared memory, and through
+torch.multiprocessing and a Ray actor.
 
   a call      submit(f, x).result(), one after the other
   map         list(map(f, range(1000))), for each call
   numpy 10 MB submit(f, array).result(), where f returns its argument
-  two workers how many times as many calls of a Python-bound function two workers make as one
+  two workers how many times as many calls of a Python-bound function two workers make as one (threads: as one thread)
   kills       random workers are killed under load: what happens to the other calls
 """
 
@@ -29,7 +31,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROUTES = ("isopool", "ProcessPoolExecutor", "loky", "pebble", "Ray")
+ROUTES = ("isopool", "ProcessPoolExecutor", "loky", "pebble", "Ray", "threads")
+MODEL_ROUTES = (
+    "isopool, shared input",
+    "isopool.Pool from Python, shared input",
+    "torch.multiprocessing",
+    "Ray actor",
+)
 # Ray's workers belong to a service of its own.
 KILL_ROUTES = ("isopool", "isopool asyncio", "ProcessPoolExecutor", "loky", "pebble")
 PEERS = ("loky", "pebble", "Ray")
@@ -129,6 +137,8 @@ def make(route: str, workers: int) -> Any:
         import isopool
 
         return isopool.Executor(workers)
+    if route == "threads":
+        return concurrent.futures.ThreadPoolExecutor(workers)
     if route == "ProcessPoolExecutor":
         return concurrent.futures.ProcessPoolExecutor(workers)
     if route == "loky":
@@ -263,12 +273,29 @@ def row(case: str, route: str, metric: str, unit: str, values: list[float], base
     print(json.dumps({**fields, "spread": spread, "ratio_to": to if ratio else "", "ratio": ratio}), flush=True)
 
 
+def model_calls(options: argparse.Namespace) -> None:
+    """Prints the rows of the benchmark of the peers as rows of this one."""
+    command = [sys.executable, str(Path(__file__).parent / "peers" / "run.py"), "--packages", options.packages]
+    command += ["--build-folder", options.build_folder, *["--quick"] * options.quick]
+    command += ["--routes", *MODEL_ROUTES]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("{"):
+                line = json.dumps(json.loads(line) | {"bench": "python"}) + "\n"
+            if line.startswith(("{", "#")):
+                print(line, end="", flush=True)
+    if process.returncode != 0:
+        raise SystemExit(f"executors: {' '.join(command)} ended with {process.returncode}")
+
+
 UNITS = {"a call": "us", "map": "us", "numpy 10 MB": "us", "two workers": "x"}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build-folder", default="build/release")
+    parser.add_argument("--packages", help="folder with calls.pt")
     parser.add_argument("--quick", action="store_true")
     routes = sorted({*ROUTES, *KILL_ROUTES})
     parser.add_argument("--route", choices=routes, help="only this one, in this process; prints what it found")
@@ -296,6 +323,7 @@ def main() -> int:
             return None
         return json.loads(ended.stdout.splitlines()[-1])
 
+    model_calls(options)
     found = {route: run(route, *["--quick"] * options.quick) for route in ROUTES}
     for case, unit in UNITS.items():
         base = statistics.median(found["ProcessPoolExecutor"][case])

@@ -47,9 +47,9 @@ BENCHES = {
         ("--quick", "--packages", "--only"),
     ),
     "python": Bench(
-        "isopool.Executor beside Python's other executors, and what kills do to each",
+        "models and isopool.Executor from Python beside C++ and other executors, and what kills do",
         (("executors.py",),),
-        ("--quick",),
+        ("--quick", "--packages"),
     ),
     "memory": Bench(
         "what a worker, a large model on eight workers, and writes to it cost",

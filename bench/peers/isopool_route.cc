@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // isopool's C++ API as one of the routes that bench/peers/run.py compares. The protocol is that of
-// measuring.py: it reads "OPERATION FLOATS CALLS" and prints a JSON list of microseconds.
+// measuring.py: it reads "OPERATION FLOATS CALLS" and prints a JSON list of microseconds, or reads
+// "copied" and prints the bytes copied so far.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -104,7 +105,12 @@ int main(int argc, char** argv) {
     std::string operation;
     int64_t floats = 0;
     size_t calls = 0;
-    while (std::cin >> operation >> floats >> calls) {
+    while (std::cin >> operation) {
+      if (operation == "copied") {
+        std::cout << isopool::copyCounters().total() << std::endl;
+        continue;
+      }
+      std::cin >> floats >> calls;
       std::cout << route.measure(operation, floats, calls) << std::endl;
     }
   } catch (const WrongAnswer& error) {

@@ -3,8 +3,8 @@
 
 The process first prints "ready". It reads lines "OPERATION FLOATS CALLS" from stdin and answers
 each with one line on stdout: the JSON list of the calls' microseconds, or "wrong WHAT" if an answer
-is wrong, or "failed REASON". At the end of stdin the process ends, with everything that the route
-started.
+is wrong, or "failed REASON". A route that counts the bytes that it copied answers the line "copied"
+with their number. At the end of stdin the process ends, with everything that the route started.
 
 A call lasts from an ordinary array or tensor in the caller until the caller has the answer. Each
 input has the call's number in three places. Outside the measured time each answer's type, shape and
@@ -35,6 +35,10 @@ class WrongAnswer(Exception):
 class Route(AbstractContextManager["Route"], ABC):
     """A way to run an operation in another process. After `with` begins, it answers calls."""
 
+    def source(self, floats: int) -> numpy.ndarray:
+        """Makes the array, each element 1.5, in which every call's input is marked. Not measured."""
+        return numpy.full(floats, 1.5, dtype=numpy.float32)
+
     def input(self, source: numpy.ndarray) -> Data:
         """Makes the caller's input before the call. Not measured."""
         return source
@@ -46,6 +50,10 @@ class Route(AbstractContextManager["Route"], ABC):
     def array(self, answer: Data) -> numpy.ndarray:
         """Converts the answer for the check. Not measured."""
         return answer
+
+    def copied_bytes(self) -> int:
+        """Of all calls so far. Only for routes whose table entry says that they count them."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Ends everything that the route started."""
@@ -61,7 +69,7 @@ class Route(AbstractContextManager["Route"], ABC):
 
 
 def measure(route: Route, operation: str, floats: int, calls: int) -> list[float]:
-    source = numpy.full(floats, 1.5, dtype=numpy.float32)
+    source = route.source(floats)
     marks = [0, (floats - 1) // 2, floats - 1]
     added = ADDED[operation]
     times = []
@@ -91,6 +99,9 @@ def serve(make_route: type[Route]) -> None:
         with make_route() as route:
             print("ready", file=answers)
             for line in sys.stdin:
+                if line.strip() == "copied":
+                    print(route.copied_bytes(), file=answers)
+                    continue
                 operation, floats, calls = line.split()
                 times = measure(route, operation, int(floats), int(calls))
                 print(json.dumps(times), file=answers)

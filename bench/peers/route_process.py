@@ -55,26 +55,29 @@ class RouteProcess:
 
     def times(self, operation: str, floats: int, calls: int) -> list[float]:
         """One round, in microseconds. Throws RouteFailed or WrongAnswer."""
-        self._signal(signal.SIGCONT)
-        try:
-            return self._ask(operation, floats, calls)
-        finally:
-            self._signal(signal.SIGSTOP)
+        times = json.loads(self._ask(f"{operation} {floats} {calls}"))
+        if len(times) != calls:
+            raise RouteFailed(f"answered {calls} calls with {len(times)} times")
+        return [float(each) for each in times]
+
+    def copied_bytes(self) -> int:
+        """Of all calls so far. Throws RouteFailed."""
+        return int(self._ask("copied"))
 
     def _signal(self, number: int) -> None:
         descendants.signal_all(descendants.with_variable(self._mark), number)
 
-    def _ask(self, operation: str, floats: int, calls: int) -> list[float]:
+    def _ask(self, line: str) -> str:
         assert self._process.stdin is not None
+        self._signal(signal.SIGCONT)
         try:
-            self._process.stdin.write(f"{operation} {floats} {calls}\n".encode())
+            self._process.stdin.write(f"{line}\n".encode())
             self._process.stdin.flush()
+            return self._answer(ROUND_SECONDS)
         except BrokenPipeError:
             raise RouteFailed("ended between two rounds") from None
-        times = json.loads(self._answer(ROUND_SECONDS))
-        if len(times) != calls:
-            raise RouteFailed(f"answered {calls} calls with {len(times)} times")
-        return [float(each) for each in times]
+        finally:
+            self._signal(signal.SIGSTOP)
 
     def _answer(self, seconds: float) -> str:
         assert self._process.stdout is not None

@@ -27,6 +27,8 @@ class RouteEntry:
     hops: str
     #: How often a large payload is copied on the way to the worker and on the way back.
     copies: str
+    #: Whether the route counts the bytes that it copies.
+    counts_copies: bool = False
 
 
 YARDSTICK = "isopool"
@@ -40,6 +42,7 @@ ROUTES = (
         "C++, a pool of one worker: a slot of a shared-memory ring, written by the calling thread "
         "and read by the worker, which spins a little before it sleeps",
         "1 there (the input is an ordinary tensor), 0 back",
+        counts_copies=True,
     ),
     RouteEntry(
         "isopool, shared input",
@@ -48,6 +51,16 @@ ROUTES = (
         "",
         "as isopool; the input was made by isopool::empty",
         "0 there, 0 back",
+        counts_copies=True,
+    ),
+    RouteEntry(
+        "isopool.Pool from Python, shared input",
+        Home.REPOSITORY,
+        ("isopool_pool_route.py",),
+        "",
+        "as isopool, from a Python program's `model(x)`; the input was made by Pool.empty",
+        "0 there, 0 back",
+        counts_copies=True,
     ),
     RouteEntry(
         "isopool from Python",

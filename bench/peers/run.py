@@ -68,6 +68,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--packages", type=Path, required=True, help="folder with calls.pt")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    names = [entry.name for entry in ROUTES]
+    parser.add_argument(
+        "--routes",
+        nargs="+",
+        choices=names,
+        default=names,
+        metavar="NAME",
+        help="only these; the ratios are to the first one (default: all, ratios to isopool)",
+    )
     parser.add_argument(
         "--build-folder",
         type=Path,
@@ -88,23 +97,28 @@ def parse_arguments() -> argparse.Namespace:
 
 def compare(options: argparse.Namespace, ends: ExitStack) -> int:
     processes = start_routes(options, ends)
-    if YARDSTICK not in processes:
+    yardstick = options.routes[0]
+    if yardstick not in processes:
         return 1
     effort = QUICK if options.quick else FULL
     status = 0
     for operation in OPERATIONS:
         for size, floats in SIZES.items():
             case = f"{operation} {size}"
-            if options.only in case and not measure(case, operation, floats, processes, effort):
+            if options.only not in case:
+                continue
+            rounds, right = measure(case, operation, floats, processes, effort)
+            report(case, rounds, yardstick)
+            if not right:
                 status = 1
-    describe_routes()
+    describe_routes(options.routes)
     return status
 
 
 def start_routes(options: argparse.Namespace, ends: ExitStack) -> dict[str, RouteProcess]:
     processes: dict[str, RouteProcess] = {}
     missing: list[str] = []
-    for entry in ROUTES:
+    for entry in (entry for entry in ROUTES if entry.name in options.routes):
         announce(f"starting {entry.name}")
         if entry.home is Home.PEERS and not is_installed(entry, options):
             print_not_measured(entry.name, NOT_INSTALLED)
@@ -149,13 +163,23 @@ def command_of(entry: RouteEntry, options: argparse.Namespace) -> tuple[list[str
     return [interpreter, str(HERE / program), *arguments], environment
 
 
+@dataclass
+class Rounds:
+    """What one route needed in one case."""
+
+    times: list[list[float]]
+    #: The bytes that all `calls` copied; None if the route does not count them.
+    copied: int | None
+    calls: int = 0
+
+
 def measure(
     case: str, operation: str, floats: int, processes: dict[str, RouteProcess], effort: Effort
-) -> bool:
-    """False if an answer was wrong. Removes routes that fail from `processes`."""
+) -> tuple[dict[str, Rounds], bool]:
+    """Also returns False if an answer was wrong. Removes routes that fail from `processes`."""
     right = True
     calls: dict[str, int] = {}
-    rounds: dict[str, list[list[float]]] = {name: [] for name in processes}
+    rounds: dict[str, Rounds] = {}
     for turn in range(-1, effort.rounds):
         for name in list(processes):
             announce(f"{case}: {name}, " + (f"round {turn + 1}" if turn >= 0 else "warming up"))
@@ -164,28 +188,43 @@ def measure(
                     times = processes[name].times(operation, floats, effort.warming_calls)
                     fitting = int(effort.round_microseconds / min(times))
                     calls[name] = max(effort.fewest_calls, min(effort.most_calls, fitting))
+                    rounds[name] = Rounds([], 0 if counts_copies(name) else None)
                 else:
-                    # Some calls that warm up the route precede the measured calls of a turn.
-                    cold = calls[name] // 10
-                    times = processes[name].times(operation, floats, cold + calls[name])
-                    rounds[name].append(times[cold:])
+                    measure_round(processes[name], operation, floats, calls[name], rounds[name])
             except (RouteFailed, WrongAnswer) as failure:
                 wrong = isinstance(failure, WrongAnswer)
                 right = right and not wrong
                 not_measured(name, f"{case}: {'wrong ' if wrong else ''}{failure}")
-                del processes[name], rounds[name]
-    report(case, rounds)
-    return right
+                del processes[name]
+                rounds.pop(name, None)
+    return rounds, right
 
 
-def report(case: str, rounds: dict[str, list[list[float]]]) -> None:
+def measure_round(
+    process: RouteProcess, operation: str, floats: int, calls: int, rounds: Rounds
+) -> None:
+    # Some calls that warm up the route precede the measured calls of a turn.
+    cold = calls // 10
+    before = process.copied_bytes() if rounds.copied is not None else 0
+    rounds.times.append(process.times(operation, floats, cold + calls)[cold:])
+    if rounds.copied is not None:
+        rounds.copied += process.copied_bytes() - before
+        rounds.calls += cold + calls
+
+
+def counts_copies(name: str) -> bool:
+    return next(entry for entry in ROUTES if entry.name == name).counts_copies
+
+
+def report(case: str, rounds: dict[str, Rounds], yardstick: str) -> None:
     for metric, share in (("p50", 0.5), ("p99", 0.99)):
-        own = [quantile(times, share) for times in rounds.get(YARDSTICK, [])]
-        for name, all_times in rounds.items():
-            values = [quantile(times, share) for times in all_times]
+        medians = {
+            name: [quantile(times, share) for times in each.times] for name, each in rounds.items()
+        }
+        for name, values in medians.items():
             value = statistics.median(values)
             quartiles = statistics.quantiles(values, n=4)
-            compared = bool(own) and name != YARDSTICK
+            compared = bool(medians.get(yardstick)) and name != yardstick
             print_row(
                 route=name,
                 case=case,
@@ -193,8 +232,20 @@ def report(case: str, rounds: dict[str, list[list[float]]]) -> None:
                 unit="us",
                 value=value,
                 spread=(quartiles[2] - quartiles[0]) / 2,
-                ratio_to=YARDSTICK if compared else "",
-                ratio=value / statistics.median(own) if compared else None,
+                ratio_to=yardstick if compared else "",
+                ratio=value / statistics.median(medians[yardstick]) if compared else None,
+            )
+    for name, each in rounds.items():
+        if each.copied is not None:
+            print_row(
+                route=name,
+                case=case,
+                metric="bytes_copied",
+                unit="B",
+                value=each.copied / each.calls,
+                spread=None,
+                ratio_to="",
+                ratio=None,
             )
 
 
@@ -224,9 +275,9 @@ def print_not_measured(route: str, reason: str) -> None:
     )
 
 
-def describe_routes() -> None:
+def describe_routes(names: list[str]) -> None:
     print("\nWhat a call does on each route (copies of a large payload):")
-    for entry in ROUTES:
+    for entry in (entry for entry in ROUTES if entry.name in names):
         print(f"  {entry.name}")
         for line in textwrap.wrap(f"{entry.hops}. Copies: {entry.copies}", 110):
             print(f"    {line}")

@@ -16,7 +16,8 @@ import measuring  # noqa: E402
 import operations  # noqa: E402
 
 FIELDS = {"bench", "route", "case", "metric", "unit", "value", "spread", "ratio_to", "ratio"}
-OWN = {"isopool", "isopool, shared input", "isopool from Python"}
+COUNTED = {"isopool", "isopool, shared input", "isopool.Pool from Python, shared input"}
+OWN = COUNTED | {"isopool from Python"}
 BUILTIN = {"ProcessPoolExecutor", "torch.multiprocessing"}
 INSTALLED = {"loky", "Ray actor", "Triton, HTTP", "Triton, shared memory"}
 VENV = pathlib.Path(
@@ -48,6 +49,12 @@ def rows_of(packages: pathlib.Path, venv: pathlib.Path, only: str) -> list[dict[
 
 def assert_measured(rows: list[dict[str, Any]], routes: set[str], cases: set[str]) -> None:
     measured = {(r["route"], r["case"], r["metric"]): r for r in rows if r["value"] is not None}
+    copied = {key: measured.pop(key) for key in list(measured) if key[2] == "bytes_copied"}
+    assert set(copied) == {(route, case, "bytes_copied") for route in COUNTED for case in cases}
+    for (route, case, _), row in copied.items():
+        _, size, unit = case.split()
+        ordinary_input = int(size) * {"B": 1, "MB": 1_000_000}[unit]
+        assert row["value"] == (ordinary_input if route == "isopool" else 0)
     assert set(measured) == {
         (route, case, metric) for route in routes for case in cases for metric in ("p50", "p99")
     }
