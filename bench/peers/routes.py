@@ -41,7 +41,7 @@ ROUTES = (
         "",
         "C++, a pool of one worker: a slot of a shared-memory ring, written by the calling thread "
         "and read by the worker, which spins a little before it sleeps",
-        "1 there (the input is an ordinary tensor), 0 back",
+        "1 there (the input is an ordinary tensor), 0 back; small ones 1 each way, in the message",
         counts_copies=True,
     ),
     RouteEntry(
