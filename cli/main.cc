@@ -50,7 +50,9 @@ constexpr double kLongestInterval = 86400;
 
 constexpr const char* kDescription =
     "isopool: shows the state of a shared supervisor (isopoold --listen): its workers, its\n"
-    "clients and their models. Only evict and recycle change something.";
+    "clients and their models. Only evict and recycle change something.\n"
+    "\n"
+    "isopool batch runs a model over many inputs: isopool batch --help.";
 
 constexpr const char* kExamples =
     "\nExamples:\n"
@@ -148,20 +150,25 @@ int clients(const Options& options) {
   return 0;
 }
 
-// Becomes the program that loads the file.
-int describeModelFile(const Options& options) {
+// Becomes another program of this installation. Returns only if that fails.
+int become(const std::string& name, std::vector<const char*> words) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string program =
-      self.parent_path().parent_path() / "libexec/isopool/isopool-describe-model";
-  std::vector<const char*> words{program.c_str(), options.file.c_str()};
-  if (!options.pickle.empty()) words.insert(words.end(), {"--pickle", options.pickle.c_str()});
-  if (options.json) words.push_back("--json");
+  const std::string program = self.parent_path().parent_path() / "libexec/isopool" / name;
+  words.insert(words.begin(), program.c_str());
   words.push_back(nullptr);
   ::execv(program.c_str(), const_cast<char**>(words.data()));
   std::fprintf(stderr, "isopool: %s can't be executed: %s\n", program.c_str(),
                std::strerror(errno));
   return kUnreachable;
+}
+
+// Becomes the program that loads the file.
+int describeModelFile(const Options& options) {
+  std::vector<const char*> words{options.file.c_str()};
+  if (!options.pickle.empty()) words.insert(words.end(), {"--pickle", options.pickle.c_str()});
+  if (options.json) words.push_back("--json");
+  return become("isopool-describe-model", words);
 }
 
 int models(const Options& options) {
@@ -479,6 +486,10 @@ void declare(CLI::App& app, Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "batch") == 0) {
+    // A program of its own: it needs torch.
+    return become("isopool-batch", {argv + 2, argv + argc});
+  }
   std::setlocale(LC_CTYPE, "");
   Options options;
   CLI::App app(kDescription, "isopool");

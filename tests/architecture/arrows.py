@@ -39,6 +39,14 @@ WORKER = {
     ],
 }
 
+# The rooms of batch/.
+BATCH = {
+    "batch/plan": [],
+    "batch/journal": ["batch/plan"],
+    "batch/runner": ["batch/journal", "batch/plan"],
+    "batch/command": ["batch/journal", "batch/plan", "batch/runner"],
+}
+
 # The rooms of client/, each with those that it may include.
 CLIENT = {
     "client/program": [],
@@ -72,7 +80,8 @@ ALLOWED = {
     "worker": ["base", "ipc", "ipc/tensor", *WORKER],
     **{folder: ["base", "ipc", "ipc/tensor", *others] for folder, others in WORKER.items()},
     "service": ["include/isopool"],
-    "batch": ["include/isopool"],
+    "batch": ["include/isopool", "base", *BATCH],
+    **{folder: ["include/isopool", "base", *others] for folder, others in BATCH.items()},
     # Asks a supervisor without being its client, and starts without torch.
     "cli": ["base", "ipc"],
     # A program of its own that loads a model, as any user's program.

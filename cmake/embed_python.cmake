@@ -1,5 +1,6 @@
 # Writes OUTPUT, a C++ file with the texts of SOURCES (python files of one package), in their order.
-# cmake -D OUTPUT=... -D SOURCES="a.py;b.py" -P embed_python.cmake
+# HEADER declares EmbeddedModule and embeddedModules() in the namespace isopool::NAMESPACE.
+# cmake -D OUTPUT=... -D SOURCES="a.py;b.py" -D HEADER=... -D NAMESPACE=... -P embed_python.cmake
 
 set(arrays "")
 set(entries "")
@@ -11,9 +12,9 @@ foreach(source IN LISTS SOURCES)
   string(APPEND entries "    {\"${module}\", reinterpret_cast<const char*>(text_${module})},\n")
 endforeach()
 file(WRITE ${OUTPUT}.new "// Made by embed_python.cmake.
-#include \"worker/python/embedded_modules.h\"
+#include \"${HEADER}\"
 
-namespace isopool::worker {
+namespace isopool::${NAMESPACE} {
 
 namespace {
 ${arrays}
@@ -23,6 +24,6 @@ ${entries}};
 
 std::span<const EmbeddedModule> embeddedModules() { return kModules; }
 
-}  // namespace isopool::worker
+}  // namespace isopool::${NAMESPACE}
 ")
 file(RENAME ${OUTPUT}.new ${OUTPUT})

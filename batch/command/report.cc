@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/command/report.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "base/json.h"
+#include "batch/command/printable.h"
+#include "batch/command/progress_view.h"
+#include "batch/journal/journal.h"
+#include "batch/runner/output_folder.h"
+#include "batch/runner/quarantine_table.h"
+
+namespace isopool::batch {
+
+namespace {
+
+using base::Json;
+
+constexpr size_t kShownItems = 3;
+constexpr size_t kShownLines = 6;
+constexpr size_t kLongestLine = 300;
+
+/// Failures with the same cause, as far as their words show it: numbers do not count.
+struct Group {
+  std::string title;
+  std::vector<QuarantinedItem> items;
+};
+
+std::string withoutNumbers(const std::string& text) {
+  std::string result;
+  for (const char character : text) {
+    const bool digit = character >= '0' && character <= '9';
+    if (!digit) result += character;
+    if (digit && (result.empty() || result.back() != '#')) result += '#';
+  }
+  return result;
+}
+
+std::string titleOf(const BatchFailure& failure) {
+  return std::string(toString(failure.reason)) +
+         (failure.phase.empty() ? "" : " in " + failure.phase) + ": " +
+         (failure.type.empty() ? "" : failure.type + ": ") + failure.message;
+}
+
+std::vector<Group> groupsOf(const std::vector<QuarantinedItem>& items) {
+  std::map<std::string, Group> groups;
+  for (const QuarantinedItem& item : items) {
+    const std::string title = titleOf(item.failure);
+    Group& group = groups[withoutNumbers(title)];
+    if (group.items.empty()) group.title = title;
+    group.items.push_back(item);
+  }
+  std::vector<Group> sorted;
+  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Group& one, const Group& other) {
+    return one.items.size() > other.items.size();
+  });
+  return sorted;
+}
+
+std::vector<std::string> linesOf(const std::string& text) {
+  std::vector<std::string> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) lines.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
+/// The part that tells where it happened: the end of a traceback, the beginning of a crash log,
+/// whose stack has the innermost call first.
+std::string whereText(const BatchFailure& failure) {
+  const bool raised = !failure.traceback.empty();
+  const std::vector<std::string> lines = linesOf(raised ? failure.traceback : failure.crashLog);
+  const size_t begin = raised && lines.size() > kShownLines ? lines.size() - kShownLines : 0;
+  std::string text;
+  for (size_t i = begin; i < std::min(lines.size(), begin + kShownLines); ++i) {
+    text += "      " + printable(lines[i], kLongestLine) + "\n";
+  }
+  return text;
+}
+
+std::string groupText(const Group& group, const std::string& output) {
+  std::string text =
+      "  " + grouped(group.items.size()) + " x " + printable(group.title, kLongestLine) + "\n";
+  text += whereText(group.items.front().failure);
+  for (size_t i = 0; i < std::min(group.items.size(), kShownItems); ++i) {
+    const Json line = Json::parse(quarantineLine(group.items[i], output));
+    text += "    " + printable(line.at("id").get<std::string>(), kLongestLine) + "\n";
+    if (i == 0)
+      text += "      alone: " + printable(line.at("command").get<std::string>(), SIZE_MAX) + "\n";
+  }
+  if (group.items.size() > kShownItems) {
+    text += "    and " + grouped(group.items.size() - kShownItems) + " more\n";
+  }
+  return text;
+}
+
+Json groupJson(const Group& group, const std::string& output) {
+  Json items = Json::array();
+  for (const QuarantinedItem& item : group.items) {
+    items.push_back(Json::parse(quarantineLine(item, output)));
+  }
+  return {{"cause", group.title}, {"count", group.items.size()}, {"items", items}};
+}
+
+}  // namespace
+
+std::string report(const std::string& output, bool json) {
+  JournalCounts all;
+  std::vector<QuarantinedItem> items;
+  for (const auto& file : OutputFolder::existingJournals(output)) {
+    auto journal = Journal::existing(file);
+    const JournalCounts counts = journal.counts();
+    all.items += counts.items;
+    all.chunks += counts.chunks;
+    all.chunksDone += counts.chunksDone;
+    all.rows += counts.rows;
+    for (QuarantinedItem& item : journal.quarantined()) items.push_back(std::move(item));
+  }
+  const std::vector<Group> groups = groupsOf(items);
+  if (json) {
+    Json list = Json::array();
+    for (const Group& group : groups) list.push_back(groupJson(group, output));
+    return base::jsonText({{"items", all.items},
+                           {"done", all.rows},
+                           {"quarantined", items.size()},
+                           {"chunks", all.chunks},
+                           {"chunks_done", all.chunksDone},
+                           {"groups", list}}) +
+           "\n";
+  }
+  std::string text = grouped(all.rows) + " of " + grouped(all.items) + " items have a result, in " +
+                     grouped(all.chunksDone) + " of " + grouped(all.chunks) + " parts; " +
+                     grouped(items.size()) + " were set aside\n";
+  for (const Group& group : groups) text += groupText(group, output);
+  if (!groups.empty()) text += "After a correction: isopool batch retry " + output + "\n";
+  return text;
+}
+
+}  // namespace isopool::batch

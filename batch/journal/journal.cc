@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/journal/journal.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json.h"
+#include "batch/journal/crash_point.h"
+
+namespace isopool::batch {
+
+namespace {
+
+constexpr const char* kTables =
+    "CREATE TABLE IF NOT EXISTS job(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS chunks("
+    " number INTEGER PRIMARY KEY, items INTEGER NOT NULL, reference TEXT NOT NULL,"
+    " only_items TEXT NOT NULL, done INTEGER NOT NULL DEFAULT 0, rows INTEGER NOT NULL DEFAULT 0,"
+    " bytes INTEGER NOT NULL DEFAULT 0);"
+    "CREATE INDEX IF NOT EXISTS unfinished ON chunks(number) WHERE done = 0;"
+    "CREATE TABLE IF NOT EXISTS quarantine("
+    " chunk INTEGER NOT NULL, item INTEGER NOT NULL, id TEXT NOT NULL, reason INTEGER NOT NULL,"
+    " phase TEXT NOT NULL, signal INTEGER NOT NULL, exit_code INTEGER NOT NULL,"
+    " type TEXT NOT NULL, message TEXT NOT NULL, traceback TEXT NOT NULL,"
+    " crash_log TEXT NOT NULL, attempts INTEGER NOT NULL, PRIMARY KEY(chunk, item));";
+
+constexpr const char* kInsertChunk =
+    "INSERT INTO chunks(number, items, reference, only_items) VALUES(?, ?, ?, ?)";
+
+void insertChunk(Statement& insert, const PlannedChunk& chunk) {
+  insert.bind(chunk.number).bind(int64_t{chunk.items}).bind(chunk.reference).bind(chunk.onlyItems);
+  insert.run();
+}
+
+void insertFact(Database& database, const std::string& key, const std::string& value) {
+  Statement(database, "INSERT OR REPLACE INTO job VALUES(?, ?)").bind(key).bind(value).run();
+}
+
+QuarantinedItem itemOf(const Statement& row) {
+  QuarantinedItem item;
+  item.chunk = row.number(0);
+  item.item = static_cast<uint32_t>(row.number(1));
+  BatchFailure& failure = item.failure;
+  failure.id = row.text(2);
+  failure.reason = static_cast<BatchReason>(row.number(3));
+  failure.phase = row.text(4);
+  failure.signal = static_cast<int>(row.number(5));
+  failure.exitCode = static_cast<int>(row.number(6));
+  failure.type = row.text(7);
+  failure.message = row.text(8);
+  failure.traceback = row.text(9);
+  failure.crashLog = row.text(10);
+  failure.attempts = static_cast<uint32_t>(row.number(11));
+  return item;
+}
+
+std::vector<QuarantinedItem> quarantinedOf(Database& database, std::optional<int64_t> chunk) {
+  Statement rows(database, std::string("SELECT * FROM quarantine") +
+                               (chunk ? " WHERE chunk = ?" : "") + " ORDER BY chunk, item");
+  if (chunk) rows.bind(*chunk);
+  std::vector<QuarantinedItem> items;
+  while (rows.step()) items.push_back(itemOf(rows));
+  return items;
+}
+
+PlannedChunk chunkOf(Database& database, int64_t number) {
+  Statement row(database, "SELECT items, reference, only_items FROM chunks WHERE number = ?");
+  row.bind(number);
+  if (!row.step())
+    throw DatabaseError(database.path() + " has no chunk " + std::to_string(number), false);
+  return {number, static_cast<uint32_t>(row.number(0)), row.text(1), row.text(2)};
+}
+
+}  // namespace
+
+Journal::Journal(Database database) : database_(std::move(database)) {}
+
+Journal::Journal(const std::string& path) : database_(path) { database_.execute(kTables); }
+
+Journal Journal::existing(const std::string& path) { return Journal(Database::existing(path)); }
+
+std::string Journal::fact(const std::string& key) {
+  const base::MutexLock lock(mutex_);
+  Statement row(database_, "SELECT value FROM job WHERE key = ?");
+  row.bind(key);
+  return row.step() ? row.text(0) : std::string();
+}
+
+void Journal::setFact(const std::string& key, const std::string& value) {
+  const base::MutexLock lock(mutex_);
+  insertFact(database_, key, value);
+}
+
+void Journal::writePlan(const std::function<std::optional<PlannedChunk>()>& next,
+                        const std::vector<std::pair<std::string, std::string>>& facts) {
+  const base::MutexLock lock(mutex_);
+  Transaction transaction(database_);
+  database_.execute("DELETE FROM chunks; DELETE FROM quarantine;");
+  Statement insert(database_, kInsertChunk);
+  while (const auto chunk = next()) insertChunk(insert, *chunk);
+  for (const auto& [key, value] : facts) insertFact(database_, key, value);
+  crashPoint("before-plan-commit");
+  transaction.commit();
+  crashPoint("after-plan-commit");
+}
+
+void Journal::planQuarantineAgain() {
+  const base::MutexLock lock(mutex_);
+  Transaction transaction(database_);
+  Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
+  last.step();
+  int64_t number = last.number(0);
+  last.step();
+  const std::vector<QuarantinedItem> items = quarantinedOf(database_, {});
+  Statement insert(database_, kInsertChunk);
+  for (size_t begin = 0; begin < items.size();) {
+    PlannedChunk chunk = chunkOf(database_, items[begin].chunk);
+    base::Json only = base::Json::array();
+    size_t end = begin;
+    for (; end < items.size() && items[end].chunk == items[begin].chunk; ++end) {
+      only.push_back(items[end].item);
+    }
+    chunk.number = ++number;
+    chunk.onlyItems = base::jsonText(only);
+    insertChunk(insert, chunk);
+    begin = end;
+  }
+  database_.execute("DELETE FROM quarantine");
+  crashPoint("before-retry-commit");
+  transaction.commit();
+  crashPoint("after-retry-commit");
+}
+
+std::vector<int64_t> Journal::unfinishedChunks() {
+  const base::MutexLock lock(mutex_);
+  Statement rows(database_, "SELECT number FROM chunks WHERE done = 0 ORDER BY number");
+  std::vector<int64_t> numbers;
+  while (rows.step()) numbers.push_back(rows.number(0));
+  return numbers;
+}
+
+PlannedChunk Journal::chunk(int64_t number) {
+  const base::MutexLock lock(mutex_);
+  return chunkOf(database_, number);
+}
+
+void Journal::finishChunk(int64_t number, uint64_t rows, uint64_t bytes) {
+  const base::MutexLock lock(mutex_);
+  crashPoint("before-chunk-commit");
+  Statement(database_, "UPDATE chunks SET done = 1, rows = ?, bytes = ? WHERE number = ?")
+      .bind(static_cast<int64_t>(rows))
+      .bind(static_cast<int64_t>(bytes))
+      .bind(number)
+      .run();
+  crashPoint("after-chunk-commit");
+}
+
+void Journal::quarantine(const QuarantinedItem& item) {
+  const base::MutexLock lock(mutex_);
+  const BatchFailure& failure = item.failure;
+  crashPoint("before-quarantine-commit");
+  Statement(database_,
+            "INSERT OR REPLACE INTO quarantine VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")
+      .bind(item.chunk)
+      .bind(int64_t{item.item})
+      .bind(failure.id)
+      .bind(int64_t{static_cast<int>(failure.reason)})
+      .bind(failure.phase)
+      .bind(int64_t{failure.signal})
+      .bind(int64_t{failure.exitCode})
+      .bind(failure.type)
+      .bind(failure.message)
+      .bind(failure.traceback)
+      .bind(failure.crashLog)
+      .bind(int64_t{failure.attempts})
+      .run();
+  crashPoint("after-quarantine-commit");
+}
+
+std::vector<QuarantinedItem> Journal::quarantined(std::optional<int64_t> chunk) {
+  const base::MutexLock lock(mutex_);
+  return quarantinedOf(database_, chunk);
+}
+
+JournalCounts Journal::counts() {
+  const base::MutexLock lock(mutex_);
+  Statement chunks(database_,
+                   "SELECT coalesce(sum(CASE WHEN only_items = '' THEN items ELSE 0 END), 0),"
+                   " count(*), coalesce(sum(done), 0), coalesce(sum(rows), 0) FROM chunks");
+  chunks.step();
+  JournalCounts counts;
+  counts.items = static_cast<uint64_t>(chunks.number(0));
+  counts.chunks = static_cast<uint64_t>(chunks.number(1));
+  counts.chunksDone = static_cast<uint64_t>(chunks.number(2));
+  counts.rows = static_cast<uint64_t>(chunks.number(3));
+  chunks.step();
+  Statement set(database_, "SELECT count(*) FROM quarantine");
+  set.step();
+  counts.quarantined = static_cast<uint64_t>(set.number(0));
+  set.step();
+  return counts;
+}
+
+}  // namespace isopool::batch

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.h"
+#include "batch/journal/database.h"
+#include "isopool/batch.h"
+
+namespace isopool::batch {
+
+/// A chunk as it was planned. `reference` is JSON that only the source understands: where its items
+/// are. `onlyItems` is a JSON list of the items to do, or empty: all.
+struct PlannedChunk {
+  int64_t number = 0;
+  uint32_t items = 0;
+  std::string reference;
+  std::string onlyItems;
+};
+
+/// An item that was set aside, and where it is in the plan.
+struct QuarantinedItem {
+  int64_t chunk = 0;
+  uint32_t item = 0;
+  BatchFailure failure;
+};
+
+/// What the journal says of a shard's chunks.
+struct JournalCounts {
+  uint64_t items = 0;
+  uint64_t chunks = 0;
+  uint64_t chunksDone = 0;
+  uint64_t rows = 0;  ///< with a result, in chunks that are done
+  uint64_t quarantined = 0;
+};
+
+/// The memory of a batch job: its plan, what is done, which items were set aside and why. A SQLite
+/// file in the output folder; each change is on the disk when the member returns. What the journal
+/// calls done has its part file on the disk: the caller writes that first.
+///
+///   job(key, value)   facts about the whole: the job, fingerprints, whether the plan is complete
+///   chunks            number, items, reference, only_items, done, rows, bytes
+///   quarantine        chunk, item, and the fields of BatchFailure
+///
+/// Thread-safe. Members throw DatabaseError.
+class Journal {
+ public:
+  explicit Journal(const std::string& path);
+  /// Throws DatabaseError if the file is missing or no journal.
+  static Journal existing(const std::string& path);
+
+  std::string fact(const std::string& key);  ///< empty if it is not there
+  void setFact(const std::string& key, const std::string& value);
+
+  /// Replaces the plan. `next` gives one chunk after the other, and none at the end. One
+  /// transaction, together with these facts.
+  void writePlan(const std::function<std::optional<PlannedChunk>()>& next,
+                 const std::vector<std::pair<std::string, std::string>>& facts);
+  /// Plans the quarantined items of the shard again, as new chunks, and empties the quarantine.
+  void planQuarantineAgain();
+
+  /// The numbers of the shard's chunks that are not done, in order.
+  std::vector<int64_t> unfinishedChunks();
+  PlannedChunk chunk(int64_t number);
+  void finishChunk(int64_t number, uint64_t rows, uint64_t bytes);
+
+  void quarantine(const QuarantinedItem& item);
+  /// In order of chunks and items. With a number: of this chunk.
+  std::vector<QuarantinedItem> quarantined(std::optional<int64_t> chunk = {});
+  JournalCounts counts();
+
+ private:
+  explicit Journal(Database database);
+
+  base::Mutex mutex_;
+  Database database_ ISOPOOL_GUARDED_BY(mutex_);
+};
+
+}  // namespace isopool::batch

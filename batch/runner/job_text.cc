@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/runner/job_text.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace isopool::batch {
+
+namespace {
+
+namespace fs = std::filesystem;
+using base::Json;
+
+constexpr std::array<std::pair<BatchCollation, const char*>, 4> kCollations{
+    {{BatchCollation::kList, "list"},
+     {BatchCollation::kStack, "stack"},
+     {BatchCollation::kPad, "pad"},
+     {BatchCollation::kBucket, "bucket"}}};
+constexpr std::array<std::pair<BatchFormat, const char*>, 3> kFormats{
+    {{BatchFormat::kAsInput, ""},
+     {BatchFormat::kParquet, "parquet"},
+     {BatchFormat::kJsonLines, "jsonl"}}};
+
+template <typename Names, typename Value>
+const char* nameOf(const Names& names, Value value) {
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [value](const auto& each) { return each.first == value; });
+  if (found == names.end()) throw BatchRefused("the job has an enumeration's value that is none");
+  return found->second;
+}
+
+template <typename Names>
+auto valueOf(const Names& names, const std::string& name) {
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&name](const auto& each) { return name == each.second; });
+  if (found == names.end()) throw BatchRefused("the journal's job has the unknown word " + name);
+  return found->first;
+}
+
+bool endsWith(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+std::string absolutePath(const std::string& path) { return fs::absolute(path).lexically_normal(); }
+
+std::string existingFile(const std::string& path, const std::string& member) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    throw BatchRefused(member + ": there is no file " + path);
+  }
+  return absolutePath(path);
+}
+
+/// "app.py:name" as a path and a name, if it has that form.
+std::optional<std::pair<std::string, std::string>> pythonName(const std::string& text) {
+  const size_t colon = text.rfind(":");
+  if (colon == std::string::npos || !endsWith(text.substr(0, colon), ".py")) return std::nullopt;
+  return {{text.substr(0, colon), text.substr(colon + 1)}};
+}
+
+std::string pythonFunction(const std::string& text, const std::string& member) {
+  if (text.empty()) return text;
+  const auto parts = pythonName(text);
+  if (!parts || parts->second.empty()) {
+    throw BatchRefused(member + " is FILE.py:FUNCTION, not " + text);
+  }
+  return existingFile(parts->first, member) + ":" + parts->second;
+}
+
+/// The folder that names of files are relative to: the only input if it is a folder, else the
+/// longest folder that all inputs have in common. A glob pattern counts up to its first wildcard.
+std::string rootOf(const std::vector<std::string>& paths) {
+  std::error_code error;
+  if (paths.size() == 1 && fs::is_directory(paths.front(), error)) return paths.front();
+  fs::path root;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const fs::path parent =
+        fs::path(paths[i].substr(0, paths[i].find_first_of("*?["))).parent_path();
+    if (i == 0) {
+      root = parent;
+      continue;
+    }
+    const auto [own, other] = std::mismatch(root.begin(), root.end(), parent.begin(), parent.end());
+    fs::path common;
+    for (auto part = root.begin(); part != own; ++part) common /= *part;
+    root = common;
+  }
+  return root;
+}
+
+Json inputJson(const std::vector<std::string>& inputs) {
+  if (inputs.empty()) throw BatchRefused("a batch job needs an input");
+  if (inputs.size() == 1) {
+    if (const auto parts = pythonName(inputs.front())) {
+      return {{"kind", "dataset"},
+              {"path", existingFile(parts->first, "input")},
+              {"name", parts->second}};
+    }
+    if (endsWith(inputs.front(), ".pkl")) {
+      return {{"kind", "dataset"}, {"pickle", existingFile(inputs.front(), "input")}};
+    }
+  }
+  const auto all = [&inputs](std::initializer_list<std::string_view> ends) {
+    return std::all_of(inputs.begin(), inputs.end(), [&ends](const std::string& input) {
+      return std::any_of(ends.begin(), ends.end(),
+                         [&input](std::string_view end) { return endsWith(input, end); });
+    });
+  };
+  const bool parquet = all({".parquet", ".pq"});
+  const bool lines = all({".jsonl", ".ndjson"});
+  std::vector<std::string> paths;
+  for (const std::string& input : inputs) {
+    paths.push_back(parquet || lines ? existingFile(input, "input") : absolutePath(input));
+  }
+  Json json{{"kind", parquet ? "parquet" : lines ? "jsonl" : "files"}, {"paths", paths}};
+  if (!parquet && !lines) json["root"] = rootOf(paths);
+  return json;
+}
+
+Json modelJson(const ModelSource& model) {
+  switch (model.kind) {
+    case ModelSource::Kind::kFile:
+      return {{"kind", "file"}, {"path", model.path}, {"name", model.name}};
+    case ModelSource::Kind::kPickle:
+      return {{"kind", "pickle"}, {"path", model.path}};
+    case ModelSource::Kind::kStored:
+      return {{"kind", "object"}, {"file", model.path}, {"name", model.name}};
+  }
+  throw BatchRefused("model: unknown kind");
+}
+
+}  // namespace
+
+ModelSource modelSource(const std::string& text) {
+  if (const auto parts = pythonName(text)) {
+    if (parts->second.empty()) throw BatchRefused("model: no name after the colon of " + text);
+    return {ModelSource::Kind::kFile, existingFile(parts->first, "model"), parts->second};
+  }
+  if (endsWith(text, ".pkl") && text.find(':') == std::string::npos) {
+    return {ModelSource::Kind::kPickle, existingFile(text, "model"), {}};
+  }
+  std::error_code error;
+  if (fs::is_regular_file(text, error)) {
+    if (endsWith(text, ".py")) {
+      throw BatchRefused("model: name the function or class of " + text + ", as in " + text +
+                         ":embed");
+    }
+    return {ModelSource::Kind::kStored, absolutePath(text), {}};
+  }
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) throw BatchRefused("model: there is no file " + text);
+  const std::string name = text.substr(colon + 1);
+  if (name.find('/') == std::string::npos) {
+    throw BatchRefused("model: an object of a package is FILE:MODULE/RESOURCE, not " + text);
+  }
+  return {ModelSource::Kind::kStored, existingFile(text.substr(0, colon), "model"), name};
+}
+
+BatchFormat formatOf(const BatchJob& job) {
+  if (job.format != BatchFormat::kAsInput) return job.format;
+  return inputJson(job.inputs)["kind"] == "jsonl" ? BatchFormat::kJsonLines : BatchFormat::kParquet;
+}
+
+std::string workerJob(const BatchJob& job) {
+  if (job.output.empty()) throw BatchRefused("output: name the folder for the results");
+  if (job.shards == 0 || job.shard >= job.shards) {
+    throw BatchRefused("shard " + std::to_string(job.shard) + " of " + std::to_string(job.shards) +
+                       ": the first is 0, the last is one less than their number");
+  }
+  if (job.collation != BatchCollation::kList && job.batchSize == 0) {
+    throw BatchRefused("batchSize: to combine items, choose how many make one call");
+  }
+  if (job.timeout && job.timeout->count() <= 0) throw BatchRefused("timeout: must be above zero");
+  if (job.maxFailureShare && (*job.maxFailureShare < 0 || *job.maxFailureShare > 1)) {
+    throw BatchRefused("maxFailureShare: must be between 0 and 1");
+  }
+  return base::jsonText({{"model", modelJson(modelSource(job.model))},
+                         {"input", inputJson(job.inputs)},
+                         {"preprocess", pythonFunction(job.preprocess, "preprocess")},
+                         {"postprocess", pythonFunction(job.postprocess, "postprocess")},
+                         {"column", job.column},
+                         {"batch_size", job.batchSize},
+                         {"collate", nameOf(kCollations, job.collation)},
+                         {"output", absolutePath(job.output)},
+                         {"format", nameOf(kFormats, formatOf(job))},
+                         {"driver", ::getpid()}});
+}
+
+Json storedJob(const BatchJob& job) {
+  const ModelSource model = modelSource(job.model);
+  std::vector<std::string> inputs;
+  for (const std::string& input : job.inputs) inputs.push_back(absolutePath(input));
+  Json json{{"model", model.path + (model.name.empty() ? "" : ":" + model.name)},
+            {"inputs", inputs},
+            {"preprocess", pythonFunction(job.preprocess, "preprocess")},
+            {"postprocess", pythonFunction(job.postprocess, "postprocess")},
+            {"column", job.column},
+            {"batch_size", job.batchSize},
+            {"collate", nameOf(kCollations, job.collation)},
+            {"format", nameOf(kFormats, job.format)},
+            {"timeout_ms", job.timeout ? Json(job.timeout->count()) : Json()},
+            {"retries", job.retries},
+            {"max_failures", job.maxFailures ? Json(*job.maxFailures) : Json()},
+            {"max_failure_share", job.maxFailureShare ? Json(*job.maxFailureShare) : Json()},
+            {"shard", job.shard},
+            {"shards", job.shards},
+            {"workers", job.pool.workers},
+            {"worker_memory", job.pool.workerMemory},
+            {"python_paths", job.pool.pythonPaths}};
+  return json;
+}
+
+BatchJob jobOf(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    BatchJob job;
+    job.model = json.at("model");
+    job.inputs = json.at("inputs");
+    job.preprocess = json.at("preprocess");
+    job.postprocess = json.at("postprocess");
+    job.column = json.at("column");
+    job.batchSize = json.at("batch_size");
+    job.collation = valueOf(kCollations, json.at("collate").get<std::string>());
+    job.format = valueOf(kFormats, json.at("format").get<std::string>());
+    if (!json.at("timeout_ms").is_null()) {
+      job.timeout = std::chrono::milliseconds(json.at("timeout_ms").get<int64_t>());
+    }
+    job.retries = json.at("retries");
+    if (!json.at("max_failures").is_null()) job.maxFailures = json.at("max_failures");
+    if (!json.at("max_failure_share").is_null()) {
+      job.maxFailureShare = json.at("max_failure_share");
+    }
+    job.shard = json.at("shard");
+    job.shards = json.at("shards");
+    job.pool.workers = json.at("workers");
+    job.pool.workerMemory = json.at("worker_memory");
+    job.pool.pythonPaths = json.at("python_paths").get<std::vector<std::string>>();
+    return job;
+  } catch (const Json::exception& error) {
+    throw BatchRefused(std::string("the journal holds no job of this version: ") + error.what());
+  }
+}
+
+}  // namespace isopool::batch

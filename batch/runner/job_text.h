@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "isopool/batch.h"
+
+namespace isopool::batch {
+
+/// Where a model is, by its text in BatchJob::model.
+struct ModelSource {
+  enum class Kind {
+    kFile,    ///< `name` of a Python file
+    kPickle,  ///< a callable by cloudpickle
+    kStored,  ///< a file for loadModel(), or for loadPackage() with `name`: MODULE/RESOURCE
+  };
+  Kind kind = Kind::kFile;
+  std::string path;  ///< absolute
+  std::string name;
+};
+
+/// Throws BatchRefused if the text is no model or the file is missing.
+ModelSource modelSource(const std::string& text);
+
+/// The job as the workers read it (batch/worker/isopool_batch/job.py), with absolute paths. Throws
+/// BatchRefused, which names the wrong member and what is right.
+std::string workerJob(const BatchJob& job);
+/// The format of the results that the job has, once its inputs are known.
+BatchFormat formatOf(const BatchJob& job);
+
+/// All members of the job but `output`, `force` and most of `pool`, for the journal: what
+/// retryBatch() needs. Paths are absolute.
+base::Json storedJob(const BatchJob& job);
+/// The reverse. Throws BatchRefused if the text is not such a job.
+BatchJob jobOf(const std::string& text);
+
+}  // namespace isopool::batch

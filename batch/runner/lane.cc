@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/runner/lane.h"
+
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/json.h"
+#include "batch/runner/job_text.h"
+#include "batch/runner/output_folder.h"
+
+namespace isopool::batch {
+
+namespace {
+
+/// A worker that another program killed is no sign of a bad chunk or model; so many in a row are.
+constexpr int kSuspiciousDeaths = 5;
+constexpr int kHopelessDeaths = 10;
+constexpr int kHopelessPreparations = 5;
+constexpr auto kIdentifying = std::chrono::minutes(1);
+constexpr int kIdentifyAttempts = 4;
+constexpr auto kUnavailablePause = std::chrono::seconds(1);
+constexpr int kUnavailablePauses = 300;
+/// Workers combine a bucket's items from so many calls.
+constexpr uint32_t kBatchesPerBucket = 8;
+
+bool isDiskFull(const RemoteError& error) {
+  return error.pythonType().find("OSError") != std::string::npos &&
+         (error.message().find("[Errno 28]") != std::string::npos ||
+          error.message().find("[Errno 122]") != std::string::npos);
+}
+
+/// The ID of an item whose worker can't say it: the place in its input.
+std::string placeOf(const PlannedChunk& chunk, uint32_t item) {
+  const base::Json reference = base::Json::parse(chunk.reference);
+  if (reference.contains("paths")) return reference["paths"].at(item);
+  return reference.at("label").get<std::string>() + ":" +
+         std::to_string(reference.at("row").get<uint64_t>() + item);
+}
+
+}  // namespace
+
+Lane::Lane(const BatchJob& job, const std::string& workerJob, const StoredModel& model,
+           const Interpreter& worker, Journal& journal, SharedState& shared)
+    : job_(job),
+      workerJob_(workerJob),
+      model_(model),
+      worker_(worker),
+      journal_(journal),
+      shared_(shared),
+      parquet_(formatOf(job) == BatchFormat::kParquet) {}
+
+void Lane::run() noexcept {
+  try {
+    while (const auto number = shared_.take()) {
+      Work work = begin(*number);
+      if (!complete(work)) shared_.giveBack(*number);
+    }
+  } catch (const DatabaseError& error) {
+    if (error.diskFull()) {
+      shared_.end(BatchEnd::kDiskFull, error.what());
+    } else {
+      shared_.fail(std::current_exception());
+    }
+  } catch (...) {
+    shared_.fail(std::current_exception());
+  }
+}
+
+Lane::Work Lane::begin(int64_t number) {
+  open_ = false;
+  PlannedChunk chunk = journal_.chunk(number);
+  const uint32_t call = std::max<uint32_t>(job_.batchSize, 1) *
+                        (job_.collation == BatchCollation::kBucket ? kBatchesPerBucket : 1);
+  ChunkProgress progress(chunk.items, call, job_.retries);
+  if (!chunk.onlyItems.empty()) {
+    std::vector<bool> wanted(chunk.items, false);
+    for (const base::Json& item : base::Json::parse(chunk.onlyItems)) wanted.at(item) = true;
+    for (uint32_t item = 0; item < chunk.items; ++item) {
+      if (!wanted[item]) progress.leaveOut(item);
+    }
+  }
+  for (const QuarantinedItem& each : journal_.quarantined(number)) progress.leaveOut(each.item);
+  std::string part = OutputFolder::partName(number, parquet_);
+  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, 0};
+}
+
+bool Lane::complete(Work& work) {
+  while (!shared_.ending()) {
+    try {
+      step(work);
+      if (!open_) return true;
+    } catch (const WorkerLost& error) {
+      workerDied(work, failureOf(error));
+    } catch (const DeadlineExceeded& error) {
+      workerDied(work, failureOf(error, job_.timeout.value_or(kIdentifying)));
+    } catch (const PoolUnavailable&) {
+      calls_.reset();
+      open_ = false;
+      // The supervisor tries again after PoolOptions::quarantine.
+      if (++unavailable_ > kUnavailablePauses) throw;
+      std::this_thread::sleep_for(kUnavailablePause);
+    } catch (const SupervisorLost&) {
+      calls_.reset();
+      shared_.losePool();
+    } catch (const RemoteError& error) {
+      if (!isDiskFull(error)) throw;
+      shared_.end(BatchEnd::kDiskFull,
+                  "no room for results in " + job_.output + ": " + error.message());
+    }
+  }
+  // Who does the chunk later counts what it recovers.
+  shared_.countDone(-int64_t{work.progress.done()});
+  return false;
+}
+
+void Lane::step(Work& work) {
+  ensureOpen(work);
+  const auto range = work.progress.next();
+  if (!range) {
+    finish(work);
+    return;
+  }
+  work.running = range;
+  const auto caught = calls_->run(*range, callOptions(range->count));
+  work.running.reset();
+  work.deathsBesideCalls = 0;
+  if (caught) {
+    itemsFailed(work, *range, caught->failure, caught->item);
+    return;
+  }
+  const int64_t before = work.progress.done();
+  work.progress.succeeded(*range);
+  const int64_t more = int64_t{work.progress.done()} - before;
+  shared_.countDone(more);
+  shared_.countComputed(more);
+}
+
+CallOptions Lane::callOptions(uint32_t items) const {
+  CallOptions options;
+  if (job_.timeout) options.deadline = *job_.timeout * items;
+  return options;
+}
+
+void Lane::ensureOpen(Work& work) {
+  // A worker that the supervisor has replaced, because of its memory for example, ends soon.
+  if (calls_ && !calls_->isCurrent()) {
+    calls_.reset();
+    open_ = false;
+  }
+  if (calls_ && open_) return;
+  open_ = false;
+  if (!calls_) {
+    ++failedPreparations_;
+    calls_.emplace(worker_, workerJob_, model_);
+    failedPreparations_ = 0;
+    unavailable_ = 0;
+  }
+  std::vector<uint32_t> leftOut;
+  for (const QuarantinedItem& each : journal_.quarantined(work.chunk.number)) {
+    leftOut.push_back(each.item);
+  }
+  const std::vector<ItemRange> recovered = calls_->open(work.chunk, work.part, leftOut);
+  const int64_t before = work.progress.done();
+  work.progress.opened(recovered);
+  shared_.countDone(int64_t{work.progress.done()} - before);
+  open_ = true;
+}
+
+void Lane::finish(Work& work) {
+  WrittenPart part;
+  try {
+    part = calls_->finish();
+  } catch (const RemoteError& error) {
+    if (isDiskFull(error)) throw;
+    throw BatchRefused(
+        "the results of " + work.part + " can't be written: " + error.pythonType() + ": " +
+        error.message() +
+        (parquet_ ? ". In Parquet each column has one type; JSON lines take any" : ""));
+  }
+  journal_.finishChunk(work.chunk.number, part.rows, part.bytes);
+  shared_.countChunk();
+  open_ = false;
+}
+
+void Lane::workerDied(Work& work, BatchFailure failure) {
+  calls_.reset();
+  open_ = false;
+  if (work.running) {
+    const ItemRange range = *std::exchange(work.running, std::nullopt);
+    itemsFailed(work, range, std::move(failure), std::nullopt);
+    return;
+  }
+  if (failedPreparations_ >= kHopelessPreparations) {
+    throw BatchRefused("the model can't be prepared: " + failure.message + ". " + failure.crashLog);
+  }
+  if (failedPreparations_ > 0) return;
+  ++work.deathsBesideCalls;
+  if (work.deathsBesideCalls == kSuspiciousDeaths) work.progress.suspectAll();
+  if (work.deathsBesideCalls < kHopelessDeaths) return;
+  failure.phase = "read";
+  while (const auto range = work.progress.next()) {
+    for (uint32_t item = range->first; item < range->first + range->count; ++item) {
+      work.progress.leaveOut(item);
+      setAside(work, item, failure);
+    }
+  }
+  work.deathsBesideCalls = 0;
+}
+
+void Lane::itemsFailed(Work& work, ItemRange range, BatchFailure failure,
+                       std::optional<uint32_t> culprit) {
+  const auto given = work.progress.failed(range, culprit);
+  if (given) setAside(work, *given, std::move(failure));
+}
+
+void Lane::setAside(Work& work, uint32_t item, BatchFailure failure) {
+  failure.attempts = work.progress.attempts(item);
+  failure.id = identify(work, item);
+  shared_.quarantine({work.chunk.number, item, std::move(failure)});
+}
+
+std::string Lane::identify(Work& work, uint32_t item) {
+  CallOptions options;
+  options.deadline = kIdentifying;
+  for (int attempt = 0; attempt < kIdentifyAttempts; ++attempt) {
+    try {
+      ensureOpen(work);
+      return calls_->identify(item, options);
+    } catch (const WorkerLost&) {
+      // A session that is opened right after a worker was killed may still get that worker.
+    } catch (const Error&) {
+      attempt = kIdentifyAttempts;
+    }
+    calls_.reset();
+    open_ = false;
+  }
+  // The item kills its reader, too: its place names it as well.
+  return placeOf(work.chunk, item);
+}
+
+}  // namespace isopool::batch

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch/plan/chunk_progress.h"
+#include "batch/runner/shared_state.h"
+#include "batch/runner/worker_calls.h"
+#include "isopool/batch.h"
+#include "isopool/isopool.h"
+
+namespace isopool::batch {
+
+/// One worker's part in a run: takes one chunk after the other and does it, on a thread of its own.
+/// The worker may die at any time; the lane goes on with its replacement, and the chunk with the
+/// results that the dead one has left in .work/.
+///
+///   event                              | consequence
+/// -----------------------------------|------------------------------------------------------------
+///   the call of several items fails    | bisected: ChunkProgress
+///   an item fails more than `retries`  | set aside, with its ID
+///   the worker dies in a call          | these items have failed; the replacement opens the chunk
+/// the worker dies beside a call | the replacement opens the chunk; after five times in a row
+///                                      | each item is called alone, after ten all are set aside
+///   no room on the disk                | the run ends with kDiskFull
+///   the model can't be prepared        | the run fails
+///   the supervisor dies                | the run goes on with a new pool
+class Lane {
+ public:
+  Lane(const BatchJob& job, const std::string& workerJob, const StoredModel& model,
+       const Interpreter& worker, Journal& journal, SharedState& shared);
+
+  /// Until no chunk is left or the run ends. Does not throw.
+  void run() noexcept;
+
+ private:
+  /// One chunk that this lane does.
+  struct Work {
+    PlannedChunk chunk;
+    std::string part;
+    ChunkProgress progress;
+    std::optional<ItemRange> running;  ///< the items of the call in flight
+    std::optional<BatchFailure> last;  ///< of the worker that died last
+    int deathsBesideCalls = 0;         ///< in a row
+  };
+
+  Work begin(int64_t number);
+  /// False if the run ends before the chunk does.
+  bool complete(Work& work);
+  void step(Work& work);
+  void ensureOpen(Work& work);
+  void finish(Work& work);
+  void workerDied(Work& work, BatchFailure failure);
+  void itemsFailed(Work& work, ItemRange range, BatchFailure failure,
+                   std::optional<uint32_t> culprit);
+  void setAside(Work& work, uint32_t item, BatchFailure failure);
+  std::string identify(Work& work, uint32_t item);
+  CallOptions callOptions(uint32_t items) const;
+
+  const BatchJob& job_;
+  const std::string& workerJob_;
+  const StoredModel& model_;
+  const Interpreter& worker_;
+  Journal& journal_;
+  SharedState& shared_;
+  const bool parquet_;
+  std::optional<WorkerCalls> calls_;
+  int failedPreparations_ = 0;  ///< workers that died while they prepared the model, in a row
+  int unavailable_ = 0;         ///< how often the pool had no worker, in a row
+  bool open_ = false;           ///< calls_ has opened the present chunk
+};
+
+}  // namespace isopool::batch

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/runner/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/system_call.h"
+#include "batch/journal/crash_point.h"
+#include "isopool/batch.h"
+
+namespace isopool::batch {
+
+namespace fs = std::filesystem;
+using base::checkSystemCall;
+
+namespace {
+
+void sync(const fs::path& folder) {
+  const base::Fd fd(checkSystemCall(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                                    "open", folder.native()));
+  checkSystemCall(::fsync(fd.get()), "fsync", folder.native());
+}
+
+void writeAll(int fd, const std::string& text, const std::string& file) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t count = ::write(fd, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    checkSystemCall(count < 0 ? -1 : 0, "write", file);
+    done += static_cast<size_t>(count);
+  }
+}
+
+bool isJournal(const fs::path& file) {
+  const std::string name = file.filename();
+  return name.rfind("journal", 0) == 0 && file.extension() == ".sqlite";
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t shards)
+    : path_(fs::absolute(path).lexically_normal()) {
+  if (shards > 1) suffix_ = "-" + std::to_string(shard) + "-of-" + std::to_string(shards);
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) throw BatchRefused("output: " + path_.string() + ": " + error.message());
+  bool empty = true;
+  bool known = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    empty = false;
+    known = known || isJournal(entry.path()) || entry.path().extension() == ".lock";
+  }
+  if (!empty && !known) {
+    throw BatchRefused("output: " + path_.string() +
+                       " holds files, but no journal of a batch job: name an empty folder");
+  }
+  // Not the journal itself: SQLite loses its locks when another descriptor of its file is closed.
+  const fs::path file = named(".isopool", ".lock");
+  lock_ = base::Fd(checkSystemCall(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666), "open",
+                                   file.native()));
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) checkSystemCall(-1, "flock", file.native());
+    throw BatchRefused("output: another run uses " + path_.string() +
+                       ": wait for its end, or end it");
+  }
+}
+
+std::vector<fs::path> OutputFolder::existingJournals(const std::string& path) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (isJournal(entry.path())) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  if (!files.empty()) return files;
+  throw BatchRefused(path + " is not the folder of a batch job: it has no journal");
+}
+
+fs::path OutputFolder::named(const std::string& name, const std::string& ending) const {
+  return path_ / (name + suffix_ + ending);
+}
+
+std::string OutputFolder::partName(int64_t chunk, bool parquet) {
+  char name[32];
+  std::snprintf(name, sizeof name, "part-%06lld", static_cast<long long>(chunk));
+  return std::string(name) + (parquet ? ".parquet" : ".jsonl");
+}
+
+void OutputFolder::write(const fs::path& file, const std::string& text) const {
+  const fs::path aside = path_ / ("." + file.filename().string() + ".aside");
+  {
+    const base::Fd fd(
+        checkSystemCall(::open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666),
+                        "open", aside.native()));
+    writeAll(fd.get(), text, aside);
+    crashPoint("file-write");
+    checkSystemCall(::fsync(fd.get()), "fsync", aside.native());
+    crashPoint("file-sync");
+  }
+  checkSystemCall(::rename(aside.c_str(), file.c_str()), "rename", file.native());
+  crashPoint("file-rename");
+  sync(path_);
+  crashPoint("file-folder-sync");
+}
+
+void OutputFolder::remove(const fs::path& file) const {
+  if (::unlink(file.c_str()) == 0) {
+    sync(path_);
+  } else if (errno != ENOENT) {
+    checkSystemCall(-1, "unlink", file.native());
+  }
+}
+
+void OutputFolder::removeResults() const {
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind("part-", 0) == 0 || name.rfind(".part-", 0) == 0) fs::remove(entry.path());
+  }
+  removeWork();
+  sync(path_);
+}
+
+void OutputFolder::removeWork() const {
+  std::error_code error;
+  if (suffix_.empty()) fs::remove_all(path_ / ".work", error);
+  // Other shards may have theirs there: then it is not empty and stays.
+  fs::remove(path_ / ".work", error);
+}
+
+}  // namespace isopool::batch

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace isopool::batch {
+
+/// The folder of a job's results, held by one run of a shard at a time.
+///
+///   part-000123.parquet    the results of chunk 123; appears whole
+///   quarantine.parquet     the items that were set aside, or quarantine.jsonl
+///   journal.sqlite         the plan and what is done
+///   summary.json           how the last run ended
+///   .work/                 results of chunks that are not done; removed at the end
+///
+/// With several shards, the last four have the shard in their names: journal-0-of-4.sqlite.
+class OutputFolder {
+ public:
+  /// Makes the folder if it is missing, and locks it until the end of this object. Throws
+  /// BatchRefused if it holds files and no journal, or if another run uses it, and SystemCallError.
+  OutputFolder(const std::string& path, uint32_t shard, uint32_t shards);
+  /// The journals of a folder, one for each shard. Throws BatchRefused if there is none.
+  static std::vector<std::filesystem::path> existingJournals(const std::string& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path journal() const { return named("journal", ".sqlite"); }
+  /// `name` with the shard and this ending: quarantine.jsonl.
+  std::filesystem::path named(const std::string& name, const std::string& ending) const;
+  static std::string partName(int64_t chunk, bool parquet);
+
+  /// Writes a file that appears whole and is on the disk afterwards. Throws SystemCallError.
+  void write(const std::filesystem::path& file, const std::string& text) const;
+  void remove(const std::filesystem::path& file) const;
+  /// Removes parts and results of unfinished chunks, of all shards. For a run that starts anew.
+  void removeResults() const;
+  /// Removes results of unfinished chunks, if they can't belong to another shard. For a run that
+  /// has none.
+  void removeWork() const;
+
+ private:
+  std::filesystem::path path_;
+  std::string suffix_;
+  base::Fd lock_;
+};
+
+}  // namespace isopool::batch

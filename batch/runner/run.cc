@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// runBatch() and retryBatch(): one run from its beginning to its end.
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "base/json.h"
+#include "base/mutex.h"
+#include "base/system_call.h"
+#include "batch/journal/journal.h"
+#include "batch/plan/chunk_size.h"
+#include "batch/runner/job_text.h"
+#include "batch/runner/lane.h"
+#include "batch/runner/output_folder.h"
+#include "batch/runner/quarantine_table.h"
+#include "batch/runner/shared_state.h"
+#include "batch/runner/worker_calls.h"
+#include "batch/runner/worker_modules.h"
+#include "isopool/batch.h"
+#include "isopool/isopool.h"
+
+namespace isopool {
+
+namespace batch {
+
+namespace {
+
+using base::Json;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTick = std::chrono::milliseconds(100);
+/// A pool whose supervisor is killed is made again so often while no item is completed.
+constexpr int kPoolLosses = 5;
+/// Chunks that the planner names in one answer.
+constexpr int64_t kChunksPerAnswer = 500;
+// The planner reads a line of text in a microsecond: this is for slow disks.
+constexpr auto kPlanning = std::chrono::hours(24);
+constexpr const char* kCalls = "isopool_batch.calls";
+
+enum class Task { kRun, kRetry };
+
+/// Names what differs between two JSON objects of fingerprints.
+std::string changes(const std::string& before, const std::string& now) {
+  const Json old = Json::parse(before);
+  const Json present = Json::parse(now);
+  std::string names;
+  for (const auto& [key, value] : present.items()) {
+    if (!old.contains(key) || old[key] != value) names += (names.empty() ? "" : " and the ") + key;
+  }
+  return names;
+}
+
+class Run {
+ public:
+  Run(BatchJob job, const BatchControl& control)
+      : job_(std::move(job)),
+        control_(control),
+        workerJob_(workerJob(job_)),
+        folder_(job_.output, job_.shard, job_.shards),
+        journal_(folder_.journal()) {}
+
+  BatchSummary run(Task task) {
+    makePool();
+    plan(task);
+    SharedState shared(journal_, {job_.maxFailures, job_.maxFailureShare}, control_);
+    shared_ = &shared;
+    work();
+    if (const std::exception_ptr error = shared.error()) {
+      writeQuarantine();
+      std::rethrow_exception(error);
+    }
+    return conclude();
+  }
+
+ private:
+  void makePool() {
+    model_.reset();
+    package_.reset();
+    manager_.reset();
+    manager_ = std::make_unique<InterpreterManager>(job_.pool);
+    for (const EmbeddedModule& module : embeddedModules()) {
+      manager_->registerModuleSource(std::string("isopool_batch.") + module.name, module.text);
+    }
+    const ModelSource source = modelSource(job_.model);
+    if (source.kind != ModelSource::Kind::kStored) return;
+    try {
+      if (source.name.empty()) {
+        model_ = manager_->loadModel(source.path);
+      } else {
+        const size_t slash = source.name.find('/');
+        package_ = manager_->loadPackage(source.path);
+        model_ = package_->loadPickle(source.name.substr(0, slash), source.name.substr(slash + 1));
+      }
+    } catch (const std::exception& error) {
+      throw BatchRefused("the model can't be loaded: " + std::string(error.what()));
+    }
+  }
+
+  static CallOptions planning() {
+    CallOptions options;
+    options.deadline = kPlanning;
+    return options;
+  }
+
+  /// Asks a worker what the inputs are; makes the plan, or checks that it is still right.
+  void plan(Task task) {
+    try {
+      InterpreterSession session = manager_->acquireOne();
+      const Obj planner =
+          session.global(kCalls, "planner").call({at::IValue(workerJob_)}, {}, planning());
+      const Json summary = Json::parse(planner.attr("summary")
+                                           .call(std::vector<at::IValue>{}, {}, planning())
+                                           .toIValue()
+                                           .toStringRef());
+      const std::string fingerprint = base::jsonText(summary.at("fingerprint"));
+      const std::string known = journal_.fact("fingerprint");
+      if (task == Task::kRetry) {
+        planAgain(known, fingerprint);
+        return;
+      }
+      if (!known.empty() && known != fingerprint) {
+        if (!job_.force) {
+          throw BatchRefused("output: " + job_.output + " holds a run with another " +
+                             changes(known, fingerprint) +
+                             ": name another folder, or start anew with --force (BatchJob::force), "
+                             "which removes its results");
+        }
+        folder_.removeResults();
+      }
+      if (known != fingerprint) writePlan(planner, summary, fingerprint);
+    } catch (const RemoteError& error) {
+      throw BatchRefused("the inputs can't be planned: " + error.message());
+    } catch (const WorkerLost& error) {
+      throw BatchRefused("the inputs can't be planned: " + std::string(error.what()));
+    }
+  }
+
+  /// The model may be another one than before, corrected; the items may not.
+  void planAgain(const std::string& known, const std::string& fingerprint) {
+    const std::string changed = changes(known, fingerprint);
+    if (!changed.empty() && changed != "model") {
+      throw BatchRefused("output: since the run in " + job_.output +
+                         " more than the model was "
+                         "changed (" +
+                         changed + "): start it anew");
+    }
+    journal_.planQuarantineAgain();
+    journal_.setFact("fingerprint", fingerprint);
+  }
+
+  void writePlan(const Obj& planner, const Json& summary, const std::string& fingerprint) {
+    const uint64_t items = summary.at("items");
+    const uint32_t call = std::max<uint32_t>(job_.batchSize, 1);
+    const uint32_t most = job_.chunkItems != 0
+                              ? job_.chunkItems
+                              : chunkItemsFor(items, manager_->allInstances().size(), call);
+    const Obj chunks = planner.attr("chunks");
+    std::deque<Json> answer;
+    int64_t asked = 0;
+    int64_t number = 0;
+    const auto next = [&]() -> std::optional<PlannedChunk> {
+      while (true) {
+        if (answer.empty()) {
+          const Obj text = chunks.call(
+              {at::IValue(int64_t{most}), at::IValue(asked), at::IValue(kChunksPerAnswer)}, {},
+              planning());
+          for (Json& each : Json::parse(text.toIValue().toStringRef())) {
+            answer.push_back(std::move(each));
+          }
+          asked += kChunksPerAnswer;
+          if (answer.empty()) return std::nullopt;
+        }
+        const Json chunk = std::move(answer.front());
+        answer.pop_front();
+        const int64_t own = number++;
+        if (own % job_.shards != job_.shard) continue;
+        return PlannedChunk{own, chunk.at("rows"), base::jsonText(chunk), {}};
+      }
+    };
+    journal_.writePlan(next, {{"fingerprint", fingerprint},
+                              {"job", base::jsonText(storedJob(job_))},
+                              {"items_of_all_shards", std::to_string(items)}});
+  }
+
+  /// Runs the lanes until all is done or the run ends; makes a new pool if the supervisor dies.
+  void work() {
+    int losses = 0;
+    uint64_t doneAtLoss = 0;
+    while (true) {
+      runLanes();
+      if (shared_->error() || shared_->end() || !shared_->takePoolLoss()) return;
+      const uint64_t done = shared_->progress().doneNow;
+      losses = done > doneAtLoss ? 1 : losses + 1;
+      doneAtLoss = done;
+      if (losses > kPoolLosses) {
+        throw SupervisorLost("the pool's supervisor died " + std::to_string(losses) +
+                             " times while no item was completed");
+      }
+      restarts_ += restartsOfPool_;
+      makePool();
+    }
+  }
+
+  void runLanes() {
+    base::Mutex mutex;
+    base::Condition ended;
+    size_t running = manager_->allInstances().size();
+    std::vector<std::thread> threads;
+    for (const Interpreter& worker : manager_->allInstances()) {
+      threads.emplace_back([&, this] {
+        Lane(job_, workerJob_, model_, worker, journal_, *shared_).run();
+        const base::MutexLock lock(mutex);
+        --running;
+        ended.notify_all();
+      });
+    }
+    base::MutexLock lock(mutex);
+    while (running > 0) {
+      ended.wait_for(lock, kTick);
+      lock.unlock();
+      tick();
+      lock.lock();
+    }
+    lock.unlock();
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void tick() {
+    if (control_.progress) control_.progress(progress());
+    if (control_.interrupted && control_.interrupted()) {
+      shared_->end(BatchEnd::kInterrupted, "interrupted");
+    }
+  }
+
+  BatchProgress progress() {
+    BatchProgress progress = shared_->progress();
+    try {
+      const PoolStatistics statistics = manager_->statistics();
+      restartsOfPool_ = statistics.workersReplaced;
+      memory_ = 0;
+      for (const WorkerStatistics& worker : statistics.workers) memory_ += worker.residentBytes;
+    } catch (const SupervisorLost&) {
+      // The lanes notice it, too.
+    }
+    progress.restarts = restarts_ + restartsOfPool_;
+    progress.memory = memory_;
+    progress.elapsed = Clock::now() - began_;
+    return progress;
+  }
+
+  /// The results of the run as a whole, once no lane runs.
+  BatchSummary conclude() {
+    BatchSummary summary;
+    summary.progress = progress();
+    const JournalCounts counts = journal_.counts();
+    const auto end = shared_->end();
+    if (end) {
+      summary.end = *end;
+      summary.message = shared_->message();
+    } else {
+      summary.end = counts.quarantined > 0 ? BatchEnd::kQuarantine : BatchEnd::kAllRight;
+      folder_.removeWork();
+    }
+    if (summary.end != BatchEnd::kDiskFull) {
+      writeQuarantine();
+      folder_.write(folder_.named("summary", ".json"), summaryText(summary) + "\n");
+    }
+    if (control_.progress) control_.progress(summary.progress);
+    return summary;
+  }
+
+  void writeQuarantine() {
+    QuarantineTable(folder_, formatOf(job_) == BatchFormat::kParquet)
+        .write(journal_.quarantined(), *manager_);
+  }
+
+  std::string summaryText(const BatchSummary& summary) {
+    const BatchProgress& progress = summary.progress;
+    return base::jsonText({{"end", toString(summary.end)},
+                           {"message", summary.message},
+                           {"items", progress.items},
+                           {"done", progress.done},
+                           {"quarantined", progress.failed},
+                           {"done_in_this_run", progress.doneNow},
+                           {"seconds", progress.elapsed.count()},
+                           {"chunks", progress.chunks},
+                           {"chunks_done", progress.chunksDone},
+                           {"workers", manager_->allInstances().size()},
+                           {"workers_replaced", progress.restarts},
+                           {"job", storedJob(job_)}});
+  }
+
+  const BatchJob job_;
+  const BatchControl& control_;
+  const std::string workerJob_;
+  const OutputFolder folder_;
+  Journal journal_;
+  std::unique_ptr<InterpreterManager> manager_;
+  std::optional<Package> package_;
+  StoredModel model_;
+  SharedState* shared_ = nullptr;
+  const Clock::time_point began_ = Clock::now();
+  uint64_t restarts_ = 0;        ///< of pools that were lost
+  uint64_t restartsOfPool_ = 0;  ///< of the present one
+  uint64_t memory_ = 0;
+};
+
+}  // namespace
+}  // namespace batch
+
+BatchSummary runBatch(const BatchJob& job, const BatchControl& control) {
+  return batch::Run(job, control).run(batch::Task::kRun);
+}
+
+BatchSummary retryBatch(const std::string& output, const BatchControl& control,
+                        const PoolOptions& pool) {
+  BatchSummary all;
+  for (const auto& file : batch::OutputFolder::existingJournals(output)) {
+    BatchJob job = batch::jobOf(batch::Journal::existing(file).fact("job"));
+    const PoolOptions stored = std::exchange(job.pool, pool);
+    if (pool.workers == 0) job.pool.workers = stored.workers;
+    if (pool.workerMemory == 0) job.pool.workerMemory = stored.workerMemory;
+    if (pool.pythonPaths.empty()) job.pool.pythonPaths = stored.pythonPaths;
+    job.output = output;
+    // Of several shards, one after the other: a later one does not hide how an earlier one ended.
+    BatchSummary one = batch::Run(job, control).run(batch::Task::kRetry);
+    if (one.end >= all.end) all = std::move(one);
+    if (all.end > BatchEnd::kQuarantine) break;
+  }
+  return all;
+}
+
+const char* toString(BatchReason reason) {
+  switch (reason) {
+    case BatchReason::kCrashed:
+      return "crashed";
+    case BatchReason::kExited:
+      return "exited";
+    case BatchReason::kMemory:
+      return "memory";
+    case BatchReason::kTimeout:
+      return "timeout";
+    case BatchReason::kRaised:
+      return "raised";
+  }
+  return "unknown";
+}
+
+const char* toString(BatchEnd end) {
+  switch (end) {
+    case BatchEnd::kAllRight:
+      return "all right";
+    case BatchEnd::kQuarantine:
+      return "finished with quarantine";
+    case BatchEnd::kFailures:
+      return "stopped: too many failures";
+    case BatchEnd::kInterrupted:
+      return "stopped: interrupted";
+    case BatchEnd::kDiskFull:
+      return "stopped: no room on the disk";
+  }
+  return "unknown";
+}
+
+}  // namespace isopool

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch/runner/shared_state.h"
+
+#include <utility>
+
+namespace isopool::batch {
+
+SharedState::SharedState(Journal& journal, FailureLimit limit, const BatchControl& control)
+    : journal_(journal), limit_(limit), control_(control) {
+  const JournalCounts counts = journal.counts();
+  items_ = counts.items;
+  chunks_ = counts.chunks;
+  chunksDone_ = counts.chunksDone;
+  failed_ = counts.quarantined;
+  done_ = static_cast<int64_t>(counts.rows);
+  const std::vector<int64_t> unfinished = journal.unfinishedChunks();
+  left_.assign(unfinished.begin(), unfinished.end());
+}
+
+std::optional<int64_t> SharedState::take() {
+  const base::MutexLock lock(mutex_);
+  if (ending() || left_.empty()) return std::nullopt;
+  const int64_t chunk = left_.front();
+  left_.pop_front();
+  return chunk;
+}
+
+void SharedState::giveBack(int64_t chunk) {
+  const base::MutexLock lock(mutex_);
+  left_.push_front(chunk);
+}
+
+void SharedState::countDone(int64_t items) { done_ += items; }
+
+void SharedState::quarantine(const QuarantinedItem& item) {
+  journal_.quarantine(item);
+  const uint64_t failed = ++failed_;
+  if (control_.failure) {
+    const base::MutexLock lock(mutex_);
+    control_.failure(item.failure);
+  }
+  if (limit_.exceeded(failed, static_cast<uint64_t>(done_.load()))) {
+    end(BatchEnd::kFailures, std::to_string(failed) +
+                                 " items were set aside, more than allowed; "
+                                 "the last one is " +
+                                 item.failure.id + ": " + item.failure.message);
+  }
+}
+
+void SharedState::end(BatchEnd end, const std::string& message) {
+  const base::MutexLock lock(mutex_);
+  if (!end_) {
+    end_ = end;
+    message_ = message;
+  }
+  ending_ = true;
+}
+
+void SharedState::fail(std::exception_ptr error) {
+  const base::MutexLock lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  ending_ = true;
+}
+
+std::exception_ptr SharedState::error() {
+  const base::MutexLock lock(mutex_);
+  return error_;
+}
+
+std::optional<BatchEnd> SharedState::end() {
+  const base::MutexLock lock(mutex_);
+  return end_;
+}
+
+std::string SharedState::message() {
+  const base::MutexLock lock(mutex_);
+  return message_;
+}
+
+BatchProgress SharedState::progress() const {
+  BatchProgress progress;
+  progress.items = items_;
+  progress.chunks = chunks_;
+  progress.chunksDone = chunksDone_;
+  progress.done = static_cast<uint64_t>(done_.load());
+  progress.doneNow = static_cast<uint64_t>(computed_.load());
+  progress.failed = failed_;
+  return progress;
+}
+
+}  // namespace isopool::batch

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "batch/journal/journal.h"
+#include "batch/plan/chunk_progress.h"
+#include "isopool/isopool.h"
+
+namespace isopool::batch {
+
+/// The model of a job where every worker can get it, if it is an isopool object; else empty, and
+/// each worker imports it.
+using StoredModel = std::optional<ReplicatedObj>;
+
+/// A call that failed by an exception which the worker caught. `item`: if it named the item.
+struct CaughtFailure {
+  BatchFailure failure;
+  std::optional<uint32_t> item;
+};
+
+/// What a finished chunk has left.
+struct WrittenPart {
+  uint64_t rows = 0;
+  uint64_t bytes = 0;
+};
+
+/// The Python side of a job in one worker (batch/worker/isopool_batch/calls.py). Every member is a
+/// step of the worker's session: it throws WorkerLost, DeadlineExceeded, RemoteError,
+/// PoolUnavailable and SupervisorLost. After WorkerLost and DeadlineExceeded the object is of no
+/// use. Used by one thread.
+class WorkerCalls {
+ public:
+  /// Opens a session on this worker and prepares the model there; throws BatchRefused if that
+  /// raises an exception. The references must outlive the object.
+  WorkerCalls(const Interpreter& worker, const std::string& job, const StoredModel& model);
+
+  /// False if another worker has the slot now: this one was replaced and ends soon.
+  bool isCurrent() const;
+  /// Opens a chunk; returns the items whose results an earlier worker has left.
+  std::vector<ItemRange> open(const PlannedChunk& chunk, const std::string& part,
+                              const std::vector<uint32_t>& leftOut);
+  /// Calls the model for these items of the open chunk. No value: all have a result.
+  std::optional<CaughtFailure> run(ItemRange range, const CallOptions& options);
+  /// Writes the part of the open chunk.
+  WrittenPart finish();
+  /// The ID of an item of the open chunk.
+  std::string identify(uint32_t item, const CallOptions& options);
+
+ private:
+  Obj text(const std::string& text);
+
+  const Interpreter& worker_;
+  const std::string& job_;
+  InterpreterSession session_;
+  std::optional<int> processId_;
+  Obj chunk_;
+  Obj run_;
+};
+
+/// What is known of an item whose worker died or was killed.
+BatchFailure failureOf(const WorkerLost& error);
+BatchFailure failureOf(const DeadlineExceeded& error, std::chrono::milliseconds time);
+
+}  // namespace isopool::batch

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A chunk of a job: a range of items whose rows become one part file."""
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from isopool_batch import durable, failures, sinks, spill
+from isopool_batch.failures import Progress
+from isopool_batch.job import ChunkOrder, Job, canonical
+from isopool_batch.pipeline import Pipeline
+from isopool_batch.sources import Source
+from isopool_batch.spill import Spill
+
+# Spills of unfinished chunks are in this folder of the output.
+_WORK = ".work"
+
+
+class Chunk:
+    """Only one process at a time may have a chunk open. Indexes of items are those of the ref."""
+
+    def __init__(self, job: Job, order: ChunkOrder, pipeline: Pipeline, source: Source) -> None:
+        self._order = order
+        self._pipeline = pipeline
+        self._items = source.open(order.ref)
+        self._sink = sinks.sink_of(job.format)
+        self._part = os.path.join(job.output, order.part)
+        work = os.path.join(job.output, _WORK)
+        os.makedirs(work, exist_ok=True)
+        identity = canonical([job.identity, order.number, order.part, order.ref])
+        self._spill = Spill(os.path.join(work, f"{order.number:06d}.spill"), identity)
+        # Items whose rows the spill has; those that the driver has left out since don't count.
+        self._done = self._spill.recovered & order.items
+        self._finished: str | None = None
+
+    def finished(self) -> str:
+        """The recorded items as a JSON list of [first, count]."""
+        ranges: list[list[int]] = []
+        for item in sorted(self._done):
+            if ranges and sum(ranges[-1]) == item:
+                ranges[-1][1] += 1
+            else:
+                ranges.append([item, 1])
+        return json.dumps(ranges)
+
+    def run(self, first: int, count: int) -> str:
+        """Computes and records the rows of these items: of all or, after a failure, of none.
+
+        Returns "" or the failure as JSON, see failures.describe(). Items that are left out or recorded are passed over.
+        Raises OSError if the spill can't be written.
+        """
+        indexes = [item for item in range(first, first + count) if item in self._order.items and item not in self._done]
+        if not indexes:
+            return ""
+        progress = Progress()
+        try:
+            with _inference():
+                rows = self._pipeline.rows(self._items, indexes, progress)
+            progress.phase, progress.item = failures.WRITE, None
+            record = spill.packed(indexes, rows)
+        except BaseException as error:
+            item = indexes[0] if progress.item is None and len(indexes) == 1 else progress.item
+            return failures.describe(error, progress.phase, item)
+        self._spill.append(record)
+        self._done.update(indexes)
+        return ""
+
+    def identify(self, item: int) -> str:
+        """The item's ID. Reads the item for it; if that fails, the ID is that of its place."""
+        try:
+            identity = str(self._items.read(item)[0])
+        except BaseException:
+            identity = self._items.fallback_id(item)
+        return failures.printable(identity)
+
+    def finish(self) -> str:
+        """Writes the part file and removes the spill; returns {"rows": n, "bytes": size} as JSON.
+
+        Without rows there is no part file, and one that exists stays. Raises OSError, and ValueError if the rows don't
+        go together in a table.
+        """
+        if self._finished is None:
+            # Rows of this process and recovered ones take the same way, so the bytes are the same.
+            recorded = self._spill.rows()
+            rows = [recorded[item] for item in sorted(self._done)]
+            size = durable.write(self._part, lambda file: self._sink(rows, file), "part") if rows else 0
+            self._spill.remove()
+            self._finished = json.dumps({"rows": len(rows), "bytes": size})
+        return self._finished
+
+
+def _inference() -> contextlib.AbstractContextManager[Any]:
+    """torch without gradients, if user code has imported torch."""
+    torch = sys.modules.get("torch")
+    return _without_gradients(torch) if torch is not None else contextlib.nullcontext()
+
+
+@functools.cache
+def _without_gradients(torch: ModuleType) -> contextlib.AbstractContextManager[Any]:
+    # One object for all calls: making it takes a microsecond.
+    made: contextlib.AbstractContextManager[Any] = torch.inference_mode()
+    return made

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Rows as an Arrow table. Arrays keep their dtype, also within dicts and lists."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from isopool_batch import packages
+from isopool_batch.results import Row
+
+# Offsets of lists are 32 bits wide up to so many elements.
+_MOST_ELEMENTS = 2**31 - 1
+
+
+def table(rows: Sequence[Row]) -> Any:
+    """Columns in the order in which keys first appear; a row without a key has null there.
+
+    IDs of several types become strings. A dict without keys becomes null if no other has keys: Parquet has no type for
+    it. Raises ValueError if other values of a column have types that don't go together.
+    """
+    pyarrow = packages.pyarrow()
+    names = dict.fromkeys(name for row in rows for name in row)
+    made = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if name == "id" and len(set(map(type, values))) > 1:
+            values = list(map(str, values))
+        try:
+            made[name] = _column(pyarrow, values)
+        except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(_mixture(name, values, rows, error)) from error
+    return pyarrow.table(made)
+
+
+def _mixture(name: str, values: Sequence[Any], rows: Sequence[Row], error: Exception) -> str:
+    first: dict[str, Any] = {}
+    for value, row in zip(values, rows, strict=True):
+        first.setdefault(type(value).__name__, row["id"])
+    kinds = ", ".join(f"{kind} (first of item {identity})" for kind, identity in first.items())
+    reason = (str(error).splitlines() or [""])[0]
+    return (
+        f"the values of column {name!r} don't fit into one Parquet column: {kinds}: {reason}; "
+        "return one type, or choose the format jsonl"
+    )
+
+
+def _column(pyarrow: Any, values: Sequence[Any]) -> Any:
+    kinds = {type(value) for value in values if value is not None}
+    names = {kind.__name__ for kind in kinds}
+    if names == {"ndarray"}:
+        return _arrays(pyarrow, values)
+    if kinds == {dict}:
+        return _structs(pyarrow, values)
+    if names == {"ndarray", "list"}:
+        values = [value if value is None or type(value) is list else value.tolist() for value in values]
+        kinds = {list}
+    if kinds == {list} and any(_is_nested(each) for value in values if value for each in value):
+        return _lists(pyarrow, values)
+    return pyarrow.array(values)
+
+
+def _is_nested(value: Any) -> bool:
+    return type(value) in (list, dict) or type(value).__name__ == "ndarray"
+
+
+def _structs(pyarrow: Any, values: Sequence[dict[str, Any] | None]) -> Any:
+    names = list(dict.fromkeys(name for value in values if value is not None for name in value))
+    if not names:
+        return pyarrow.nulls(len(values))
+    children = [_column(pyarrow, [None if value is None else value.get(name) for value in values]) for name in names]
+    mask = pyarrow.array([value is None for value in values], pyarrow.bool_())
+    return pyarrow.StructArray.from_arrays(children, names=names, mask=mask)
+
+
+def _lists(pyarrow: Any, values: Sequence[list[Any] | None]) -> Any:
+    elements = [each for value in values if value is not None for each in value]
+    lengths = [0 if value is None else len(value) for value in values]
+    return _listed(pyarrow, _column(pyarrow, elements), lengths, [value is None for value in values])
+
+
+def _arrays(pyarrow: Any, values: Sequence[Any]) -> Any:
+    present = [value for value in values if value is not None]
+    shapes = {value.shape for value in present}
+    types = {value.dtype for value in present}
+    dimensions = {len(shape) for shape in shapes}
+    if len(types) > 1 or len(dimensions) > 1:
+        return _column(pyarrow, [None if value is None else value.tolist() for value in values])
+    numpy = packages.need("numpy", "a result that is an array")
+    flat = pyarrow.array(numpy.concatenate([value.reshape(-1) for value in present]))
+    missing = [value is None for value in values]
+    if dimensions == {1} and len(shapes) == 1 and len(present) == len(values) and len(present[0]) > 0:
+        return pyarrow.FixedSizeListArray.from_arrays(flat, len(present[0]))
+    # From the innermost dimension outwards: a value has a list for each place in the dimensions before.
+    for level in reversed(range(dimensions.pop())):
+        if level == 0:
+            return _listed(pyarrow, flat, [0 if value is None else len(value) for value in values], missing)
+        counts = [numpy.prod(value.shape[:level], dtype=numpy.int64) for value in present]
+        flat = _listed(pyarrow, flat, numpy.repeat([value.shape[level] for value in present], counts), None)
+    raise AssertionError("values.py makes numbers of arrays without dimensions")
+
+
+def _listed(pyarrow: Any, elements: Any, lengths: Any, missing: list[bool] | None) -> Any:
+    """Lists of consecutive elements."""
+    numpy = packages.need("numpy", "a result that is a list")
+    offsets = numpy.zeros(len(lengths) + 1, numpy.int64)
+    numpy.cumsum(lengths, out=offsets[1:])
+    mask = pyarrow.array(missing, pyarrow.bool_()) if missing is not None and any(missing) else None
+    if len(elements) > _MOST_ELEMENTS:
+        return pyarrow.LargeListArray.from_arrays(pyarrow.array(offsets), elements, mask=mask)
+    return pyarrow.ListArray.from_arrays(pyarrow.array(offsets.astype(numpy.int32)), elements, mask=mask)

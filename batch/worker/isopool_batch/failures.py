@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Failures of user code, described for the driver."""
+
+import errno
+import json
+import traceback
+from types import TracebackType
+
+READ, PREPROCESS, MODEL, POSTPROCESS, WRITE = "read", "preprocess", "model", "postprocess", "write"
+
+RAISED, MEMORY = "raised", "memory"
+
+# Enough for any readable message; a recursion error alone has a thousand frames.
+MOST_CHARACTERS = 64 * 1024
+
+# As many causes of an exception are examined.
+_MOST_CAUSES = 8
+
+
+class Progress:
+    """What runs at the moment: the phase, and the item's index, or None while a batch is handled as a whole."""
+
+    __slots__ = ("phase", "item")
+
+    def __init__(self) -> None:
+        self.phase = READ
+        self.item: int | None = None
+
+
+def describe(error: BaseException, phase: str, item: int | None) -> str:
+    """The failure as a JSON object. Always succeeds, whatever the exception's own methods do."""
+    return json.dumps(
+        {
+            "reason": MEMORY if _is_memory(error) else RAISED,
+            "phase": phase,
+            "item": item,
+            "type": _type_name(error),
+            "message": _shortened(_message(error)),
+            "traceback": _shortened(_traceback(error)),
+        }
+    )
+
+
+def printable(text: str) -> str:
+    """The text with lone surrogates as escapes: UTF-8 has no code for them."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _type_name(error: BaseException) -> str:
+    kind = type(error)
+    module = getattr(kind, "__module__", None)  # a class made by exec() may have none
+    if module in (None, "builtins", "__main__"):
+        return kind.__qualname__
+    return f"{module}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        code = error.code
+        return f"exit code {0 if code is None else code if isinstance(code, int) else repr(code)}"
+    try:
+        return str(error)
+    except BaseException as unprintable:
+        return f"(str() of the exception raised {type(unprintable).__name__})"
+
+
+def _traceback(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(type(error), error, _users_frames(error.__traceback__)))
+    except BaseException as unprintable:
+        return f"(the traceback could not be formatted: {type(unprintable).__name__})"
+
+
+def _users_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The frames from the first one of user code on; all of them if there is none."""
+    each = trace
+    while each is not None and str(each.tb_frame.f_globals.get("__name__")).startswith("isopool_batch."):
+        each = each.tb_next
+    return each if each is not None else trace
+
+
+def _is_memory(error: BaseException) -> bool:
+    each: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if each is None:
+            return False
+        if isinstance(each, MemoryError) or (isinstance(each, OSError) and each.errno == errno.ENOMEM):
+            return True
+        if isinstance(each, RuntimeError) and _is_torchs_memory(each):
+            return True
+        each = each.__cause__ or each.__context__
+    return False
+
+
+def _is_torchs_memory(error: RuntimeError) -> bool:
+    # By name: torch need not be imported here.
+    if any(kind.__name__ == "OutOfMemoryError" and kind.__module__.startswith("torch") for kind in type(error).__mro__):
+        return True
+    text = _message(error)
+    return ("DefaultCPUAllocator" in text and "allocate memory" in text) or "CUDA error: out of memory" in text
+
+
+def _shortened(text: str) -> str:
+    text = printable(text)
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    half = MOST_CHARACTERS // 2
+    return f"{text[:half]}\n[...]\n{text[-half:]}"

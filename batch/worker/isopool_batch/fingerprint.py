@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Hashes by which the driver notices that a job is not the one that it resumes."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+from isopool_batch.job import Callee, Job, digest
+from isopool_batch.sources import unreadable
+
+# A changed table of many gigabytes is recognized by its size and these bytes at its begin, middle and end.
+SAMPLE = 64 * 1024
+
+
+def of_model(job: Job) -> str:
+    """The bytes of each file that decides what is computed; paths don't count, so a job can be moved."""
+    files = [job.model_file, *(each.path if each else "" for each in (job.preprocess, job.postprocess))]
+    return digest([of_bytes(path) if path else "" for path in files])
+
+
+def of_arguments(job: Job) -> str:
+    """What decides the results besides the files."""
+    return digest(
+        {
+            "names": [_name(each) for each in (job.model, job.preprocess, job.postprocess)],
+            "column": job.column,
+            "batch_size": job.batch_size,
+            "collate": job.collate,
+            "format": job.format,
+        }
+    )
+
+
+def of_bytes(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def of_samples(paths: Sequence[str], names: Sequence[str]) -> str:
+    """Name, size and samples of each file."""
+    files = []
+    for path, name in zip(paths, names, strict=True):
+        try:
+            with open(path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                hashed = hashlib.sha256()
+                for offset in (0, (size - SAMPLE) // 2, size - SAMPLE):
+                    file.seek(max(offset, 0))
+                    hashed.update(file.read(SAMPLE))
+        except OSError as error:
+            raise unreadable(path, error) from None
+        files.append([name, size, hashed.hexdigest()])
+    return digest(files)
+
+
+def _name(callee: Callee | None) -> str:
+    return callee.name if callee else ""

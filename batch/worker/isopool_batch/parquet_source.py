@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Parquet files: an item is a row, a dict. A chunk lies within one row group."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from isopool_batch import fingerprint, packages
+from isopool_batch.job import Ref
+from isopool_batch.sources import identified, labels, no_items, unreadable
+
+# Rows that are Python objects at the same time: so many, or as many as have so many bytes.
+_BLOCK_ROWS = 256
+_BLOCK_BYTES = 8 << 20
+
+# A retry of a range that crosses the border of two blocks finds both.
+_KEPT_BLOCKS = 2
+
+
+class _Reader:
+    """Reads rows of one file. Its memory is that of some blocks, however large a row group is.
+
+    Parquet can be decoded from the begin of a row group only. So the reader keeps its place: the next chunk of a worker
+    mostly lies behind it. Rows before the place cost the decoding of the group once more.
+    """
+
+    def __init__(self, path: str, column: str) -> None:
+        self.file = _opened(path)
+        names = self.file.schema_arrow.names
+        self._columns = [name for name in dict.fromkeys((column, "id")) if name in names] if column else None
+        self._group = -1
+        self._place = 0
+        self._batches: Iterator[Any] = iter(())
+        self._rest: Any = None  # a batch from the place on
+
+    def block_rows(self, group: int) -> int:
+        metadata = self.file.metadata.row_group(group)
+        bytes_of_row: int = max(metadata.total_byte_size // max(metadata.num_rows, 1), 1)
+        return min(max(_BLOCK_BYTES // bytes_of_row, 1), _BLOCK_ROWS)
+
+    def read(self, group: int, first: int, count: int) -> Any:
+        """The rows as a table."""
+        try:
+            return self._read(group, first, count)
+        except BaseException:
+            self._group = -1  # the place is unknown
+            raise
+
+    def _read(self, group: int, first: int, count: int) -> Any:
+        if group != self._group or first < self._place:
+            self._batches = self.file.iter_batches(
+                batch_size=self.block_rows(group), row_groups=[group], columns=self._columns, use_threads=False
+            )
+            self._rest = None
+            self._group, self._place = group, 0
+        taken = []
+        while count > 0:
+            batch = self._rest if self._rest is not None else next(self._batches, None)
+            if batch is None:
+                raise ValueError("the row group has fewer rows than planned: the file has changed")
+            begin = min(first - self._place, batch.num_rows)
+            used = min(batch.num_rows - begin, count)
+            if used:
+                taken.append(batch.slice(begin, used))
+            first += used
+            count -= used
+            self._place += begin + used
+            self._rest = batch.slice(begin + used) if begin + used < batch.num_rows else None
+        return packages.pyarrow().Table.from_batches(taken)
+
+
+class ParquetItems:
+    def __init__(self, source: "ParquetSource", ref: Ref, label: str, column: str) -> None:
+        self._source = source
+        self._ref = ref
+        self._label = label
+        self._row: int = ref["row"]
+        self._column = column
+        self._block_rows = 0  # unknown
+        # Tables and their rows; a row that was given out is replaced by None.
+        self._blocks: dict[int, tuple[Any, list[Any]]] = {}
+
+    def fallback_id(self, index: int) -> str:
+        return f"{self._label}:{self._row + index}"
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        if self._block_rows == 0:
+            self._block_rows = self._source.reader(self._ref["file"]).block_rows(self._ref["group"])
+        number, place = divmod(index, self._block_rows)
+        table, rows = self._blocks.get(number) or self._load(number)
+        row, rows[place] = rows[place], None
+        if row is None:
+            row = table.slice(place, 1).to_pylist()[0]
+        return identified(row, self.fallback_id(index), self._column)
+
+    def _load(self, number: int) -> tuple[Any, list[Any]]:
+        ref = self._ref
+        begin = number * self._block_rows
+        count = min(self._block_rows, ref["rows"] - begin)
+        table = self._source.reader(ref["file"]).read(ref["group"], ref["start"] + begin, count)
+        block = (table, table.to_pylist())
+        while len(self._blocks) >= _KEPT_BLOCKS:
+            del self._blocks[next(iter(self._blocks))]
+        self._blocks[number] = block
+        return block
+
+
+class ParquetSource:
+    """A ref has the file's place among the paths ("file"), the row group ("group") and the row in it ("start")."""
+
+    def __init__(self, paths: Sequence[str], column: str) -> None:
+        self._paths = paths
+        self._labels = labels(paths)
+        self._column = column
+        self._groups: list[list[int]] | None = None
+        # The file that was read last, by its place among the paths.
+        self._reader: tuple[int, _Reader] | None = None
+
+    def count(self) -> int:
+        items = sum(map(sum, self._row_groups()))
+        if items == 0:
+            raise no_items(self._paths)
+        return items
+
+    def fingerprint(self) -> str:
+        return fingerprint.of_samples(self._paths, self._labels)
+
+    def refs(self, rows: int) -> Iterator[Ref]:
+        for number, (label, groups) in enumerate(zip(self._labels, self._row_groups(), strict=True)):
+            row = 0
+            for group, size in enumerate(groups):
+                for start in range(0, size, rows):
+                    count = min(rows, size - start)
+                    place = {"file": number, "group": group, "start": start}
+                    yield {"rows": count, "label": label, "row": row + start, **place}
+                row += size
+
+    def open(self, ref: Ref) -> ParquetItems:
+        return ParquetItems(self, ref, self._labels[ref["file"]], self._column)
+
+    def reader(self, number: int) -> _Reader:
+        if self._reader is None or self._reader[0] != number:
+            self._reader = (number, _Reader(self._paths[number], self._column))
+        return self._reader[1]
+
+    def _row_groups(self) -> list[list[int]]:
+        """The number of rows of each row group of each file."""
+        if self._groups is None:
+            found = []
+            for path in self._paths:
+                with _opened(path) as file:
+                    names = file.schema_arrow.names
+                    if self._column and self._column not in names:
+                        raise ValueError(f"{path} has no column {self._column!r}; it has {', '.join(names)}")
+                    metadata = file.metadata
+                    found.append([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)])
+            self._groups = found
+        return self._groups
+
+
+def _opened(path: str) -> Any:
+    parquet = packages.parquet()
+    try:
+        return parquet.ParquetFile(path)
+    except OSError as error:
+        if error.errno is not None:
+            raise unreadable(path, error) from None
+        raise _not_parquet(path, error) from None
+    except packages.pyarrow().ArrowException as error:
+        raise _not_parquet(path, error) from None
+
+
+def _not_parquet(path: str, error: Exception) -> ValueError:
+    reason = (str(error).splitlines() or ["empty file"])[0]
+    return ValueError(f"{path} is not a Parquet file that can be read: {reason}")

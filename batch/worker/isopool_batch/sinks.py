@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The formats of part files. The same rows make the same bytes."""
+
+import base64
+import datetime
+import decimal
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO
+
+from isopool_batch import columns, packages
+from isopool_batch.job import JSONL
+from isopool_batch.results import Row
+
+Sink = Callable[[Sequence[Row], BinaryIO], None]
+
+
+def sink_of(format: str) -> Sink:
+    return write_jsonl if format == JSONL else write_parquet
+
+
+def write_parquet(rows: Sequence[Row], file: BinaryIO) -> None:
+    """Raises ValueError if a column has values that Parquet can't have, or of types that don't go together."""
+    table = columns.table(rows)
+    try:
+        packages.parquet().write_table(table, file)
+    except (packages.pyarrow().ArrowInvalid, NotImplementedError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ValueError(f"Parquet can't store the rows: {reason}; choose the format jsonl") from error
+
+
+def write_jsonl(rows: Sequence[Row], file: BinaryIO) -> None:
+    """A line per row: arrays as lists, bytes as base64, times in ISO 8601, durations as seconds, NaN as Python's."""
+    for row in rows:
+        text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        file.write(text.encode() + b"\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value.isoformat()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    return value.tolist()  # a numpy array: values.py lets nothing else pass

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where the items of a job come from."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from isopool_batch import values
+from isopool_batch.job import DATASET, FILES, JSONL, Job, Ref
+
+
+class Items(Protocol):
+    """The items of one chunk, by their index in it. Nothing is read before the first call of read()."""
+
+    def read(self, index: int) -> tuple[Any, Any]:
+        """The item's ID, of its own type, and the item. Each call makes the item anew: user code may change it."""
+
+    def fallback_id(self, index: int) -> str:
+        """The ID of an item that has none itself, or can't be read."""
+
+
+class Source(Protocol):
+    """An input. The methods for planning raise a ValueError of one line if the input is absent, empty or unreadable."""
+
+    def count(self) -> int: ...
+
+    def fingerprint(self) -> str:
+        """Differs if the input has changed."""
+
+    def refs(self, rows: int) -> Iterator[Ref]:
+        """The chunks in order, each of at most so many items."""
+
+    def open(self, ref: Ref) -> Items: ...
+
+
+def source_of(job: Job) -> Source:
+    # Imported here: a worker loads only what its job needs.
+    if job.input.kind == JSONL:
+        from isopool_batch.jsonl_source import JsonlSource
+
+        return JsonlSource(job.input.paths, job.column)
+    if job.input.kind == FILES:
+        from isopool_batch.file_source import FileSource
+
+        return FileSource(job.input.paths, job.input.root)
+    if job.input.kind == DATASET:
+        from isopool_batch.dataset_source import DatasetSource
+
+        assert job.input.dataset is not None
+        return DatasetSource(job.input.dataset, job.column)
+    from isopool_batch.parquet_source import ParquetSource
+
+    return ParquetSource(job.input.paths, job.column)
+
+
+def labels(paths: Sequence[str]) -> list[str]:
+    """A short name of each file, for IDs: its own name, or its path in the common folder if names repeat."""
+    names = [os.path.basename(path) for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    common = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [os.path.relpath(path, common) for path in paths]
+
+
+def identified(row: Any, fallback: str, column: str) -> tuple[Any, Any]:
+    """The row's ID as a value for a part file, and the row or its value of the column."""
+    identity = values.storable(row.get("id")) if isinstance(row, dict) else None
+    if column:
+        if not isinstance(row, dict):
+            raise TypeError(f"{fallback} is of type {type(row).__name__}: the column {column!r} needs a row of columns")
+        if column not in row:
+            raise KeyError(f"{fallback} has no column {column!r}; it has {', '.join(map(str, row)) or 'none'}")
+        row = row[column]
+    return fallback if identity is None else identity, row
+
+
+def unreadable(path: str, error: OSError) -> ValueError:
+    return ValueError(f"{path} can't be read: {error.strerror or error}")
+
+
+def no_items(paths: Sequence[str]) -> ValueError:
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return ValueError(f"the input has no items: {paths[0]}{more}")
