@@ -81,7 +81,10 @@ if(TARGET isopool)
     set(namelink NAMELINK_SKIP)
     set(installed_torch_root "\${PACKAGE_PREFIX_DIR}/../torch")
   endif()
-  install(TARGETS isopool isopool_compat EXPORT isopool-targets
+  if(ISOPOOL_WHEEL)
+    set_target_properties(isopool_batch PROPERTIES VERSION ${version})
+  endif()
+  install(TARGETS isopool isopool_batch isopool_compat EXPORT isopool-targets
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime ${namelink})
   install(EXPORT isopool-targets NAMESPACE isopool:: DESTINATION ${package_dir}
           COMPONENT development)

@@ -12,6 +12,10 @@ An Executor is a concurrent.futures.Executor on such workers, which one dead wor
     with isopool.Executor() as executor:
         results = list(executor.map(function, items))
 
+A batch job calls a model for many inputs, and sets those aside that crash, hang or raise:
+
+    isopool.batch("app.py:embed", "texts.parquet", "out")
+
 InterpreterManager has multipy's interface: a session on a worker gives handles (Obj) to objects there.
 Each call releases the GIL while it waits, and any thread may use any object. If a worker dies, its
 call raises WorkerLost and the supervisor replaces the worker; if the supervisor dies, every use
@@ -63,6 +67,7 @@ from isopool._native import (  # noqa: E402
 )
 from isopool.errors import (  # noqa: E402
     ArenaFull,
+    BatchRefused,
     Cancelled,
     DeadlineExceeded,
     Error,
@@ -77,11 +82,16 @@ from isopool.errors import (  # noqa: E402
 from isopool.settings import Setting  # noqa: E402
 
 if typing.TYPE_CHECKING:
+    from isopool.batch_job import BatchFailure, BatchProgress, BatchSummary, batch, retry_batch
     from isopool.executor import Executor, Future
 
 __version__ = _build.VERSION
 __all__ = [
     "ArenaFull",
+    "BatchFailure",
+    "BatchProgress",
+    "BatchRefused",
+    "BatchSummary",
     "Cancelled",
     "DeadlineExceeded",
     "Error",
@@ -109,13 +119,19 @@ __all__ = [
     "SupervisorLost",
     "WorkerLost",
     "WorkerStatistics",
+    "batch",
+    "retry_batch",
 ]
 
 
 def __getattr__(name: str) -> typing.Any:
-    # Only these need cloudpickle.
+    # Only these need cloudpickle, and the second ones the library of batch jobs.
     if name in ("Executor", "Future"):
         from isopool import executor
 
         return getattr(executor, name)
+    if name in ("batch", "retry_batch", "BatchFailure", "BatchProgress", "BatchSummary"):
+        from isopool import batch_job
+
+        return getattr(batch_job, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

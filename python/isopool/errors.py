@@ -17,6 +17,10 @@ class Error(RuntimeError):
         self.__dict__.update(facts)
 
 
+class BatchRefused(Error):
+    """A batch job can't be run as it is. The text says what to change. No result was changed."""
+
+
 class RemoteError(Error):
     """An exception that Python code in a worker did not catch. The worker continues to serve."""
 

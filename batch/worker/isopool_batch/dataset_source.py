@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Map-style datasets: an item is dataset[i]."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +28,7 @@ class DatasetSource:
 
     def __init__(self, callee: Callee, column: str) -> None:
         self._callee = callee
-        self._label = callee.name or os.path.splitext(os.path.basename(callee.path))[0]
+        self._label = callee.name or "dataset"
         self._column = column
         self._made: Any = None
 

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Batch jobs: a model is called for each of many inputs, whatever the inputs do to it."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Any, Literal, TypeAlias
+
+import cloudpickle  # type: ignore[import-untyped]
+
+from isopool import _batch, program
+from isopool._native import PoolOptions
+
+Collation: TypeAlias = Literal["list", "stack", "pad", "bucket"]
+Format: TypeAlias = Literal["parquet", "jsonl"]
+_COLLATIONS = ("list", "stack", "pad", "bucket")
+_FORMATS = ("parquet", "jsonl")
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchProgress:
+    """How far a run is. `done` and `failed` count those of earlier runs in the folder, too."""
+
+    items: int
+    done: int  # have a result
+    failed: int  # were set aside
+    done_now: int  # have got a result in this run
+    restarts: int  # workers that were replaced
+    chunks: int
+    chunks_done: int
+    memory: int  # bytes that the workers use
+    elapsed: float  # seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchFailure:
+    """An item that was set aside: it has no result."""
+
+    id: str
+    reason: Literal["crashed", "exited", "memory", "timeout", "raised"]
+    phase: str  # "read", "preprocess", "model", "postprocess", "write", or ""
+    signal: int  # of "crashed"
+    exit_code: int  # of "exited"
+    type: str  # the exception's class, of "raised" and "memory"
+    message: str
+    traceback: str
+    crash_log: str  # of a worker that died: its last output, and its Python stack
+    attempts: int
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSummary:
+    """How a run ended: "all right", "finished with quarantine", or "stopped: " and why."""
+
+    end: str
+    message: str
+    progress: BatchProgress
+
+
+def batch(
+    model: str | Callable[..., Any],
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | Any,
+    output: str | os.PathLike[str],
+    *,
+    preprocess: str = "",
+    postprocess: str = "",
+    column: str = "",
+    batch_size: int = 0,
+    collate: Collation = "list",
+    format: Format | None = None,
+    timeout: float | timedelta | None = None,
+    retries: int = 1,
+    max_failures: int | None = None,
+    max_failure_share: float | None = None,
+    chunk_items: int = 0,
+    shard: int = 0,
+    shards: int = 1,
+    force: bool = False,
+    workers: int | None = None,
+    options: PoolOptions | None = None,
+    progress: Callable[[BatchProgress], object] | None = None,
+    failure: Callable[[BatchFailure], object] | None = None,
+) -> BatchSummary:
+    """Calls the model for each input and writes the results into the folder `output`, as `isopool batch` does.
+
+    `model` is a text as the command takes it ("app.py:embed", "model.onnx"), or a function or class of this program,
+    which goes to the workers by value (cloudpickle); of a class each worker makes one instance. `inputs` are paths of
+    Parquet or JSON-lines files, of other files, folders or glob patterns, "app.py:DATASET", or a map-style dataset: an
+    object with `__len__` and `__getitem__` that is no list of paths, by value, too. docs/batch.md describes the other
+    arguments, isopool/batch.h every detail. `timeout` is in seconds, for one item.
+
+    `progress` is called ten times per second on this thread, `failure` for each item that is set aside, on others. An
+    exception that they raise ends the run, as KeyboardInterrupt does, and is raised when the items in flight are done.
+    What is done stays: the same call goes on there.
+
+    Raises BatchRefused if the job is wrong, the model can't be loaded, or the folder holds another job or is in use.
+    """
+    folder = os.fspath(output)
+    job = {
+        "model": model if isinstance(model, str) else _stored(model, folder, "model"),
+        "inputs": _inputs(inputs, folder),
+        "output": folder,
+        "preprocess": preprocess,
+        "postprocess": postprocess,
+        "column": column,
+        "batch_size": batch_size,
+        "collation": _choice("collate", collate, _COLLATIONS),
+        "format": 0 if format is None else 1 + _choice("format", format, _FORMATS),
+        "timeout": timeout,
+        "retries": retries,
+        "max_failures": max_failures,
+        "max_failure_share": max_failure_share,
+        "chunk_items": chunk_items,
+        "shard": shard,
+        "shards": shards,
+        "force": force,
+    }
+    return _summary(_batch.run(job, _options(options, workers), _on(progress, BatchProgress), _on(failure, BatchFailure)))
+
+
+def retry_batch(
+    output: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    options: PoolOptions | None = None,
+    progress: Callable[[BatchProgress], object] | None = None,
+    failure: Callable[[BatchFailure], object] | None = None,
+) -> BatchSummary:
+    """Runs the items that the folder `output` has set aside again, with the present code of the model's file.
+
+    As `isopool batch retry`. A model that went by value is the one of the run. Raises what batch() raises.
+    """
+    calls = _on(progress, BatchProgress), _on(failure, BatchFailure)
+    return _summary(_batch.retry(os.fspath(output), _options(options, workers), *calls))
+
+
+def _stored(thing: object, folder: str, name: str) -> str:
+    """The path of its pickle, in the output folder."""
+    pickled = cloudpickle.dumps(thing, 5)
+    path = pathlib.Path(folder).resolve() / f".isopool-{name}.pkl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Its bytes are part of the job's fingerprint: an equal one is left as it is, for a run that is going on.
+    if not path.is_file() or path.read_bytes() != pickled:
+        aside = path.with_suffix(f".{os.getpid()}.aside")
+        aside.write_bytes(pickled)
+        aside.rename(path)
+    return str(path)
+
+
+def _inputs(inputs: Any, folder: str) -> list[str]:
+    if isinstance(inputs, (str, os.PathLike)):
+        return [os.fspath(inputs)]
+    if isinstance(inputs, (list, tuple)) and inputs and all(isinstance(each, (str, os.PathLike)) for each in inputs):
+        return [os.fspath(each) for each in inputs]
+    if not (hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")):
+        raise TypeError(f"inputs of type {type(inputs).__name__}: give paths, or a dataset with __len__ and __getitem__")
+    return [_stored(inputs, folder, "input")]
+
+
+def _choice(name: str, value: str, known: tuple[str, ...]) -> int:
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}: choose {', '.join(known)}")
+    return known.index(value)
+
+
+def _options(options: PoolOptions | None, workers: int | None) -> PoolOptions:
+    chosen = PoolOptions() if options is None else options
+    if workers is not None:
+        chosen.workers = workers
+    if not chosen.python_paths:
+        chosen.python_paths = program.python_paths()
+    return chosen
+
+
+def _on(call: Callable[[Any], object] | None, kind: type[Any]) -> Callable[[dict[str, Any]], object] | None:
+    return None if call is None else lambda values: call(kind(**values))
+
+
+def _summary(values: dict[str, Any]) -> BatchSummary:
+    return BatchSummary(values["end"], values["message"], BatchProgress(**values["progress"]))

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""isopool.batch(): the same jobs as the command's, with functions and datasets of the program."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import isopool
+import pytest
+
+
+@pytest.fixture
+def numbers(tmp_path: pathlib.Path) -> pathlib.Path:
+    file = tmp_path / "numbers.jsonl"
+    file.write_text("".join(json.dumps({"id": f"n{n}", "n": n}) + "\n" for n in range(40)))
+    return file
+
+
+def rows_of(folder: pathlib.Path) -> dict[str, Any]:
+    rows = [json.loads(line) for part in folder.glob("part-*.jsonl") for line in part.read_text().splitlines()]
+    found = {row["id"]: row["result"] for row in rows}
+    assert len(found) == len(rows), "an item is there twice"
+    return found
+
+
+class Numbers:
+    """A dataset."""
+
+    def __len__(self) -> int:
+        return 20
+
+    def __getitem__(self, item: int) -> int:
+        return item
+
+
+def test_a_function_of_the_program_gets_each_row_and_failures_are_named(
+    numbers: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    offset = 100
+
+    def shifted(row: dict[str, Any]) -> int:
+        if row["n"] == 7:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if row["n"] == 9:
+            raise ValueError("nine")
+        return int(row["n"]) + offset
+
+    failures: list[isopool.BatchFailure] = []
+    seen: list[isopool.BatchProgress] = []
+    summary = isopool.batch(
+        shifted, numbers, tmp_path / "out", workers=2, retries=0, failure=failures.append, progress=seen.append
+    )
+    assert summary.end == "finished with quarantine"
+    assert (summary.progress.items, summary.progress.done, summary.progress.failed) == (40, 38, 2)
+    assert seen[-1].done == 38 and seen[-1].chunks_done == seen[-1].chunks
+    by_id = {failure.id: failure for failure in failures}
+    assert by_id.keys() == {"n7", "n9"}
+    assert by_id["n7"].reason == "crashed" and by_id["n7"].signal == signal.SIGSEGV
+    assert "Segmentation fault" in by_id["n7"].crash_log
+    assert (by_id["n9"].reason, by_id["n9"].type, by_id["n9"].message) == ("raised", "ValueError", "nine")
+    assert rows_of(tmp_path / "out") == {f"n{n}": n + 100 for n in range(40) if n not in (7, 9)}
+
+
+def test_a_class_and_a_dataset_of_the_program_go_by_value(tmp_path: pathlib.Path) -> None:
+    class Doubled:
+        def __init__(self) -> None:
+            self.made_in = os.getpid()
+
+        def __call__(self, items: list[int]) -> list[tuple[int, bool, int]]:
+            return [(2 * item, os.getpid() == self.made_in, len(items)) for item in items]
+
+    summary = isopool.batch(
+        Doubled, Numbers(), tmp_path / "out", workers=2, batch_size=5, chunk_items=10, format="jsonl"
+    )
+    assert summary.end == "all right"
+    assert rows_of(tmp_path / "out") == {f"dataset:{n}": [2 * n, True, 5] for n in range(20)}
+
+
+def test_the_same_call_goes_on_and_another_job_is_refused(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    model = tmp_path / "app.py"
+    model.write_text("def same(row):\n    return row['n']\n")
+    first = isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1)
+    again = isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1)
+    assert (first.progress.done_now, again.progress.done_now, again.progress.done) == (40, 0, 40)
+    with pytest.raises(isopool.BatchRefused, match="another arguments"):
+        isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1, column="n")
+
+
+def test_after_a_correction_the_quarantine_is_run_again(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    model = tmp_path / "app.py"
+    model.write_text("def inverse(row):\n    return 1 / row['n']\n")
+    first = isopool.batch(f"{model}:inverse", numbers, tmp_path / "out", workers=1)
+    assert first.progress.failed == 1
+    model.write_text("def inverse(row):\n    return 1 / row['n'] if row['n'] else None\n")
+    again = isopool.retry_batch(tmp_path / "out", workers=1)
+    assert (again.end, again.progress.done) == ("all right", 40)
+    assert rows_of(tmp_path / "out")["n0"] is None
+
+
+def test_an_exception_of_a_callback_ends_the_run_and_what_is_done_stays(
+    numbers: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    def fails(row: dict[str, Any]) -> int:
+        raise ValueError(row["id"])
+
+    def stop(failure: isopool.BatchFailure) -> None:
+        raise LookupError(failure.id)
+
+    with pytest.raises(LookupError):
+        isopool.batch(fails, numbers, tmp_path / "out", workers=1, retries=0, failure=stop)
+    ended = isopool.batch(fails, numbers, tmp_path / "out", workers=1, retries=0)
+    assert ended.progress.failed == 40
+
+
+def test_ctrl_c_ends_a_run_and_the_next_one_completes_it(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import os, signal, sys, threading
+import isopool
+
+def interrupt_once(row):
+    if row["n"] == 20 and not os.path.exists(sys_argv[1]):
+        open(sys_argv[1], "w").close()
+        os.kill(driver, signal.SIGINT)
+    return row["n"]
+
+sys_argv = sys.argv[:]
+driver = os.getpid()
+try:
+    isopool.batch(interrupt_once, sys.argv[2], sys.argv[3], workers=1, chunk_items=10)
+except KeyboardInterrupt:
+    sys.exit(42)
+"""
+    )
+    marker, output = tmp_path / "marker", tmp_path / "out"
+    interrupted = subprocess.run([sys.executable, program, marker, numbers, output], timeout=120)
+    assert interrupted.returncode == 42 and marker.exists()
+    assert len(rows_of(output)) < 40
+    completed = subprocess.run([sys.executable, program, marker, numbers, output], timeout=120)
+    assert completed.returncode == 0
+    assert rows_of(output) == {f"n{n}": n for n in range(40)}
+
+
+def test_what_is_no_job_is_refused_in_one_line(numbers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(isopool.BatchRefused, match="there is no file"):
+        isopool.batch("missing.py:f", numbers, tmp_path / "out")
+    with pytest.raises(TypeError, match="give paths, or a dataset"):
+        isopool.batch(len, iter([1]), tmp_path / "out")
+    with pytest.raises(ValueError, match="choose list, stack, pad, bucket"):
+        isopool.batch(len, numbers, tmp_path / "out", collate="heap")  # type: ignore[arg-type]
+    with pytest.raises(isopool.BatchRefused, match="ValueError: broken"):
+        broken = tmp_path / "broken.py"
+        broken.write_text("raise ValueError('broken')\n")
+        isopool.batch(f"{broken}:f", numbers, tmp_path / "out2", workers=1)
+    with pytest.raises(isopool.BatchRefused, match="no journal"):
+        isopool.retry_batch(tmp_path)
