@@ -52,7 +52,8 @@ OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t sha
   bool known = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     empty = false;
-    known = known || isJournal(entry.path()) || entry.path().filename().string().rfind(".isopool", 0) == 0;
+    known = known || isJournal(entry.path()) ||
+            entry.path().filename().string().rfind(".isopool", 0) == 0;
   }
   if (!empty && !known) {
     throw BatchRefused("output: " + path_.string() +
