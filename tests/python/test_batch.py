@@ -129,11 +129,13 @@ import isopool
 def interrupt_once(row):
     if row["n"] == 20 and not os.path.exists(sys_argv[1]):
         open(sys_argv[1], "w").close()
-        os.kill(driver, signal.SIGINT)
+        with open(sys_argv[4]) as driver:
+            os.kill(int(driver.read()), signal.SIGINT)
     return row["n"]
 
 sys_argv = sys.argv[:]
-driver = os.getpid()
+with open(sys.argv[4], "w") as file:
+    file.write(str(os.getpid()))
 try:
     isopool.batch(interrupt_once, sys.argv[2], sys.argv[3], workers=1, chunk_items=5)
 except KeyboardInterrupt:
@@ -141,10 +143,11 @@ except KeyboardInterrupt:
 """
     )
     marker, output = tmp_path / "marker", tmp_path / "out"
-    interrupted = subprocess.run([sys.executable, program, marker, numbers, output], timeout=120)
+    command = [sys.executable, program, marker, numbers, output, tmp_path / "driver"]
+    interrupted = subprocess.run(command, timeout=120)
     assert interrupted.returncode == 42 and marker.exists()
     assert len(rows_of(output)) < 2000
-    completed = subprocess.run([sys.executable, program, marker, numbers, output], timeout=120)
+    completed = subprocess.run(command, timeout=120)
     assert completed.returncode == 0
     assert rows_of(output) == {f"n{n}": n for n in range(2000)}
 
