@@ -3,8 +3,8 @@
 #   isopool::asio     Boost.Asio, headers only
 #   isopool::msgpack  msgpack for C++, headers only
 #   isopool::xxhash   xxHash, compiled into whoever includes it
-#   nlohmann_json::nlohmann_json, spdlog::spdlog, CLI11::CLI11, tomlplusplus::tomlplusplus  as they
-#                     come
+#   nlohmann_json::nlohmann_json, spdlog::spdlog, CLI11::CLI11, tomlplusplus::tomlplusplus,
+#   SQLite::SQLite3   as they come
 #
 # A target that sees isopool::torch must not see spdlog::spdlog: torch's include folder holds
 # another fmt, which Debian's spdlog does not compile with.
@@ -41,3 +41,4 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
+find_package(SQLite3 REQUIRED)

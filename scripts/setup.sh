@@ -32,7 +32,7 @@ readonly log=build/setup.log
 apt_packages=(
   g++ cmake ninja-build ccache python3 python3-dev python3-venv libboost-dev libmsgpack-cxx-dev
   libgtest-dev libcli11-dev libspdlog-dev libxxhash-dev libtomlplusplus-dev nlohmann-json3-dev
-  relacy-dev spin valgrind
+  libsqlite3-dev relacy-dev spin valgrind
 )
 
 say() { printf '== %s\n' "$*"; }

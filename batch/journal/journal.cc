@@ -93,7 +93,7 @@ void Journal::setFact(const std::string& key, const std::string& value) {
 }
 
 void Journal::writePlan(const std::function<std::optional<PlannedChunk>()>& next,
-                        const std::vector<std::pair<std::string, std::string>>& facts) {
+                        const Facts& facts) {
   const base::MutexLock lock(mutex_);
   Transaction transaction(database_);
   database_.execute("DELETE FROM chunks; DELETE FROM quarantine;");
@@ -105,7 +105,16 @@ void Journal::writePlan(const std::function<std::optional<PlannedChunk>()>& next
   crashPoint("after-plan-commit");
 }
 
-void Journal::planQuarantineAgain() {
+void Journal::forgetPlan() {
+  const base::MutexLock lock(mutex_);
+  Transaction transaction(database_);
+  database_.execute("DELETE FROM chunks; DELETE FROM quarantine; DELETE FROM job;");
+  crashPoint("before-forget-commit");
+  transaction.commit();
+  crashPoint("after-forget-commit");
+}
+
+void Journal::planQuarantineAgain(uint32_t shards, const Facts& facts) {
   const base::MutexLock lock(mutex_);
   Transaction transaction(database_);
   Statement last(database_, "SELECT coalesce(max(number), -1) FROM chunks");
@@ -121,12 +130,15 @@ void Journal::planQuarantineAgain() {
     for (; end < items.size() && items[end].chunk == items[begin].chunk; ++end) {
       only.push_back(items[end].item);
     }
-    chunk.number = ++number;
+    // Numbers of a shard are equal modulo the number of shards.
+    number += shards;
+    chunk.number = number;
     chunk.onlyItems = base::jsonText(only);
     insertChunk(insert, chunk);
     begin = end;
   }
   database_.execute("DELETE FROM quarantine");
+  for (const auto& [key, value] : facts) insertFact(database_, key, value);
   crashPoint("before-retry-commit");
   transaction.commit();
   crashPoint("after-retry-commit");

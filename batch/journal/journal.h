@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -38,6 +39,9 @@ struct JournalCounts {
   uint64_t quarantined = 0;
 };
 
+/// Keys and values.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
 /// The memory of a batch job: its plan, what is done, which items were set aside and why. A SQLite
 /// file in the output folder; each change is on the disk when the member returns. What the journal
 /// calls done has its part file on the disk: the caller writes that first.
@@ -58,10 +62,13 @@ class Journal {
 
   /// Replaces the plan. `next` gives one chunk after the other, and none at the end. One
   /// transaction, together with these facts.
-  void writePlan(const std::function<std::optional<PlannedChunk>()>& next,
-                 const std::vector<std::pair<std::string, std::string>>& facts);
-  /// Plans the quarantined items of the shard again, as new chunks, and empties the quarantine.
-  void planQuarantineAgain();
+  void writePlan(const std::function<std::optional<PlannedChunk>()>& next, const Facts& facts);
+  /// Forgets plan, quarantine and facts: what lies in the folder is of no worth from now on.
+  void forgetPlan();
+  /// Plans the quarantined items of the shard again, as new chunks, and empties the quarantine. The
+  /// numbers of the new chunks differ from those of all shards, of which there are `shards`. One
+  /// transaction, together with these facts.
+  void planQuarantineAgain(uint32_t shards, const Facts& facts);
 
   /// The numbers of the shard's chunks that are not done, in order.
   std::vector<int64_t> unfinishedChunks();

@@ -99,6 +99,8 @@ bool Lane::complete(Work& work) {
     } catch (const PoolUnavailable&) {
       calls_.reset();
       open_ = false;
+      // No worker has died in this preparation.
+      failedPreparations_ = std::max(failedPreparations_ - 1, 0);
       // The supervisor tries again after PoolOptions::quarantine.
       if (++unavailable_ > kUnavailablePauses) throw;
       std::this_thread::sleep_for(kUnavailablePause);

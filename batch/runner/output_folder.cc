@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "base/system_call.h"
 #include "batch/journal/crash_point.h"
@@ -43,7 +45,7 @@ bool isJournal(const fs::path& file) {
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& path, uint32_t shard, uint32_t shards)
-    : path_(fs::absolute(path).lexically_normal()) {
+    : path_(fs::absolute(path).lexically_normal()), shard_(shard), shards_(shards) {
   if (shards > 1) suffix_ = "-" + std::to_string(shard) + "-of-" + std::to_string(shards);
   std::error_code error;
   fs::create_directories(path_, error);
@@ -116,10 +118,26 @@ void OutputFolder::remove(const fs::path& file) const {
   }
 }
 
+bool OutputFolder::isOwn(const std::string& name, size_t place) const {
+  return std::strtoull(name.c_str() + place, nullptr, 10) % shards_ == shard_;
+}
+
 void OutputFolder::removeResults() const {
+  constexpr std::string_view kPart = "part-";
+  std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename();
-    if (name.rfind("part-", 0) == 0 || name.rfind(".part-", 0) == 0) fs::remove(entry.path());
+    const size_t begin = name.rfind('.', 0) == 0 ? 1 : 0;
+    if (name.compare(begin, kPart.size(), kPart) != 0) continue;
+    if (isOwn(name, begin + kPart.size())) files.push_back(entry.path());
+  }
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_ / ".work", none)) {
+    if (isOwn(entry.path().filename(), 0)) files.push_back(entry.path());
+  }
+  for (const fs::path& file : files) {
+    fs::remove(file);
+    crashPoint("result-removal");
   }
   removeWork();
   sync(path_);

@@ -36,14 +36,19 @@ class OutputFolder {
   /// Writes a file that appears whole and is on the disk afterwards. Throws SystemCallError.
   void write(const std::filesystem::path& file, const std::string& text) const;
   void remove(const std::filesystem::path& file) const;
-  /// Removes parts and results of unfinished chunks, of all shards. For a run that starts anew.
+  /// Removes the shard's parts and results of unfinished chunks. For a run that starts anew.
   void removeResults() const;
   /// Removes results of unfinished chunks, if they can't belong to another shard. For a run that
   /// has none.
   void removeWork() const;
 
  private:
+  /// Whether the number that begins in `name` at this place is that of a chunk of this shard.
+  bool isOwn(const std::string& name, size_t place) const;
+
   std::filesystem::path path_;
+  const uint32_t shard_;
+  const uint32_t shards_;
   std::string suffix_;
   base::Fd lock_;
 };

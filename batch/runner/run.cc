@@ -132,9 +132,8 @@ class Run {
                              ": name another folder, or start anew with --force (BatchJob::force), "
                              "which removes its results");
         }
-        folder_.removeResults();
       }
-      if (known != fingerprint) writePlan(planner, summary, fingerprint);
+      if (known != fingerprint) planAnew(planner, summary, known, fingerprint);
     } catch (const RemoteError& error) {
       throw BatchRefused("the inputs can't be planned: " + error.message());
     } catch (const WorkerLost& error) {
@@ -151,16 +150,54 @@ class Run {
                          "changed (" +
                          changed + "): start it anew");
     }
-    journal_.planQuarantineAgain();
-    journal_.setFact("fingerprint", fingerprint);
+    journal_.planQuarantineAgain(job_.shards, {{"fingerprint", fingerprint}});
   }
 
-  void writePlan(const Obj& planner, const Json& summary, const std::string& fingerprint) {
+  void planAnew(const Obj& planner, const Json& summary, const std::string& known,
+                const std::string& fingerprint) {
     const uint64_t items = summary.at("items");
+    const uint64_t workers =
+        job_.shards == 1 ? manager_->allInstances().size() : job_.shards * kAssumedWorkersPerShard;
     const uint32_t call = std::max<uint32_t>(job_.batchSize, 1);
-    const uint32_t most = job_.chunkItems != 0
-                              ? job_.chunkItems
-                              : chunkItemsFor(items, manager_->allInstances().size(), call);
+    const uint32_t most =
+        job_.chunkItems != 0 ? job_.chunkItems : chunkItemsFor(items, workers, call);
+    checkOtherShards(fingerprint, most);
+    // The journal first: never must it call done what was removed. If this process dies in between,
+    // the next run removes the rest, because its journal has no plan.
+    if (!known.empty()) journal_.forgetPlan();
+    folder_.removeResults();
+    writePlan(planner, most, items, fingerprint);
+  }
+
+  /// Throws BatchRefused if runs of other shards divide the items in another way, so that some
+  /// would be in no part, or in two.
+  void checkOtherShards(const std::string& fingerprint, uint32_t most) {
+    for (const auto& file : OutputFolder::existingJournals(folder_.path())) {
+      if (file == folder_.journal()) continue;
+      auto other = Journal::existing(file);
+      const std::string known = other.fact("fingerprint");
+      if (known.empty()) continue;
+      const BatchJob job = jobOf(other.fact("job"));
+      const std::string holds = "output: " + job_.output + " holds a run of shard " +
+                                std::to_string(job.shard) + " of " + std::to_string(job.shards);
+      if (job.shards != job_.shards) throw BatchRefused(holds + ": name another folder");
+      if (known != fingerprint) {
+        if (job_.force) continue;
+        throw BatchRefused(holds + " with another " + changes(known, fingerprint) +
+                           ": name another folder, or start each shard anew with --force "
+                           "(BatchJob::force)");
+      }
+      const std::string size = other.fact("items_of_chunk");
+      if (size != std::to_string(most)) {
+        throw BatchRefused(holds + " with " + size + " items per chunk: choose --chunk-size " +
+                           size + " (BatchJob::chunkItems) for each shard");
+      }
+    }
+  }
+
+  /// Chunks of `most` items.
+  void writePlan(const Obj& planner, uint32_t most, uint64_t items,
+                 const std::string& fingerprint) {
     const Obj chunks = planner.attr("chunks");
     std::deque<Json> answer;
     int64_t asked = 0;
@@ -186,6 +223,7 @@ class Run {
     };
     journal_.writePlan(next, {{"fingerprint", fingerprint},
                               {"job", base::jsonText(storedJob(job_))},
+                              {"items_of_chunk", std::to_string(most)},
                               {"items_of_all_shards", std::to_string(items)}});
   }
 

@@ -143,7 +143,7 @@ except KeyboardInterrupt:
 """
     )
     marker, output = tmp_path / "marker", tmp_path / "out"
-    command = [sys.executable, program, marker, numbers, output, tmp_path / "driver"]
+    command = [sys.executable, *map(str, (program, marker, numbers, output, tmp_path / "driver"))]
     interrupted = subprocess.run(command, timeout=120)
     assert interrupted.returncode == 42 and marker.exists()
     assert len(rows_of(output)) < 2000

@@ -18,6 +18,7 @@ from isopool_batch.spill import Spill
 
 # Spills of unfinished chunks are in this folder of the output.
 _WORK = ".work"
+_ATTEMPTS = 100
 
 
 class Chunk:
@@ -29,10 +30,8 @@ class Chunk:
         self._items = source.open(order.ref)
         self._sink = sinks.sink_of(job.format)
         self._part = os.path.join(job.output, order.part)
-        work = os.path.join(job.output, _WORK)
-        os.makedirs(work, exist_ok=True)
         identity = canonical([job.identity, order.number, order.part, order.ref])
-        self._spill = Spill(os.path.join(work, f"{order.number:06d}.spill"), identity)
+        self._spill = _spill_in(os.path.join(job.output, _WORK), f"{order.number:06d}.spill", identity)
         # Items whose rows the spill has; those that the driver has left out since don't count.
         self._done = self._spill.recovered & order.items
         self._finished: str | None = None
@@ -91,6 +90,18 @@ class Chunk:
             self._spill.remove()
             self._finished = json.dumps({"rows": len(rows), "bytes": size})
         return self._finished
+
+
+def _spill_in(work: str, name: str, identity: str) -> Spill:
+    for attempt in range(_ATTEMPTS):
+        try:
+            os.makedirs(work, exist_ok=True)
+            return Spill(os.path.join(work, name), identity)
+        except FileNotFoundError:
+            # Another shard has ended and removed the folder, which was empty.
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _inference() -> contextlib.AbstractContextManager[Any]:

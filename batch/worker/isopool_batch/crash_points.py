@@ -26,6 +26,24 @@ STEPS = (
     "table-rename",
     "table-folder-sync",
 )
+# Those of the driver itself, where a worker goes on.
+DRIVERS_NAMES = (
+    "before-plan-commit",
+    "after-plan-commit",
+    "before-forget-commit",
+    "after-forget-commit",
+    "result-removal",
+    "before-retry-commit",
+    "after-retry-commit",
+    "before-quarantine-commit",
+    "after-quarantine-commit",
+    "before-chunk-commit",
+    "after-chunk-commit",
+    "file-write",
+    "file-sync",
+    "file-rename",
+    "file-folder-sync",
+)
 NAMES = tuple(f"{moment}-{step}" for step in STEPS for moment in ("before", "after"))
 
 _driver = 0
@@ -45,9 +63,11 @@ def _armed(setting: str) -> Callable[[str], None]:
     wanted, _, number = setting.rpartition(":")
     if wanted in STEPS:
         wanted = f"before-{wanted}"
-    if wanted not in NAMES or not number.isdecimal() or int(number) < 1:
-        raise ValueError(f"{VARIABLE} is {setting!r}: NAME:N is needed, with one of these names: {', '.join(NAMES)}")
+    if wanted not in NAMES + DRIVERS_NAMES or not number.isdecimal() or int(number) < 1:
+        raise ValueError(f"{VARIABLE} is {setting!r}: NAME:N is needed, with one of these names: {', '.join(NAMES + DRIVERS_NAMES)}")
     left = int(number)
+    if wanted in DRIVERS_NAMES:
+        return _disarmed
 
     def reach(name: str) -> None:
         nonlocal left
