@@ -213,7 +213,7 @@ std::string grouped(uint64_t number) {
   std::string digits = std::to_string(number);
   for (size_t place = digits.size(); place > 3;) {
     place -= 3;
-    digits.insert(place, ",");
+    digits.insert(place, 1, ',');
   }
   return digits;
 }

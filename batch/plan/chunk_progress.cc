@@ -6,10 +6,9 @@ namespace isopool::batch {
 ChunkProgress::ChunkProgress(uint32_t items, uint32_t batch, uint32_t retries)
     : states_(items, State::kPending),
       attempts_(items, 0),
-      begins_(size_t{items} + 1, false),
-      retries_(retries) {
-  for (uint64_t item = 0; item <= items; item += batch) begins_[item] = true;
-}
+      cuts_(size_t{items} + 1, false),
+      batch_(batch),
+      retries_(retries) {}
 
 void ChunkProgress::set(uint32_t item, State state) {
   if (states_[item] == State::kDone) --done_;
@@ -34,12 +33,27 @@ void ChunkProgress::opened(const std::vector<ItemRange>& recovered) {
   }
 }
 
-std::optional<ItemRange> ChunkProgress::next() {
+uint32_t ChunkProgress::endOfCall(uint32_t item) const {
+  uint32_t end = item + 1;
+  while (end < items() && end % batch_ != 0 && !cuts_[end] && states_[end] == State::kPending) {
+    ++end;
+  }
+  return end;
+}
+
+std::optional<ItemRange> ChunkProgress::next(uint32_t most) {
   while (firstPending_ < items() && states_[firstPending_] != State::kPending) ++firstPending_;
   if (firstPending_ == items()) return std::nullopt;
-  uint32_t end = firstPending_ + 1;
-  while (end < items() && !begins_[end] && states_[end] == State::kPending) ++end;
-  return ItemRange{firstPending_, end - firstPending_};
+  const uint32_t first = firstPending_;
+  uint32_t end = endOfCall(first);
+  // Workers count calls from the first item on: only whole calls can follow each other.
+  while (first % batch_ == 0 && end % batch_ == 0 && end < items() && !cuts_[end] &&
+         states_[end] == State::kPending) {
+    const uint32_t next = endOfCall(end);
+    if ((next % batch_ != 0 && next != items()) || next - first > most) break;
+    end = next;
+  }
+  return ItemRange{first, end - first};
 }
 
 void ChunkProgress::succeeded(ItemRange range) {
@@ -51,16 +65,23 @@ void ChunkProgress::succeeded(ItemRange range) {
 std::optional<uint32_t> ChunkProgress::failed(ItemRange range, std::optional<uint32_t> culprit) {
   if (range.count == 1) culprit = range.first;
   if (!culprit || *culprit < range.first || *culprit >= range.first + range.count) {
-    begins_[range.first + range.count / 2] = true;
+    cuts_[range.first] = true;
+    cuts_[range.first + range.count / 2] = true;
+    cuts_[range.first + range.count] = true;
     return std::nullopt;
   }
-  begins_[*culprit] = true;
-  begins_[*culprit + 1] = true;
+  cuts_[*culprit] = true;
+  cuts_[*culprit + 1] = true;
   if (++attempts_[*culprit] <= retries_) return std::nullopt;
   set(*culprit, State::kLeftOut);
   return culprit;
 }
 
-void ChunkProgress::suspectAll() { begins_.assign(begins_.size(), true); }
+void ChunkProgress::suspect(ItemRange range) {
+  cuts_[range.first] = true;
+  cuts_[range.first + range.count] = true;
+}
+
+void ChunkProgress::suspectAll() { cuts_.assign(cuts_.size(), true); }
 
 }  // namespace isopool::batch

@@ -29,6 +29,7 @@ struct ItemRange {
 ///   pending  | its call of several fails, item not named  | pending, in a call of half the size
 ///   pending  | it fails alone or is named, retries left   | pending, in a call of its own
 ///   pending  | it fails alone or is named, no retry left  | given up
+///   pending  | its worker ended, for whatever reason      | pending, in a call by itself
 ///   done     | a new worker has not recovered its result  | pending
 ///   pending  | a new worker has recovered its result      | done
 class ChunkProgress {
@@ -41,11 +42,15 @@ class ChunkProgress {
   /// A worker has opened the chunk and has these results. Ranges beyond the chunk are ignored.
   void opened(const std::vector<ItemRange>& recovered);
 
-  /// The items of the next call; no value if the chunk can be finished. Never empty.
-  std::optional<ItemRange> next();
-  /// The call of next() succeeded.
+  /// The items of the next call; no value if the chunk can be finished. Never empty. If `most`
+  /// allows more, the items of several whole calls in a row, none of which has failed before.
+  std::optional<ItemRange> next(uint32_t most = 0);
+  /// These items, of one or more calls, have results now.
   void succeeded(ItemRange range);
-  /// The call of next() failed. `culprit` is the item that the worker named, if it named one of the
+  /// The worker ended during this call, perhaps for another reason: the next time the call is made
+  /// by itself.
+  void suspect(ItemRange range);
+  /// This one call failed. `culprit` is the item that the worker named, if it named one of the
   /// range. Returns the item that is given up, if there is one.
   std::optional<uint32_t> failed(ItemRange range, std::optional<uint32_t> culprit);
   /// The chunk could not be opened or finished, and no item is known to be the cause: from now on
@@ -60,12 +65,15 @@ class ChunkProgress {
  private:
   enum class State : uint8_t { kPending, kDone, kLeftOut };
   void set(uint32_t item, State state);
+  /// The end of the call that begins with this item.
+  uint32_t endOfCall(uint32_t item) const;
 
   std::vector<State> states_;
   std::vector<uint32_t> attempts_;
-  /// True for an item that begins a call of its own: at multiples of the batch, and where failures
-  /// have cut calls in two.
-  std::vector<bool> begins_;
+  /// True for an item at which failures have cut a call in two. Other calls begin at multiples of
+  /// the batch.
+  std::vector<bool> cuts_;
+  const uint32_t batch_;
   const uint32_t retries_;
   uint32_t done_ = 0;
   uint32_t firstPending_ = 0;  ///< no pending item precedes it

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/runner/lane.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -23,6 +25,10 @@ constexpr auto kIdentifying = std::chrono::minutes(1);
 constexpr int kIdentifyAttempts = 4;
 constexpr auto kUnavailablePause = std::chrono::seconds(1);
 constexpr int kUnavailablePauses = 300;
+/// How much longer a step may take than it should, before its worker is killed.
+constexpr double kStepsBeforeDeadline = 2;
+/// Of the times of files, which the kernel takes from its tick.
+constexpr int kClockError = 10;
 /// Workers combine a bucket's items from so many calls.
 constexpr uint32_t kBatchesPerBucket = 8;
 
@@ -30,6 +36,12 @@ bool isDiskFull(const RemoteError& error) {
   return error.pythonType().find("OSError") != std::string::npos &&
          (error.message().find("[Errno 28]") != std::string::npos ||
           error.message().find("[Errno 122]") != std::string::npos);
+}
+
+/// A step has several items only if that delays the end of a hanging one little.
+Pace::Seconds stepFor(const BatchJob& job) {
+  return job.timeout ? std::min<Pace::Seconds>(Pace::kLongestStep, *job.timeout / 10.0)
+                     : Pace::kLongestStep;
 }
 
 /// The ID of an item whose worker can't say it: the place in its input.
@@ -50,7 +62,10 @@ Lane::Lane(const BatchJob& job, const std::string& workerJob, const StoredModel&
       worker_(worker),
       journal_(journal),
       shared_(shared),
-      parquet_(formatOf(job) == BatchFormat::kParquet) {}
+      parquet_(formatOf(job) == BatchFormat::kParquet),
+      itemsOfCall_(std::max<uint32_t>(job.batchSize, 1) *
+                   (job.collation == BatchCollation::kBucket ? kBatchesPerBucket : 1)),
+      pace_(stepFor(job)) {}
 
 void Lane::run() noexcept {
   try {
@@ -72,9 +87,7 @@ void Lane::run() noexcept {
 Lane::Work Lane::begin(int64_t number) {
   open_ = false;
   PlannedChunk chunk = journal_.chunk(number);
-  const uint32_t call = std::max<uint32_t>(job_.batchSize, 1) *
-                        (job_.collation == BatchCollation::kBucket ? kBatchesPerBucket : 1);
-  ChunkProgress progress(chunk.items, call, job_.retries);
+  ChunkProgress progress(chunk.items, itemsOfCall_, job_.retries);
   if (!chunk.onlyItems.empty()) {
     std::vector<bool> wanted(chunk.items, false);
     for (const base::Json& item : base::Json::parse(chunk.onlyItems)) wanted.at(item) = true;
@@ -84,7 +97,7 @@ Lane::Work Lane::begin(int64_t number) {
   }
   for (const QuarantinedItem& each : journal_.quarantined(number)) progress.leaveOut(each.item);
   std::string part = OutputFolder::partName(number, parquet_);
-  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, 0};
+  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, {}, 0};
 }
 
 bool Lane::complete(Work& work) {
@@ -120,29 +133,40 @@ bool Lane::complete(Work& work) {
 
 void Lane::step(Work& work) {
   ensureOpen(work);
-  const auto range = work.progress.next();
+  if (work.interrupted) {
+    blame(work, *std::exchange(work.interrupted, std::nullopt));
+    return;
+  }
+  const auto range = work.progress.next(pace_.items());
   if (!range) {
     finish(work);
     return;
   }
   work.running = range;
-  const auto caught = calls_->run(*range, callOptions(range->count));
+  work.began = std::chrono::system_clock::now();
+  const auto began = std::chrono::steady_clock::now();
+  const uint32_t call = std::min(range->count, itemsOfCall_);
+  const auto caught = calls_->run(*range, call, callOptions(call, range->count));
   work.running.reset();
   work.deathsBesideCalls = 0;
-  if (caught) {
-    itemsFailed(work, *range, caught->failure, caught->item);
-    return;
-  }
+  pace_.add(range->count, std::chrono::steady_clock::now() - began);
+  const ItemRange right{range->first, caught ? caught->range.first - range->first : range->count};
   const int64_t before = work.progress.done();
-  work.progress.succeeded(*range);
+  work.progress.succeeded(right);
   const int64_t more = int64_t{work.progress.done()} - before;
   shared_.countDone(more);
   shared_.countComputed(more);
+  if (caught) itemsFailed(work, caught->range, caught->failure, caught->item);
 }
 
-CallOptions Lane::callOptions(uint32_t items) const {
+CallOptions Lane::callOptions(uint32_t call, uint32_t items) const {
   CallOptions options;
-  if (job_.timeout) options.deadline = *job_.timeout * items;
+  if (!job_.timeout) return options;
+  options.deadline = *job_.timeout * call;
+  // The items before the one that hangs take their time, too: that of a step by plan, and more.
+  if (items > call)
+    *options.deadline +=
+        std::chrono::duration_cast<std::chrono::nanoseconds>(kStepsBeforeDeadline * pace_.step());
   return options;
 }
 
@@ -191,8 +215,9 @@ void Lane::workerDied(Work& work, BatchFailure failure) {
   calls_.reset();
   open_ = false;
   if (work.running) {
-    const ItemRange range = *std::exchange(work.running, std::nullopt);
-    itemsFailed(work, range, std::move(failure), std::nullopt);
+    const auto since = std::max(work.began, lastResult(work.chunk.number));
+    work.interrupted = {*std::exchange(work.running, std::nullopt), std::move(failure),
+                        std::chrono::system_clock::now() - since};
     return;
   }
   if (failedPreparations_ >= kHopelessPreparations) {
@@ -210,6 +235,32 @@ void Lane::workerDied(Work& work, BatchFailure failure) {
     }
   }
   work.deathsBesideCalls = 0;
+}
+
+std::chrono::system_clock::time_point Lane::lastResult(int64_t chunk) const {
+  struct stat status {};
+  if (::stat(OutputFolder::spill(job_.output, chunk).c_str(), &status) != 0) return {};
+  return std::chrono::system_clock::time_point(
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(
+          std::chrono::seconds(status.st_mtim.tv_sec) +
+          std::chrono::nanoseconds(status.st_mtim.tv_nsec)));
+}
+
+void Lane::blame(Work& work, Interruption interruption) {
+  // Items are called in order, and each result is in the spill at once: the first one without a
+  // result was the one that ran.
+  const auto range = work.progress.next();
+  const ItemRange& all = interruption.range;
+  if (!range || range->first < all.first || range->first >= all.first + all.count) return;
+  const ItemRange call{range->first, std::min(range->count, all.first + all.count - range->first)};
+  const bool inTime =
+      interruption.failure.reason == BatchReason::kTimeout &&
+      interruption.time < *job_.timeout * call.count - std::chrono::milliseconds(kClockError);
+  if (inTime) {
+    work.progress.suspect(call);
+  } else {
+    itemsFailed(work, call, std::move(interruption.failure), std::nullopt);
+  }
 }
 
 void Lane::itemsFailed(Work& work, ItemRange range, BatchFailure failure,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "batch/plan/chunk_progress.h"
+#include "batch/plan/pace.h"
 #include "batch/runner/shared_state.h"
 #include "batch/runner/worker_calls.h"
 #include "isopool/batch.h"
@@ -22,7 +24,8 @@ namespace isopool::batch {
 /// -----------------------------------|------------------------------------------------------------
 ///   the call of several items fails    | bisected: ChunkProgress
 ///   an item fails more than `retries`  | set aside, with its ID
-///   the worker dies in a call          | these items have failed; the replacement opens the chunk
+///   the worker dies in a step          | the replacement opens the chunk; the first item without a
+///                                      | result has failed
 /// the worker dies beside a call | the replacement opens the chunk; after five times in a row
 ///                                      | each item is called alone, after ten all are set aside
 ///   no room on the disk                | the run ends with kDiskFull
@@ -37,14 +40,21 @@ class Lane {
   void run() noexcept;
 
  private:
+  /// A step whose worker died. `time`: how long its last item had run.
+  struct Interruption {
+    ItemRange range;
+    BatchFailure failure;
+    std::chrono::system_clock::duration time{};
+  };
   /// One chunk that this lane does.
   struct Work {
     PlannedChunk chunk;
     std::string part;
     ChunkProgress progress;
-    std::optional<ItemRange> running;  ///< the items of the call in flight
-    std::optional<BatchFailure> last;  ///< of the worker that died last
-    int deathsBesideCalls = 0;         ///< in a row
+    std::optional<ItemRange> running;             ///< the items of the step in flight
+    std::chrono::system_clock::time_point began;  ///< that step
+    std::optional<Interruption> interrupted;      ///< a step whose worker died
+    int deathsBesideCalls = 0;                    ///< in a row
   };
 
   Work begin(int64_t number);
@@ -54,11 +64,15 @@ class Lane {
   void ensureOpen(Work& work);
   void finish(Work& work);
   void workerDied(Work& work, BatchFailure failure);
+  /// Finds out which items of an interrupted step failed, once a worker has opened the chunk again.
+  void blame(Work& work, Interruption interruption);
+  /// When a worker last wrote a result of the chunk.
+  std::chrono::system_clock::time_point lastResult(int64_t chunk) const;
   void itemsFailed(Work& work, ItemRange range, BatchFailure failure,
                    std::optional<uint32_t> culprit);
   void setAside(Work& work, uint32_t item, BatchFailure failure);
   std::string identify(Work& work, uint32_t item);
-  CallOptions callOptions(uint32_t items) const;
+  CallOptions callOptions(uint32_t call, uint32_t items) const;
 
   const BatchJob& job_;
   const std::string& workerJob_;
@@ -67,6 +81,8 @@ class Lane {
   Journal& journal_;
   SharedState& shared_;
   const bool parquet_;
+  const uint32_t itemsOfCall_;
+  Pace pace_;
   std::optional<WorkerCalls> calls_;
   int failedPreparations_ = 0;  ///< workers that died while they prepared the model, in a row
   int unavailable_ = 0;         ///< how often the pool had no worker, in a row

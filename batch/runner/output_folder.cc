@@ -93,6 +93,12 @@ std::string OutputFolder::partName(int64_t chunk, bool parquet) {
   return std::string(name) + (parquet ? ".parquet" : ".jsonl");
 }
 
+std::string OutputFolder::spill(const std::string& output, int64_t chunk) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/.work/%06lld.spill", static_cast<long long>(chunk));
+  return output + name;
+}
+
 void OutputFolder::write(const fs::path& file, const std::string& text) const {
   const fs::path aside = path_ / ("." + file.filename().string() + ".aside");
   {

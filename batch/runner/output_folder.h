@@ -32,6 +32,8 @@ class OutputFolder {
   /// `name` with the shard and this ending: quarantine.jsonl.
   std::filesystem::path named(const std::string& name, const std::string& ending) const;
   static std::string partName(int64_t chunk, bool parquet);
+  /// Where workers keep the results of a chunk that is not done.
+  static std::string spill(const std::string& output, int64_t chunk);
 
   /// Writes a file that appears whole and is on the disk afterwards. Throws SystemCallError.
   void write(const std::filesystem::path& file, const std::string& text) const;

@@ -89,13 +89,16 @@ std::vector<ItemRange> WorkerCalls::open(const PlannedChunk& chunk, const std::s
   return recovered;
 }
 
-std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, const CallOptions& options) {
-  const Obj result =
-      run_.call({at::IValue(int64_t{range.first}), at::IValue(int64_t{range.count})}, {}, options);
+std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
+                                              const CallOptions& options) {
+  const Obj result = run_.call({at::IValue(int64_t{range.first}), at::IValue(int64_t{range.count}),
+                                at::IValue(int64_t{call})},
+                               {}, options);
   const std::string answer = textOf(result);
   if (answer.empty()) return std::nullopt;
   const Json json = Json::parse(answer);
   CaughtFailure caught;
+  caught.range = {json.at("first"), json.at("count")};
   caught.failure.reason = reasonOf(json.at("reason"));
   caught.failure.phase = json.at("phase");
   caught.failure.type = json.at("type");

@@ -20,6 +20,7 @@ using StoredModel = std::optional<ReplicatedObj>;
 /// A call that failed by an exception which the worker caught. `item`: if it named the item.
 struct CaughtFailure {
   BatchFailure failure;
+  ItemRange range;
   std::optional<uint32_t> item;
 };
 
@@ -44,8 +45,10 @@ class WorkerCalls {
   /// Opens a chunk; returns the items whose results an earlier worker has left.
   std::vector<ItemRange> open(const PlannedChunk& chunk, const std::string& part,
                               const std::vector<uint32_t>& leftOut);
-  /// Calls the model for these items of the open chunk. No value: all have a result.
-  std::optional<CaughtFailure> run(ItemRange range, const CallOptions& options);
+  /// Calls the model for these items of the open chunk, `call` of them after the other. No value:
+  /// all have a result. Else the first call that failed: those before it have results, those behind
+  /// it were not made.
+  std::optional<CaughtFailure> run(ItemRange range, uint32_t call, const CallOptions& options);
   /// Writes the part of the open chunk.
   WrittenPart finish();
   /// The ID of an item of the open chunk.

@@ -46,15 +46,25 @@ class Chunk:
                 ranges.append([item, 1])
         return json.dumps(ranges)
 
-    def run(self, first: int, count: int) -> str:
-        """Computes and records the rows of these items: of all or, after a failure, of none.
+    def run(self, first: int, count: int, call: int = 0) -> str:
+        """Computes and records the rows of these items, `call` items after the other (0: all together).
 
-        Returns "" or the failure as JSON, see failures.describe(). Items that are left out or recorded are passed over.
-        Raises OSError if the spill can't be written.
+        Of each call all rows are recorded or, after a failure, none. Returns "" or the failure of the first call that
+        failed as JSON, see failures.describe(), with that call's "first" and "count"; the calls before it are recorded,
+        those behind it are not made. Items that are left out or recorded are passed over. Raises OSError if the spill
+        can't be written.
         """
+        end = first + count
+        for begin in range(first, end, call or count):
+            failure = self._run_call(begin, min(call or count, end - begin))
+            if failure is not None:
+                return failure
+        return ""
+
+    def _run_call(self, first: int, count: int) -> str | None:
         indexes = [item for item in range(first, first + count) if item in self._order.items and item not in self._done]
         if not indexes:
-            return ""
+            return None
         progress = Progress()
         try:
             with _inference():
@@ -63,10 +73,10 @@ class Chunk:
             record = spill.packed(indexes, rows)
         except BaseException as error:
             item = indexes[0] if progress.item is None and len(indexes) == 1 else progress.item
-            return failures.describe(error, progress.phase, item)
+            return failures.describe(error, progress.phase, item, first, count)
         self._spill.append(record)
         self._done.update(indexes)
-        return ""
+        return None
 
     def identify(self, item: int) -> str:
         """The item's ID. Reads the item for it; if that fails, the ID is that of its place."""

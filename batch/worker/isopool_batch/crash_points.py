@@ -26,7 +26,7 @@ STEPS = (
     "table-rename",
     "table-folder-sync",
 )
-# Those of the driver itself, where a worker goes on.
+# The driver's own points, at which a worker does nothing: batch/journal/crash_point.h.
 DRIVERS_NAMES = (
     "before-plan-commit",
     "after-plan-commit",
@@ -64,7 +64,8 @@ def _armed(setting: str) -> Callable[[str], None]:
     if wanted in STEPS:
         wanted = f"before-{wanted}"
     if wanted not in NAMES + DRIVERS_NAMES or not number.isdecimal() or int(number) < 1:
-        raise ValueError(f"{VARIABLE} is {setting!r}: NAME:N is needed, with one of these names: {', '.join(NAMES + DRIVERS_NAMES)}")
+        known = ", ".join(NAMES + DRIVERS_NAMES)
+        raise ValueError(f"{VARIABLE} is {setting!r}: NAME:N is needed, with one of these names: {known}")
     left = int(number)
     if wanted in DRIVERS_NAMES:
         return _disarmed

@@ -27,13 +27,15 @@ class Progress:
         self.item: int | None = None
 
 
-def describe(error: BaseException, phase: str, item: int | None) -> str:
-    """The failure as a JSON object. Always succeeds, whatever the exception's own methods do."""
+def describe(error: BaseException, phase: str, item: int | None, first: int, count: int) -> str:
+    """The failure of the call with items first to first + count - 1 as a JSON object. Always succeeds, whatever the exception's own methods do."""
     return json.dumps(
         {
             "reason": MEMORY if _is_memory(error) else RAISED,
             "phase": phase,
             "item": item,
+            "first": first,
+            "count": count,
             "type": _type_name(error),
             "message": _shortened(_message(error)),
             "traceback": _shortened(_traceback(error)),
