@@ -51,6 +51,11 @@ BENCHES = {
         (("executors.py",),),
         ("--quick", "--packages"),
     ),
+    "batch": Bench(
+        "batch jobs beside a bare loop, with bad items, and the same by other means",
+        (("batch/run.py",),),
+        ("--quick", "--only"),
+    ),
     "memory": Bench(
         "what a worker, a large model on eight workers, and writes to it cost",
         (("memory",),),
@@ -118,7 +123,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("benches", nargs="*", metavar="NAME", help=", ".join((*BENCHES, "all")))
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, smaller models")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="of roundtrip and peers: cases with this text in the name"
+        "--only", default="", metavar="TEXT", help="of roundtrip, peers and batch: cases with this text in the name"
     )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="also write the rows, one JSON object a line"

@@ -1,5 +1,5 @@
 # Sourced by scripts/bench, after scripts/setup.sh: the peers' own virtual environment, so that
-# their packages decide nothing about isopool's. About 180 MB are downloaded.
+# their packages decide nothing about isopool's. About 300 MB are downloaded.
 #
 #   peers_venv      its folder
 #   install_peers   makes it, and does nothing if it exists with exactly these packages
@@ -14,7 +14,7 @@ install_peers() {
     say "Python packages of the peers: already there"
     return
   fi
-  say "Python packages of the peers: installing (about 180 MB)"
+  say "Python packages of the peers: installing (about 300 MB)"
   # One that was left half done is not mended.
   rm -rf "$peers_venv"
   logged "$python could not make a virtual environment" "$python" -m venv "$peers_venv"
