@@ -192,7 +192,9 @@ class Bench:
         right = sum(int(line) in squares for line in answers.read_text().split())
         if hung:
             return right, time.monotonic() - began, f"no further answer in {PATIENCE} s"
-        told = json.loads(out.splitlines()[-1]) if out else {"seconds": 0, "error": "the program died"}
+        if not out:
+            return right, time.monotonic() - began, "the program died"
+        told = json.loads(out.splitlines()[-1])
         return right, told["seconds"], told["error"]
 
 
