@@ -21,7 +21,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = (
-    "base/", "ipc/", "client/", "supervisor/", "worker/", "cli/", "python/",
+    "base/", "ipc/", "client/", "supervisor/", "worker/", "cli/", "batch/", "python/",
     "tools/", "examples/", "tests/compat/",
 )  # fmt: skip
 # The flags may name warnings that only GCC has.

@@ -23,7 +23,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).parents[2].resolve()
 FOLDERS = (
-    "base", "ipc", "client", "supervisor", "worker", "cli", "python", "tools", "testing",
+    "base", "ipc", "client", "supervisor", "worker", "cli", "batch", "python", "tools", "testing",
     "tests", "bench", "chaos", "examples",
 )  # fmt: skip
 # Compiled by GCC only, as in the build with clang.
