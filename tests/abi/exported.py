@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares what a libisopool.so exports with exported.txt: see README.md."""
+"""Compares what a library exports with its list in this folder: see README.md."""
 
 import argparse
 import difflib
@@ -8,8 +8,7 @@ import re
 import subprocess
 import sys
 
-LIST = pathlib.Path(__file__).parent / "exported.txt"
-INTERNAL = re.compile(r"isopool::(client|ipc|base)::")
+INTERNAL = re.compile(r"isopool::(client|ipc|base|batch)::")
 
 
 def exported(library: str) -> list[tuple[str, str]]:
@@ -29,20 +28,22 @@ def exported(library: str) -> list[tuple[str, str]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("library", help="libisopool.so")
+    parser.add_argument("library", help="libisopool.so or libisopool-batch.so")
     parser.add_argument("--write", action="store_true", help="make the list anew")
     options = parser.parse_args()
+    name = pathlib.Path(options.library).name.partition(".so")[0]
+    list_file = pathlib.Path(__file__).parent / f"{name}.txt"
     symbols = exported(options.library)
-    strong = sorted({name for kind, name in symbols if kind in "TDBR"})
+    strong = sorted({symbol for kind, symbol in symbols if kind in "TDBR"})
     if options.write:
-        LIST.write_text("".join(name + "\n" for name in strong))
+        list_file.write_text("".join(symbol + "\n" for symbol in strong))
     foreign = sorted(
-        {name for _, name in symbols if INTERNAL.search(name) or "isopool::" not in name}
+        {symbol for _, symbol in symbols if INTERNAL.search(symbol) or "isopool::" not in symbol}
     )
-    for name in foreign:
-        print(f"exported, but not of the public interface: {name}")
-    listed = LIST.read_text().splitlines()
-    difference = list(difflib.unified_diff(listed, strong, "exported.txt", "library", lineterm="", n=0))
+    for symbol in foreign:
+        print(f"exported, but not of the public interface: {symbol}")
+    listed = list_file.read_text().splitlines()
+    difference = list(difflib.unified_diff(listed, strong, list_file.name, "library", lineterm="", n=0))
     print("\n".join(difference))
     print(f"{len(symbols)} exported symbols, {len(strong)} of them strong; the list has {len(listed)}")
     return 1 if foreign or difference or not strong else 0
