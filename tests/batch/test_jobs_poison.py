@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Items that do harm are set aside, each with its reason; all others have the right result, once."""
+
+import pathlib
+import signal
+from collections.abc import Iterator
+
+import pytest
+from batch_command import JobFolder, Row, job_folder, numbers, squares
+
+# Far more than a good item takes on a busy machine.
+TIMEOUT = "5s"
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> Iterator[JobFolder]:
+    with job_folder(tmp_path) as made:
+        made.code()
+        yield made
+
+
+def reasons(quarantine: dict[str, Row]) -> dict[str, str]:
+    return {identity: row["reason"] for identity, row in quarantine.items()}
+
+
+def test_each_kind_of_harm_has_its_reason(folder: JobFolder) -> None:
+    bad = {3: "segfault", 7: "exit", 8: "raise", 13: "memory", 20: "hang"}
+    folder.jsonl(numbers(30, bad))
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "5", "--memory", "1GiB", "--timeout", TIMEOUT]
+    ended = folder.run(*line, code=3)
+    assert ended.last_line.startswith("finished with quarantine: 25 of 30 items have a result, 5 set aside, in ")
+    assert ended.last_line.endswith("Look at: isopool batch report out")
+    assert folder.rows() == squares(30, bad)
+    aside = folder.quarantine()
+    assert reasons(aside) == {"i3": "crashed", "i7": "exited", "i8": "raised", "i13": "memory", "i20": "timeout"}
+    assert {row["attempts"] for row in aside.values()} == {2}
+
+    assert aside["i3"]["signal"] == signal.SIGSEGV
+    assert aside["i3"]["message"] == "the worker was killed by SIGSEGV"
+    assert "app.py" in aside["i3"]["crash_log"] and "in misbehave" in aside["i3"]["crash_log"]
+    assert aside["i7"]["exit_code"] == 7
+    assert aside["i7"]["message"] == "the worker exited with code 7"
+    assert (aside["i8"]["phase"], aside["i8"]["type"]) == ("model", "ValueError")
+    assert aside["i8"]["message"] == "this item is wrong"
+    assert 'raise ValueError("this item is wrong")' in aside["i8"]["traceback"]
+    # The user's frames alone.
+    assert "pipeline" not in aside["i8"]["traceback"]
+    assert (aside["i13"]["phase"], aside["i13"]["type"]) == ("model", "MemoryError")
+    assert aside["i20"]["message"] == "took longer than 5 s, and its worker was killed"
+    for identity, row in aside.items():
+        assert row["command"].endswith(f"/out --only {identity} --inline")
+    # A line on stderr for each.
+    assert "i3  crashed: the worker was killed by SIGSEGV" in ended.err
+    assert "i8  raised in model: ValueError: this item is wrong" in ended.err
+    assert folder.leftovers() == []
+
+
+def test_bisection_finds_the_poisoned_items_of_batches(folder: JobFolder) -> None:
+    # Two in one call of 16, at its begin and at its end, and in neighbouring places.
+    bad = {0: "segfault", 15: "exit", 20: "raise", 37: "memory", 38: "segfault", 63: "exit"}
+    folder.jsonl(numbers(70, bad))
+    line = ["app.py:squares", "in.jsonl", "-o", "out", "--batch-size", "16", "--chunk-size", "32", "--memory", "1GiB"]
+    folder.run(*line, code=3)
+    assert folder.rows() == squares(70, bad)
+    assert reasons(folder.quarantine()) == {
+        "i0": "crashed",
+        "i15": "exited",
+        "i20": "raised",
+        "i37": "memory",
+        "i38": "crashed",
+        "i63": "exited",
+    }
+
+
+def test_bisection_finds_an_item_that_hangs(folder: JobFolder) -> None:
+    folder.jsonl(numbers(8, {5: "hang"}))
+    line = ["app.py:squares", "in.jsonl", "-o", "out", "--batch-size", "4", "--chunk-size", "8", "--timeout", "2s"]
+    folder.run(*line, code=3)
+    assert folder.rows() == squares(8, [5])
+    assert reasons(folder.quarantine()) == {"i5": "timeout"}
+
+
+def test_an_item_that_fails_once_has_a_result(folder: JobFolder) -> None:
+    folder.code(
+        """
+        def once(row):
+            mark = os.path.join(HERE, "failed-" + row["id"])
+            if row["n"] % 4 == 0 and not os.path.exists(mark):
+                open(mark, "w").close()
+                misbehave(["segfault", "raise"][row["n"] // 4 % 2])
+            return {"square": row["n"] ** 2}
+        """
+    )
+    folder.jsonl(numbers(12))
+    folder.run("app.py:once", "in.jsonl", "-o", "out", code=0)
+    assert folder.rows() == squares(12)
+    # Without a further try they are set aside.
+    for mark in folder.path.glob("failed-*"):
+        mark.unlink()
+    folder.run("app.py:once", "in.jsonl", "-o", "other", "--retries", "0", code=3)
+    folder.out = folder / "other"
+    assert folder.rows() == squares(12, [0, 4, 8])
+    assert reasons(folder.quarantine()) == {"i0": "crashed", "i4": "raised", "i8": "crashed"}
+
+
+@pytest.mark.parametrize("phase", ["read", "preprocess", "postprocess", "write"])
+def test_the_phase_of_a_failure(folder: JobFolder, phase: str) -> None:
+    folder.code(
+        """
+        def wrong(phase):
+            return os.path.exists(os.path.join(HERE, "wrong-" + phase))
+
+        def before(row):
+            if row["n"] == 2 and wrong("preprocess"):
+                raise KeyError("before")
+            return row
+
+        def after(result):
+            if result["square"] == 4 and wrong("postprocess"):
+                raise KeyError("after")
+            if result["square"] == 4 and wrong("write"):
+                return {"square": object()}
+            return result
+        """
+    )
+    folder.jsonl(numbers(4))
+    (folder / f"wrong-{phase}").touch()
+    if phase == "read":
+        lines = (folder / "in.jsonl").read_text().splitlines()
+        (folder / "in.jsonl").write_text("\n".join([*lines[:2], "{no JSON", lines[3]]) + "\n")
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--retries", "0", "--workers", "1"]
+    folder.run(*line, "--preprocess", "app.py:before", "--postprocess", "app.py:after", code=3)
+    assert folder.rows() == squares(4, [2])
+    [aside] = folder.quarantine().values()
+    assert (aside["reason"], aside["phase"], aside["attempts"]) == ("raised", phase, 1)
+    # An item that can't be read is named by its place.
+    assert aside["id"] == ("in.jsonl:2" if phase == "read" else "i2")
+
+
+def test_a_reader_that_dies_is_named_by_its_place(folder: JobFolder) -> None:
+    folder.code(
+        """
+        class data:
+            def __len__(self):
+                return 10
+            def __getitem__(self, index):
+                if index == 6:
+                    misbehave("segfault")
+                return {"id": f"i{index}", "n": index}
+        """
+    )
+    folder.run("app.py:square", "app.py:data", "-o", "out", "--chunk-size", "5", "--format", "jsonl", code=3)
+    assert folder.rows() == squares(10, [6])
+    assert reasons(folder.quarantine()) == {"data:6": "crashed"}
