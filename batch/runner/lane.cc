@@ -97,14 +97,14 @@ Lane::Work Lane::begin(int64_t number) {
   }
   for (const QuarantinedItem& each : journal_.quarantined(number)) progress.leaveOut(each.item);
   std::string part = OutputFolder::partName(number, parquet_);
-  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, {}, 0};
+  return {std::move(chunk), std::move(part), std::move(progress), {}, {}, {}, 0, false};
 }
 
 bool Lane::complete(Work& work) {
   while (!shared_.ending()) {
     try {
       step(work);
-      if (!open_) return true;
+      if (work.finished) return true;
     } catch (const WorkerLost& error) {
       workerDied(work, failureOf(error));
     } catch (const DeadlineExceeded& error) {
@@ -156,7 +156,22 @@ void Lane::step(Work& work) {
   const int64_t more = int64_t{work.progress.done()} - before;
   shared_.countDone(more);
   shared_.countComputed(more);
-  if (caught) itemsFailed(work, caught->range, caught->failure, caught->item);
+  const bool fresh = std::exchange(fresh_, false);
+  if (!caught) return;
+  const bool memory = caught->failure.reason == BatchReason::kMemory;
+  if (memory && !fresh) {
+    // Perhaps it is what earlier items have left in the worker. A fresh one tells.
+    work.progress.suspect(caught->range);
+  } else if (!caught->full) {
+    itemsFailed(work, caught->range, caught->failure, caught->item);
+  }
+  if (memory || caught->full) replaceWorker();
+}
+
+void Lane::replaceWorker() {
+  if (calls_) calls_->leave();
+  calls_.reset();
+  open_ = false;
 }
 
 CallOptions Lane::callOptions(uint32_t call, uint32_t items) const {
@@ -183,6 +198,7 @@ void Lane::ensureOpen(Work& work) {
     calls_.emplace(worker_, workerJob_, model_);
     failedPreparations_ = 0;
     unavailable_ = 0;
+    fresh_ = true;
   }
   std::vector<uint32_t> leftOut;
   for (const QuarantinedItem& each : journal_.quarantined(work.chunk.number)) {
@@ -208,6 +224,7 @@ void Lane::finish(Work& work) {
   }
   journal_.finishChunk(work.chunk.number, part.rows, part.bytes);
   shared_.countChunk();
+  work.finished = true;
   open_ = false;
 }
 

@@ -28,6 +28,9 @@ namespace isopool::batch {
 ///                                      | result has failed
 /// the worker dies beside a call | the replacement opens the chunk; after five times in a row
 ///                                      | each item is called alone, after ten all are set aside
+///   a worker's memory is used up        | a fresh one takes its place between two calls
+///   an item gets no memory             | it is called again by itself in a fresh worker, and has
+///                                      | failed if that gets none either
 ///   no room on the disk                | the run ends with kDiskFull
 ///   the model can't be prepared        | the run fails
 ///   the supervisor dies                | the run goes on with a new pool
@@ -55,6 +58,7 @@ class Lane {
     std::chrono::system_clock::time_point began;  ///< that step
     std::optional<Interruption> interrupted;      ///< a step whose worker died
     int deathsBesideCalls = 0;                    ///< in a row
+    bool finished = false;
   };
 
   Work begin(int64_t number);
@@ -72,6 +76,7 @@ class Lane {
                    std::optional<uint32_t> culprit);
   void setAside(Work& work, uint32_t item, BatchFailure failure);
   std::string identify(Work& work, uint32_t item);
+  void replaceWorker();
   CallOptions callOptions(uint32_t call, uint32_t items) const;
 
   const BatchJob& job_;
@@ -86,6 +91,7 @@ class Lane {
   std::optional<WorkerCalls> calls_;
   int failedPreparations_ = 0;  ///< workers that died while they prepared the model, in a row
   int unavailable_ = 0;         ///< how often the pool had no worker, in a row
+  bool fresh_ = false;          ///< the worker of calls_ has made no call yet
   bool open_ = false;           ///< calls_ has opened the present chunk
 };
 

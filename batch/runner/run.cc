@@ -303,6 +303,11 @@ class Run {
       summary.end = *end;
       summary.message = shared_->message();
     } else {
+      if (counts.chunksDone != counts.chunks || counts.rows + counts.quarantined != counts.items) {
+        throw Error("the journal of " + job_.output + " has " + std::to_string(counts.rows) +
+                    " results and " + std::to_string(counts.quarantined) + " failures for " +
+                    std::to_string(counts.items) + " items at the end of the run");
+      }
       summary.end = counts.quarantined > 0 ? BatchEnd::kQuarantine : BatchEnd::kAllRight;
       folder_.removeWork();
     }

@@ -98,6 +98,11 @@ std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
   if (answer.empty()) return std::nullopt;
   const Json json = Json::parse(answer);
   CaughtFailure caught;
+  if (json.at("reason") == "full") {
+    caught.full = true;
+    caught.range = {json.at("first"), 0};
+    return caught;
+  }
   caught.range = {json.at("first"), json.at("count")};
   caught.failure.reason = reasonOf(json.at("reason"));
   caught.failure.phase = json.at("phase");
@@ -106,6 +111,15 @@ std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
   caught.failure.traceback = json.at("traceback");
   if (!json.at("item").is_null()) caught.item = json.at("item").get<uint32_t>();
   return caught;
+}
+
+void WorkerCalls::leave() {
+  try {
+    const Obj left =
+        session_.global(kModule, "leave").call(std::vector<at::IValue>{}, {}, within(kFileWork));
+  } catch (const WorkerLost&) {
+    // As asked.
+  }
 }
 
 WrittenPart WorkerCalls::finish() {

@@ -17,8 +17,10 @@ namespace isopool::batch {
 /// each worker imports it.
 using StoredModel = std::optional<ReplicatedObj>;
 
-/// A call that failed by an exception which the worker caught. `item`: if it named the item.
+/// A call that failed by an exception which the worker caught. `item`: if it named the item. With
+/// `full` the call was not made: the worker has used up most of its memory, and should leave.
 struct CaughtFailure {
+  bool full = false;
   BatchFailure failure;
   ItemRange range;
   std::optional<uint32_t> item;
@@ -49,6 +51,8 @@ class WorkerCalls {
   /// all have a result. Else the first call that failed: those before it have results, those behind
   /// it were not made.
   std::optional<CaughtFailure> run(ItemRange range, uint32_t call, const CallOptions& options);
+  /// Ends the worker, so that a fresh one takes its place. The object is of no use afterwards.
+  void leave();
   /// Writes the part of the open chunk.
   WrittenPart finish();
   /// The ID of an item of the open chunk.

@@ -21,6 +21,7 @@ out], "items": [the only items to compute], optional}.
 """
 
 import json
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,7 @@ from typing import Any
 from isopool_batch import crash_points, durable, models, sinks
 from isopool_batch.chunk import Chunk
 from isopool_batch.job import ChunkOrder, Job
+from isopool_batch.memory_cap import MemoryCap
 from isopool_batch.pipeline import Pipeline
 from isopool_batch.planner import Planner
 from isopool_batch.sources import Source, source_of
@@ -44,6 +46,7 @@ class _PreparedJob:
         self.model: Callable[..., Any] | None = None
         self._pipeline: Pipeline | None = None
         self._source: Source | None = None
+        self.cap = MemoryCap()
 
     def pipeline(self) -> Pipeline:
         if self._pipeline is None:
@@ -52,6 +55,8 @@ class _PreparedJob:
                     raise ValueError("the job's model is an object, which set_model() has to set first")
                 self.model = models.make(self.job.model)
             self._pipeline = Pipeline(self.job, self.model)
+            # What the model needs itself is no growth.
+            self.cap = MemoryCap()
         return self._pipeline
 
     def source(self) -> Source:
@@ -83,7 +88,12 @@ def open_chunk(job: str, chunk: str) -> Chunk:
     """Recovers what an earlier worker computed of the chunk. Raises OSError if the output can't be written."""
     prepared = _prepared(job)
     crash_points.set_driver(prepared.job.driver)
-    return Chunk(prepared.job, ChunkOrder.parse(chunk), prepared.pipeline(), prepared.source())
+    return Chunk(prepared.job, ChunkOrder.parse(chunk), prepared.pipeline(), prepared.source(), prepared.cap)
+
+
+def leave() -> None:
+    """Ends this worker, whose memory is used up: another one takes its place."""
+    os._exit(0)
 
 
 def write_table(rows_file: str, output: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from isopool_batch import durable, failures, sinks, spill
 from isopool_batch.failures import Progress
 from isopool_batch.job import ChunkOrder, Job, canonical
+from isopool_batch.memory_cap import MemoryCap
 from isopool_batch.pipeline import Pipeline
 from isopool_batch.sources import Source
 from isopool_batch.spill import Spill
@@ -24,7 +25,8 @@ _ATTEMPTS = 100
 class Chunk:
     """Only one process at a time may have a chunk open. Indexes of items are those of the ref."""
 
-    def __init__(self, job: Job, order: ChunkOrder, pipeline: Pipeline, source: Source) -> None:
+    def __init__(self, job: Job, order: ChunkOrder, pipeline: Pipeline, source: Source, cap: MemoryCap) -> None:
+        self._cap = cap
         self._order = order
         self._pipeline = pipeline
         self._items = source.open(order.ref)
@@ -51,11 +53,14 @@ class Chunk:
 
         Of each call all rows are recorded or, after a failure, none. Returns "" or the failure of the first call that
         failed as JSON, see failures.describe(), with that call's "first" and "count"; the calls before it are recorded,
-        those behind it are not made. Items that are left out or recorded are passed over. Raises OSError if the spill
-        can't be written.
+        those behind it are not made. {"reason": "full", "first": ...} if the worker has used up most of its memory
+        before that item: it should be replaced. Items that are left out or recorded are passed over. Raises OSError if
+        the spill can't be written.
         """
         end = first + count
         for begin in range(first, end, call or count):
+            if self._cap.is_near():
+                return json.dumps({"reason": "full", "first": begin})
             failure = self._run_call(begin, min(call or count, end - begin))
             if failure is not None:
                 return failure
