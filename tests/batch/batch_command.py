@@ -250,7 +250,7 @@ def rows_of(path: pathlib.Path) -> list[Row]:
     if path.suffix == ".jsonl":
         return [json.loads(line) for line in path.read_text().splitlines()]
     # Imported here: most tests need no pyarrow.
-    import pyarrow.parquet
+    import pyarrow.parquet  # type: ignore[import-untyped]
 
     rows: list[Row] = pyarrow.parquet.read_table(path).to_pylist()
     return rows
