@@ -128,7 +128,7 @@ bool OutputFolder::isOwn(const std::string& name, size_t place) const {
   return std::strtoull(name.c_str() + place, nullptr, 10) % shards_ == shard_;
 }
 
-void OutputFolder::removeResults() const {
+std::vector<fs::path> OutputFolder::results() const {
   constexpr std::string_view kPart = "part-";
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
@@ -141,7 +141,11 @@ void OutputFolder::removeResults() const {
   for (const fs::directory_entry& entry : fs::directory_iterator(path_ / ".work", none)) {
     if (isOwn(entry.path().filename(), 0)) files.push_back(entry.path());
   }
-  for (const fs::path& file : files) {
+  return files;
+}
+
+void OutputFolder::removeResults() const {
+  for (const fs::path& file : results()) {
     fs::remove(file);
     crashPoint("result-removal");
   }

@@ -38,13 +38,16 @@ class OutputFolder {
   /// Writes a file that appears whole and is on the disk afterwards. Throws SystemCallError.
   void write(const std::filesystem::path& file, const std::string& text) const;
   void remove(const std::filesystem::path& file) const;
-  /// Removes the shard's parts and results of unfinished chunks. For a run that starts anew.
+  /// Whether there are parts of the shard, or results of its unfinished chunks.
+  bool hasResults() const { return !results().empty(); }
+  /// Removes these. For a run that starts anew.
   void removeResults() const;
   /// Removes results of unfinished chunks, if they can't belong to another shard. For a run that
   /// has none.
   void removeWork() const;
 
  private:
+  std::vector<std::filesystem::path> results() const;
   /// Whether the number that begins in `name` at this place is that of a chunk of this shard.
   bool isOwn(const std::string& name, size_t place) const;
 

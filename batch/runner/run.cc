@@ -125,13 +125,11 @@ class Run {
         planAgain(known, fingerprint);
         return;
       }
-      if (!known.empty() && known != fingerprint) {
-        if (!job_.force) {
-          throw BatchRefused("output: " + job_.output + " holds a run with another " +
-                             changes(known, fingerprint) +
-                             ": name another folder, or start anew with --force (BatchJob::force), "
-                             "which removes its results");
-        }
+      if (!known.empty() && known != fingerprint && !job_.force && hasResults()) {
+        throw BatchRefused("output: " + job_.output + " holds a run with another " +
+                           changes(known, fingerprint) +
+                           ": name another folder, or start anew with --force (BatchJob::force), "
+                           "which removes its results");
       }
       if (known != fingerprint) planAnew(planner, summary, known, fingerprint);
     } catch (const RemoteError& error) {
@@ -152,6 +150,9 @@ class Run {
     }
     journal_.planQuarantineAgain(job_.shards, {{"fingerprint", fingerprint}});
   }
+
+  /// A run that ended before its first item, as by a mistake in the model, is in nobody's way.
+  bool hasResults() { return folder_.hasResults() || journal_.counts().quarantined > 0; }
 
   void planAnew(const Obj& planner, const Json& summary, const std::string& known,
                 const std::string& fingerprint) {
