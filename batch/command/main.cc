@@ -26,6 +26,8 @@ constexpr int kWrongUsage = 2;
 constexpr int kQuarantine = 3;
 constexpr int kStopped = 4;
 constexpr int kInterrupted = 130;
+/// Whole numbers up to this one are exact as double.
+constexpr double kMostFailures = 9e15;
 
 constexpr const char* kDescription =
     "Runs a model over many inputs on all cores, whatever the inputs do to it. An input that\n"
@@ -93,7 +95,11 @@ void parseShard(Options& options) {
   unsigned index = 0;
   unsigned count = 0;
   char rest = 0;
-  if (std::sscanf(options.shard.c_str(), "%u/%u%c", &index, &count, &rest) != 2 || index >= count) {
+  // sscanf() would take "-1" for a large number.
+  const bool wrong = options.shard.find('-') != std::string::npos ||
+                     std::sscanf(options.shard.c_str(), "%u/%u%c", &index, &count, &rest) != 2 ||
+                     index >= count;
+  if (wrong) {
     refuse("--shard " + options.shard + ": write 0/4 for the first of four, 3/4 for the last");
   }
   options.job.shard = index;
@@ -107,7 +113,7 @@ void parseMaxFailures(Options& options) {
   if (share) text.pop_back();
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || value < 0 || (share && value > 100)) {
+  if (text.empty() || *end != '\0' || !(value >= 0 && value <= (share ? 100 : kMostFailures))) {
     refuse("--max-failures " + options.maxFailures + ": write a number, as 100, or a share, as 5%");
   }
   if (share) {

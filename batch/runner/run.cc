@@ -126,7 +126,7 @@ class Run {
         return;
       }
       if (!known.empty() && known != fingerprint && !job_.force && hasResults()) {
-        throw BatchRefused("output: " + job_.output + " holds a run with another " +
+        throw BatchRefused("output: " + job_.output + " holds a run that differs in the " +
                            changes(known, fingerprint) +
                            ": name another folder, or start anew with --force (BatchJob::force), "
                            "which removes its results");
@@ -184,7 +184,7 @@ class Run {
       if (job.shards != job_.shards) throw BatchRefused(holds + ": name another folder");
       if (known != fingerprint) {
         if (job_.force) continue;
-        throw BatchRefused(holds + " with another " + changes(known, fingerprint) +
+        throw BatchRefused(holds + " that differs in the " + changes(known, fingerprint) +
                            ": name another folder, or start each shard anew with --force "
                            "(BatchJob::force)");
       }

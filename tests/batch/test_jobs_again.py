@@ -105,7 +105,7 @@ def test_another_job_is_refused(folder: JobFolder) -> None:
     def refused(line: list[str], names: str) -> None:
         ended = folder.run(*line, code=1)
         [text] = ended.err.splitlines()
-        assert text.startswith("isopool batch: output: out holds a run with another " + names + ": name another folder")
+        assert text.startswith("isopool batch: output: out holds a run that differs in the " + names + ": name another folder")
         assert "--force" in text
         assert ended.out == ""
         assert stamps(folder) == parts

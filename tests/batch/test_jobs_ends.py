@@ -177,6 +177,6 @@ def test_results_that_no_table_can_have(folder: JobFolder) -> None:
     # The same again says the same.
     assert folder.run(*line, "parquet", code=1).err == ended.err
     ended = folder.run(*line, "jsonl", code=1)
-    assert "holds a run with another arguments" in ended.err
+    assert "holds a run that differs in the arguments" in ended.err
     folder.run(*line, "jsonl", "--force", code=0)
     assert [row["value"] for row in folder.rows().values()] == [0, 1, 2, 3, 4, 5, "a word", "a word"]
