@@ -20,20 +20,21 @@ namespace isopool::batch {
 /// The worker may die at any time; the lane goes on with its replacement, and the chunk with the
 /// results that the dead one has left in .work/.
 ///
-///   event                              | consequence
-/// -----------------------------------|------------------------------------------------------------
-///   the call of several items fails    | bisected: ChunkProgress
-///   an item fails more than `retries`  | set aside, with its ID
-///   the worker dies in a step          | the replacement opens the chunk; the first item without a
-///                                      | result has failed
-/// the worker dies beside a call | the replacement opens the chunk; after five times in a row
-///                                      | each item is called alone, after ten all are set aside
-///   a worker's memory is used up        | a fresh one takes its place between two calls
-///   an item gets no memory             | it is called again by itself in a fresh worker, and has
-///                                      | failed if that gets none either
-///   no room on the disk                | the run ends with kDiskFull
-///   the model can't be prepared        | the run fails
-///   the supervisor dies                | the run goes on with a new pool
+///   event                             | consequence
+///   ----------------------------------|-------------------------------------------------------
+///   the call of several items fails   | bisected: ChunkProgress
+///   an item fails more than `retries` | set aside, with its ID
+///   the worker dies in a step         | the replacement opens the chunk; the first item without
+///                                     | a result has failed
+///   the worker dies beside a step     | the replacement opens the chunk; after five times in a
+///                                     | row each item is called alone, after ten all are set
+///                                     | aside
+///   a worker's memory is used up      | a fresh one takes its place between two calls
+///   an item gets no memory            | it is called again by itself in a fresh worker, and has
+///                                     | failed if that gets none either
+///   no room on the disk               | the run ends with kDiskFull
+///   the model can't be prepared       | the run fails
+///   the supervisor dies               | the run goes on with a new pool
 class Lane {
  public:
   Lane(const BatchJob& job, const std::string& workerJob, const StoredModel& model,
