@@ -133,6 +133,8 @@ def interrupt_once(row):
             os.kill(int(driver.read()), signal.SIGINT)
     return row["n"]
 
+# A shell starts programs in the background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys_argv = sys.argv[:]
 with open(sys.argv[4], "w") as file:
     file.write(str(os.getpid()))
