@@ -183,6 +183,11 @@ int run(Options& options, bool again) {
   std::signal(SIGINT, onStop);
   std::signal(SIGTERM, onStop);
   const auto view = viewFor(options);
+  // What models print, and errors; not what the pool says of itself.
+  options.job.pool.logger = [&view](LogLevel level, std::string_view text) {
+    const bool printed = level == LogLevel::kInfo && text.starts_with("worker ");
+    if (printed || level == LogLevel::kError) view->line(std::string(text));
+  };
   BatchControl control;
   control.progress = [&view](const BatchProgress& progress) { view->progress(progress); };
   control.failure = [&view](const BatchFailure& failure) { view->failure(failure); };

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -29,8 +30,10 @@ constexpr double kRateSeconds = 10;
 constexpr double kPlainSeconds = 10;
 constexpr int kBarWidth = 24;
 constexpr size_t kLongestText = 200;
-/// Failures that a terminal shows one by one; `isopool batch report` shows all.
+/// Failures that are shown one by one; `isopool batch report` shows all.
 constexpr uint64_t kShownFailures = 20;
+constexpr const char* kNotShown = "(further ones: isopool batch report)";
+constexpr size_t kLongestLine = 2000;
 
 /// Items per second, from the last progress reports.
 class Rate {
@@ -74,10 +77,11 @@ std::string clockText(double seconds) {
 }
 
 std::string failureText(const BatchFailure& failure) {
+  const std::string type = printable(failure.type, kLongestText);
+  const std::string message = printable(failure.message, kLongestText);
   return printable(failure.id, kLongestText) + "  " + toString(failure.reason) +
-         (failure.phase.empty() ? "" : " in " + failure.phase) + ": " +
-         (failure.type.empty() ? "" : printable(failure.type, kLongestText) + ": ") +
-         printable(failure.message, kLongestText);
+         (failure.phase.empty() ? "" : " in " + failure.phase) + ": " + type +
+         (type.empty() || message.empty() ? "" : ": ") + message;
 }
 
 std::string figures(const BatchProgress& progress, double rate) {
@@ -111,7 +115,11 @@ class TerminalView : public ProgressView {
     const base::MutexLock lock(mutex_);
     if (++failures_ > kShownFailures) return;
     write("\r\033[K" + failureText(failure) + "\n");
-    if (failures_ == kShownFailures) write("(further ones are not shown here)\n");
+    if (failures_ == kShownFailures) write(std::string(kNotShown) + "\n");
+  }
+  void line(const std::string& text) override {
+    const base::MutexLock lock(mutex_);
+    write("\r\033[K" + printable(text, kLongestLine) + "\n");
   }
   void end(const BatchSummary&, const std::string& line) override {
     write("\n");
@@ -150,7 +158,12 @@ class PlainView : public ProgressView {
     std::fprintf(stderr, "%s\n", figures(progress, rate_.perSecond()).c_str());
   }
   void failure(const BatchFailure& failure) override {
+    if (++failures_ > kShownFailures) return;
     std::fprintf(stderr, "%s\n", failureText(failure).c_str());
+    if (failures_ == kShownFailures) std::fprintf(stderr, "%s\n", kNotShown);
+  }
+  void line(const std::string& text) override {
+    std::fprintf(stderr, "%s\n", printable(text, kLongestLine).c_str());
   }
   void end(const BatchSummary&, const std::string& line) override {
     std::printf("%s\n", line.c_str());
@@ -159,6 +172,7 @@ class PlainView : public ProgressView {
  private:
   Rate rate_;
   double next_ = kPlainSeconds;
+  std::atomic<uint64_t> failures_{0};
 };
 
 class JsonView : public ProgressView {
@@ -191,6 +205,7 @@ class JsonView : public ProgressView {
            {"message", failure.message},
            {"attempts", failure.attempts}});
   }
+  void line(const std::string& text) override { print({{"event", "output"}, {"text", text}}); }
   void end(const BatchSummary& summary, const std::string& line) override {
     print({{"event", "end"}, {"end", toString(summary.end)}, {"message", line}});
   }

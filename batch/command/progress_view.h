@@ -15,6 +15,8 @@ class ProgressView {
   virtual ~ProgressView() = default;
   virtual void progress(const BatchProgress& progress) = 0;
   virtual void failure(const BatchFailure& failure) = 0;
+  /// A line that a worker has printed, with its name. Called on any thread.
+  virtual void line(const std::string& text) = 0;
   /// The last call. `line` says how the run ended.
   virtual void end(const BatchSummary& summary, const std::string& line) = 0;
 };
@@ -26,6 +28,7 @@ std::unique_ptr<ProgressView> plainView();
 /// Each event as a JSON object on one line of stdout, progress once per second:
 ///   {"event": "progress", "items": ..., "done": ..., "quarantined": ..., "rate": ..., ...}
 ///   {"event": "failure", "id": ..., "reason": ..., ...}
+///   {"event": "output", "text": ...}
 ///   {"event": "end", "end": ..., "message": ...}
 std::unique_ptr<ProgressView> jsonView();
 

@@ -2,6 +2,7 @@
 #include "batch/command/report.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -25,33 +26,48 @@ constexpr size_t kShownItems = 3;
 constexpr size_t kShownLines = 6;
 constexpr size_t kLongestLine = 300;
 
-/// Failures with the same cause, as far as their words show it: numbers do not count.
+/// Failures with the same cause, as far as their words show it.
 struct Group {
   std::string title;
   std::vector<QuarantinedItem> items;
 };
 
-std::string withoutNumbers(const std::string& text) {
+/// Without what differs between items: numbers, and what is between quotation marks or looks like a
+/// path.
+std::string causeOf(const std::string& text) {
   std::string result;
-  for (const char character : text) {
-    const bool digit = character >= '0' && character <= '9';
-    if (!digit) result += character;
-    if (digit && (result.empty() || result.back() != '#')) result += '#';
+  char quote = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char character = text[i];
+    if (quote != 0) {
+      if (character == quote) quote = 0;
+    } else if ((character == '\'' || character == '"') &&
+               (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1])))) {
+      quote = character;
+      result += "'#'";
+    } else if (character == '/') {
+      while (i + 1 < text.size() && text[i + 1] != ' ' && text[i + 1] != ':') ++i;
+      result += "/#";
+    } else if (character >= '0' && character <= '9') {
+      if (result.empty() || result.back() != '#') result += '#';
+    } else {
+      result += character;
+    }
   }
   return result;
 }
 
 std::string titleOf(const BatchFailure& failure) {
   return std::string(toString(failure.reason)) +
-         (failure.phase.empty() ? "" : " in " + failure.phase) + ": " +
-         (failure.type.empty() ? "" : failure.type + ": ") + failure.message;
+         (failure.phase.empty() ? "" : " in " + failure.phase) + ": " + failure.type +
+         (failure.type.empty() || failure.message.empty() ? "" : ": ") + failure.message;
 }
 
 std::vector<Group> groupsOf(const std::vector<QuarantinedItem>& items) {
   std::map<std::string, Group> groups;
   for (const QuarantinedItem& item : items) {
     const std::string title = titleOf(item.failure);
-    Group& group = groups[withoutNumbers(title)];
+    Group& group = groups[causeOf(title)];
     if (group.items.empty()) group.title = title;
     group.items.push_back(item);
   }

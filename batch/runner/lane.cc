@@ -126,8 +126,8 @@ bool Lane::complete(Work& work) {
                   "no room for results in " + job_.output + ": " + error.message());
     }
   }
-  // Who does the chunk later counts what it recovers.
-  shared_.countDone(-int64_t{work.progress.done()});
+  // Of a lost pool's chunks the next one counts what it recovers.
+  if (shared_.poolLost()) shared_.countDone(-int64_t{work.progress.done()});
   return false;
 }
 

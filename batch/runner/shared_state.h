@@ -43,6 +43,7 @@ class SharedState {
   void losePool() { poolLost_ = true; }
 
   bool ending() const { return ending_ || poolLost_; }
+  bool poolLost() const { return poolLost_; }
   /// Whether a lane has ended because of that since the last question.
   bool takePoolLoss() { return poolLost_.exchange(false); }
   std::exception_ptr error();

@@ -3,16 +3,18 @@
 
     python -m isopool_batch.inline_run FOLDER JOB PLACE
 
-FOLDER has this package and is removed at the end; JOB is the job of calls.py; PLACE is {"id": ID, "chunk": chunk or null, "item":
+FOLDER has this package and is removed; JOB is the job of calls.py; PLACE is {"id": ID, "chunk": chunk or null, "item":
 its index in the chunk or null}: without a chunk the inputs are searched for the ID. Prints the item's row. Exceptions
 of the model are not caught. The driver starts it: batch/runner/inline_run.cc.
 """
 
-import atexit
 import contextlib
+import importlib
 import json
+import os
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -30,8 +32,11 @@ _BLOCK = 5000
 
 
 def main(folder: str, job_text: str, place_text: str) -> int:
-    # At the end: modules are imported when they are needed.
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # All of the package now, so that its folder can go: a crash later leaves nothing.
+    for file in os.scandir(os.path.join(folder, "isopool_batch")):
+        if file.name.endswith(".py"):
+            importlib.import_module(f"isopool_batch.{file.name.removesuffix('.py')}")
+    shutil.rmtree(folder)
     job = Job.parse(job_text)
     place = json.loads(place_text)
     source = source_of(job)
@@ -64,15 +69,35 @@ def _refs(job: Job) -> Iterator[Ref]:
 
 
 def _stored_model(model: dict[str, str]) -> Callable[..., Any]:
-    """A model's file, by torch's own loaders."""
+    """A model's file, by the loaders of those who define the formats."""
     torch = need("torch", "a stored model")
+    file = model["file"]
     if model["name"]:
         module, _, resource = model["name"].partition("/")
-        return torch.package.PackageImporter(model["file"]).load_pickle(module, resource)  # type: ignore[no-any-return]
-    try:
-        return torch.jit.load(model["file"])  # type: ignore[no-any-return]
-    except RuntimeError:
-        return torch.export.load(model["file"]).module()  # type: ignore[no-any-return]
+        return torch.package.PackageImporter(file).load_pickle(module, resource)  # type: ignore[no-any-return]
+    if not zipfile.is_zipfile(file):
+        return _onnx_model(file)
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+    if any("/data/aotinductor/" in name for name in names):
+        return need("torch._inductor", "a compiled model").aoti_load_package(file)  # type: ignore[no-any-return]
+    if any(name.endswith(("/models/model.json", "serialized_exported_program.json")) for name in names):
+        return torch.export.load(file).module()  # type: ignore[no-any-return]
+    return torch.jit.load(file)  # type: ignore[no-any-return]
+
+
+def _onnx_model(file: str) -> Callable[..., Any]:
+    """Takes and returns tensors, as an ONNX model in a pool does."""
+    torch = need("torch", "a stored model")
+    session = need("onnxruntime", "an ONNX model").InferenceSession(file, providers=["CPUExecutionProvider"])
+
+    def call(*inputs: Any) -> Any:
+        names = [each.name for each in session.get_inputs()]
+        outputs = session.run(None, {name: each.numpy() for name, each in zip(names, inputs, strict=True)})
+        tensors = tuple(torch.from_numpy(each) for each in outputs)
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    return call
 
 
 if __name__ == "__main__":
