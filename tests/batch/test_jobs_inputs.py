@@ -7,11 +7,12 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
+import torch
 from batch_command import JobFolder, job_folder, numbers, rows_of, squares
+from torch.package.package_exporter import PackageExporter
 
 parquet = pytest.importorskip("pyarrow.parquet")
 pyarrow = pytest.importorskip("pyarrow")
-torch = pytest.importorskip("torch")
 
 
 @pytest.fixture
@@ -148,13 +149,13 @@ def test_preprocess_and_column(folder: JobFolder) -> None:
 VECTORS = [[float(n)] * (1 + n * 7 % 5) for n in range(20)]
 
 
-class Sums(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Sums(torch.nn.Module):
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         # What the padding must not change, and the lengths.
         return torch.stack([x.sum(1), lengths.to(x.dtype)], 1)
 
 
-class Doubles(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Doubles(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2
 
@@ -194,7 +195,7 @@ def test_a_package(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.syspath_prepend(str(folder.path))
     triples = importlib.import_module("triples_of_batch")
-    with torch.package.PackageExporter(folder / "model.pt") as exporter:
+    with PackageExporter(folder / "model.pt") as exporter:
         exporter.extern("torch.**")
         exporter.intern("triples_of_batch")
         exporter.save_pickle("model", "model.pkl", triples.Triples())

@@ -10,6 +10,7 @@ from batch_command import JobFolder, Row, job_folder, numbers, squares
 
 # Far more than a good item takes on a busy machine.
 TIMEOUT = "5s"
+MEMORY = ["--memory", "1GiB"]
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def reasons(quarantine: dict[str, Row]) -> dict[str, str]:
 def test_each_kind_of_harm_has_its_reason(folder: JobFolder) -> None:
     bad = {3: "segfault", 7: "exit", 8: "raise", 13: "memory", 20: "hang"}
     folder.jsonl(numbers(30, bad))
-    line = ["app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "5", "--memory", "1GiB", "--timeout", TIMEOUT]
+    line = ["app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "5", "--timeout", TIMEOUT, *MEMORY]
     ended = folder.run(*line, code=3)
     assert ended.last_line.startswith("finished with quarantine: 25 of 30 items have a result, 5 set aside, in ")
     assert ended.last_line.endswith("Look at: isopool batch report out")
@@ -59,7 +60,7 @@ def test_bisection_finds_the_poisoned_items_of_batches(folder: JobFolder) -> Non
     # Two in one call of 16, at its begin and at its end, and in neighbouring places.
     bad = {0: "segfault", 15: "exit", 20: "raise", 37: "memory", 38: "segfault", 63: "exit"}
     folder.jsonl(numbers(70, bad))
-    line = ["app.py:squares", "in.jsonl", "-o", "out", "--batch-size", "16", "--chunk-size", "32", "--memory", "1GiB"]
+    line = ["app.py:squares", "in.jsonl", "-o", "out", "--batch-size", "16", "--chunk-size", "32", *MEMORY]
     folder.run(*line, code=3)
     assert folder.rows() == squares(70, bad)
     assert reasons(folder.quarantine()) == {
