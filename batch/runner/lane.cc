@@ -222,6 +222,19 @@ void Lane::finish(Work& work) {
         error.message() +
         (parquet_ ? ". In Parquet each column has one type; JSON lines take any" : ""));
   }
+  if (!part.misfits.empty()) {
+    for (const Misfit& misfit : part.misfits) {
+      BatchFailure failure;
+      failure.phase = "write";
+      failure.type = "ValueError";
+      failure.message = misfit.reason;
+      work.progress.leaveOut(misfit.item);
+      shared_.countDone(-1);
+      setAside(work, misfit.item, std::move(failure));
+    }
+    open_ = false;
+    return;
+  }
   journal_.finishChunk(work.chunk.number, part.rows, part.bytes);
   shared_.countChunk();
   work.finished = true;
@@ -287,7 +300,7 @@ void Lane::itemsFailed(Work& work, ItemRange range, BatchFailure failure,
 }
 
 void Lane::setAside(Work& work, uint32_t item, BatchFailure failure) {
-  failure.attempts = work.progress.attempts(item);
+  failure.attempts = std::max<uint32_t>(work.progress.attempts(item), 1);
   failure.id = identify(work, item);
   shared_.quarantine({work.chunk.number, item, std::move(failure)});
 }

@@ -125,8 +125,15 @@ void WorkerCalls::leave() {
 WrittenPart WorkerCalls::finish() {
   const Obj result = chunk_.attr("finish").call(std::vector<at::IValue>{}, {}, within(kFileWork));
   const Json json = Json::parse(textOf(result));
+  if (json.contains("misfits")) {
+    WrittenPart none;
+    for (const Json& misfit : json.at("misfits")) {
+      none.misfits.push_back({misfit.at(0), misfit.at(1)});
+    }
+    return none;
+  }
   chunk_ = run_ = Obj();
-  return {json.at("rows"), json.at("bytes")};
+  return {{}, json.at("rows"), json.at("bytes")};
 }
 
 std::string WorkerCalls::identify(uint32_t item, const CallOptions& options) {

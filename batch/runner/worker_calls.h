@@ -26,8 +26,14 @@ struct CaughtFailure {
   std::optional<uint32_t> item;
 };
 
-/// What a finished chunk has left.
+/// An item whose result does not go together with the others of its part, and why.
+struct Misfit {
+  uint32_t item = 0;
+  std::string reason;
+};
+/// What a finished chunk has left. With misfits nothing was written: without these items it can be.
 struct WrittenPart {
+  std::vector<Misfit> misfits;
   uint64_t rows = 0;
   uint64_t bytes = 0;
 };

@@ -9,7 +9,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from isopool_batch import durable, failures, sinks, spill
+from isopool_batch import columns, durable, failures, sinks, spill
 from isopool_batch.failures import Progress
 from isopool_batch.job import ChunkOrder, Job, canonical
 from isopool_batch.memory_cap import MemoryCap
@@ -94,14 +94,22 @@ class Chunk:
     def finish(self) -> str:
         """Writes the part file and removes the spill; returns {"rows": n, "bytes": size} as JSON.
 
-        Without rows there is no part file, and one that exists stays. Raises OSError, and ValueError if the rows don't
+        If most of the rows go together in a table and some don't, writes nothing and returns {"misfits": [[item,
+        reason], ...]}: the chunk can be opened again without these items. Without rows there is no part file, and one that exists stays. Raises OSError, and ValueError if the rows don't
         go together in a table.
         """
         if self._finished is None:
             # Rows of this process and recovered ones take the same way, so the bytes are the same.
             recorded = self._spill.rows()
-            rows = [recorded[item] for item in sorted(self._done)]
-            size = durable.write(self._part, lambda file: self._sink(rows, file), "part") if rows else 0
+            items = sorted(self._done)
+            rows = [recorded[item] for item in items]
+            try:
+                size = durable.write(self._part, lambda file: self._sink(rows, file), "part") if rows else 0
+            except ValueError:
+                misfits = columns.misfits(rows)
+                if not misfits:
+                    raise
+                return json.dumps({"misfits": [[items[index], reason] for index, reason in sorted(misfits.items())]})
             self._spill.remove()
             self._finished = json.dumps({"rows": len(rows), "bytes": size})
         return self._finished

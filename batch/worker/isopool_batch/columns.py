@@ -31,6 +31,40 @@ def table(rows: Sequence[Row]) -> Any:
     return pyarrow.table(made)
 
 
+def misfits(rows: Sequence[Row]) -> dict[int, str]:
+    """Rows, by index, whose values do not go together with those of most other rows, each with the reason.
+
+    Empty if table() has another reason to refuse the rows.
+    """
+    pyarrow = packages.pyarrow()
+    found: dict[int, str] = {}
+    for name in dict.fromkeys(name for row in rows for name in row if name != "id"):
+        values = [row.get(name) for row in rows]
+        if not _fits(pyarrow, values):
+            # The first value of each type: one of them is like most others.
+            models = {type(value): value for value in reversed(values) if value is not None}.values()
+            others = min((_others(pyarrow, values, model) for model in models), key=len)
+            usual = next(value for index, value in enumerate(values) if value is not None and index not in others)
+            for index in others:
+                kind, usually = type(values[index]).__name__, type(usual).__name__
+                found[index] = f"column {name!r} has the type {kind} here, which does not go together with the others"
+                found[index] += f" of the part ({usually})" if kind != usually else ""
+    return found
+
+
+def _others(pyarrow: Any, values: Sequence[Any], model: Any) -> list[int]:
+    """The values that can't be in a column with the model."""
+    return [index for index, value in enumerate(values) if value is not None and not _fits(pyarrow, [model, value])]
+
+
+def _fits(pyarrow: Any, values: Sequence[Any]) -> bool:
+    try:
+        _column(pyarrow, values)
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
 def _mixture(name: str, values: Sequence[Any], rows: Sequence[Row], error: Exception) -> str:
     first: dict[str, Any] = {}
     for value, row in zip(values, rows, strict=True):
