@@ -3,6 +3,7 @@
 
 import base64
 import datetime
+import json
 import math
 import pathlib
 from typing import Any
@@ -154,12 +155,23 @@ def test_rows_without_a_key_have_null(folder: Folder) -> None:
     assert table["k2"].to_pylist() == [None, 2] and table["empty"].to_pylist() == [None, None]
 
 
-def test_values_that_do_not_fit_one_column_are_named(folder: Folder) -> None:
-    chunk = opened(parquet_job(folder, "def f(n): return 'text' if n == 2 else n", [1, 2]))
-    assert chunk.run(0, 2) == ""
-    with pytest.raises(ValueError, match=r"column 'result' .*int \(first of item in.jsonl:0\), str \(.*jsonl:1\)"):
-        chunk.finish()
+@pytest.mark.parametrize(
+    "value",
+    ["'text'", "[1]", "{'x': 1}", "b'bytes'", "numpy.zeros(2)"],
+)
+@pytest.mark.parametrize("place", [0, 3])
+def test_values_that_do_not_go_together_with_most_others_are_named_and_the_rest_is_written(
+    folder: Folder, value: str, place: int
+) -> None:
+    job = parquet_job(folder, f"import numpy\ndef f(n): return {value} if n == {place} else n", list(range(6)))
+    chunk = opened(job)
+    assert chunk.run(0, 6) == ""
+    ((item, reason),) = json.loads(chunk.finish())["misfits"]
+    assert item == place and "column 'result'" in reason and "int" in reason
     assert [path.name for path in (folder / "out").iterdir()] == [".work"]
+    chunk = opened(job, skip=[item])
+    assert json.loads(chunk.finish())["rows"] == 5
+    assert read(folder)["result"].to_pylist() == [n for n in range(6) if n != place]
 
 
 @pytest.mark.parametrize(
