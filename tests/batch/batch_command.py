@@ -199,9 +199,8 @@ class JobFolder:
 
     def quarantine(self, name: str = "quarantine") -> dict[str, Row]:
         """The items that were set aside by ID."""
-        return by_id(
-            row for ending in ("jsonl", "parquet") for path in self.out.glob(f"{name}.{ending}") for row in rows_of(path)
-        )
+        files = [*self.out.glob(f"{name}.jsonl"), *self.out.glob(f"{name}.parquet")]
+        return by_id(row for path in files for row in rows_of(path))
 
     def trace(self, word: str) -> list[str]:
         """The IDs of the items that have begun ("begin") or have got a result ("end"), in order."""

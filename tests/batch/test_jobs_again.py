@@ -105,7 +105,7 @@ def test_another_job_is_refused(folder: JobFolder) -> None:
     def refused(line: list[str], names: str) -> None:
         ended = folder.run(*line, code=1)
         [text] = ended.err.splitlines()
-        assert text.startswith("isopool batch: output: out holds a run that differs in the " + names + ": name another folder")
+        assert text.startswith("isopool batch: output: out holds a run that differs in the " + names + ": name another")
         assert "--force" in text
         assert ended.out == ""
         assert stamps(folder) == parts
@@ -145,10 +145,11 @@ def test_force_removes_what_was_set_aside(folder: JobFolder) -> None:
 
 def test_a_model_that_can_not_be_prepared(folder: JobFolder) -> None:
     folder.jsonl(numbers(4))
-    folder.code("class Broken:\n    def __init__(self): raise KeyError('no weights')\n    def __call__(self, row): pass")
+    called = "    def __call__(self, row): pass"
+    folder.code(f"class Broken:\n    def __init__(self): raise KeyError('no weights')\n{called}")
     ended = folder.run("app.py:Broken", *LINE[1:], code=1)
     assert "the model can't be prepared: KeyError: 'no weights'" in ended.err
-    folder.code("class Broken:\n    def __init__(self): os.kill(os.getpid(), 11)\n    def __call__(self, row): pass")
+    folder.code(f"class Broken:\n    def __init__(self): os.kill(os.getpid(), 11)\n{called}")
     ended = folder.run("app.py:Broken", *LINE[1:], code=1)
     assert "the model can't be prepared: the worker was killed by SIGSEGV" in ended.err
     ended = folder.run("app.py:missing", *LINE[1:], code=1)

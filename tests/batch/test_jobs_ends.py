@@ -164,19 +164,35 @@ def test_a_full_disk(folder: JobFolder, room: str, format: str) -> None:
     assert folder.leftovers() == []
 
 
-def test_results_that_no_table_can_have(folder: JobFolder) -> None:
-    folder.code("def mixed(row): return {'value': row['n'] if row['n'] < 6 else 'a word'}")
-    folder.jsonl(numbers(8))
-    line = ["app.py:mixed", "in.jsonl", "-o", "out", "--chunk-size", "4", "--workers", "1", "--format"]
-    ended = folder.run(*line, "parquet", code=1)
-    [text] = ended.err.splitlines()
-    assert text.startswith("isopool batch: the results of part-000001.parquet can't be written: ")
-    assert "column 'value'" in text and "int (first of item i4), str (first of item i6)" in text
-    assert "JSON lines take any" in text
-    assert list(folder.parts()) == ["part-000000.parquet"]
-    # The same again says the same.
-    assert folder.run(*line, "parquet", code=1).err == ended.err
-    ended = folder.run(*line, "jsonl", code=1)
-    assert "holds a run that differs in the arguments" in ended.err
+def test_results_that_do_not_go_together_with_the_others(folder: JobFolder) -> None:
+    folder.code("def mixed(row): return {'value': 'a word' if row['n'] in (5, 10) else row['n']}")
+    folder.jsonl(numbers(12))
+    line = ["app.py:mixed", "in.jsonl", "-o", "out", "--chunk-size", "4", "--format"]
+    folder.run(*line, "parquet", code=3)
+    assert {identity: row["value"] for identity, row in folder.rows().items()} == {
+        f"i{n}": n for n in range(12) if n not in (5, 10)
+    }
+    aside = folder.quarantine()
+    assert set(aside) == {"i5", "i10"}
+    for row in aside.values():
+        assert (row["reason"], row["phase"], row["type"], row["attempts"]) == ("raised", "write", "ValueError", 1)
+        assert "column 'value' has the type str here" in row["message"] and "(int)" in row["message"]
+    assert folder.leftovers() == []
+    # JSON lines take any.
+    assert "holds a run that differs in the arguments" in folder.run(*line, "jsonl", code=1).err
     folder.run(*line, "jsonl", "--force", code=0)
-    assert [row["value"] for row in folder.rows().values()] == [0, 1, 2, 3, 4, 5, "a word", "a word"]
+    assert folder.rows()["i5"]["value"] == "a word"
+
+
+def test_results_that_no_table_can_have(folder: JobFolder) -> None:
+    # The second part has numbers of more digits than Parquet takes, and nothing else.
+    folder.code("import decimal\ndef power(row): return {'value': decimal.Decimal(10) ** (row['n'] * 20)}")
+    folder.jsonl(numbers(8))
+    folder.run("app.py:power", "in.jsonl", "-o", "out", "--chunk-size", "4", "--format", "parquet", code=3)
+    assert {identity: str(row["value"]) for identity, row in folder.rows().items()} == {
+        f"i{n}": "1" + "0" * (20 * n) for n in range(4)
+    }
+    aside = folder.quarantine()
+    assert set(aside) == {"i4", "i5", "i6", "i7"}
+    assert {(row["reason"], row["phase"]) for row in aside.values()} == {("raised", "write")}
+    assert all("column 'value' can't have the value of type Decimal: " in row["message"] for row in aside.values())

@@ -28,7 +28,8 @@ def test_json_lines(folder: JobFolder) -> None:
     assert ended.out.startswith("all right: 7 of 7 items have a result, 0 set aside, in ")
     assert ended.out.count("\n") == 1
     assert list(folder.parts()) == [f"part-00000{n}.jsonl" for n in range(3)]
-    assert folder.parts()["part-000001.jsonl"] == b'{"id":"i3","square":9}\n{"id":"i4","square":16}\n{"id":"i5","square":25}\n'
+    lines = folder.parts()["part-000001.jsonl"].splitlines(keepends=True)
+    assert lines == [b'{"id":"i3","square":9}\n', b'{"id":"i4","square":16}\n', b'{"id":"i5","square":25}\n']
     assert folder.rows() == squares(7)
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from batch_command import LIMIT, JobFolder, Row, job_folder, numbers, squares, wait_until
+from batch_command import LIMIT, JobFolder, Row, Running, job_folder, numbers, squares, wait_until
 
 # 200 by hand.
 KILLS = int(os.environ.get("ISOPOOL_BATCH_KILLS", "10"))
@@ -100,21 +100,29 @@ def test_a_worker_that_others_kill_costs_no_item(folder: JobFolder) -> None:
     running = folder.start("app.py:square", "in.jsonl", "-o", "out", "--chunk-size", "15", "--json")
     kills = 0
     for _ in range(5):
-        done = len(folder.trace("end"))
-        wait_until(lambda done=done: len(folder.trace("end")) >= done + 4 or running.ended(), "further items")  # type: ignore[misc]
+        wait_for_more(folder, running)
         begun = folder.trace("begin")
         if running.ended():
             break
         victim = begun[-1]
         kills += running.kill(folder.worker_of(victim))
         # An item that is hit twice in a row would be set aside.
-        wait_until(lambda victim=victim: victim in folder.trace("end") or running.ended(), f"{victim}")  # type: ignore[misc]
+        wait_for_result(folder, running, victim)
     ended = running.wait()
     assert kills > 0
     assert ended.code == 0, ended
     assert folder.rows() == squares(count)
     assert ended.events[-1]["event"] == "end"
     running.wait_for_no_process()
+
+
+def wait_for_more(folder: JobFolder, running: Running) -> None:
+    done = len(folder.trace("end"))
+    wait_until(lambda: len(folder.trace("end")) >= done + 4 or running.ended(), "further items")
+
+
+def wait_for_result(folder: JobFolder, running: Running, item: str) -> None:
+    wait_until(lambda: item in folder.trace("end") or running.ended(), f"the result of {item}")
 
 
 def test_workers_that_end_soon_cost_no_item(folder: JobFolder) -> None:

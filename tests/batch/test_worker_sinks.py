@@ -157,7 +157,7 @@ def test_rows_without_a_key_have_null(folder: Folder) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["'text'", "[1]", "{'x': 1}", "b'bytes'", "numpy.zeros(2)"],
+    ["'text'", "[1]", "[{'x': 1}]", "b'bytes'", "numpy.zeros(2)"],
 )
 @pytest.mark.parametrize("place", [0, 3])
 def test_values_that_do_not_go_together_with_most_others_are_named_and_the_rest_is_written(

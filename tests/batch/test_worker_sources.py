@@ -183,7 +183,7 @@ def test_a_pickled_dataset_is_read(folder: Folder) -> None:
     (folder / "in.pkl").write_bytes(cloudpickle.dumps([10, 20]))
     job = json.loads(folder.job(""))
     job["input"] = {"kind": "dataset", "pickle": str(folder / "in.pkl")}
-    assert everything(json.dumps(job), 5) == [("in:0", 10), ("in:1", 20)]
+    assert everything(json.dumps(job), 5) == [("dataset:0", 10), ("dataset:1", 20)]
 
 
 def test_an_object_that_is_no_dataset_is_refused(folder: Folder) -> None:

@@ -32,7 +32,9 @@ def table(rows: Sequence[Row]) -> Any:
 
 
 def misfits(rows: Sequence[Row]) -> dict[int, str]:
-    """Rows, by index, whose values do not go together with those of most other rows, each with the reason.
+    """Rows, by index, whose values no column can have, or which do not go together with those of most other rows.
+
+    Each with the reason.
 
     Empty if table() has another reason to refuse the rows.
     """
@@ -40,7 +42,12 @@ def misfits(rows: Sequence[Row]) -> dict[int, str]:
     found: dict[int, str] = {}
     for name in dict.fromkeys(name for row in rows for name in row if name != "id"):
         values = [row.get(name) for row in rows]
-        if not _fits(pyarrow, values):
+        if _refusal(pyarrow, values):
+            for index, value in enumerate(values):
+                if reason := _refusal(pyarrow, [value]):
+                    found[index] = f"column {name!r} can't have the value of type {type(value).__name__}: {reason}"
+                    values[index] = None
+        if _refusal(pyarrow, values):
             # The first value of each type: one of them is like most others.
             models = {type(value): value for value in reversed(values) if value is not None}.values()
             others = min((_others(pyarrow, values, model) for model in models), key=len)
@@ -54,15 +61,20 @@ def misfits(rows: Sequence[Row]) -> dict[int, str]:
 
 def _others(pyarrow: Any, values: Sequence[Any], model: Any) -> list[int]:
     """The values that can't be in a column with the model."""
-    return [index for index, value in enumerate(values) if value is not None and not _fits(pyarrow, [model, value])]
+    return [index for index, value in enumerate(values) if value is not None and _refusal(pyarrow, [model, value])]
 
 
-def _fits(pyarrow: Any, values: Sequence[Any]) -> bool:
+def _refusal(pyarrow: Any, values: Sequence[Any]) -> str:
+    """Why these values can't be one column, or nothing."""
     try:
         _column(pyarrow, values)
-    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError):
-        return False
-    return True
+    except (pyarrow.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return _reason(error)
+    return ""
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _mixture(name: str, values: Sequence[Any], rows: Sequence[Row], error: Exception) -> str:
@@ -70,9 +82,8 @@ def _mixture(name: str, values: Sequence[Any], rows: Sequence[Row], error: Excep
     for value, row in zip(values, rows, strict=True):
         first.setdefault(type(value).__name__, row["id"])
     kinds = ", ".join(f"{kind} (first of item {identity})" for kind, identity in first.items())
-    reason = (str(error).splitlines() or [""])[0]
     return (
-        f"the values of column {name!r} don't fit into one Parquet column: {kinds}: {reason}; "
+        f"the values of column {name!r} don't fit into one Parquet column: {kinds}: {_reason(error)}; "
         "return one type, or choose the format jsonl"
     )
 
