@@ -34,9 +34,7 @@ def table(rows: Sequence[Row]) -> Any:
 def misfits(rows: Sequence[Row]) -> dict[int, str]:
     """Rows, by index, whose values no column can have, or which do not go together with those of most other rows.
 
-    Each with the reason.
-
-    Empty if table() has another reason to refuse the rows.
+    Each with the reason. Empty if table() has another reason to refuse the rows.
     """
     pyarrow = packages.pyarrow()
     found: dict[int, str] = {}
