@@ -356,11 +356,24 @@ class Run {
   uint64_t memory_ = 0;
 };
 
+BatchSummary runTask(const BatchJob& job, const BatchControl& control, Task task) {
+  try {
+    return Run(job, control).run(task);
+  } catch (const DatabaseError& error) {
+    // Before the first item or after the last one: the lanes handle it themselves.
+    if (!error.diskFull()) throw;
+    BatchSummary summary;
+    summary.end = BatchEnd::kDiskFull;
+    summary.message = error.what();
+    return summary;
+  }
+}
+
 }  // namespace
 }  // namespace batch
 
 BatchSummary runBatch(const BatchJob& job, const BatchControl& control) {
-  return batch::Run(job, control).run(batch::Task::kRun);
+  return batch::runTask(job, control, batch::Task::kRun);
 }
 
 BatchSummary retryBatch(const std::string& output, const BatchControl& control,
@@ -374,7 +387,7 @@ BatchSummary retryBatch(const std::string& output, const BatchControl& control,
     if (pool.pythonPaths.empty()) job.pool.pythonPaths = stored.pythonPaths;
     job.output = output;
     // Of several shards, one after the other: a later one does not hide how an earlier one ended.
-    BatchSummary one = batch::Run(job, control).run(batch::Task::kRetry);
+    BatchSummary one = batch::runTask(job, control, batch::Task::kRetry);
     if (one.end >= all.end) all = std::move(one);
     if (all.end > BatchEnd::kQuarantine) break;
   }

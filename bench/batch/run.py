@@ -2,7 +2,7 @@
 """Batch jobs: what `isopool batch` costs beside a bare loop, and what becomes of bad items.
 
   overhead     the time from the first item's beginning to the last one's end, in one worker, beside a loop in one
-               process over the same items, which work for 1 or 10 ms each
+               process, which reads the same JSON lines, calls the same function for 1 or 10 ms, and writes JSON lines
   two workers  the rate of a Python-bound function with two workers, beside one
   memory       what driver and workers have after a tenth of a million items, and after all of them
   poison       10,000 items, 100 of them poisoned in five ways: the results, and the time beside a clean run
@@ -79,6 +79,14 @@ class Bench:
             raise SystemExit(f"batch: {' '.join(command)} ended with {process.returncode}")
         return output, time.monotonic() - began
 
+    def bare_loop(self, function: Any, count: int) -> float:
+        began = time.clock_gettime(time.CLOCK_MONOTONIC)
+        with self.inputs(count).open() as lines, (self._folder / "loop.jsonl").open("w") as out:
+            for line in lines:
+                row = json.loads(line)
+                out.write(json.dumps({"id": row["id"], **function(row)}) + "\n")
+        return time.clock_gettime(time.CLOCK_MONOTONIC) - began
+
     @staticmethod
     def rows(output: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for part in sorted(output.glob("part-*.jsonl")) for line in part.open()]
@@ -96,10 +104,7 @@ class Bench:
             loops, jobs = [], []
             for turn in range(1 if self._quick else 5):
                 announce(f"overhead, {name}: turn {turn + 1}")
-                began = time.clock_gettime(time.CLOCK_MONOTONIC)
-                for n in range(count):
-                    function({"id": n, "n": n})
-                loops.append(time.clock_gettime(time.CLOCK_MONOTONIC) - began)
+                loops.append(self.bare_loop(function, count))
                 jobs.append(self.worked(self.job(function.__name__, count, "--workers", "1")[0]))
             row("bare loop", name, "time", "s", loops)
             row("isopool", name, "time", "s", jobs, "bare loop", statistics.median(loops))
