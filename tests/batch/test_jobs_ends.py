@@ -122,8 +122,8 @@ def can_mount(path: pathlib.Path) -> str:
     return "" if tried.returncode == 0 else tried.stderr.strip()
 
 
-# Room that is enough for: the first batches, a chunk, two chunks and a part.
-@pytest.mark.parametrize("room", ["140k", "300k", "700k", "1000k"])
+# Room that is enough for: a part of the plan, the first items, a chunk, two chunks and a part.
+@pytest.mark.parametrize("room", ["16k", "140k", "300k", "700k", "1000k"])
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 def test_a_full_disk(folder: JobFolder, room: str, format: str) -> None:
     disk = folder / "disk"
