@@ -8,7 +8,8 @@
 namespace isopool::batch {
 
 /// How many items one step to a worker has: so many that it takes a fifth of a second. A step costs
-/// 0.2 to 0.4 ms, because both sides fall asleep meanwhile; long ones delay progress and Ctrl-C. Pure: times are given. Not thread-safe.
+/// 0.2 to 0.4 ms, because both sides fall asleep meanwhile; long ones delay progress and Ctrl-C.
+/// Pure: times are given. Not thread-safe.
 class Pace {
  public:
   using Seconds = std::chrono::duration<double>;

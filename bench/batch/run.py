@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -191,7 +192,8 @@ class Bench:
             if now != known:
                 known, last = now, time.monotonic()
         hung = process.poll() is None
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # nothing of the peer is left
+            os.killpg(process.pid, signal.SIGKILL)
         out = process.communicate()[0]
         squares = {n * n for n in range(count)}
         right = sum(int(line) in squares for line in answers.read_text().split())
