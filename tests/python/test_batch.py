@@ -86,7 +86,7 @@ def test_the_same_call_goes_on_and_another_job_is_refused(numbers: pathlib.Path,
     first = isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1)
     again = isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1)
     assert (first.progress.done_now, again.progress.done_now, again.progress.done) == (40, 0, 40)
-    with pytest.raises(isopool.BatchRefused, match="another arguments"):
+    with pytest.raises(isopool.BatchRefused, match="differs in the arguments"):
         isopool.batch(f"{model}:same", numbers, tmp_path / "out", workers=1, column="n")
 
 
