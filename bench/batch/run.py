@@ -4,7 +4,7 @@
   overhead     the time from the first item's beginning to the last one's end, in one worker, beside a loop in one
                process, which reads the same JSON lines, calls the same function for 1 or 10 ms, and writes JSON lines
   two workers  the rate of a Python-bound function with two workers, beside one
-  memory       what driver and workers have after a tenth of a million items, and after all of them
+  memory       what driver and workers have in the first and in the last part of a million items
   poison       10,000 items, 100 of them poisoned in five ways: the results, and the time beside a clean run
   peers        the same items by other means: how many results each gives
 """
@@ -33,7 +33,6 @@ NEEDED = {"ProcessPoolExecutor": "", "pebble": "pebble", "joblib": "joblib", "da
 TIMEOUT = 0.5
 # A peer that gives no further answer for so long hangs.
 PATIENCE = 60
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def announce(text: str) -> None:
@@ -65,17 +64,13 @@ class Bench:
                 out.writelines(f'{{"id":{n},"n":{n}}}\n' for n in range(count))
         return file
 
-    def job(self, function: str, count: int, *options: str, watch: Any = None) -> tuple[Path, float]:
+    def job(self, function: str, count: int, *options: str) -> tuple[Path, float]:
         """Runs a job in a new folder; returns that and the seconds of the whole command."""
         self._number += 1
         output = self._folder / f"out-{self._number}"
         command = [self._command, f"{HERE / 'items.py'}:{function}", str(self.inputs(count)), "-o", str(output), *options]
         began = time.monotonic()
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while process.poll() is None:
-                if watch is not None:
-                    watch(process.pid)
-                time.sleep(0.05)
+        process = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if process.returncode not in (0, 3):
             raise SystemExit(f"batch: {' '.join(command)} ended with {process.returncode}")
         return output, time.monotonic() - began
@@ -122,16 +117,22 @@ class Bench:
 
     def memory(self) -> None:
         count = 100_000 if self._quick else 1_000_000
+        # Batches of ten in the short run: it should last for some reports, one per second.
+        batch = "10" if self._quick else "50"
+        command = [self._command, f"{HERE / 'items.py'}:small_batch", str(self.inputs(count))]
+        command += ["-o", str(self._folder / "memory"), "--workers", "2", "--batch-size", batch, "--json"]
         samples: list[tuple[int, float]] = []
-
-        def watch(process: int) -> None:
-            done = len(list((self._folder / f"out-{self._number}").glob("part-*.jsonl")))
-            samples.append((done, resident(process)))
-
-        output, _ = self.job("small_batch", count, "--workers", "2", "--batch-size", "50", "--chunk-size", "5000", watch=watch)
-        parts = len(list(output.glob("part-*.jsonl")))
-        early = [size for done, size in samples if parts * 0.1 <= done <= parts * 0.2]
-        late = [size for done, size in samples if parts * 0.85 <= done <= parts * 0.97]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                event = json.loads(line)
+                if event["event"] == "progress" and event["done"] < count:
+                    # The workers' by the driver's account; the driver is no parent of theirs.
+                    samples.append((event["done"], event["memory_bytes"] / 1e6 + resident(process.pid)))
+        early = [size for done, size in samples if done <= count * 0.4]
+        late = [size for done, size in samples if done > count * 0.6]
+        if process.returncode != 0 or not early or not late:
+            raise SystemExit(f"batch: {' '.join(command)} ended with {process.returncode} after {len(samples)} reports")
         row("isopool", f"{count:,} items", "memory early", "MB", early)
         row("isopool", f"{count:,} items", "memory late", "MB", late, "memory early", statistics.median(early))
 
@@ -205,21 +206,15 @@ class Bench:
         return right, told["seconds"], told["error"]
 
 
-def resident(root: int) -> float:
-    """MB of private and shared memory of a process and all below it: PSS."""
-    total = 0
-    waiting = [root]
-    while waiting:
-        process = waiting.pop()
-        try:
-            for task in Path(f"/proc/{process}/task").iterdir():
-                waiting += map(int, (task / "children").read_text().split())
-            for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-                if line.startswith("Pss:"):
-                    total += int(line.split()[1])
-        except OSError:
-            pass
-    return total / 1024
+def resident(process: int) -> float:
+    """MB of a process."""
+    try:
+        for line in Path(f"/proc/{process}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1000
+    except OSError:
+        pass  # it has just ended
+    return 0
 
 
 def python_of(route: str) -> str | None:
