@@ -107,7 +107,7 @@ std::string groupText(const Group& group, const std::string& output) {
       "  " + grouped(group.items.size()) + " x " + printable(group.title, kLongestLine) + "\n";
   text += whereText(group.items.front().failure);
   for (size_t i = 0; i < std::min(group.items.size(), kShownItems); ++i) {
-    const Json line = Json::parse(quarantineLine(group.items[i], output));
+    const Json line = quarantineJson(group.items[i], output);
     text += "    " + printable(line.at("id").get<std::string>(), kLongestLine) + "\n";
     if (i == 0)
       text += "      alone: " + printable(line.at("command").get<std::string>(), SIZE_MAX) + "\n";
@@ -121,7 +121,7 @@ std::string groupText(const Group& group, const std::string& output) {
 Json groupJson(const Group& group, const std::string& output) {
   Json items = Json::array();
   for (const QuarantinedItem& item : group.items) {
-    items.push_back(Json::parse(quarantineLine(item, output)));
+    items.push_back(quarantineJson(item, output));
   }
   return {{"cause", group.title}, {"count", group.items.size()}, {"items", items}};
 }

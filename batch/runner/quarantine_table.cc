@@ -26,7 +26,7 @@ std::string quoted(const std::string& word) {
 
 }  // namespace
 
-std::string quarantineLine(const QuarantinedItem& item, const std::string& output) {
+base::Json quarantineJson(const QuarantinedItem& item, const std::string& output) {
   const BatchFailure& failure = item.failure;
   base::Json json{{"id", failure.id},
                   {"reason", toString(failure.reason)},
@@ -42,7 +42,7 @@ std::string quarantineLine(const QuarantinedItem& item, const std::string& outpu
                   {"item", item.item}};
   json["command"] =
       "isopool batch -o " + quoted(output) + " --only " + quoted(failure.id) + " --inline";
-  return base::jsonText(json);
+  return json;
 }
 
 void QuarantineTable::write(const std::vector<QuarantinedItem>& items,
@@ -55,7 +55,9 @@ void QuarantineTable::write(const std::vector<QuarantinedItem>& items,
     return;
   }
   std::string text;
-  for (const QuarantinedItem& item : items) text += quarantineLine(item, folder_.path()) + "\n";
+  for (const QuarantinedItem& item : items) {
+    text += base::jsonText(quarantineJson(item, folder_.path())) + "\n";
+  }
   folder_.write(lines, text);
   if (!parquet_) return;
   try {

@@ -4,15 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "batch/journal/journal.h"
 #include "batch/runner/output_folder.h"
 #include "isopool/isopool.h"
 
 namespace isopool::batch {
 
-/// One item that was set aside as JSON on one line: its ID, the reason, what is known, and the
-/// command that runs it alone.
-std::string quarantineLine(const QuarantinedItem& item, const std::string& output);
+/// One item that was set aside: its ID, the reason, what is known, and the command that runs it
+/// alone.
+base::Json quarantineJson(const QuarantinedItem& item, const std::string& output);
 
 /// The file quarantine.jsonl, or quarantine.parquet, of a folder: what the journal says, for people
 /// and programs that read the results.
