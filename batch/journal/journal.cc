@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch/journal/journal.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 

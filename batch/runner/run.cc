@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // runBatch() and retryBatch(): one run from its beginning to its end.
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -13,7 +11,6 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
-#include "base/system_call.h"
 #include "batch/journal/journal.h"
 #include "batch/plan/chunk_size.h"
 #include "batch/runner/job_text.h"
@@ -167,7 +164,7 @@ class Run {
     // the next run removes the rest, because its journal has no plan.
     if (!known.empty()) journal_.forgetPlan();
     folder_.removeResults();
-    writePlan(planner, most, items, fingerprint);
+    writePlan(planner, most, fingerprint);
   }
 
   /// Throws BatchRefused if runs of other shards divide the items in another way, so that some
@@ -197,8 +194,7 @@ class Run {
   }
 
   /// Chunks of `most` items.
-  void writePlan(const Obj& planner, uint32_t most, uint64_t items,
-                 const std::string& fingerprint) {
+  void writePlan(const Obj& planner, uint32_t most, const std::string& fingerprint) {
     const Obj chunks = planner.attr("chunks");
     std::deque<Json> answer;
     int64_t asked = 0;
@@ -224,8 +220,7 @@ class Run {
     };
     journal_.writePlan(next, {{"fingerprint", fingerprint},
                               {"job", base::jsonText(storedJob(job_))},
-                              {"items_of_chunk", std::to_string(most)},
-                              {"items_of_all_shards", std::to_string(items)}});
+                              {"items_of_chunk", std::to_string(most)}});
   }
 
   /// Runs the lanes until all is done or the run ends; makes a new pool if the supervisor dies.
