@@ -11,6 +11,17 @@
 #   isopool::python            headers, for a module that an interpreter loads
 #   isopool::libpython         the above and libpython, for a program that embeds the interpreter
 
+# Writes OUTPUT, a C++ file with the texts of SOURCES: see embed_python.cmake.
+function(isopool_embed_python output header namespace sources)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -D OUTPUT=${output} -D "SOURCES=${sources}" -D HEADER=${header}
+            -D NAMESPACE=${namespace} -P ${PROJECT_SOURCE_DIR}/cmake/embed_python.cmake
+    DEPENDS ${PROJECT_SOURCE_DIR}/cmake/embed_python.cmake ${sources}
+    VERBATIM
+  )
+endfunction()
+
 set(default_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(NOT EXISTS ${default_python})
   find_program(default_python_on_path python3)
