@@ -80,7 +80,9 @@ TEST(PreloadedOnnxRuntime, HasTheThreadsOfTheWorker) {
   if (python.waitForEnd() != 0) {
     GTEST_SKIP() << PYTHON " has no onnxruntime; requirements/test.txt names it";
   }
-  OwnPool pool(1, {"ISOPOOL_PRELOAD_MODULES=onnxruntime", "ISOPOOL_WORKER_THREADS=2"});
+  // Since 1.29 it starts a thread for telemetry when it is imported.
+  OwnPool pool(1, {"ISOPOOL_PRELOAD_MODULES=onnxruntime", "ISOPOOL_WORKER_THREADS=2",
+                   "ORT_DISABLE_TELEMETRY=1"});
   Package package = pool.manager().loadPackage(packagePath("onnx_user.pt"));
   InterpreterSession session = package.acquireSession();
   const Obj entry = session.self.attr("import_module")({"entry"});
