@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using base::Json;
 
+constexpr uint32_t kMostItemsOfCall = 1'000'000;
 constexpr std::array<std::pair<BatchCollation, const char*>, 4> kCollations{
     {{BatchCollation::kList, "list"},
      {BatchCollation::kStack, "stack"},
@@ -175,6 +176,10 @@ std::string workerJob(const BatchJob& job) {
   if (job.collation != BatchCollation::kList && job.batchSize == 0) {
     throw BatchRefused("batchSize: to combine items, choose how many make one call");
   }
+  if (job.batchSize > kMostItemsOfCall) {
+    throw BatchRefused("batchSize: " + std::to_string(job.batchSize) + " is more than " +
+                       std::to_string(kMostItemsOfCall));
+  }
   if (job.timeout && job.timeout->count() <= 0) throw BatchRefused("timeout: must be above zero");
   if (job.maxFailureShare && (*job.maxFailureShare < 0 || *job.maxFailureShare > 1)) {
     throw BatchRefused("maxFailureShare: must be between 0 and 1");
@@ -216,6 +221,10 @@ Json storedJob(const BatchJob& job) {
 }
 
 BatchJob jobOf(const std::string& text) {
+  if (text.empty()) {
+    throw BatchRefused(
+        "the journal has no plan, because the run ended before its first item: run the job again");
+  }
   try {
     const Json json = Json::parse(text);
     BatchJob job;

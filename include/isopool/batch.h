@@ -48,7 +48,8 @@ struct BatchJob {
   std::string preprocess;  ///< "app.py:decode", called for each item before the model; may be empty
   std::string postprocess;  ///< the same, for each result; may be empty
   std::string column;       ///< the model gets this field of each row, not the whole row
-  /// 0: the model gets one item. Else a list of up to so many, and it returns as many results.
+  /// 0: the model gets one item. Else a list of up to so many, and it returns as many results. At
+  /// most 1,000,000.
   uint32_t batchSize = 0;
   BatchCollation collation = BatchCollation::kList;
   BatchFormat format = BatchFormat::kAsInput;

@@ -163,6 +163,8 @@ def test_input_that_can_not_be_planned(folder: JobFolder) -> None:
     (folder / "in.jsonl").write_text("\n")
     ended = folder.run(*LINE, code=1)
     assert "the inputs can't be planned: the input has no items" in ended.err
+    for words in (["retry", "out"], ["-o", "out", "--only", "i1", "--inline"]):
+        assert "the journal has no plan, because the run ended before its first item" in folder.run(*words, code=1).err
     ended = folder.run(LINE[0], "missing.jsonl", *LINE[2:], code=1)
     assert "input: there is no file missing.jsonl" in ended.err
     (folder / "in.parquet").write_text("no table")
