@@ -2,6 +2,7 @@
 """Chunks whose worker died: what it recorded is kept, and the part file has the same bytes as without a death."""
 
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -238,3 +239,43 @@ def test_a_wrong_crash_point_is_refused() -> None:
     )
     assert found.returncode == 1
     assert "ISOPOOL_BATCH_CRASH_AT is 'nowhere:1': NAME:N is needed" in found.stderr
+
+
+def test_a_chunk_that_an_old_worker_still_runs_is_taken_from_it(folder: Folder) -> None:
+    run = Run(folder, "jsonl")
+    old = opened(run.job)
+    assert old.run(0, 2) == ""
+    new = opened(run.job)
+    assert new.finished() == "[[0, 2]]"
+    # The old worker ends its call: what it records is in nobody's way.
+    assert old.run(2, 2) == ""
+    assert new.run(2, 4) == ""
+    with pytest.raises(OSError, match="another run goes on with the chunk"):
+        old.finish()
+    assert json.loads(new.finish())["rows"] == ITEMS
+    assert run.part.read_bytes() == run.expected
+    assert os.listdir(run.spill.parent) == []
+
+
+def test_a_chunk_that_a_new_worker_has_finished_stays_as_it_is(folder: Folder) -> None:
+    run = Run(folder, "jsonl")
+    old = opened(run.job)
+    assert old.run(0, 2) == ""
+    new = opened(run.job)
+    assert new.run(2, 4) == ""
+    new.finish()
+    assert old.run(2, 4) == ""
+    with pytest.raises(OSError, match="another run goes on with the chunk"):
+        old.finish()
+    assert run.part.read_bytes() == run.expected
+    assert os.listdir(run.spill.parent) == []
+
+
+def test_without_locks_a_chunk_is_recovered_too(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_locks(*_: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    run = Run(folder, "jsonl")
+    assert run.worker("before-spill-append:4") == -signal.SIGKILL
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    assert run.in_process() == [3, 4, 5]

@@ -2,6 +2,7 @@
 """A chunk of a job: a range of items whose rows become one part file."""
 
 import contextlib
+import errno
 import functools
 import json
 import os
@@ -23,7 +24,7 @@ _ATTEMPTS = 100
 
 
 class Chunk:
-    """Only one process at a time may have a chunk open. Indexes of items are those of the ref."""
+    """A process that opens a chunk takes it from the one that had it open. Indexes of items are those of the ref."""
 
     def __init__(self, job: Job, order: ChunkOrder, pipeline: Pipeline, source: Source, cap: MemoryCap) -> None:
         self._cap = cap
@@ -95,11 +96,14 @@ class Chunk:
         """Writes the part file and removes the spill; returns {"rows": n, "bytes": size} as JSON.
 
         If most of the rows go together in a table and some don't, writes nothing and returns {"misfits": [[item,
-        reason], ...]}: the chunk can be opened again without these items. Without rows there is no part file, and one that exists stays. Raises OSError, and ValueError if the rows don't
-        go together in a table.
+        reason], ...]}: the chunk can be opened again without these items. Without rows there is no part file, and one
+        that exists stays. Raises OSError, also if another process has opened the chunk meanwhile, and ValueError if the
+        rows don't go together in a table.
         """
         if self._finished is None:
             # Rows of this process and recovered ones take the same way, so the bytes are the same.
+            if not self._spill.is_current():
+                raise OSError(errno.ESTALE, "another run goes on with the chunk", self._part)
             recorded = self._spill.rows()
             items = sorted(self._done)
             rows = [recorded[item] for item in items]

@@ -4,11 +4,18 @@
 The file has records: magic bytes, CRC-32 and length of the content, and the content. The first record is the header,
 which names job and chunk; each other one is a pickle of (items, rows) of a call. It is not synchronized with the disk:
 after a loss of power the records from the first damaged one on are computed again.
+
+Only one process writes a spill. The workers of a shared supervisor outlive a driver that was killed, so one may still
+run a call of the chunk while the next run opens it: then a copy takes the file's place, and the old worker keeps a file
+that has no name.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import pickle
+import shutil
 import struct
 import weakref
 import zlib
@@ -32,7 +39,7 @@ class Spill:
 
     def __init__(self, path: str, identity: str) -> None:
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        self._descriptor = _open_alone(path)
         self._close = weakref.finalize(self, os.close, self._descriptor)
         header = json.dumps(identity).encode()
         self.recovered: set[int] = set()
@@ -57,16 +64,24 @@ class Spill:
     def rows(self) -> dict[int, Row]:
         """The row of each item. If several records have an item, the first one counts."""
         found: dict[int, Row] = {}
-        with open(self._path, "rb") as file:
+        with self._reader() as file:
             for number, (_, content) in enumerate(_contents(file)):
                 if number > 0:
                     for item, row in zip(*pickle.loads(content), strict=True):
                         found.setdefault(item, row)
         return found
 
+    def is_current(self) -> bool:
+        """False if another process has taken the file's place."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
     def remove(self) -> None:
         crash_point("before-spill-remove")
-        os.unlink(self._path)
+        if self.is_current():
+            os.unlink(self._path)
         crash_point("after-spill-remove")
         self._close()
         # Another file may get the number: a call after this one must not write there.
@@ -75,7 +90,7 @@ class Spill:
     def _scan(self, header: bytes) -> int:
         """Finds the items of valid records; returns the offset behind these, 0 if the header is not this one."""
         end = 0
-        with open(self._path, "rb") as file:
+        with self._reader() as file:
             for number, (next_end, content) in enumerate(_contents(file)):
                 if number == 0:
                     if content != header:
@@ -87,6 +102,10 @@ class Spill:
                     self.recovered.update(items)
                 end = next_end
         return end
+
+    def _reader(self) -> BinaryIO:
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return open(self._descriptor, "rb", closefd=False)
 
     def _append(self, record: bytes) -> None:
         if self._has_tail:
@@ -106,6 +125,37 @@ class Spill:
     def _cut(self) -> None:
         os.ftruncate(self._descriptor, self._end)
         self._has_tail = False
+
+
+def _open_alone(path: str) -> int:
+    """A descriptor of the file at `path`, which no other process writes."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    if _lock(descriptor):
+        return descriptor
+    with open(descriptor, "rb") as taken:
+        copy_path = path + ".copy"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(copy_path)
+        copy = os.open(copy_path, flags | os.O_EXCL, 0o666)
+        try:
+            with open(copy, "wb", closefd=False) as file:
+                shutil.copyfileobj(taken, file)
+            _lock(copy)
+            os.rename(copy_path, path)
+        except BaseException:
+            os.close(copy)
+            raise
+    return copy
+
+
+def _lock(descriptor: int) -> bool:
+    """False if another process has the lock, or the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _record(content: bytes) -> bytes:
