@@ -158,14 +158,14 @@ void Lane::step(Work& work) {
   shared_.countComputed(more);
   const bool fresh = std::exchange(fresh_, false);
   if (!caught) return;
-  const bool memory = caught->failure.reason == BatchReason::kMemory;
-  if (memory && !fresh) {
-    // Perhaps it is what earlier items have left in the worker. A fresh one tells.
+  if (caught->spoilt && !fresh) {
+    // Perhaps it is what earlier items have left in the worker, as memory that is used, or an error
+    // on the GPU that shows late. A fresh one tells.
     work.progress.suspect(caught->range);
   } else if (!caught->full) {
     itemsFailed(work, caught->range, caught->failure, caught->item);
   }
-  if (memory || caught->full) replaceWorker();
+  if (caught->spoilt || caught->full) replaceWorker();
 }
 
 void Lane::replaceWorker() {

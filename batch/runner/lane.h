@@ -30,8 +30,8 @@ namespace isopool::batch {
 ///                                     | row each item is called alone, after ten all are set
 ///                                     | aside
 ///   a worker's memory is used up      | a fresh one takes its place between two calls
-///   an item gets no memory            | it is called again by itself in a fresh worker, and has
-///                                     | failed if that gets none either
+///   an item gets no memory, or an     | it is called again by itself in a fresh worker, and has
+///   error of the GPU                  | failed if it gets the same there
 ///   no room on the disk               | the run ends with kDiskFull
 ///   the model can't be prepared       | the run fails
 ///   the supervisor dies               | the run goes on with a new pool

@@ -104,6 +104,7 @@ std::optional<CaughtFailure> WorkerCalls::run(ItemRange range, uint32_t call,
     return caught;
   }
   caught.range = {json.at("first"), json.at("count")};
+  caught.spoilt = json.at("spoilt");
   caught.failure.reason = reasonOf(json.at("reason"));
   caught.failure.phase = json.at("phase");
   caught.failure.type = json.at("type");

@@ -17,10 +17,12 @@ namespace isopool::batch {
 /// each worker imports it.
 using StoredModel = std::optional<ReplicatedObj>;
 
-/// A call that failed by an exception which the worker caught. `item`: if it named the item. With
-/// `full` the call was not made: the worker has used up most of its memory, and should leave.
+/// A call that failed by an exception which the worker caught. `item`: if it named the item.
+/// `spoilt`: later calls of this worker may fail for the same cause, as after an error on a GPU.
+/// With `full` the call was not made: the worker has used up most of its memory, and should leave.
 struct CaughtFailure {
   bool full = false;
+  bool spoilt = false;
   BatchFailure failure;
   ItemRange range;
   std::optional<uint32_t> item;

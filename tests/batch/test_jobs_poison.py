@@ -81,6 +81,30 @@ def test_bisection_finds_an_item_that_hangs(folder: JobFolder) -> None:
     assert reasons(folder.quarantine()) == {"i5": "timeout"}
 
 
+def test_an_error_of_the_gpu_spoils_no_item_but_its_own(folder: JobFolder) -> None:
+    # As CUDA does it: after an error in a kernel each later use of the device fails in this process, and the item that
+    # caused it may have had its result before.
+    folder.code(
+        """
+        import torch
+        broken = False
+        def on_device(row):
+            global broken
+            if broken or row["n"] == 17:
+                broken = True
+                raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+            broken = row["n"] == 5
+            return {"square": row["n"] ** 2}
+        """
+    )
+    folder.jsonl(numbers(40))
+    folder.run("app.py:on_device", "in.jsonl", "-o", "out", "--workers", "1", "--retries", "0", code=3)
+    assert folder.rows() == squares(40, [17])
+    aside = folder.quarantine()
+    assert reasons(aside) == {"i17": "raised"}
+    assert (aside["i17"]["type"], aside["i17"]["attempts"]) == ("torch.AcceleratorError", 1)
+
+
 def test_an_item_that_fails_once_has_a_result(folder: JobFolder) -> None:
     folder.code(
         """

@@ -168,6 +168,23 @@ def test_a_traceback_begins_with_the_users_code(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
+    ("statement", "spoilt"),
+    [
+        ("raise MemoryError", True),
+        ("raise torch.OutOfMemoryError('CUDA out of memory')", True),
+        ("raise torch.AcceleratorError('CUDA error: device-side assert triggered')", True),
+        ("raise RuntimeError('CUDA error: an illegal memory access was encountered')", True),
+        ("raise RuntimeError('mat1 and mat2 shapes cannot be multiplied')", False),
+        ("raise ValueError('CUDA error: no')", False),
+        ("raise ValueError from torch.AcceleratorError('CUDA error: device-side assert triggered')", True),
+    ],
+)
+def test_errors_that_later_calls_may_get_too_are_marked(folder: Folder, statement: str, spoilt: bool) -> None:
+    job = folder.job(f"import torch\ndef f(x): {statement}", [1])
+    assert failure(opened(job).run(0, 1))["spoilt"] is spoilt
+
+
+@pytest.mark.parametrize(
     ("statement", "reason", "kind"),
     [
         ("raise SystemExit(3)", "raised", "SystemExit"),

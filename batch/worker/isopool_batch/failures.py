@@ -4,6 +4,7 @@
 import errno
 import json
 import traceback
+from collections.abc import Callable
 from types import TracebackType
 
 READ, PREPROCESS, MODEL, POSTPROCESS, WRITE = "read", "preprocess", "model", "postprocess", "write"
@@ -28,10 +29,16 @@ class Progress:
 
 
 def describe(error: BaseException, phase: str, item: int | None, first: int, count: int) -> str:
-    """The failure of the call with items first to first + count - 1 as a JSON object. Always succeeds, whatever the exception's own methods do."""
+    """The failure of the call with items first to first + count - 1 as a JSON object.
+
+    "spoilt": whether later calls of this worker may fail for the same cause. Always succeeds, whatever the exception's
+    own methods do.
+    """
+    memory = _any_cause(error, _is_memory)
     return json.dumps(
         {
-            "reason": MEMORY if _is_memory(error) else RAISED,
+            "reason": MEMORY if memory else RAISED,
+            "spoilt": memory or _any_cause(error, _is_of_device),
             "phase": phase,
             "item": item,
             "first": first,
@@ -81,22 +88,37 @@ def _users_frames(trace: TracebackType | None) -> TracebackType | None:
     return each if each is not None else trace
 
 
-def _is_memory(error: BaseException) -> bool:
+def _any_cause(error: BaseException, matches: Callable[[BaseException], bool]) -> bool:
     each: BaseException | None = error
     for _ in range(_MOST_CAUSES):
         if each is None:
             return False
-        if isinstance(each, MemoryError) or (isinstance(each, OSError) and each.errno == errno.ENOMEM):
-            return True
-        if isinstance(each, RuntimeError) and _is_torchs_memory(each):
+        if matches(each):
             return True
         each = each.__cause__ or each.__context__
     return False
 
 
-def _is_torchs_memory(error: RuntimeError) -> bool:
+def _is_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    return isinstance(error, RuntimeError) and _is_torchs_memory(error)
+
+
+def _is_of_device(error: BaseException) -> bool:
+    """After an error in a kernel, as an index out of range, each later use of the device by the process fails, too."""
+    return isinstance(error, RuntimeError) and (
+        _is_of_torchs_class(error, "AcceleratorError") or "CUDA error: " in _message(error)
+    )
+
+
+def _is_of_torchs_class(error: BaseException, name: str) -> bool:
     # By name: torch need not be imported here.
-    if any(kind.__name__ == "OutOfMemoryError" and kind.__module__.startswith("torch") for kind in type(error).__mro__):
+    return any(kind.__name__ == name and kind.__module__.startswith("torch") for kind in type(error).__mro__)
+
+
+def _is_torchs_memory(error: RuntimeError) -> bool:
+    if _is_of_torchs_class(error, "OutOfMemoryError"):
         return True
     text = _message(error)
     return ("DefaultCPUAllocator" in text and "allocate memory" in text) or "CUDA error: out of memory" in text
