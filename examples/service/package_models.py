@@ -95,11 +95,21 @@ def make_voice_onnx(folder: Path) -> tuple[Inputs, list[object]]:
     return inputs, [answer(*arguments) for arguments in inputs]
 
 
+def import_torchvision() -> None:
+    try:
+        import torchvision  # noqa: F401
+    except RuntimeError:
+        # pip's torchvision beside a torch without CUDA: it can't load its operators, and needs their declarations.
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        operators = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            operators.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+        import torchvision  # noqa: F401
+
+
 def make_resnet(folder: Path) -> tuple[Inputs, list[object]]:
-    # torchvision does not import beside a torch without CUDA unless its two operators are declared.
-    operators = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        operators.define(f"{name}(Tensor boxes, Tensor scores, float threshold) -> Tensor")
+    import_torchvision()
     import torchvision
 
     inputs: Inputs = [(torch.rand(1, 3, 112, 112),) for _ in range(4)]
