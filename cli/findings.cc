@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/terminal_text.h"
 #include "cli/wording.h"
 
 namespace isopool::cli {
@@ -36,7 +37,7 @@ std::string nameOfClient(const ipc::Report& report, uint64_t number) {
   const std::string name = "client " + std::to_string(number);
   const ipc::ReportedClient* client = findClient(report, number);
   if (client == nullptr) return name + " (disconnected)";
-  return name + " (" + terminalText(client->program, kLongestName) + ", pid " +
+  return name + " (" + base::terminalText(client->program, kLongestName) + ", pid " +
          std::to_string(client->processId) + ")";
 }
 
@@ -47,18 +48,18 @@ void findOfWorker(const ipc::Report& report, const ipc::ReportedWorker& worker, 
                  nameOfClient(report, worker.runningClient));
   }
   for (const ipc::ReportedCount& act : worker.forbiddenActs) {
-    found.notice("the sandbox denied " + nameOf(worker) + " the action " + terminalText(act.name) +
-                 ", " + counted(act.count, "time"));
+    found.notice("the sandbox denied " + nameOf(worker) + " the action " +
+                 base::terminalText(act.name) + ", " + counted(act.count, "time"));
   }
 }
 
 std::string vacancyOf(const ipc::ReportedSlot& slot) {
   const std::string name =
-      "slot " + std::to_string(slot.slot) + " of " + terminalText(slot.group, kLongestName);
+      "slot " + std::to_string(slot.slot) + " of " + base::terminalText(slot.group, kLongestName);
   if (slot.restarts == 0) return name + " has had no worker yet";
   std::string text = name + " has no worker; its last one died " +
                      wordsForDuration(slot.lastDeathMillisecondsAgo) +
-                     " ago: " + terminalText(slot.lastDeath);
+                     " ago: " + base::terminalText(slot.lastDeath);
   if (slot.quarantineMilliseconds == 0) return text;
   return text + "; it is in quarantine for another " +
          wordsForDuration(slot.quarantineMilliseconds);
@@ -74,8 +75,8 @@ std::string causesOf(const ipc::ReportedGroup& group) {
                    [](const auto& one, const auto& other) { return one.count > other.count; });
   std::string text;
   for (const ipc::ReportedCount& each : causes) {
-    text += (text.empty() ? "; causes since the start: " : ", ") + terminalText(each.name) + " " +
-            std::to_string(each.count);
+    text += (text.empty() ? "; causes since the start: " : ", ") + base::terminalText(each.name) +
+            " " + std::to_string(each.count);
   }
   return text;
 }
@@ -177,7 +178,7 @@ std::optional<std::string> whyNotReady(const ipc::Report& report) {
   };
   for (const ipc::ReportedGroup& group : report.groups) {
     if (!serves(group.name)) {
-      return "no worker of " + terminalText(group.name, kLongestName) + " serves: calls wait";
+      return "no worker of " + base::terminalText(group.name, kLongestName) + " serves: calls wait";
     }
   }
   return std::nullopt;
@@ -195,13 +196,13 @@ std::vector<Finding> findings(const ipc::Report& report) {
   for (const ipc::ReportedGroup& group : report.groups) {
     if (group.recentDeaths >= kManyDeaths) {
       found.problem(std::to_string(group.recentDeaths) + " workers of " +
-                    terminalText(group.name, kLongestName) + " died in the last " +
+                    base::terminalText(group.name, kLongestName) + " died in the last " +
                     wordsForDuration(report.recentMilliseconds) + causesOf(group));
     }
   }
   findNearLimits(report, found);
   if (const size_t missing = report.missingProtections.size(); missing != 0) {
-    found.notice("the sandbox is weaker than " + terminalText(report.sandbox) + ": " +
+    found.notice("the sandbox is weaker than " + base::terminalText(report.sandbox) + ": " +
                  counted(missing, "protection") + (missing == 1 ? " is" : " are") + " missing");
   }
   if (!report.complete) {

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/terminal_text.h"
 #include "cli/actions.h"
 #include "cli/findings.h"
 #include "cli/metrics/listen_address.h"
@@ -205,9 +206,9 @@ int print(const Options& options, const ipc::ActionDone& outcome) {
   if (options.json) {
     print(base::Json{{"done", outcome.done}, {"text", outcome.text}});
   } else if (outcome.done) {
-    writeOut(terminalText(outcome.text) + "\n");
+    writeOut(base::terminalText(outcome.text) + "\n");
   } else {
-    std::fprintf(stderr, "isopool: %s\n", terminalText(outcome.text).c_str());
+    std::fprintf(stderr, "isopool: %s\n", base::terminalText(outcome.text).c_str());
   }
   return outcome.done ? 0 : kUnreachable;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/terminal_text.h"
 #include "cli/findings.h"
 #include "cli/sorting.h"
 #include "cli/wording.h"
@@ -30,7 +31,7 @@ Emphasis emphasisOf(const std::string& state) {
   return state == "dying" ? Emphasis::kAlarm : Emphasis::kWarning;
 }
 
-Span stateSpan(const std::string& state) { return {terminalText(state), emphasisOf(state)}; }
+Span stateSpan(const std::string& state) { return {base::terminalText(state), emphasisOf(state)}; }
 
 Span unlessZero(uint64_t number, Emphasis emphasis = Emphasis::kNone) {
   return {number != 0 ? std::to_string(number) : "", emphasis};
@@ -42,13 +43,14 @@ std::string rateOf(const std::map<uint64_t, double>& rates, uint64_t key) {
 }
 
 std::string placeOf(const std::string& group, int64_t slot) {
-  return slot < 0 ? terminalText(group, kLongestName)
-                  : terminalText(group, kLongestName) + "/" + std::to_string(slot);
+  return slot < 0 ? base::terminalText(group, kLongestName)
+                  : base::terminalText(group, kLongestName) + "/" + std::to_string(slot);
 }
 
 std::string deathOf(const ipc::ReportedSlot& slot) {
   if (slot.lastDeath.empty()) return "";
-  return wordsForDuration(slot.lastDeathMillisecondsAgo) + " ago: " + terminalText(slot.lastDeath);
+  return wordsForDuration(slot.lastDeathMillisecondsAgo) +
+         " ago: " + base::terminalText(slot.lastDeath);
 }
 
 std::string lent(uint64_t blocks, uint64_t bytes) {
@@ -64,8 +66,8 @@ std::string runningIn(const ipc::Report& report, const ipc::ReportedWorker& work
   if (worker.runningClient == 0) return "";
   const ipc::ReportedClient* client = findClient(report, worker.runningClient);
   return tagOf(worker.runningClient) + " " +
-         (client != nullptr ? terminalText(client->program, kLongestProgram) : "(gone)") + ", " +
-         wordsForDuration(worker.runningMilliseconds);
+         (client != nullptr ? base::terminalText(client->program, kLongestProgram) : "(gone)") +
+         ", " + wordsForDuration(worker.runningMilliseconds);
 }
 
 uint64_t forbiddenIn(const ipc::ReportedWorker& worker) {
@@ -80,7 +82,7 @@ Line labelled(std::string label, std::string text, Emphasis emphasis = Emphasis:
 }
 
 Line titleOf(const ipc::Report& report) {
-  return {{"isopoold " + terminalText(report.version), Emphasis::kStrong},
+  return {{"isopoold " + base::terminalText(report.version), Emphasis::kStrong},
           {"  "},
           stateSpan(report.state),
           {"  pid " + std::to_string(report.processId) + "  up " +
@@ -115,13 +117,14 @@ std::string restartsIn(const ipc::Report& report) {
 
 std::string versionsIn(const ipc::Report& report) {
   if (report.pythonVersion.empty()) return "not known yet";
-  return terminalText(report.pythonVersion) + ", torch " + terminalText(report.torchVersion);
+  return base::terminalText(report.pythonVersion) + ", torch " +
+         base::terminalText(report.torchVersion);
 }
 
 void appendSandbox(const ipc::Report& report, Page& page) {
-  page.push_back(labelled("sandbox", terminalText(report.sandbox)));
+  page.push_back(labelled("sandbox", base::terminalText(report.sandbox)));
   for (const std::string& missing : report.missingProtections) {
-    page.push_back(labelled("", "missing: " + terminalText(missing), Emphasis::kWarning));
+    page.push_back(labelled("", "missing: " + base::terminalText(missing), Emphasis::kWarning));
   }
 }
 
@@ -171,11 +174,11 @@ Page loadedModels(const ipc::Report& report) {
       if (!clients.empty()) clients += ", ";
       clients += tagOf(number);
       if (client != nullptr)
-        clients.append(" ").append(terminalText(client->program, kLongestProgram));
+        clients.append(" ").append(base::terminalText(client->program, kLongestProgram));
     }
-    table.addRow({{terminalPath(model.name, kLongestPath)},
+    table.addRow({{base::terminalPath(model.name, kLongestPath)},
                   {wordsForBytes(model.bytes)},
-                  {terminalText(model.digest.substr(0, kShortDigest))},
+                  {base::terminalText(model.digest.substr(0, kShortDigest))},
                   {clients}});
   }
   return table.page();
@@ -202,8 +205,8 @@ Page callsByModel(const ipc::Report& report) {
   for (const ipc::ReportedClass& each : report.classes) {
     for (const ipc::ModelCalls& calls : each.models) {
       table.addRow(
-          {{terminalText(calls.model, kLongestName)},
-           {terminalText(each.name, kLongestProgram)},
+          {{base::terminalText(calls.model, kLongestName)},
+           {base::terminalText(each.name, kLongestProgram)},
            {std::to_string(calls.answered)},
            unlessZero(calls.failed, Emphasis::kWarning),
            {calls.answered != 0 ? wordsForMicroseconds(calls.sumMicroseconds / calls.answered)
@@ -221,7 +224,7 @@ Page callsByModel(const ipc::Report& report) {
 Page statusPage(const ipc::Report& report) {
   const Totals totals = totalsOf(report);
   Page page{titleOf(report)};
-  page.push_back(labelled("address", terminalText(report.address)));
+  page.push_back(labelled("address", base::terminalText(report.address)));
   page.push_back(labelled("python", versionsIn(report)));
   appendSandbox(report, page);
   page.push_back(labelled("workers", workersIn(totals)));
@@ -261,7 +264,7 @@ Page workersPage(const ipc::Report& report, const std::optional<Rates>& rates, s
                   {std::to_string(worker.completedCalls)},
                   {std::to_string(worker.clients)},
                   {runningIn(report, worker)},
-                  {terminalText(worker.runningModel, kLongestProgram)},
+                  {base::terminalText(worker.runningModel, kLongestProgram)},
                   unlessZero(worker.models.size()),
                   unlessZero(worker.waitingClients),
                   {wordsForDuration(worker.processorMilliseconds)},
@@ -311,9 +314,9 @@ Page clientsPage(const ipc::Report& report, const std::optional<Rates>& rates, s
   for (const ipc::ReportedClient& client : report.clients) {
     table.addRow({{tagOf(client.number)},
                   {std::to_string(client.processId)},
-                  {terminalText(userName(client.userId), kLongestProgram)},
-                  {terminalText(client.program, kLongestProgram)},
-                  {terminalText(client.clientClass, kLongestProgram)},
+                  {base::terminalText(userName(client.userId), kLongestProgram)},
+                  {base::terminalText(client.program, kLongestProgram)},
+                  {base::terminalText(client.clientClass, kLongestProgram)},
                   {client.share != 1 ? std::to_string(client.share) : ""},
                   stateSpan(client.state),
                   {wordsForDuration(client.attachedMilliseconds)},
@@ -350,9 +353,9 @@ Page settingsPage(const ipc::SettingsInForce& settings) {
   table.addColumn("SOURCE");
   table.addColumn("RELOAD");
   for (const ipc::ReportedSetting& setting : settings.settings) {
-    table.addRow({{terminalText(setting.key, kLongestName)},
-                  {setting.value.empty() ? "-" : terminalText(setting.value, kLongestPath)},
-                  {terminalPath(setting.source, kLongestPath)},
+    table.addRow({{base::terminalText(setting.key, kLongestName)},
+                  {setting.value.empty() ? "-" : base::terminalText(setting.value, kLongestPath)},
+                  {base::terminalPath(setting.source, kLongestPath)},
                   {setting.reloadable ? "yes" : ""}});
   }
   Page page = table.page();

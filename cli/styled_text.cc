@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/wording.h"
+#include "base/terminal_text.h"
 
 namespace isopool::cli {
 
@@ -35,8 +35,8 @@ const char* escapeSequence(Emphasis emphasis) {
 std::string painted(const Line& line, Colours colours, size_t columns) {
   std::string text;
   for (const Span& span : line) {
-    const std::string_view shown = beginningOf(span.text, columns);
-    columns -= columnsOf(shown);
+    const std::string_view shown = base::beginningOf(span.text, columns);
+    columns -= base::columnsOf(shown);
     const bool emphasised = colours == Colours::kYes && span.emphasis != Emphasis::kNone;
     if (emphasised) text += escapeSequence(span.emphasis);
     text += shown;
@@ -58,7 +58,7 @@ void Table::addColumn(std::string heading, Alignment alignment, int rank) {
 
 void Table::addRow(std::vector<Span> cells) {
   for (size_t index = 0; index < columns_.size(); ++index) {
-    columns_[index].width = std::max(columns_[index].width, columnsOf(cells[index].text));
+    columns_[index].width = std::max(columns_[index].width, base::columnsOf(cells[index].text));
   }
   rows_.push_back(std::move(cells));
 }
@@ -66,7 +66,7 @@ void Table::addRow(std::vector<Span> cells) {
 Page Table::page(size_t columns) const {
   std::vector<Column> shown = columns_;
   const auto widthOf = [](const Column& column) {
-    return column.width == 0 ? 0 : std::max(column.width, columnsOf(column.heading)) + kGap;
+    return column.width == 0 ? 0 : std::max(column.width, base::columnsOf(column.heading)) + kGap;
   };
   size_t width = 0;
   for (const Column& column : shown) width += widthOf(column);
@@ -93,8 +93,8 @@ Line Table::lineOf(const std::vector<Column>& columns, const std::vector<Span>& 
   for (size_t index = 0; index < columns.size(); ++index) {
     const Column& column = columns[index];
     if (column.width == 0) continue;
-    const size_t width = std::max(column.width, columnsOf(column.heading));
-    const size_t padding = width - columnsOf(cells[index].text);
+    const size_t width = std::max(column.width, base::columnsOf(column.heading));
+    const size_t padding = width - base::columnsOf(cells[index].text);
     if (column.alignment == Alignment::kRight) owed += padding;
     if (!cells[index].text.empty()) {
       if (owed > 0) line.push_back({std::string(std::exchange(owed, 0), ' ')});

@@ -12,7 +12,7 @@ enum class Emphasis { kNone, kStrong, kFaint, kGood, kWarning, kAlarm };
 
 /// A piece of a line with one emphasis.
 struct Span {
-  std::string text;  ///< safe for a terminal: see terminalText()
+  std::string text;  ///< safe for a terminal: see base::terminalText()
   Emphasis emphasis = Emphasis::kNone;
 };
 

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/system_call.h"
+#include "base/terminal_text.h"
 #include "base/unix_address.h"
 #include "cli/wording.h"
 #include "ipc/control/client_messages.h"
@@ -23,20 +24,20 @@ using std::chrono::milliseconds;
 constexpr uint32_t kFirstProtocolWithActions = 4;
 
 [[noreturn]] void failToConnect(const std::string& address, int error) {
-  std::string text = "the supervisor at " + terminalText(address) + " can't be reached: ";
+  std::string text = "the supervisor at " + base::terminalText(address) + " can't be reached: ";
   switch (error) {
     case ENOENT:
       text +=
           "the socket does not exist; name another with --socket or ISOPOOL_SOCKET, or start a "
           "supervisor: "
           "isopoold --listen " +
-          terminalText(address);
+          base::terminalText(address);
       break;
     case ECONNREFUSED:
       text +=
           "no process listens there, because its supervisor has ended or is ending; start a "
           "supervisor: isopoold --listen " +
-          terminalText(address);
+          base::terminalText(address);
       break;
     case EACCES:
     case EPERM:
@@ -111,7 +112,7 @@ ipc::ActionDone SupervisorLink::act(ipc::RequestAction request) {
     if (protocol_ == 0) awaitAnswer();
   }
   if (protocol_ < kFirstProtocolWithActions) {
-    throw SupervisorUnreachable("the supervisor at " + terminalText(address_) +
+    throw SupervisorUnreachable("the supervisor at " + base::terminalText(address_) +
                                 " is of an older version of isopool, which can't be asked to act; "
                                 "restart it with the installed version");
   }
@@ -138,13 +139,13 @@ std::optional<ipc::Report> SupervisorLink::receive() { return receiveAnswer<ipc:
 
 template <typename Message>
 std::optional<Message> SupervisorLink::receiveAnswer() {
-  const std::string who = "the supervisor at " + terminalText(address_);
+  const std::string who = "the supervisor at " + base::terminalText(address_);
   try {
     const bool gone = socket_.receive() == ipc::ReceiveResult::kPeerGone;
     while (std::optional<ipc::Frame> frame = socket_.next()) {
       if (frame->type == ipc::MessageType::kFailure) {
         throw SupervisorUnreachable(
-            who + " reports: " + terminalText(ipc::decodeMessage<ipc::Failure>(*frame).text));
+            who + " reports: " + base::terminalText(ipc::decodeMessage<ipc::Failure>(*frame).text));
       }
       if (frame->type == ipc::MessageType::kWelcome) {
         protocol_ = ipc::decodeMessage<ipc::Welcome>(*frame).protocolVersion;
@@ -161,14 +162,14 @@ std::optional<Message> SupervisorLink::receiveAnswer() {
           who + (answered_ ? " has ended" : " closed the connection without an answer"));
   } catch (const ipc::ProtocolError& error) {
     throw SupervisorUnreachable(
-        "what listens at " + terminalText(address_) +
-        " is not an isopoold of this version: " + terminalText(error.what()));
+        "what listens at " + base::terminalText(address_) +
+        " is not an isopoold of this version: " + base::terminalText(error.what()));
   }
   return std::nullopt;
 }
 
 void SupervisorLink::giveUp() const {
-  throw SupervisorUnreachable("the supervisor at " + terminalText(address_) +
+  throw SupervisorUnreachable("the supervisor at " + base::terminalText(address_) +
                               " did not answer within " + wordsForDuration(kPatience.count()) +
                               "; it is stopped or hangs, or another program listens there");
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `isopool batch`: see docs/batch.md. The command `isopool` starts this program.
+#include <langinfo.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/units.h"
 #include "batch/command/progress_view.h"
@@ -279,6 +282,9 @@ int batchCommand(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Which characters are shown. Cron has the locale C: there, too, a report names files as they are.
+  std::setlocale(LC_CTYPE, "");
+  if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
   try {
     return batchCommand(argc, argv);
   } catch (const std::exception& error) {

@@ -16,7 +16,7 @@
 
 #include "base/json.h"
 #include "base/mutex.h"
-#include "batch/command/printable.h"
+#include "base/terminal_text.h"
 
 namespace isopool::batch {
 
@@ -77,9 +77,9 @@ std::string clockText(double seconds) {
 }
 
 std::string failureText(const BatchFailure& failure) {
-  const std::string type = printable(failure.type, kLongestText);
-  const std::string message = printable(failure.message, kLongestText);
-  return printable(failure.id, kLongestText) + "  " + toString(failure.reason) +
+  const std::string type = base::terminalText(failure.type, kLongestText);
+  const std::string message = base::terminalText(failure.message, kLongestText);
+  return base::terminalText(failure.id, kLongestText) + "  " + toString(failure.reason) +
          (failure.phase.empty() ? "" : " in " + failure.phase) + ": " + type +
          (type.empty() || message.empty() ? "" : ": ") + message;
 }
@@ -119,7 +119,7 @@ class TerminalView : public ProgressView {
   }
   void line(const std::string& text) override {
     const base::MutexLock lock(mutex_);
-    write("\r\033[K" + printable(text, kLongestLine) + "\n");
+    write("\r\033[K" + base::terminalText(text, kLongestLine) + "\n");
   }
   void end(const BatchSummary&, const std::string& line) override {
     write("\n");
@@ -136,12 +136,10 @@ class TerminalView : public ProgressView {
     return off != nullptr && *off != '\0' ? text : "\033[36m" + text + "\033[0m";
   }
   /// A line that is too long would begin another one, which is not overwritten.
-  static std::string fitting(std::string text) {
+  static std::string fitting(const std::string& text) {
     winsize size{};
-    if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > kBarWidth) {
-      text.resize(std::min<size_t>(text.size(), size_t{size.ws_col} - kBarWidth - 1));
-    }
-    return text;
+    if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col <= kBarWidth) return text;
+    return base::terminalText(text, size_t{size.ws_col} - kBarWidth - 1);
   }
 
   base::Mutex mutex_;
@@ -163,7 +161,7 @@ class PlainView : public ProgressView {
     if (failures_ == kShownFailures) std::fprintf(stderr, "%s\n", kNotShown);
   }
   void line(const std::string& text) override {
-    std::fprintf(stderr, "%s\n", printable(text, kLongestLine).c_str());
+    std::fprintf(stderr, "%s\n", base::terminalText(text, kLongestLine).c_str());
   }
   void end(const BatchSummary&, const std::string& line) override {
     std::printf("%s\n", line.c_str());

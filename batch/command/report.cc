@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "batch/command/printable.h"
+#include "base/terminal_text.h"
 #include "batch/command/progress_view.h"
 #include "batch/journal/journal.h"
 #include "batch/runner/output_folder.h"
@@ -97,20 +97,20 @@ std::string whereText(const BatchFailure& failure) {
   const size_t begin = raised && lines.size() > kShownLines ? lines.size() - kShownLines : 0;
   std::string text;
   for (size_t i = begin; i < std::min(lines.size(), begin + kShownLines); ++i) {
-    text += "      " + printable(lines[i], kLongestLine) + "\n";
+    text += "      " + base::terminalText(lines[i], kLongestLine) + "\n";
   }
   return text;
 }
 
 std::string groupText(const Group& group, const std::string& output) {
-  std::string text =
-      "  " + grouped(group.items.size()) + " x " + printable(group.title, kLongestLine) + "\n";
+  std::string text = "  " + grouped(group.items.size()) + " x " +
+                     base::terminalText(group.title, kLongestLine) + "\n";
   text += whereText(group.items.front().failure);
   for (size_t i = 0; i < std::min(group.items.size(), kShownItems); ++i) {
     const Json line = quarantineJson(group.items[i], output);
-    text += "    " + printable(line.at("id").get<std::string>(), kLongestLine) + "\n";
+    text += "    " + base::terminalText(line.at("id").get<std::string>(), kLongestLine) + "\n";
     if (i == 0)
-      text += "      alone: " + printable(line.at("command").get<std::string>(), SIZE_MAX) + "\n";
+      text += "      alone: " + base::terminalText(line.at("command").get<std::string>()) + "\n";
   }
   if (group.items.size() > kShownItems) {
     text += "    and " + grouped(group.items.size() - kShownItems) + " more\n";

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/terminal_text.h"
 #include "base/unix_address.h"
-#include "cli/wording.h"
 
 namespace isopool::cli {
 
@@ -25,7 +25,7 @@ constexpr int kBacklog = 64;
 constexpr uint32_t kLoopbackNetwork = 127;
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw AddressRefused("metrics can't be served at " + terminalText(text) + ": " + why);
+  throw AddressRefused("metrics can't be served at " + base::terminalText(text) + ": " + why);
 }
 
 std::optional<uint16_t> portOf(std::string_view text) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/terminal_text.h"
 #include "cli/wording.h"
 
 namespace isopool::cli {
@@ -36,14 +37,14 @@ std::string valueLines(const std::string& label, const std::vector<ModelValue>& 
   if (values.empty()) return line(label, "not stated");
   size_t width = 0;
   for (const ModelValue& each : values) {
-    width = std::max(width, columnsOf(terminalText(each.name)));
+    width = std::max(width, base::columnsOf(base::terminalText(each.name)));
   }
   std::string lines;
   for (const ModelValue& each : values) {
-    std::string name = terminalText(each.name);
-    name.append(width - columnsOf(name), ' ');
-    lines +=
-        line(lines.empty() ? label : "", name + "  " + terminalText(each.type) + shapeText(each));
+    std::string name = base::terminalText(each.name);
+    name.append(width - base::columnsOf(name), ' ');
+    lines += line(lines.empty() ? label : "",
+                  name + "  " + base::terminalText(each.type) + shapeText(each));
   }
   return lines;
 }
@@ -64,18 +65,19 @@ Json valuesJson(const std::vector<ModelValue>& values) {
 }  // namespace
 
 std::string modelPage(const ModelInfo& model) {
-  std::string page = line("model", terminalText(model.name));
-  page += line("file", terminalText(model.file) + ", " + wordsForBytes(model.bytes));
-  page += line("format", terminalText(model.format) +
+  std::string page = line("model", base::terminalText(model.name));
+  page += line("file", base::terminalText(model.file) + ", " + wordsForBytes(model.bytes));
+  page += line("format", base::terminalText(model.format) +
                              (model.pythonVersion.empty()
                                   ? ""
-                                  : ", made by Python " + terminalText(model.pythonVersion)));
-  if (!model.version.empty()) page += line("version", terminalText(model.version));
-  if (!model.description.empty()) page += line("description", terminalText(model.description));
+                                  : ", made by Python " + base::terminalText(model.pythonVersion)));
+  if (!model.version.empty()) page += line("version", base::terminalText(model.version));
+  if (!model.description.empty())
+    page += line("description", base::terminalText(model.description));
   if (!model.externModules.empty()) {
     std::string modules;
     for (const std::string& each : model.externModules) {
-      modules += (modules.empty() ? "" : ", ") + terminalText(each);
+      modules += (modules.empty() ? "" : ", ") + base::terminalText(each);
     }
     page += line("needs", modules);
   }

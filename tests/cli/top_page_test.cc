@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/terminal_text.h"
 #include "cli/keys.h"
 #include "cli/styled_text.h"
 #include "cli/wording.h"
@@ -122,7 +123,7 @@ TEST_F(TopPage, KeepsTheColumnsThatMatterOnASmallTerminal) {
   for (const std::string& line : lines) {
     // A finding that is too wide is cut when it is drawn.
     if (!line.starts_with("! ")) {
-      EXPECT_LE(columnsOf(line), 80u) << line;
+      EXPECT_LE(base::columnsOf(line), 80u) << line;
     }
   }
   const std::string workers = lineWith(lines, "SLOT");
