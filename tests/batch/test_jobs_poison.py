@@ -81,6 +81,32 @@ def test_bisection_finds_an_item_that_hangs(folder: JobFolder) -> None:
     assert reasons(folder.quarantine()) == {"i5": "timeout"}
 
 
+def replaced(folder: JobFolder, function: str) -> int:
+    """Runs twelve items in one worker with a limit, of which item 5 needs too much; how many workers were replaced."""
+    folder.jsonl(numbers(12))
+    ended = folder.run(f"app.py:{function}", "in.jsonl", "-o", function, "--workers", "1", "--json", *MEMORY, code=3)
+    folder.out = folder / function
+    assert folder.rows() == squares(12, [5])
+    assert reasons(folder.quarantine()) == {"i5": "memory"}
+    return int([event for event in ended.events if event["event"] == "progress"][-1]["workers_replaced"])
+
+
+def test_a_worker_that_lacks_memory_is_replaced_only_if_earlier_items_have_used_it(folder: JobFolder) -> None:
+    folder.code(
+        """
+        kept = []
+        def alone(row):
+            if row["n"] == 5: bytearray(4 << 30)
+            return {"square": row["n"] ** 2}
+        def after_others(row):
+            kept.append(bytearray(50 << 20))
+            return alone(row)
+        """
+    )
+    assert replaced(folder, "alone") == 0
+    assert replaced(folder, "after_others") > 0
+
+
 def test_an_error_of_the_gpu_spoils_no_item_but_its_own(folder: JobFolder) -> None:
     # As CUDA does it: after an error in a kernel each later use of the device fails in this process, and the item that
     # caused it may have had its result before.

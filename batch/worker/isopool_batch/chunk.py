@@ -79,7 +79,7 @@ class Chunk:
             record = spill.packed(indexes, rows)
         except BaseException as error:
             item = indexes[0] if progress.item is None and len(indexes) == 1 else progress.item
-            return failures.describe(error, progress.phase, item, first, count)
+            return failures.describe(error, progress.phase, item, first, count, self._cap.has_room())
         self._spill.append(record)
         self._done.update(indexes)
         return None

@@ -28,17 +28,20 @@ class Progress:
         self.item: int | None = None
 
 
-def describe(error: BaseException, phase: str, item: int | None, first: int, count: int) -> str:
+def describe(
+    error: BaseException, phase: str, item: int | None, first: int, count: int, has_room: bool = False
+) -> str:
     """The failure of the call with items first to first + count - 1 as a JSON object.
 
-    "spoilt": whether later calls of this worker may fail for the same cause. Always succeeds, whatever the exception's
-    own methods do.
+    "spoilt": whether later calls of this worker may fail for the same cause; has_room: not for lack of the processor's
+    memory. Always succeeds, whatever the exception's own methods do.
     """
     memory = _any_cause(error, _is_memory)
+    of_device = _any_cause(error, _is_of_device)
     return json.dumps(
         {
             "reason": MEMORY if memory else RAISED,
-            "spoilt": memory or _any_cause(error, _is_of_device),
+            "spoilt": of_device or (memory and not has_room),
             "phase": phase,
             "item": item,
             "first": first,
@@ -106,9 +109,14 @@ def _is_memory(error: BaseException) -> bool:
 
 
 def _is_of_device(error: BaseException) -> bool:
-    """After an error in a kernel, as an index out of range, each later use of the device by the process fails, too."""
+    """After an error in a kernel, as an index out of range, each later use of the device by the process fails, too.
+
+    Memory of the device is kept by the process for later use, in pieces that may be too small for that.
+    """
     return isinstance(error, RuntimeError) and (
-        _is_of_torchs_class(error, "AcceleratorError") or "CUDA error: " in _message(error)
+        _is_of_torchs_class(error, "AcceleratorError")
+        or _is_of_torchs_class(error, "OutOfMemoryError")
+        or "CUDA error: " in _message(error)
     )
 
 

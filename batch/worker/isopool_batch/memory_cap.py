@@ -8,6 +8,8 @@ import resource
 _NEARLY_ALL = 0.85
 # ... if so much of it was used by calls. A model that needs nearly all by itself gets the rest.
 _GROWN = 0.1
+# Less than this of the limit decides about no item.
+_LITTLE = 0.01
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -24,6 +26,10 @@ class MemoryCap:
             return False
         used = _used()
         return used > _NEARLY_ALL * self._limit and used - self._first > _GROWN * self._limit
+
+    def has_room(self) -> bool:
+        """True if earlier calls have left so little in this worker that a fresh one would have no more room."""
+        return self._limit != 0 and _used() - self._first <= _LITTLE * self._limit
 
 
 def _used() -> int:
