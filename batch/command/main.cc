@@ -282,7 +282,8 @@ int batchCommand(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // Which characters are shown. Cron has the locale C: there, too, a report names files as they are.
+  // Which characters are shown. Under the locale C, as of cron, a report names files as they are,
+  // too.
   std::setlocale(LC_CTYPE, "");
   if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
   try {
