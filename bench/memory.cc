@@ -2,6 +2,7 @@
 // The memory of workers: private memory of each worker, and one large model's weights in all
 // workers.
 #include <ATen/ATen.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
