@@ -28,13 +28,15 @@ ITEMS = 6
 AT_ONCE = 2
 
 TORN = ("before-spill-truncate", "after-spill-truncate")
+# Only beside an old worker: test_worker_recovery.py.
+TAKEN = tuple(name for name in crash_points.NAMES if "spill-copy" in name)
 FORGET = ("before-forget-commit", "after-forget-commit", "result-removal")
 RETRY = ("before-retry-commit", "after-retry-commit")
 FILES = ("file-write", "file-sync", "file-rename", "file-folder-sync")
 ALL = crash_points.NAMES + crash_points.DRIVERS_NAMES
 
 # Where a run of all items is killed, and which visit: of items, chunks and files the second one, too.
-RUN = [f"{name}:1" for name in ALL if name not in TORN + FORGET + RETRY]
+RUN = [f"{name}:1" for name in ALL if name not in TORN + TAKEN + FORGET + RETRY]
 RUN += ["after-spill-append:3", "after-part-rename:2", "after-chunk-commit:2"]
 RUN += [f"{name}:2" for name in FILES]
 # The same in a run that is forced, and in a retry.
@@ -156,6 +158,6 @@ def described(quarantine: dict[str, Row]) -> dict[str, tuple[object, ...]]:
 
 def test_all_crash_points_are_visited() -> None:
     cases = {point.partition(":")[0] for point in RUN + FORCED + RETRIED} | set(TORN)
-    assert cases == set(ALL)
+    assert cases == set(ALL) - set(TAKEN)
     in_cpp = [re.findall(r'crashPoint\("([^"]+)"\)', path.read_text()) for path in BATCH.rglob("*.cc")]
     assert {name for names in in_cpp for name in names} == set(crash_points.DRIVERS_NAMES)

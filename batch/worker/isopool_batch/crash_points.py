@@ -13,6 +13,8 @@ VARIABLE = "ISOPOOL_BATCH_CRASH_AT"
 
 # Everything that changes a file. Each step has a point before and one after it.
 STEPS = (
+    "spill-copy",
+    "spill-copy-rename",
     "spill-truncate",
     "spill-header",
     "spill-append",

@@ -82,6 +82,9 @@ class Spill:
         crash_point("before-spill-remove")
         if self.is_current():
             os.unlink(self._path)
+            # Of a worker that died while it made one.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(_copy_of(self._path))
         crash_point("after-spill-remove")
         self._close()
         # Another file may get the number: a call after this one must not write there.
@@ -134,19 +137,27 @@ def _open_alone(path: str) -> int:
     if _lock(descriptor):
         return descriptor
     with open(descriptor, "rb") as taken:
-        copy_path = path + ".copy"
+        copy_path = _copy_of(path)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(copy_path)
         copy = os.open(copy_path, flags | os.O_EXCL, 0o666)
         try:
+            crash_point("before-spill-copy")
             with open(copy, "wb", closefd=False) as file:
                 shutil.copyfileobj(taken, file)
+            crash_point("after-spill-copy")
             _lock(copy)
+            crash_point("before-spill-copy-rename")
             os.rename(copy_path, path)
+            crash_point("after-spill-copy-rename")
         except BaseException:
             os.close(copy)
             raise
     return copy
+
+
+def _copy_of(path: str) -> str:
+    return path + ".copy"
 
 
 def _lock(descriptor: int) -> bool:
