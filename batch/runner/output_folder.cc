@@ -37,6 +37,9 @@ void writeAll(int fd, const std::string& text, const std::string& file) {
   }
 }
 
+/// A file that is not complete yet has its name behind a dot.
+size_t beginOf(const std::string& name) { return name.rfind('.', 0) == 0 ? 1 : 0; }
+
 bool isJournal(const fs::path& file) {
   const std::string name = file.filename();
   return name.rfind("journal", 0) == 0 && file.extension() == ".sqlite";
@@ -133,13 +136,14 @@ std::vector<fs::path> OutputFolder::results() const {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename();
-    const size_t begin = name.rfind('.', 0) == 0 ? 1 : 0;
+    const size_t begin = beginOf(name);
     if (name.compare(begin, kPart.size(), kPart) != 0) continue;
     if (isOwn(name, begin + kPart.size())) files.push_back(entry.path());
   }
   std::error_code none;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_ / ".work", none)) {
-    if (isOwn(entry.path().filename(), 0)) files.push_back(entry.path());
+    const std::string name = entry.path().filename();
+    if (isOwn(name, beginOf(name))) files.push_back(entry.path());
   }
   return files;
 }

@@ -13,8 +13,10 @@ VARIABLE = "ISOPOOL_BATCH_CRASH_AT"
 
 # Everything that changes a file. Each step has a point before and one after it.
 STEPS = (
-    "spill-copy",
+    "spill-copy-write",
+    "spill-copy-sync",
     "spill-copy-rename",
+    "spill-copy-folder-sync",
     "spill-truncate",
     "spill-header",
     "spill-append",

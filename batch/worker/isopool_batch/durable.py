@@ -14,10 +14,9 @@ def write(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
 
     It is written beside its place, under a hidden name. Raises OSError, and what `fill` raises.
     """
-    folder, name = os.path.split(path)
-    aside = os.path.join(folder, f".{name}.aside")
+    beside = aside(path)
     try:
-        with open(aside, "wb") as file:
+        with open(beside, "wb") as file:
             crash_point(f"before-{step}-write")
             fill(file)
             file.flush()
@@ -27,18 +26,24 @@ def write(path: str, fill: Callable[[BinaryIO], None], step: str) -> int:
             crash_point(f"after-{step}-sync")
             size = os.fstat(file.fileno()).st_size
         crash_point(f"before-{step}-rename")
-        os.rename(aside, path)
+        os.rename(beside, path)
     except BaseException:
         # A full disk gets the space back.
         with contextlib.suppress(OSError):
-            os.unlink(aside)
+            os.unlink(beside)
         raise
     crash_point(f"after-{step}-rename")
     of_folder = "folder-sync" if step == "part" else f"{step}-folder-sync"
     crash_point(f"before-{of_folder}")
-    _sync_folder(folder)
+    _sync_folder(os.path.dirname(path))
     crash_point(f"after-{of_folder}")
     return size
+
+
+def aside(path: str) -> str:
+    """Where write() makes the file: what a process that died there has left."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.aside")
 
 
 def remove(path: str) -> None:

@@ -28,9 +28,7 @@ class Progress:
         self.item: int | None = None
 
 
-def describe(
-    error: BaseException, phase: str, item: int | None, first: int, count: int, has_room: bool = False
-) -> str:
+def describe(error: BaseException, phase: str, item: int | None, first: int, count: int, has_room: bool) -> str:
     """The failure of the call with items first to first + count - 1 as a JSON object.
 
     "spoilt": whether later calls of this worker may fail for the same cause; has_room: not for lack of the processor's

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
+from isopool_batch import durable
 from isopool_batch.crash_points import crash_point
 from isopool_batch.results import Row
 
@@ -84,7 +85,7 @@ class Spill:
             os.unlink(self._path)
             # Of a worker that died while it made one.
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(_copy_of(self._path))
+                os.unlink(durable.aside(self._path))
         crash_point("after-spill-remove")
         self._close()
         # Another file may get the number: a call after this one must not write there.
@@ -132,32 +133,17 @@ class Spill:
 
 def _open_alone(path: str) -> int:
     """A descriptor of the file at `path`, which no other process writes."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o666)
-    if _lock(descriptor):
-        return descriptor
-    with open(descriptor, "rb") as taken:
-        copy_path = _copy_of(path)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(copy_path)
-        copy = os.open(copy_path, flags | os.O_EXCL, 0o666)
-        try:
-            crash_point("before-spill-copy")
-            with open(copy, "wb", closefd=False) as file:
-                shutil.copyfileobj(taken, file)
-            crash_point("after-spill-copy")
-            _lock(copy)
-            crash_point("before-spill-copy-rename")
-            os.rename(copy_path, path)
-            crash_point("after-spill-copy-rename")
-        except BaseException:
-            os.close(copy)
-            raise
-    return copy
+    descriptor = _open(path)
+    if not _lock(descriptor):
+        with open(descriptor, "rb") as taken:
+            durable.write(path, lambda file: shutil.copyfileobj(taken, file), "spill-copy")
+        descriptor = _open(path)
+        _lock(descriptor)
+    return descriptor
 
 
-def _copy_of(path: str) -> str:
-    return path + ".copy"
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
 
 
 def _lock(descriptor: int) -> bool:
