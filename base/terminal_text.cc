@@ -12,8 +12,6 @@ namespace isopool::base {
 
 namespace {
 
-bool localeIsUtf8() { return std::string_view(::nl_langinfo(CODESET)) == "UTF-8"; }
-
 // 0: the character must not be shown. Format characters, which change the reading order, have no
 // width and so count as such.
 int columnsOf(const Character& character, bool utf8) {
@@ -24,6 +22,8 @@ int columnsOf(const Character& character, bool utf8) {
 }
 
 }  // namespace
+
+bool localeIsUtf8() { return std::string_view(::nl_langinfo(CODESET)) == "UTF-8"; }
 
 std::string terminalText(std::string_view text, size_t most) {
   constexpr std::string_view kMore = "...";

@@ -9,6 +9,8 @@
 /// Texts for a terminal. What is shown depends on the locale that the program has set (LC_CTYPE).
 namespace isopool::base {
 
+/// Whether characters beyond ASCII are shown.
+bool localeIsUtf8();
 /// A text of another process, made safe for a terminal. Each character that would move the cursor,
 /// change the state of the terminal or the reading order, or that is not valid in the user's
 /// locale, becomes '?'; line ends and tabs become blanks. A text wider than `most` columns is cut

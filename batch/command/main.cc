@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `isopool batch`: see docs/batch.md. The command `isopool` starts this program.
-#include <langinfo.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/terminal_text.h"
 #include "base/units.h"
 #include "batch/command/progress_view.h"
 #include "batch/command/report.h"
@@ -285,7 +285,7 @@ int main(int argc, char** argv) {
   // Which characters are shown. Under the locale C, as of cron, a report names files as they are,
   // too.
   std::setlocale(LC_CTYPE, "");
-  if (std::string_view(::nl_langinfo(CODESET)) != "UTF-8") std::setlocale(LC_CTYPE, "C.UTF-8");
+  if (!base::localeIsUtf8()) std::setlocale(LC_CTYPE, "C.UTF-8");
   try {
     return batchCommand(argc, argv);
   } catch (const std::exception& error) {

@@ -6,15 +6,12 @@
 #include <clocale>
 
 #include "base/utf8.h"
+#include "testing/utf8_locale.h"
 
 namespace isopool::base {
 namespace {
 
-class Utf8Locale {
- public:
-  Utf8Locale() { std::setlocale(LC_CTYPE, "C.UTF-8"); }
-  ~Utf8Locale() { std::setlocale(LC_CTYPE, "C"); }
-};
+using tests::Utf8Locale;
 
 TEST(TerminalText, NoControlCharacterReachesTheTerminal) {
   const Utf8Locale locale;

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <clocale>
 #include <string>
 #include <vector>
 
@@ -13,17 +12,13 @@
 #include "cli/styled_text.h"
 #include "cli/wording.h"
 #include "ipc/control/operator_messages.h"
+#include "testing/utf8_locale.h"
 
 namespace isopool::cli {
 namespace {
 
 using std::chrono::milliseconds;
-
-class Utf8Locale {
- public:
-  Utf8Locale() { std::setlocale(LC_CTYPE, "C.UTF-8"); }
-  ~Utf8Locale() { std::setlocale(LC_CTYPE, "C"); }
-};
+using tests::Utf8Locale;
 
 ipc::ReportedWorker workerNamed(uint64_t epoch, const std::string& state, int32_t slot) {
   ipc::ReportedWorker worker;
