@@ -13,6 +13,10 @@ set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_SET_DESTDIR ON)
 set(CPACK_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
+# isopool-dev's programs link the libraries of isopool, which is not installed where the packages are made.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
+# Which package has the libraries.
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 
 set(CPACK_COMPONENTS_ALL runtime development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -29,7 +33,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "python3, python3-venv")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "systemd")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_EXTRA
-    ${folder}/postinst ${folder}/prerm ${folder}/postrm ${folder}/conffiles)
+    ${folder}/postinst ${folder}/prerm ${folder}/postrm ${folder}/conffiles ${folder}/triggers)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
 "PyTorch models in Python, called from C++ on isolated processes
@@ -49,24 +53,31 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
 install(FILES ${folder}/copyright DESTINATION share/doc/isopool COMPONENT runtime)
 install(FILES ${folder}/copyright DESTINATION share/doc/isopool-dev COMPONENT development)
 if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
-  # Settings of the unit, which the administrator changes. Elsewhere scripts/install explains them.
-  install(FILES ${PROJECT_SOURCE_DIR}/packaging/isopool.toml DESTINATION /etc/isopool
-          COMPONENT runtime)
+  # Settings of the unit, which the administrator changes. Elsewhere scripts/install explains them. The group
+  # is the one that isopoold.socket names: without the setting isopoold would refuse its members.
+  set(group "socket_group = \"isopool\"")
+  file(READ ${PROJECT_SOURCE_DIR}/packaging/isopool.toml settings)
+  string(REPLACE "#${group}" "${group}" settings_of_the_unit "${settings}")
+  if(settings_of_the_unit STREQUAL settings)
+    message(FATAL_ERROR "packaging/isopool.toml has no line #${group}")
+  endif()
+  set(installed ${PROJECT_BINARY_DIR}/CMakeFiles/installed)
+  file(WRITE ${installed}/isopool.toml "${settings_of_the_unit}")
+  install(FILES ${installed}/isopool.toml DESTINATION /etc/isopool COMPONENT runtime)
   install(FILES ${folder}/README.Debian DESTINATION share/doc/isopool COMPONENT runtime)
+  # The packages have a revision, so Debian's changelog is beside the project's own.
+  string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+  configure_file(${folder}/changelog.in ${installed}/changelog.Debian @ONLY)
+  configure_file(${PROJECT_SOURCE_DIR}/CHANGELOG.md ${installed}/changelog COPYONLY)
   find_program(gzip_program gzip REQUIRED)
-  foreach(package IN ITEMS isopool isopool-dev)
-    set(changelog ${PROJECT_BINARY_DIR}/CMakeFiles/installed/${package}/changelog.gz)
-    add_custom_command(OUTPUT ${changelog}
-      COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/CMakeFiles/installed/${package}
-      COMMAND ${gzip_program} -9nc ${PROJECT_SOURCE_DIR}/CHANGELOG.md > ${changelog}
-      DEPENDS ${PROJECT_SOURCE_DIR}/CHANGELOG.md VERBATIM)
-    list(APPEND changelogs ${changelog})
+  foreach(changelog IN ITEMS ${installed}/changelog ${installed}/changelog.Debian)
+    add_custom_command(OUTPUT ${changelog}.gz
+      COMMAND ${gzip_program} -9nc ${changelog} > ${changelog}.gz DEPENDS ${changelog} VERBATIM)
+    list(APPEND changelogs ${changelog}.gz)
   endforeach()
   add_custom_target(isopool_changelogs ALL DEPENDS ${changelogs})
-  install(FILES ${PROJECT_BINARY_DIR}/CMakeFiles/installed/isopool/changelog.gz
-          DESTINATION share/doc/isopool COMPONENT runtime)
-  install(FILES ${PROJECT_BINARY_DIR}/CMakeFiles/installed/isopool-dev/changelog.gz
-          DESTINATION share/doc/isopool-dev COMPONENT development)
+  install(FILES ${changelogs} DESTINATION share/doc/isopool COMPONENT runtime)
+  install(FILES ${changelogs} DESTINATION share/doc/isopool-dev COMPONENT development)
   install(FILES ${folder}/isopool.lintian-overrides DESTINATION share/lintian/overrides
           RENAME isopool COMPONENT runtime)
   install(FILES ${folder}/isopool-dev.lintian-overrides DESTINATION share/lintian/overrides
