@@ -16,4 +16,8 @@ namespace isopool::base {
 /// descriptor, and this process may have no free one.
 std::optional<pid_t> processOf(const Fd& pidfd);
 
+/// True if `pidfd` is that of a process that has ended and is reaped: no process has its number any
+/// more. False if /proc/self/fdinfo can't be read.
+bool isReaped(const Fd& pidfd);
+
 }  // namespace isopool::base

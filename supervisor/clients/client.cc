@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/pidfd.h"
 #include "ipc/channel/layout.h"
 #include "ipc/crash_point.h"
 #include "ipc/memory/memory_object.h"
@@ -131,11 +132,14 @@ void Client::hello(ipc::Frame& frame) {
   }
   if (!serves(message.role)) throw ProtocolError("Hello of an unknown role");
   base::Fd pidfd = onlyDescriptor(frame);
+  role_ = static_cast<ipc::ClientRole>(message.role);
+  // It ended while it waited to be served, as when this supervisor starts: its socket's backlog
+  // still has it.
+  if (base::isReaped(pidfd)) return end("");
   const std::string refusal = admit(message, pidfd);
   if (!refusal.empty()) return refuse(refusal);
   saidHello_ = true;
   protocolVersion_ = std::min(message.protocolVersion, ipc::kProtocolVersion);
-  role_ = static_cast<ipc::ClientRole>(message.role);
   pidfd_ = std::move(pidfd);
   deathWatch_.emplace(services_.loop, pidfd_.get());
   deathWatch_->onReadable([this] { end(""); });

@@ -31,9 +31,12 @@ TEST(Pidfd, NamesItsProcessUntilThatIsReaped) {
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(processOf(pidfd), child);
+  EXPECT_FALSE(isReaped(pidfd));
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(processOf(pidfd), 0);
+  EXPECT_TRUE(isReaped(pidfd));
   EXPECT_EQ(processOf(Fd(::dup(0))), 0) << "not a pidfd";
+  EXPECT_FALSE(isReaped(Fd(::dup(0)))) << "not a pidfd";
 }
 
 TEST(Pidfd, ProcessIsUnknownIfNoDescriptorIsFree) {

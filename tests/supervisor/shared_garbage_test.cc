@@ -105,6 +105,19 @@ TEST_F(SharedGarbage, APidfdOfAnotherProcess) {
   EXPECT_TRUE(stranger.waitForEnd());
 }
 
+TEST_F(SharedGarbage, AProgramThatEndedBeforeItWasServedIsNotRefused) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ControlClient stranger(supervisor_.connect());
+  ipc::Hello hello;
+  hello.layoutVersion = ipc::kLayoutVersion;
+  stranger.send(hello, {pidfd.get()});
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_EQ(stranger.failure(), std::nullopt);
+}
+
 TEST_F(SharedGarbage, AnOlderClientReceivesBothVersions) {
   ControlClient stranger(supervisor_.connect());
   const base::Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)));
