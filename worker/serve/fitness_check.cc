@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -118,10 +119,29 @@ int errorOfThread(size_t stack) {
   return error;
 }
 
+// How large the stack of a thread must be: the thread-local variables of all libraries are in it
+// (250 KB with torch's CUDA build), and what the C library does before and after the thread's
+// function needs some room. glibc 2.43 names the stack with snprintf() and then needs several KB:
+// a stack that pthread_create() just accepts is too small for that.
+size_t stackOfThread() {
+  constexpr size_t kRoom = 64 * 1024;
+  size_t bytes = kRoom;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* sum) {
+        for (size_t i = 0; i < library->dlpi_phnum; ++i) {
+          const auto& segment = library->dlpi_phdr[i];
+          if (segment.p_type != PT_TLS) continue;
+          *static_cast<size_t*>(sum) += segment.p_memsz + segment.p_align;
+        }
+        return 0;
+      },
+      &bytes);
+  return bytes;
+}
+
 std::string failureOfThreads() {
-  // As small as possible, because a limit of memory counts it. It must hold the thread-local
-  // variables of all libraries (EINVAL), which are more than this with torch's CUDA build.
-  static size_t stack = 128 * 1024;
+  // As small as possible, because a limit of memory counts it.
+  static size_t stack = stackOfThread();
   constexpr size_t kLargestStack = 8 << 20;
   int error = errorOfThread(stack);
   while (error == EINVAL && stack < kLargestStack) {
