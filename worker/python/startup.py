@@ -32,7 +32,9 @@ def begin(
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed & 0xFFFFFFFF)
-    faulthandler.enable(crash_log, all_threads=True)
+    # A crash log's readers get its end, which must be Python's stack: since Python 3.14 that of C follows it.
+    no_stack_of_c = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+    faulthandler.enable(crash_log, all_threads=True, **no_stack_of_c)
     gc.enable()
     if named_objects:
         _name_objects(named_objects)
