@@ -2,13 +2,12 @@
 // A program of a user: calls a model of the shared supervisor until SIGTERM, from several threads,
 // and prints each second what became of the calls, as one line of JSON.
 #include <ATen/ATen.h>
-#include <csignal>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
-#include <cstdio>
 #include <iostream>
 #include <map>
 #include <mutex>
