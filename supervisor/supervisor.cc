@@ -160,6 +160,8 @@ void Supervisor::accept(base::Fd socket) {
     // A worker that connects as a program could get around its sandbox.
     if (refusal.empty() && options_.sandbox == "strict" &&
         processes_.isDescendant(peer.processId)) {
+      // It may have ended while its connection waited, as when this supervisor starts.
+      if (processes_.groupOf(peer.processId) < 0) return;
       refusal =
           "it was started by a worker, or its ancestors can't be determined: the strict sandbox "
           "does not let workers connect to their supervisor";

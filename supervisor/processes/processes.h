@@ -54,11 +54,12 @@ class Processes {
   };
   virtual Condition conditionOf(pid_t child) = 0;
 
+  /// Returns the process group of any process; -1 if there is no such process.
+  virtual pid_t groupOf(pid_t pid) = 0;
+
   // For orphans (orphans.h).
   /// All children of this process, including dead ones that are not reaped.
   virtual std::vector<pid_t> children() = 0;
-  /// Returns -1 if there is no such process.
-  virtual pid_t groupOf(pid_t pid) = 0;
   /// Sends SIGKILL to a child. Returns false if there is no such process.
   virtual bool killOrphan(pid_t pid) = 0;
   /// Returns a child that is dead and not reaped, any of several; 0 if there is none.

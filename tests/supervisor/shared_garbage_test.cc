@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Peers that a shared supervisor must refuse.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +10,9 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "base/unix_address.h"
 #include "ipc/control/client_messages.h"
 #include "ipc/memory/memory_object.h"
 #include "tests/supervisor/shared_supervisor.h"
@@ -161,6 +165,25 @@ TEST(SharedPeer, OfAnotherUserIsRefusedUnlessItsGroupIsLetIn) {
   int status = -1;
   ::waitpid(stranger, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+TEST(SharedPeer, ThatEndedBeforeItsConnectionWasAcceptedIsNotRefused) {
+  SharedSupervisor supervisor({"--workers", "1", "--sandbox", "strict"});
+  const pid_t supervisorPid = supervisor.supervisorPid();
+  // This process keeps the socket, so that the connection outlives the process that made it.
+  base::Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto address = base::UnixAddress::ofPath(supervisor.address()).value();
+  ASSERT_EQ(::kill(supervisorPid, SIGSTOP), 0);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::connect(socket.get(), address.get(), address.bytes()) == 0 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  ASSERT_EQ(::kill(supervisorPid, SIGCONT), 0);
+  ControlClient stranger{ipc::ControlSocket(std::move(socket))};
+  EXPECT_TRUE(stranger.waitForEnd());
+  EXPECT_EQ(stranger.failure(), std::nullopt);
+  EXPECT_EQ(supervisor.report().refusedConnections, 0u);
 }
 
 }  // namespace
