@@ -2,7 +2,7 @@
 # and isopool-dev (headers, CMake package). scripts/package does so in the way that users need.
 #
 # torch is not in Debian in a version that isopool supports, and is not copied: the packages use the
-# interpreter that isopool was built with, which packaging/debian/README.Debian explains.
+# interpreter that isopool was built with, which packaging/debian/README.Debian.in explains.
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME isopool)
@@ -64,7 +64,10 @@ if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
   set(installed ${PROJECT_BINARY_DIR}/CMakeFiles/installed)
   file(WRITE ${installed}/isopool.toml "${settings_of_the_unit}")
   install(FILES ${installed}/isopool.toml DESTINATION /etc/isopool COMPONENT runtime)
-  install(FILES ${folder}/README.Debian DESTINATION share/doc/isopool COMPONENT runtime)
+  cmake_path(GET ISOPOOL_PYTHON_EXECUTABLE PARENT_PATH environment)
+  cmake_path(GET environment PARENT_PATH environment)
+  configure_file(${folder}/README.Debian.in ${installed}/README.Debian @ONLY)
+  install(FILES ${installed}/README.Debian DESTINATION share/doc/isopool COMPONENT runtime)
   # The packages have a revision, so Debian's changelog is beside the project's own.
   string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
   configure_file(${folder}/changelog.in ${installed}/changelog.Debian @ONLY)
