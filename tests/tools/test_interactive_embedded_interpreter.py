@@ -237,7 +237,9 @@ def test_a_killed_worker_is_reported_and_the_prompt_goes_on_in_a_fresh_one(
 
 
 def test_control_c_interrupts_a_statement_and_drops_a_begun_one(terminal: Terminal) -> None:
-    terminal.type("import time; print('asleep', flush=True); time.sleep(1000)\n")
+    # Short sleeps: a signal that Python receives just before a long one is not noticed until that has ended.
+    terminal.answer("import time")
+    terminal.type("print('asleep', flush=True); all(time.sleep(0.01) is None for _ in iter(int, 1))\n")
     terminal.wait_for(r"\r\nasleep")
     terminal.type("\x03")
     terminal.wait_for(r"KeyboardInterrupt(.|\n)*>>> ")
