@@ -378,7 +378,11 @@ TEST_F(SettingsTest, HelpNamesEveryFlagAndVariable) {
     EXPECT_NE(help.find(setting.variable), std::string::npos) << setting.variable;
   }
   std::istringstream lines(help);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+  for (std::string line; std::getline(lines, line);) {
+    // Newer versions of CLI11 leave the blank at which they break a line.
+    line.erase(line.find_last_not_of(' ') + 1);
+    EXPECT_LE(line.size(), 100u) << line;
+  }
 }
 
 TEST_F(SettingsTest, AreSpelledAsTheyAreRead) {
