@@ -4,8 +4,8 @@
 
 On a machine that also does other work, times are useless, but the number of instructions does not
 change. valgrind counts them, once for N round trips and once for 2 N: the difference is exactly N
-round trips. Fails if the number differs by more than ALLOWED. Then either fix the code, or change
-the figure here and give the reason in the commit.
+round trips. Fails if they are more than EXPECTED by ALLOWED, or fewer by FEWER. Then either fix the
+code, or change the figure here and give the reason in the commit.
 """
 
 import argparse
@@ -22,6 +22,8 @@ import tempfile
 EXPECTED = 397
 # Another compiler of the same age may differ by this much; a lock or an allocation costs more.
 ALLOWED = 0.05
+# Newer compilers need fewer: g++ 16 needs 370. With still fewer, the program does something else.
+FEWER = 0.15
 ROUND_TRIPS = 2000
 
 
@@ -61,8 +63,9 @@ def main() -> int:
         return 77
     extra = count(options.program, 2 * ROUND_TRIPS) - count(options.program, ROUND_TRIPS)
     each = extra / ROUND_TRIPS
-    print(f"{each:.1f} instructions for a round trip; expected {EXPECTED} +- {ALLOWED:.0%}")
-    return 0 if abs(each - EXPECTED) <= ALLOWED * EXPECTED else 1
+    least, most = EXPECTED * (1 - FEWER), EXPECTED * (1 + ALLOWED)
+    print(f"{each:.1f} instructions for a round trip; expected {least:.0f} to {most:.0f}")
+    return 0 if least <= each <= most else 1
 
 
 if __name__ == "__main__":
