@@ -33,6 +33,8 @@ constexpr milliseconds kPatience(30'000);
 constexpr milliseconds kPatienceForRest(75'000);
 // The same if a fault is planted, to see that chaos finds a call that hangs.
 constexpr milliseconds kPatienceWithFault(15'000);
+// From the moment when a dying process closes its pipe until it can be reaped.
+constexpr milliseconds kPatienceForExit(1'000);
 // How long before its visible end a supervisor may have announced the end to a program.
 constexpr milliseconds kBeforeItIsSeen(1000);
 // Leases of each channel's last calls are returned only with the next call.
@@ -335,11 +337,12 @@ void Target::takeStock() {
   for (Program& program : programs_) program.process->say("rest");
   for (Program& program : programs_) {
     const auto patience = plan_.fault.empty() ? kPatienceForRest : kPatienceWithFault;
-    const bool rests = program.process->hear(patience) == "resting";
-    if (!rests && program.process->alive()) {
-      standings.push_back(Standing::kStuck);
+    if (program.process->hear(patience) == "resting") {
+      standings.push_back(Standing::kResting);
     } else {
-      standings.push_back(rests ? Standing::kResting : Standing::kDead);
+      // A dying process closes its pipe before it can be reaped.
+      const bool ended = program.process->waitForEnd(kPatienceForExit).has_value();
+      standings.push_back(ended ? Standing::kDead : Standing::kStuck);
     }
   }
   for (Program& program : programs_) program.outcomes->read(excused_);
