@@ -4,7 +4,7 @@
 #   isopool::msgpack  msgpack for C++, headers only
 #   isopool::xxhash   xxHash, compiled into whoever includes it
 #   nlohmann_json::nlohmann_json, spdlog::spdlog, CLI11::CLI11, tomlplusplus::tomlplusplus,
-#   SQLite::SQLite3   as they come
+#   SQLite3::SQLite3  as they come
 #
 # A target that sees isopool::torch must not see spdlog::spdlog: torch's include folder holds
 # another fmt, which Debian's spdlog does not compile with.
@@ -42,3 +42,7 @@ find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(SQLite3 REQUIRED)
+# Its name since CMake 4.3, which warns of the older one.
+if(NOT TARGET SQLite3::SQLite3)
+  add_library(SQLite3::SQLite3 ALIAS SQLite::SQLite3)
+endif()
