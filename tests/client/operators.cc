@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A user's library of C++ operators in several variants, see CMakeLists.txt.
+// A user's library of C++ operators.
 #include <ATen/ATen.h>
 #include <torch/custom_class.h>
 #include <torch/library.h>
 
-#include <chrono>
-#include <cstdlib>
-#include <stdexcept>
-#include <thread>
+#include "tests/client/operators_loaded.h"
 
 namespace {
 
@@ -24,15 +21,7 @@ struct Counter : torch::CustomClassHolder {
 TORCH_LIBRARY(isopool_test, library) {
   library.def("twice_plus(Tensor x, float y) -> Tensor");
   library.class_<Counter>("Counter").def(torch::init<int64_t>()).def("next", &Counter::next);
-#ifdef OPERATORS_THROW
-  throw std::runtime_error("these operators do not want to exist");
-#endif
-#ifdef OPERATORS_CRASH
-  std::abort();
-#endif
-#ifdef OPERATORS_START_A_THREAD
-  std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
-#endif
+  operatorsLoaded();
 }
 
 // Only for the CPU: torch.export then needs a fake kernel for the shapes, like for real operators.
