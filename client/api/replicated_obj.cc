@@ -11,6 +11,7 @@
 #include "client/pool/pool_call.h"
 #include "client/pool/pool_migration.h"
 #include "client/pool/replicated_object.h"
+#include "client/pool/warm_up_call.h"
 #include "client/pool/worker_steps.h"
 #include "client/program/caller_modes.h"
 #include "client/program/process_fork.h"

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "client/pool/pool.h"
 #include "client/pool/pool_call.h"
+#include "ipc/tensor/value_types.h"
 
 namespace isopool::client {
 

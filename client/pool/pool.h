@@ -19,7 +19,6 @@
 #include "client/transport/call_limit.h"
 #include "client/transport/worker_link.h"
 #include "isopool/call_options.h"
-#include "isopool/interpreter.h"
 #include "isopool/statistics.h"
 
 namespace isopool {

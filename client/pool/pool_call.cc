@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/pool/pool_call.h"
 
+#include <ATen/core/ivalue.h>
+
 #include <utility>
 
 #include "client/pool/call_observation.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <c10/util/ArrayRef.h>
 
 #include <functional>
 #include <optional>
@@ -10,6 +10,7 @@
 #include "client/pool/replicated_object.h"
 #include "client/transport/cancellation_token.h"
 #include "client/transport/worker_link.h"
+#include "ipc/tensor/value_types.h"
 #include "isopool/call_options.h"
 
 namespace isopool::client {

@@ -9,6 +9,7 @@
 #include "client/pool/pool.h"
 #include "client/pool/pool_call.h"
 #include "client/pool/replicated_object.h"
+#include "client/pool/warm_up_call.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {

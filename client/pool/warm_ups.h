@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
 #include <atomic>
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "base/mutex.h"
-#include "client/transport/request_draft.h"
 #include "client/transport/worker_link.h"
 
 namespace isopool {
@@ -23,16 +19,7 @@ class WorkerSlot;
 namespace client {
 
 class Pool;
-
-/// A call that every worker makes before it takes the pool's calls. Constant; copies share the
-/// tensors of the arguments.
-struct WarmUpCall {
-  std::weak_ptr<ReplicatedObjImpl> object;
-  std::string method;  ///< empty: the object itself
-  std::vector<at::IValue> args;
-  NamedArguments kwargs;
-  uint32_t modes = 0;  ///< of the caller, see callerModes()
-};
+struct WarmUpCall;
 
 /// The warm-up calls of a pool, and the threads that make them on workers that start later, spares
 /// included. A worker whose calls have not ended is warmingUp(): the pool gives it no other call.

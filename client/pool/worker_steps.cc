@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/pool/worker_steps.h"
 
+#include <ATen/core/ivalue.h>
+
 #include "client/pool/call_observation.h"
 #include "client/pool/pool_call.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -10,6 +8,7 @@
 
 #include "client/pool/pool.h"
 #include "client/transport/worker_link.h"
+#include "ipc/tensor/value_types.h"
 
 namespace isopool {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/transport/answer.h"
 
+#include <ATen/core/ivalue.h>
+
 #include <span>
 #include <string>
 #include <utility>

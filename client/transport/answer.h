@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/ivalue.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "client/transport/request_outcome.h"
+#include "ipc/tensor/value_types.h"
 #include "isopool/errors.h"
 
 namespace isopool::client {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "client/transport/request_draft.h"
 
+#include <ATen/core/ivalue.h>
+
 #include "client/program/caller_modes.h"
 #include "client/program/thread_objects.h"
 #include "ipc/channel/operation.h"

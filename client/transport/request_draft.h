@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
+#include <c10/util/ArrayRef.h>
 
 #include <chrono>
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "ipc/channel/lease_table.h"
 #include "ipc/tensor/value_codec.h"
+#include "ipc/tensor/value_types.h"
 #include "isopool/call_options.h"
 
 namespace isopool::client {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +13,8 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "ipc/tensor/value_types.h"
 
 /// The encoding of IValues on a channel. A payload is a msgpack array of two elements: the body,
 /// which is an array, and an array of storage records. Tensors in the body are extension values

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
+#include <c10/core/Storage.h>
 
+#include <cstddef>
+#include <cstdint>
+
+#include "ipc/tensor/value_types.h"
 #include "worker/python/py_ref.h"
 
 /// Conversion between IValues and Python objects. Supports TorchScript's structural types, inferred

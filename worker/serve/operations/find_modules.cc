@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/ivalue.h>
+
 #include "worker/python/interpreter.h"
 #include "worker/python/output_streams.h"
 #include "worker/serve/call_failures.h"

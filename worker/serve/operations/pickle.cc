@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/core/ivalue.h>
+
 #include <cstdint>
 #include <utility>
 
