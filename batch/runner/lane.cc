@@ -301,11 +301,14 @@ void Lane::itemsFailed(Work& work, ItemRange range, BatchFailure failure,
 
 void Lane::setAside(Work& work, uint32_t item, BatchFailure failure) {
   failure.attempts = std::max<uint32_t>(work.progress.attempts(item), 1);
-  failure.id = identify(work, item);
+  std::optional<std::string> id = identify(work, item);
+  // The next pool calls the item again.
+  if (!id) return;
+  failure.id = std::move(*id);
   shared_.quarantine({work.chunk.number, item, std::move(failure)});
 }
 
-std::string Lane::identify(Work& work, uint32_t item) {
+std::optional<std::string> Lane::identify(Work& work, uint32_t item) {
   CallOptions options;
   options.deadline = kIdentifying;
   for (int attempt = 0; attempt < kIdentifyAttempts; ++attempt) {
@@ -314,6 +317,11 @@ std::string Lane::identify(Work& work, uint32_t item) {
       return calls_->identify(item, options);
     } catch (const WorkerLost&) {
       // A session that is opened right after a worker was killed may still get that worker.
+    } catch (const SupervisorLost&) {
+      calls_.reset();
+      open_ = false;
+      shared_.losePool();
+      return std::nullopt;
     } catch (const Error&) {
       attempt = kIdentifyAttempts;
     }

@@ -76,7 +76,8 @@ class Lane {
   void itemsFailed(Work& work, ItemRange range, BatchFailure failure,
                    std::optional<uint32_t> culprit);
   void setAside(Work& work, uint32_t item, BatchFailure failure);
-  std::string identify(Work& work, uint32_t item);
+  /// The item's ID, or its place if the item kills its readers; nothing if the pool is lost.
+  std::optional<std::string> identify(Work& work, uint32_t item);
   void replaceWorker();
   CallOptions callOptions(uint32_t call, uint32_t items) const;
 

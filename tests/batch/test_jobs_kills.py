@@ -94,6 +94,38 @@ def test_the_supervisor_is_killed(folder: JobFolder) -> None:
     running.wait_for_no_process()
 
 
+def test_the_supervisor_is_killed_while_a_worker_names_an_item(folder: JobFolder) -> None:
+    folder.code(
+        """
+        class Rows:
+            def __len__(self): return 3
+            def __getitem__(self, index):
+                row = {"id": f"i{index}", "n": index, "bad": "raise" if index == 1 else None}
+                with open(os.path.join(HERE, "trace")) as file:
+                    has_failed = "begin i1 " in file.read()
+                if index == 1 and has_failed:
+                    trace("named", row)
+                    gate = os.path.join(HERE, "gates", "name")
+                    if os.path.exists(gate):
+                        open(gate, "rb").close()
+                return row
+        def data(): return Rows()
+        """
+    )
+    (folder / "trace").touch()
+    folder.close_gates(["name"])
+    running = folder.start("app.py:square", "app.py:data", "-o", "out", "--retries", "0", "--format", "jsonl")
+    wait_until(lambda: folder.trace("named") != [], "a worker that names the item")
+    [supervisor] = [process for process, name in running.processes().items() if name == "isopoold"]
+    assert running.kill(supervisor)
+    folder.open_all_gates()
+    ended = running.wait()
+    assert ended.code == 3, ended
+    assert folder.rows() == squares(3, [1])
+    assert set(folder.quarantine()) == {"i1"}
+    running.wait_for_no_process()
+
+
 def test_a_worker_that_others_kill_costs_no_item(folder: JobFolder) -> None:
     count = 60
     folder.jsonl(numbers(count, seconds=0.02))
