@@ -23,6 +23,7 @@ namespace isopool::tests {
 namespace {
 
 class Shared : public AttachedManagers {};
+using SharedUnderLoad = Shared;
 
 CallOptions within(milliseconds time) {
   CallOptions options;
@@ -362,7 +363,7 @@ class Callers {
   std::vector<std::thread> threads_;
 };
 
-TEST_F(Shared, EveryKindOfDeathUnderLoadIsAnsweredAndLeavesNothing) {
+TEST_F(SharedUnderLoad, EveryKindOfDeathIsAnsweredAndLeavesNothing) {
   serve({"--grace", "100ms"});
   const auto first = attach();
   const auto second = attach();
@@ -414,7 +415,7 @@ TEST_F(Shared, EveryKindOfDeathUnderLoadIsAnsweredAndLeavesNothing) {
   }));
 }
 
-TEST_F(Shared, TheSupervisorsDeathUnderLoadEndsEveryCallAndLeavesNothing) {
+TEST_F(SharedUnderLoad, TheSupervisorsDeathEndsEveryCallAndLeavesNothing) {
   serve({});
   const auto first = attach();
   const auto second = attach();
@@ -469,7 +470,7 @@ TEST_F(Shared, MoreProgramsThanTheKernelLetsOneThreadWaitForAreAllServed) {
   }
 }
 
-TEST_F(Shared, AThousandAttachmentsLeaveNothingInAWorker) {
+TEST_F(SharedUnderLoad, AThousandAttachmentsLeaveNothingInAWorker) {
   if (kUnderAddressSanitizer) GTEST_SKIP() << "the sanitizer holds freed memory back";
   serve({"--workers", "1", "--spares", "0"});
   const auto keeper = attach(1);
