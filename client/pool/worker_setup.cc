@@ -130,8 +130,12 @@ bool WorkerSetup::define(WorkerLink& channel, const ObjectDefinition& definition
                                (overdue ? ", the worker continues loading" : ""),
                            /*started=*/false);
   }
-  // No request follows a load that only this caller needs.
-  if (answer.outcome() == RequestOutcome::kNeverStarted && need == Need::kOnlyHere) return false;
+  // No request follows a load that only this caller needs, nor one that a living worker has left
+  // out.
+  if (answer.outcome() == RequestOutcome::kNeverStarted &&
+      (need == Need::kOnlyHere || !channel.dead())) {
+    return false;
+  }
   // The call that follows finds a death again.
   if (answer.outcome() != RequestOutcome::kAnswered) return true;
   answer.take();

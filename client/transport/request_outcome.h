@@ -11,7 +11,8 @@ namespace isopool::client {
 enum class RequestOutcome : uint32_t {
   kPending,
   kAnswered,      ///< the worker has answered: with a value, an exception or a refusal
-  kNeverStarted,  ///< the worker is dead and has not run an instruction of the call's user code
+  kNeverStarted,  ///< the worker is dead and has not run an instruction of the call's user code, or
+                  ///< it has left the call out, although ClientEnd::recall() returned false
   kLost,          ///< the worker is dead and may have run user code of the call
   kWithdrawn,     ///< taken back before it started: the deadline passed, or by a CancellationToken
                   ///< or a Migration

@@ -326,7 +326,14 @@ Answer WorkerLink::exchange(ipc::Operation operation, RequestDraft& draft, const
     return {shared_from_this(), nullptr, 0, published.outcome};
   }
   const uint64_t sequence = published.request->sequence;
-  const Waited waited = wait(*published.request, deadline, cancellation, migration, spinner);
+  Waited waited = wait(*published.request, deadline, cancellation, migration, spinner);
+  // The worker and recall() have seen each other's store: the call was not taken back, and the
+  // worker has left it out. It is made again.
+  if (waited.outcome == RequestOutcome::kWithdrawn && !waited.abandoned &&
+      !(cancellation != nullptr && cancellation->requested()) &&
+      !(migration != nullptr && migration->left())) {
+    waited.outcome = RequestOutcome::kNeverStarted;
+  }
   if (cancellation != nullptr) cancellation->leave(waited.outcome);
   if (migration != nullptr) migration->requestEnded();
   if (waited.outcome == RequestOutcome::kOverdue && timeIsOver(sequence)) {

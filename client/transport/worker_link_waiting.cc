@@ -153,6 +153,10 @@ bool WorkerLink::deliverCompletions() {
                        request.use.load(std::memory_order_acquire) != PendingRequest::Use::kFree &&
                        request.outcome.load(std::memory_order_relaxed) == RequestOutcome::kPending;
     if (!known) return false;
+    if (received_.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn) &&
+        !end.recalled(received_.sequence)) {
+      return false;
+    }
     spin_.worked(received_.workNanoseconds);
     const bool delivered = deliver(request);
     ipc::reachCrashPoint(ipc::CrashPoint::kCompletionDelivered);

@@ -60,6 +60,10 @@ bool ClientEnd::recall(uint64_t sequence) noexcept {
                                   sequence);
 }
 
+bool ClientEnd::recalled(uint64_t sequence) const noexcept {
+  return own_->recalled[sequence % kRingSlots].load(std::memory_order_relaxed) == sequence;
+}
+
 void ClientEnd::rouse() const noexcept {
   if (peer_->sleeping.load(std::memory_order_relaxed) != 0) futexWake(own_->submissionTail);
 }

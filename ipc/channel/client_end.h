@@ -75,6 +75,8 @@ class ClientEnd {
   /// worker's death decides. Any thread, also while others publish and consume, as long as
   /// `sequence` is in flight.
   bool recall(uint64_t sequence) noexcept;
+  /// True if recall() was called for `sequence`: no other call may have the completion kWithdrawn.
+  bool recalled(uint64_t sequence) const noexcept;
   /// True if user code of `sequence` may have run an instruction. Final once the worker is dead.
   /// Any thread.
   bool hasStarted(uint64_t sequence) const noexcept;

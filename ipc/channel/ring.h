@@ -172,7 +172,7 @@ bool mayHaveStarted(const typename Memory::template Word<uint64_t>& started, uin
 }
 
 /// The client withdraws a call. True if the call has not started and never will; false if it may
-/// have started.
+/// have started. If both sides see the other's store, it is false and the call does not run.
 template <typename Memory>
 bool recallCall(typename Memory::template Word<uint64_t>& recalled,
                 const typename Memory::template Word<uint64_t>& started, uint64_t sequence) {

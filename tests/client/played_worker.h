@@ -32,10 +32,12 @@ class PlayedWorker {
 
   /// A call of the program, from any thread.
   client::Answer call(const client::Deadline& deadline = std::nullopt,
-                      ipc::Operation operation = ipc::Operation::kPing) {
+                      ipc::Operation operation = ipc::Operation::kPing,
+                      client::CancellationToken* cancellation = nullptr,
+                      client::Migration* migration = nullptr) {
     client::RequestDraft& draft = client::requestDraft();
     draft.writer.packer().pack_array(0);
-    return channel_->exchange(operation, draft, deadline);
+    return channel_->exchange(operation, draft, deadline, cancellation, migration);
   }
 
   /// Publishes an answer of the worker; takes all calls that are published by then. An answer may
@@ -78,6 +80,10 @@ class PlayedWorker {
   /// The number of calls that the program has published, and of answers that it has consumed.
   uint32_t callsPublished() const { return client().submissionTail; }
   uint32_t answersConsumed() const { return client().completionHead; }
+  /// True if the program has tried to take this call back.
+  bool recalled(uint64_t sequence) const {
+    return client().recalled[sequence % ipc::kRingSlots] == sequence;
+  }
 
  private:
   static constexpr base::Epoch kEpoch{7};
