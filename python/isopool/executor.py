@@ -6,6 +6,7 @@ import collections
 import concurrent.futures
 import itertools
 import logging
+import multiprocessing.process
 import os
 import pickle
 import sys
@@ -121,7 +122,8 @@ class _Calls:
         self._open: dict[_Task, None] = {}  # those whose futures are not settled, the oldest first
         # By the key of a function: how many calls took it along, up to what is enough. The latest one last.
         self._sent: collections.OrderedDict[str, int] = collections.OrderedDict()
-        runner = pool._create("tasks", "TaskRunner", (most_tasks, *initializer))
+        authkey = bytes(multiprocessing.process.current_process().authkey).hex()
+        runner = pool._create("tasks", "TaskRunner", (most_tasks, authkey, *initializer))
         self.run = runner.method("run")
         self.run_chunk = runner.method("run_chunk")
         _alive.add(self)

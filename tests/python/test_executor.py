@@ -5,6 +5,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import functools
+import multiprocessing
 import os
 import signal
 import threading
@@ -221,6 +222,23 @@ def test_an_array_that_the_worker_keeps_stays_as_it_was(executor: isopool.Execut
         for _ in range(20):
             own.submit(len, np.zeros(100000)).result()
         assert own.submit(lambda: os.kept.sum()).result() == 700000
+
+
+def test_proxies_of_a_multiprocessing_manager_work_in_calls_and_initializers() -> None:
+    with multiprocessing.get_context("spawn").Manager() as manager:
+        queue, begun = manager.Queue(), manager.Queue()
+
+        def pass_on(value: int) -> int:
+            queue.put(value)
+            return os.getpid()
+
+        with isopool.Executor(2, initializer=lambda: begun.put(os.getpid())) as executor:
+            first = set(executor.map(pass_on, range(4)))
+            assert {begun.get(timeout=PATIENCE) for _ in first} == first
+            executor.submit(die).exception()
+            # The next worker has the key, too.
+            executor.submit(queue.put, 4).result()
+        assert sorted(queue.get(timeout=PATIENCE) for _ in range(5)) == [0, 1, 2, 3, 4]
 
 
 def test_functions_of_every_kind_go_by_value(executor: isopool.Executor) -> None:

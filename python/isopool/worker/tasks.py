@@ -7,6 +7,7 @@ call again, together with the function.
 """
 
 import collections
+import multiprocessing.process
 import os
 import traceback
 import types
@@ -96,11 +97,13 @@ def _call_chunk(function: Callable[..., Any], chunk: tuple[tuple[Any, ...], ...]
 class TaskRunner:
     """Serves the calls of one Executor in one worker. Its pickle is the initializer: each worker runs it once.
 
-    most_tasks: after so many the worker exits, instead of running another one; 0: no limit.
+    most_tasks: after so many the worker exits, instead of running another one; 0: no limit. authkey: multiprocessing's
+    key of the Executor's process, in hexadecimal.
     """
 
-    def __init__(self, most_tasks: int, *initializer: str | torch.Tensor) -> None:
+    def __init__(self, most_tasks: int, authkey: str, *initializer: str | torch.Tensor) -> None:
         self._most_tasks = most_tasks
+        self._authkey = bytes.fromhex(authkey)
         self._initializer = payload.owned(initializer)
         self._prepare()
 
@@ -109,11 +112,11 @@ class TaskRunner:
         self._tasks = 0
         self._functions: collections.OrderedDict[str, Callable[..., Any]] = collections.OrderedDict()
 
-    def __getstate__(self) -> tuple[int, payload.Parts]:
-        return self._most_tasks, self._initializer
+    def __getstate__(self) -> tuple[int, bytes, payload.Parts]:
+        return self._most_tasks, self._authkey, self._initializer
 
-    def __setstate__(self, state: tuple[int, payload.Parts]) -> None:
-        self._most_tasks, self._initializer = state
+    def __setstate__(self, state: tuple[int, bytes, payload.Parts]) -> None:
+        self._most_tasks, self._authkey, self._initializer = state
         self._prepare()
 
     def run(self, key: str, function: torch.Tensor | None, *arguments: str | torch.Tensor) -> Answer:
@@ -133,6 +136,9 @@ class TaskRunner:
     ) -> Answer:
         if self._tasks == self._most_tasks > 0:
             os._exit(SERVED_EXIT)
+        # The proxies of a multiprocessing.Manager connect with the key that they find when they are unpickled. The
+        # worker may serve other programs, too.
+        multiprocessing.process.current_process().authkey = self._authkey
         if not self._initialized:
             try:
                 function, args = payload.loads(self._initializer)

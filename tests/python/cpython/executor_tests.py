@@ -7,6 +7,7 @@ IsopoolExecutor` works, as the tests' own programs need.
 
 import concurrent.futures
 import importlib
+import multiprocessing
 import types
 import unittest
 
@@ -30,6 +31,12 @@ class IsopoolMixin(cpython.ExecutorMixin):
 
     def get_context(self):
         return None  # mp_context is accepted and ignored
+
+    def create_event(self):
+        # From Python 3.13 on, the tests send an event to the worker. ExecutorMixin.tearDown() ends the manager.
+        if self.manager is None:
+            self.manager = multiprocessing.get_context("spawn").Manager()
+        return self.manager.Event()
 
 
 class InitializerTest(IsopoolMixin, cpython.InitializerMixin, cpython.BaseTestCase):
