@@ -80,7 +80,9 @@ TEST_F(StrictStreams, TakeWhatIsWrittenAndCannotBeEmptied) {
   }
   EXPECT_EQ(outcomeOf(*worker, "os.ftruncate(2, 0)"), "PermissionError");
   EXPECT_EQ(outcomeOf(*worker, "os.write(2, b'its own\\n')"), "8");
-  EXPECT_NE(contents(log).find("the operator's\nits own\n"), std::string::npos) << contents(log);
+  // torch may write lines of its own in between, as of a processor that it does not know.
+  EXPECT_EQ(contents(log).rfind("the operator's\n", 0), 0u) << contents(log);
+  EXPECT_NE(contents(log).find("\nits own\n"), std::string::npos) << contents(log);
 }
 
 TEST_F(StrictStreams, LetTheSupervisorsOwnLinesFollowThoseOfWorkers) {
