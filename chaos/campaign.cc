@@ -124,7 +124,7 @@ CampaignResult sumUp(const std::vector<Front>& fronts, const Course& course) {
 
 }  // namespace
 
-std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault) {
+std::vector<TargetPlan> targetPlans(const CampaignSettings& settings) {
   std::vector<TargetPlan> plans(7);
   plans[0].name = "plain-private-1";
   plans[1].name = "plain-private-2";
@@ -139,8 +139,11 @@ std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault) {
   plans[4].programs = 2;
   plans[5].name = "plain-private-3";
   plans[6].name = "plain-private-4";
-  for (size_t i = 0; i < plans.size(); ++i) plans[i].seed = seed * 16 + i;
-  plans[0].fault = fault;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    plans[i].seed = settings.seed * 16 + i;
+    plans[i].slowness = settings.slowness;
+  }
+  plans[0].fault = settings.fault;
   return plans;
 }
 
@@ -152,7 +155,7 @@ CampaignResult run(const CampaignSettings& settings, const Installation& install
   std::vector<Front> fronts;
   bool hasReal = false;
   bool hasPlain = false;
-  for (const TargetPlan& plan : targetPlans(settings.seed, settings.fault)) {
+  for (const TargetPlan& plan : targetPlans(settings)) {
     if (!settings.target.empty() && plan.name != settings.target) continue;
     (plan.plain ? hasPlain : hasReal) = true;
     Front& front = fronts.emplace_back();

@@ -19,6 +19,7 @@ struct CampaignSettings {
   std::chrono::milliseconds time{0};  ///< the longest time; 0: no limit
   std::chrono::milliseconds episode{10000};
   uint64_t seed = 1;
+  int slowness = 1;    ///< each limit of time is multiplied by this
   std::string target;  ///< the only target; empty: all targets
   std::string fault;   ///< planted into the first program
   bool progress = false;
@@ -39,7 +40,7 @@ struct CampaignResult {
 };
 
 /// The targets: private pools and shared supervisors, with and without torch.
-std::vector<TargetPlan> targetPlans(uint64_t seed, const std::string& fault);
+std::vector<TargetPlan> targetPlans(const CampaignSettings& settings);
 
 /// Attacks all targets at the same time, each in episodes of its own. Checks a target after each of
 /// its episodes. A target ends when enough processes of its kind, plain or real, were killed.

@@ -38,7 +38,7 @@ std::string describeFaults() {
 }
 
 int listAttacks(const Options& options) {
-  for (const chaos::TargetPlan& target : chaos::targetPlans(options.campaign.seed, "")) {
+  for (const chaos::TargetPlan& target : chaos::targetPlans(options.campaign)) {
     chaos::AttackPlan plan(target.seed, target.plain, target.shared);
     for (uint64_t i = 0; i < options.listed; ++i) {
       std::printf("%s: %s\n", target.name.c_str(), chaos::describe(plan.next()).c_str());
@@ -90,11 +90,17 @@ int main(int argc, char** argv) {
                  "attack this one alone: plain-private-1 to -4, plain-shared, real-private, "
                  "real-shared")
       ->check([](const std::string& name) {
-        for (const chaos::TargetPlan& plan : chaos::targetPlans(0, "")) {
+        for (const chaos::TargetPlan& plan : chaos::targetPlans({})) {
           if (plan.name == name) return std::string();
         }
         return "there is no target " + name;
       });
+  app.add_option(
+         "--slowness", options.campaign.slowness,
+         "this machine is so many times slower than an ordinary one, as an emulated one is: "
+         "multiplies the times that chaos allows. isopool's own are settings, as "
+         "ISOPOOL_ZYGOTE_TIMEOUT")
+      ->check(CLI::Range(1, 1000));
   app.add_option("--json", options.json, "write the counts as one JSON object to this FILE");
   app.add_option("--list", options.listed,
                  "only say what the first so many attacks on each target would be");

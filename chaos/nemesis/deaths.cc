@@ -45,7 +45,7 @@ void Nemesis::kill(const Attack& attack, pid_t victim, int signal) {
   if (stopped_.count(victim) != 0)
     ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGCONT, nullptr, 0);
   pollfd death{pidfd.get(), POLLIN, 0};
-  if (::poll(&death, 1, kPatience) != 1) {
+  if (::poll(&death, 1, kPatience * target_.plan().slowness) != 1) {
     findings_.add(Fault::kHung, target_.plan().name + ": process " + std::to_string(victim) +
                                     " lives on after " + describe(attack));
     return;

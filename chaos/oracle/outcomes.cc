@@ -33,12 +33,13 @@ bool neverRan(Outcome outcome) {
 }  // namespace
 
 Outcomes::Outcomes(std::string program, const std::string& history, const std::string& effects,
-                   AttackLog& attacks, Findings& findings)
+                   AttackLog& attacks, Findings& findings, int slowness)
     : program_(std::move(program)),
       history_(history),
       effects_(effects),
       attacks_(attacks),
-      findings_(findings) {}
+      findings_(findings),
+      slowness_(slowness) {}
 
 void Outcomes::read(milliseconds excused) {
   // In this order: an effect is written before its outcome.
@@ -176,12 +177,12 @@ void Outcomes::judgeManager(const Call& call) {
 
 void Outcomes::checkTime(const Call& call, milliseconds excused) {
   const milliseconds took((call.ended.when - call.invoked.when) / 1'000'000);
-  milliseconds allowed = kWithoutDeadline;
+  milliseconds allowed = kWithoutDeadline * slowness_;
   if (call.invoked.deadline != 0) {
     allowed = milliseconds(call.invoked.deadline);
     if (excused.count() == 0) latest_ = std::max(latest_, took - allowed);
   }
-  if (took > allowed + kSlack + excused) {
+  if (took > allowed + kSlack * slowness_ + excused) {
     findings_.add(Fault::kHung, describe(call) + " after " + std::to_string(took.count()) + " ms");
   }
 }

@@ -38,11 +38,12 @@ struct ManagerCounts {
 /// Reads the history of one life of one client program and its models' effects, and checks both:
 /// each call has exactly one outcome, in time; it has at most one effect, exactly one if there is a
 /// value, and none if it never ran; no constructor, load or close of a manager fails although its
-/// supervisor was not attacked.
+/// supervisor was not attacked. On a machine that is slower than an ordinary one, the times that a
+/// call may take are multiplied by `slowness`; deadlines are not.
 class Outcomes {
  public:
   Outcomes(std::string program, const std::string& history, const std::string& effects,
-           AttackLog& attacks, Findings& findings);
+           AttackLog& attacks, Findings& findings, int slowness);
 
   /// Reads new records, and notes which workers the calls may have killed. Stopped processes may
   /// have delayed calls by up to `excused` since the last read.
@@ -83,6 +84,7 @@ class Outcomes {
   AppendedEntries<Effect> effects_;
   AttackLog& attacks_;
   Findings& findings_;
+  const int slowness_;
   std::unordered_map<uint64_t, Call> open_;
   std::unordered_map<uint64_t, Call> ended_;  // not yet known to be complete
   std::vector<uint64_t> judgeable_;

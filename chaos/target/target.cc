@@ -173,7 +173,7 @@ void Target::startSupervisor() {
       std::vector<std::string>{installation_.supervisor, "--listen", address, "--workers",
                                std::to_string(plan_.workers), "--log-format", "text"},
       variables(), folder_ + "/supervisor.log");
-  waitUntil([&] { return listens(address) || !supervisor_->alive(); }, kPatience);
+  waitUntil([&] { return listens(address) || !supervisor_->alive(); }, onThisMachine(kPatience));
   lastServed_ = Clock::now();
 }
 
@@ -213,7 +213,7 @@ void Target::startProgram() {
   program.name = plan_.name + " program " + std::to_string(lives_);
   program.process = std::make_unique<Spawned>(words, environment, folder_ + "/programs.log");
   program.outcomes = std::make_unique<Outcomes>(program.name, life + ".history", life + ".effects",
-                                                attacks_, findings_);
+                                                attacks_, findings_, plan_.slowness);
   programs_.push_back(std::move(program));
 }
 
@@ -288,7 +288,7 @@ void Target::noteWhetherItServes() {
   if (supervisor_->alive() && std::filesystem::exists(folder_ + "/socket")) {
     lastServed_ = now;
   } else {
-    attacks_.noteDisturbance(lastServed_ - kBeforeItIsSeen, now);
+    attacks_.noteDisturbance(lastServed_ - onThisMachine(kBeforeItIsSeen), now);
   }
 }
 
@@ -296,15 +296,15 @@ void Target::revive() {
   noteWhetherItServes();
   if (supervisor_ && !supervisor_->alive()) {
     checkEnd(plan_.name + " supervisor", supervisor_->pid(),
-             supervisor_->waitForEnd(milliseconds(1000)), "supervisor.log");
+             supervisor_->waitForEnd(onThisMachine(milliseconds(1000))), "supervisor.log");
     // The old supervisor may serve its socket until the kernel has killed it with its guardian.
     waitUntil(
         [this] {
           return living(Role::kSupervisor).empty() && living(Role::kWorker).empty() &&
                  !listens(folder_ + "/socket");
         },
-        kPatience);
-    const auto from = lastServed_ - kBeforeItIsSeen;
+        onThisMachine(kPatience));
+    const auto from = lastServed_ - onThisMachine(kBeforeItIsSeen);
     startSupervisor();
     attacks_.noteDisturbance(from, lastServed_);
   }
@@ -316,7 +316,7 @@ void Target::revive() {
       continue;
     }
     checkEnd(programs_[i].name, programs_[i].process->pid(),
-             programs_[i].process->waitForEnd(milliseconds(1000)), "programs.log");
+             programs_[i].process->waitForEnd(onThisMachine(milliseconds(1000))), "programs.log");
     dead_.push_back(std::move(programs_[i]));
     programs_.erase(programs_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -332,16 +332,16 @@ void Target::takeStock() {
         revive();
         return !supervisor_ || !living(Role::kWorker).empty();
       },
-      kPatience);
+      onThisMachine(kPatience));
   std::vector<Standing> standings;
   for (Program& program : programs_) program.process->say("rest");
   for (Program& program : programs_) {
     const auto patience = plan_.fault.empty() ? kPatienceForRest : kPatienceWithFault;
-    if (program.process->hear(patience) == "resting") {
+    if (program.process->hear(onThisMachine(patience)) == "resting") {
       standings.push_back(Standing::kResting);
     } else {
       // A dying process closes its pipe before it can be reaped.
-      const bool ended = program.process->waitForEnd(kPatienceForExit).has_value();
+      const bool ended = program.process->waitForEnd(onThisMachine(kPatienceForExit)).has_value();
       standings.push_back(ended ? Standing::kDead : Standing::kStuck);
     }
   }
@@ -384,7 +384,7 @@ void Target::checkBooks(Program& program) {
   const bool settled = waitUntil(
       [&] {
         program.process->say("books");
-        last = program.process->hear(kPatience).value_or("");
+        last = program.process->hear(onThisMachine(kPatience)).value_or("");
         std::istringstream fields(last);
         std::string word;
         uint64_t workers = 0, serving = 0, waiting = 0;
@@ -392,7 +392,7 @@ void Target::checkBooks(Program& program) {
         return workers > 0 && serving == workers && waiting == 0 && lent == 0 &&
                inputs <= kInputsNotYetBack;
       },
-      kPatience);
+      onThisMachine(kPatience));
   if (settled) return;
   if (lent > 0 || inputs > kInputsNotYetBack) {
     findings_.add(Fault::kLeakedBytes, program.name + " at rest says: " + last, lent + inputs);
@@ -478,7 +478,7 @@ bool Target::waitUntilComplete() {
         attachment = notAttached(all, statusPages(all));
         return there == expected && serving == workers && attachment.empty();
       },
-      kPatience);
+      onThisMachine(kPatience));
   if (complete) return true;
   if (there > expected) {
     std::string who;
@@ -595,8 +595,8 @@ void Target::checkHoldings() {
     baselines_ = seen;
     return true;
   };
-  if (waitUntil(nothingLeaks, milliseconds(5000))) return;
-  if (fault == Fault::kHung && waitUntil(nothingLeaks, kPatience)) return;
+  if (waitUntil(nothingLeaks, onThisMachine(milliseconds(5000)))) return;
+  if (fault == Fault::kHung && waitUntil(nothingLeaks, onThisMachine(kPatience))) return;
   findings_.add(fault, leak, amount);
 }
 
@@ -604,7 +604,7 @@ void Target::end() {
   takeStock();
   for (Program& program : programs_) program.process->say("end");
   for (Program& program : programs_) {
-    const auto status = program.process->waitForEnd(kPatience);
+    const auto status = program.process->waitForEnd(onThisMachine(kPatience));
     if (!status) {
       findings_.add(Fault::kHung, program.name + " does not end");
     } else if (*status != 0) {
@@ -617,7 +617,7 @@ void Target::end() {
   if (supervisor_) {
     attacks_.note(supervisor_->pid());
     ::kill(supervisor_->pid(), SIGTERM);
-    const auto status = supervisor_->waitForEnd(kPatience);
+    const auto status = supervisor_->waitForEnd(onThisMachine(kPatience));
     if (!status || *status != 0) {
       findings_.add(status ? Fault::kSurvivorCrashed : Fault::kHung,
                     plan_.name + ": the supervisor " +
@@ -625,7 +625,7 @@ void Target::end() {
                         " on SIGTERM; it said last: " + lastLine(folder_ + "/supervisor.log"));
     }
   }
-  if (waitUntil([this] { return marked().empty(); }, milliseconds(5000))) return;
+  if (waitUntil([this] { return marked().empty(); }, onThisMachine(milliseconds(5000)))) return;
   const std::vector<pid_t> left = marked();
   std::string who;
   for (const pid_t pid : left)

@@ -48,6 +48,7 @@ struct TargetPlan {
   int programs = 1;
   int workers = 2;
   uint64_t seed = 1;
+  int slowness = 1;   ///< each limit of time is multiplied by this
   std::string fault;  ///< the fault that its first program commits
 };
 
@@ -95,6 +96,9 @@ class Target {
     std::string name;
   };
 
+  std::chrono::milliseconds onThisMachine(std::chrono::milliseconds limit) const {
+    return limit * plan_.slowness;
+  }
   std::vector<std::string> variables() const;
   void startSupervisor();
   void noteWhetherItServes();
