@@ -110,16 +110,9 @@ bool Lane::complete(Work& work) {
     } catch (const DeadlineExceeded& error) {
       workerDied(work, failureOf(error, job_.timeout.value_or(kIdentifying)));
     } catch (const PoolUnavailable&) {
-      calls_.reset();
-      open_ = false;
-      // No worker has died in this preparation.
-      failedPreparations_ = std::max(failedPreparations_ - 1, 0);
-      // The supervisor tries again after PoolOptions::quarantine.
-      if (++unavailable_ > kUnavailablePauses) throw;
-      std::this_thread::sleep_for(kUnavailablePause);
+      waitForPool();
     } catch (const SupervisorLost&) {
-      calls_.reset();
-      shared_.losePool();
+      losePool();
     } catch (const RemoteError& error) {
       if (!isDiskFull(error)) throw;
       shared_.end(BatchEnd::kDiskFull,
@@ -129,6 +122,22 @@ bool Lane::complete(Work& work) {
   // Of a lost pool's chunks the next one counts what it recovers.
   if (shared_.poolLost()) shared_.countDone(-int64_t{work.progress.done()});
   return false;
+}
+
+void Lane::waitForPool() {
+  calls_.reset();
+  open_ = false;
+  // No worker has died in this preparation.
+  failedPreparations_ = std::max(failedPreparations_ - 1, 0);
+  // The supervisor tries again after PoolOptions::quarantine.
+  if (++unavailable_ > kUnavailablePauses) throw;
+  std::this_thread::sleep_for(kUnavailablePause);
+}
+
+void Lane::losePool() {
+  calls_.reset();
+  open_ = false;
+  shared_.losePool();
 }
 
 void Lane::step(Work& work) {
@@ -302,7 +311,7 @@ void Lane::itemsFailed(Work& work, ItemRange range, BatchFailure failure,
 void Lane::setAside(Work& work, uint32_t item, BatchFailure failure) {
   failure.attempts = std::max<uint32_t>(work.progress.attempts(item), 1);
   std::optional<std::string> id = identify(work, item);
-  // The next pool calls the item again.
+  // The next pool, or the next run, calls the item again.
   if (!id) return;
   failure.id = std::move(*id);
   shared_.quarantine({work.chunk.number, item, std::move(failure)});
@@ -317,10 +326,13 @@ std::optional<std::string> Lane::identify(Work& work, uint32_t item) {
       return calls_->identify(item, options);
     } catch (const WorkerLost&) {
       // A session that is opened right after a worker was killed may still get that worker.
+    } catch (const PoolUnavailable&) {
+      // That says nothing about the item.
+      --attempt;
+      if (shared_.ending()) return std::nullopt;
+      waitForPool();
     } catch (const SupervisorLost&) {
-      calls_.reset();
-      open_ = false;
-      shared_.losePool();
+      losePool();
       return std::nullopt;
     } catch (const Error&) {
       attempt = kIdentifyAttempts;

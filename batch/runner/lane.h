@@ -33,6 +33,7 @@ namespace isopool::batch {
 ///   an item gets no memory, or an     | it is called again by itself in a fresh worker, and has
 ///   error of the GPU                  | failed if it gets the same there
 ///   no room on the disk               | the run ends with kDiskFull
+///   all workers are in quarantine     | the lane waits until one more is tried
 ///   the model can't be prepared       | the run fails
 ///   the supervisor dies               | the run goes on with a new pool
 class Lane {
@@ -65,6 +66,10 @@ class Lane {
   Work begin(int64_t number);
   /// False if the run ends before the chunk does.
   bool complete(Work& work);
+  /// To be called while PoolUnavailable is handled: throws it again if it has come too often.
+  void waitForPool();
+  /// The run goes on with a new pool.
+  void losePool();
   void step(Work& work);
   void ensureOpen(Work& work);
   void finish(Work& work);
@@ -76,7 +81,8 @@ class Lane {
   void itemsFailed(Work& work, ItemRange range, BatchFailure failure,
                    std::optional<uint32_t> culprit);
   void setAside(Work& work, uint32_t item, BatchFailure failure);
-  /// The item's ID, or its place if the item kills its readers; nothing if the pool is lost.
+  /// The item's ID, or its place if the item kills its readers; nothing if the pool is lost, or has
+  /// no worker when the run ends.
   std::optional<std::string> identify(Work& work, uint32_t item);
   void replaceWorker();
   CallOptions callOptions(uint32_t call, uint32_t items) const;

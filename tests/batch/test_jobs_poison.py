@@ -203,3 +203,38 @@ def test_a_reader_that_dies_is_named_by_its_place(folder: JobFolder) -> None:
     folder.run("app.py:square", "app.py:data", "-o", "out", "--chunk-size", "5", "--format", "jsonl", code=3)
     assert folder.rows() == squares(10, [6])
     assert reasons(folder.quarantine()) == {"data:6": "crashed"}
+
+
+def test_a_pool_in_quarantine_does_not_cost_an_item_its_id(folder: JobFolder) -> None:
+    # The worker that is asked for the ID of item 6 dies, and the next one before its first call is complete: with a
+    # limit of one such death the only slot is then in quarantine.
+    folder.code(
+        """
+        def mark(name):
+            return os.path.join(HERE, name)
+
+        if os.path.exists(mark("asked")) and not os.path.exists(mark("died-early")):
+            open(mark("died-early"), "w").close()
+            misbehave("segfault")
+
+        class data:
+            def __len__(self):
+                return 10
+            def __getitem__(self, index):
+                if index == 6 and os.path.exists(mark("called")) and not os.path.exists(mark("asked")):
+                    open(mark("asked"), "w").close()
+                    misbehave("segfault")
+                return {"id": f"i{index}", "n": index}
+
+        def bad(row):
+            if row["n"] == 6:
+                open(mark("called"), "w").close()
+                raise ValueError("this item is wrong")
+            return {"square": row["n"] ** 2}
+        """
+    )
+    line = ["app.py:bad", "app.py:data", "-o", "out", "--format", "jsonl", "--retries", "0", "--workers", "1"]
+    folder.run(*line, environment={"ISOPOOL_RESTART_LIMIT": "1", "ISOPOOL_QUARANTINE": "1s"}, code=3)
+    assert (folder / "died-early").exists()
+    assert folder.rows() == squares(10, [6])
+    assert reasons(folder.quarantine()) == {"i6": "raised"}
