@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a target at rest must have: all its processes, attached to each other, and no memory and no
 // descriptors beyond those of its earlier rests.
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
