@@ -3,6 +3,7 @@
 
 import pathlib
 import signal
+import textwrap
 from collections.abc import Iterator
 
 import pytest
@@ -206,35 +207,53 @@ def test_a_reader_that_dies_is_named_by_its_place(folder: JobFolder) -> None:
 
 
 def test_a_pool_in_quarantine_does_not_cost_an_item_its_id(folder: JobFolder) -> None:
-    # The worker that is asked for the ID of item 6 dies, and the next one before its first call is complete: with a
-    # limit of one such death the only slot is then in quarantine.
+    # The worker that is asked for the ID of item 6 dies, and the next one as soon as it is forked: with a limit of one
+    # such death the only slot is then in quarantine.
+    (folder / "dies_once.py").write_text(
+        textwrap.dedent(
+            """
+            import ctypes, os
+
+            HERE = os.path.dirname(os.path.abspath(__file__))
+
+            def die_once():
+                died = os.path.join(HERE, "died-early")
+                if os.path.exists(os.path.join(HERE, "asked")) and not os.path.exists(died):
+                    open(died, "w").close()
+                    ctypes.string_at(0)
+
+            os.register_at_fork(after_in_child=die_once)
+            """
+        )
+    )
     folder.code(
         """
-        def mark(name):
-            return os.path.join(HERE, name)
-
-        if os.path.exists(mark("asked")) and not os.path.exists(mark("died-early")):
-            open(mark("died-early"), "w").close()
-            misbehave("segfault")
-
         class data:
             def __len__(self):
                 return 10
             def __getitem__(self, index):
-                if index == 6 and os.path.exists(mark("called")) and not os.path.exists(mark("asked")):
-                    open(mark("asked"), "w").close()
+                asked = os.path.join(HERE, "asked")
+                if index == 6 and os.path.exists(os.path.join(HERE, "called")) and not os.path.exists(asked):
+                    open(asked, "w").close()
                     misbehave("segfault")
                 return {"id": f"i{index}", "n": index}
 
         def bad(row):
             if row["n"] == 6:
-                open(mark("called"), "w").close()
+                open(os.path.join(HERE, "called"), "w").close()
                 raise ValueError("this item is wrong")
             return {"square": row["n"] ** 2}
         """
     )
+    environment = {
+        "PYTHONPATH": str(folder.path),
+        "ISOPOOL_PRELOAD_MODULES": "dies_once",
+        "ISOPOOL_SPARES": "0",
+        "ISOPOOL_RESTART_LIMIT": "1",
+        "ISOPOOL_QUARANTINE": "1s",
+    }
     line = ["app.py:bad", "app.py:data", "-o", "out", "--format", "jsonl", "--retries", "0", "--workers", "1"]
-    folder.run(*line, environment={"ISOPOOL_RESTART_LIMIT": "1", "ISOPOOL_QUARANTINE": "1s"}, code=3)
-    assert (folder / "died-early").exists()
+    ended = folder.run(*line, environment=environment, code=3)
+    assert "slot 0 stays empty" in ended.err
     assert folder.rows() == squares(10, [6])
     assert reasons(folder.quarantine()) == {"i6": "raised"}
