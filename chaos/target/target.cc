@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <stdexcept>
 
 #include "chaos/target/wait_until.h"
 
@@ -101,7 +102,12 @@ Target::Target(TargetPlan plan, const Installation& installation, Findings& find
       folder_(installation.folder + "/" + plan_.name) {
   std::filesystem::create_directories(folder_);
   setClockAhead(milliseconds(0));
-  if (plan_.shared) startSupervisor();
+  if (plan_.shared) {
+    startSupervisor();
+    // Nothing has attacked it yet. A setting that it refuses, for example, would end each later one.
+    if (!supervisor_->alive())
+      throw std::runtime_error("isopoold does not start: " + lastLine(folder_ + "/supervisor.log"));
+  }
   for (int i = 0; i < plan_.programs; ++i) startProgram();
 }
 
