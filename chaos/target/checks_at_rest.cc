@@ -164,7 +164,9 @@ bool Target::waitUntilComplete() {
                                : "there are " + std::to_string(serving) + " workers and not " +
                                      std::to_string(workers) + ", and " + std::to_string(there) +
                                      " processes and not " + std::to_string(expected);
-  findings_.add(Fault::kHung, plan_.name + ": " + what + ", half a minute after the last attack");
+  findings_.add(Fault::kHung, plan_.name + ": " + what + ", " +
+                                  std::to_string(onThisMachine(kPatience).count() / 1000) +
+                                  " s after the last attack");
   return false;
 }
 

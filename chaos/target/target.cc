@@ -104,7 +104,8 @@ Target::Target(TargetPlan plan, const Installation& installation, Findings& find
   setClockAhead(milliseconds(0));
   if (plan_.shared) {
     startSupervisor();
-    // Nothing has attacked it yet. A setting that it refuses, for example, would end each later one.
+    // Nothing has attacked it yet. A setting that it refuses, for example, would end each later
+    // one.
     if (!supervisor_->alive())
       throw std::runtime_error("isopoold does not start: " + lastLine(folder_ + "/supervisor.log"));
   }
