@@ -71,7 +71,7 @@ struct Course {
   bool overAfter(uint64_t episodesOfTarget, bool plain) const {
     if (!settings.fault.empty() && episodesOfTarget > 0) return true;
     if (settings.time.count() != 0 && Clock::now() - began >= settings.time) return true;
-    return enough(plain);
+    return enough(plain) || settings.endEarly();
   }
 };
 
@@ -93,7 +93,7 @@ void attack(Front& front, Course& course) {
   const bool plain = front.target->plan().plain;
   for (uint64_t episodes = 0; !course.overAfter(episodes, plain); ++episodes) {
     front.nemesis->attackUntil(Clock::now() + course.settings.episode,
-                               [&] { return course.enough(plain); });
+                               [&] { return course.enough(plain) || course.settings.endEarly(); });
     front.target->takeStock();
     ++course.episodes;
     showProgress(course);
@@ -167,8 +167,13 @@ CampaignResult run(const CampaignSettings& settings, const Installation& install
   // Measures the state before any attack.
   std::this_thread::sleep_for(kWarmUp);
   onEach(fronts, [](Front& front) { front.target->takeStock(); });
-  onEach(fronts, [&course](Front& front) { attack(front, course); });
+  // What is not in order before any attack would be found after each one, as a setting that the
+  // programs refuse.
+  if (findings.none() || !settings.fault.empty()) {
+    onEach(fronts, [&course](Front& front) { attack(front, course); });
+  }
   CampaignResult result = sumUp(fronts, course);
+  result.endedEarly = settings.endEarly();
   fronts.clear();
   result.systemMemoryCompared = alone && aloneOnThisMachine();
   if (result.systemMemoryCompared) compareSystemMemory(sharedBefore, findings);

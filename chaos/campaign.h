@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -22,6 +23,8 @@ struct CampaignSettings {
   int slowness = 1;    ///< each limit of time is multiplied by this
   std::string target;  ///< the only target; empty: all targets
   std::string fault;   ///< planted into the first program
+  /// True once the campaign is to end early. Called from several threads.
+  std::function<bool()> endEarly = [] { return false; };
   bool progress = false;
 };
 
@@ -37,6 +40,7 @@ struct CampaignResult {
   std::array<uint64_t, static_cast<size_t>(Family::kFamilies)> attacks{};
   std::map<RecordFlag, ManagerCounts> managers;  ///< kConstructor, kLoad, kClose
   bool systemMemoryCompared = false;
+  bool endedEarly = false;  ///< by CampaignSettings::endEarly
 };
 
 /// The targets: private pools and shared supervisors, with and without torch.
@@ -44,6 +48,7 @@ std::vector<TargetPlan> targetPlans(const CampaignSettings& settings);
 
 /// Attacks all targets at the same time, each in episodes of its own. Checks a target after each of
 /// its episodes. A target ends when enough processes of its kind, plain or real, were killed.
+/// Attacks nothing if targets that nobody has attacked are not in order, unless a fault is planted.
 CampaignResult run(const CampaignSettings& settings, const Installation& installation,
                    Findings& findings);
 

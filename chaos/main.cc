@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -18,6 +19,17 @@
 #include "chaos/target/cleaner.h"
 
 namespace {
+
+// Set by the first SIGINT or SIGTERM. The second one ends the process.
+std::atomic<bool> signalled{false};
+
+void endEarlyOnSignal() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { signalled = true; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
 
 struct Options {
   chaos::CampaignSettings campaign;
@@ -48,10 +60,16 @@ int listAttacks(const Options& options) {
 }
 
 int attack(Options& options) {
+  if (options.installation.package.empty()) {
+    throw std::runtime_error(
+        "--package FILE is missing: scripts/chaos makes the model and gives it");
+  }
   std::string folder = std::filesystem::temp_directory_path() / "isopool-chaos-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no temporary folder");
   options.installation.folder = folder;
   options.campaign.progress = ::isatty(STDERR_FILENO) != 0;
+  options.campaign.endEarly = [] { return signalled.load(); };
+  endEarlyOnSignal();
   std::printf("seed %llu\n", static_cast<unsigned long long>(options.campaign.seed));
   std::fflush(stdout);
   const chaos::Cleaner cleaner;
@@ -77,7 +95,8 @@ int main(int argc, char** argv) {
   CLI::App app(
       "Attacks isopool: kills, stops, starves and interrupts its workers, zygotes, supervisors and "
       "client programs while many callers call, and checks each call's outcome, each model's "
-      "effects, and what is left. Exit code 1 if anything was found.");
+      "effects, and what is left. SIGINT and SIGTERM end the attacks: what was found until then is "
+      "reported. Exit code 1 if anything was found.");
   Options options;
   options.campaign.seed = std::random_device()();
   app.add_option("--kills", options.campaign.kills,
@@ -112,7 +131,9 @@ int main(int argc, char** argv) {
         return "there is no fault " + name;
       });
   app.add_flag("--keep", options.keep, "keep histories and logs, and say where");
-  app.add_option("--package", options.installation.package, "the packaged model");
+  app.add_option("--package", options.installation.package,
+                 "the packaged model, which scripts/chaos makes")
+      ->check(CLI::ExistingFile);
   CLI11_PARSE(app, argc, argv);
   ::signal(SIGPIPE, SIG_IGN);
   options.campaign.time = std::chrono::milliseconds(static_cast<int64_t>(options.seconds * 1000));

@@ -24,7 +24,8 @@ void writeJson(std::ostream& out, const CampaignSettings& settings, const Campai
   Json json{{"seed", settings.seed},
             {"kills", result.kills},
             {"real_kills", result.realKills},
-            {"calls", result.calls}};
+            {"calls", result.calls},
+            {"ended_early", result.endedEarly}};
   for (size_t i = 0; i < static_cast<size_t>(Fault::kFaults); ++i) {
     json[nameOf(static_cast<Fault>(i))] = findings.count(static_cast<Fault>(i));
   }
@@ -70,6 +71,7 @@ void writeText(std::ostream& out, const CampaignSettings& settings, const Campai
     out << ' ' << nameOf(static_cast<Fault>(i)) << ' ' << findings.count(static_cast<Fault>(i));
   }
   out << '\n';
+  if (result.endedEarly) out << "  a signal ended the attacks early\n";
   if (!result.systemMemoryCompared) {
     out << "  the system's shared memory was not compared: other isopool processes run here\n";
   }

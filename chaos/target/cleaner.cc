@@ -2,6 +2,7 @@
 #include "chaos/target/cleaner.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -28,6 +29,9 @@ Cleaner::Cleaner() {
   if (child < 0) throw std::runtime_error("no process");
   if (child == 0) {
     ::setsid();
+    // It ends with the process that it follows. A signal to all of that name ends the attacks only.
+    ::signal(SIGINT, SIG_IGN);
+    ::signal(SIGTERM, SIG_IGN);
     ::close(pipe[1]);
     char byte = 0;
     while (::read(pipe[0], &byte, 1) > 0) {

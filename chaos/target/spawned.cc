@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -109,9 +110,14 @@ Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variab
   ::posix_spawn_file_actions_adddup2(&actions, childOutput.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
                                      O_WRONLY | O_CREAT | O_APPEND, 0600);
+  // A group of its own: a signal from the terminal ends the attacks, not the processes that are
+  // attacked.
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   const int error = Orphanage::instance().start(
       [&](pid_t& pid) {
-        const int failed = ::posix_spawn(&pid, words[0].c_str(), &actions, nullptr,
+        const int failed = ::posix_spawn(&pid, words[0].c_str(), &actions, &attributes,
                                          arguments.data(), environment.data());
         // Before the child can be reaped.
         if (failed == 0)
@@ -119,6 +125,7 @@ Spawned::Spawned(std::vector<std::string> words, std::vector<std::string> variab
         return failed;
       },
       pid_);
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::runtime_error("can't start " + words[0]);
 }
@@ -149,7 +156,10 @@ std::optional<std::string> Spawned::hear(milliseconds patience) {
     }
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     pollfd readable{output_.get(), POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&readable, 1, static_cast<int>(left.count())) != 1) return {};
+    if (left.count() <= 0) return {};
+    const int ready = ::poll(&readable, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready != 1) return {};
     std::array<char, 4096> buffer;
     const ssize_t got = ::read(output_.get(), buffer.data(), buffer.size());
     if (got <= 0) return {};
