@@ -241,6 +241,17 @@ def test_proxies_of_a_multiprocessing_manager_work_in_calls_and_initializers() -
         assert sorted(queue.get(timeout=PATIENCE) for _ in range(5)) == [0, 1, 2, 3, 4]
 
 
+def test_other_calls_of_a_worker_do_not_find_the_multiprocessing_key_of_an_executor() -> None:
+    def key() -> str:
+        return bytes(multiprocessing.process.current_process().authkey).hex()
+
+    with isopool.Pool(1) as pool, isopool.Executor(pool=pool) as executor:
+        of_other_calls = pool.load(key)
+        before = of_other_calls()
+        assert executor.submit(key).result() == key() != before
+        assert of_other_calls() == before
+
+
 def test_functions_of_every_kind_go_by_value(executor: isopool.Executor) -> None:
     factor = 3
 

@@ -137,8 +137,22 @@ class TaskRunner:
         if self._tasks == self._most_tasks > 0:
             os._exit(SERVED_EXIT)
         # The proxies of a multiprocessing.Manager connect with the key that they find when they are unpickled. The
-        # worker may serve other programs, too.
-        multiprocessing.process.current_process().authkey = self._authkey
+        # worker may serve other programs, too: theirs find its own key.
+        process = multiprocessing.process.current_process()
+        own = process.authkey
+        process.authkey = self._authkey
+        try:
+            return self._answer_with_key(key, pickled, arguments, call)
+        finally:
+            process.authkey = own
+
+    def _answer_with_key(
+        self,
+        key: str,
+        pickled: torch.Tensor | None,
+        arguments: tuple[str | torch.Tensor, ...],
+        call: Callable[..., Any],
+    ) -> Answer:
         if not self._initialized:
             try:
                 function, args = payload.loads(self._initializer)
