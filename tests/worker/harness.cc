@@ -238,7 +238,7 @@ const std::string& probePackage() {
 
 // ---- TestClient ---------------------------------------------------------------------------------
 
-TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes)
+TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes, uint64_t inputBytes)
     : worker_(worker), number_(++worker.clients) {
   using namespace base;
   using namespace ipc;
@@ -257,7 +257,7 @@ TestClient::TestClient(WorkerProcess& worker, uint64_t outputBytes)
               {clientControl.get(), workerControl.get(), output.get()});
   decodeMessage<ChannelAttached>(worker.receive());
   if (!end_->attached() || !end_->headerValid()) giveUp("the channel");
-  addInputSegment(16 << 20);
+  addInputSegment(inputBytes);
 }
 
 void TestClient::addInputSegment(uint64_t bytes) {

@@ -125,7 +125,8 @@ struct Answer {
 /// A minimal client of one worker. The constructor attaches its channel.
 class TestClient {
  public:
-  explicit TestClient(WorkerProcess& worker, uint64_t outputBytes = 8 << 20);
+  explicit TestClient(WorkerProcess& worker, uint64_t outputBytes = 8 << 20,
+                      uint64_t inputBytes = 16 << 20);
 
   // ---- memory
   /// A tensor in the input arena.

@@ -11,13 +11,15 @@
 namespace isopool::tests {
 namespace {
 
+constexpr uint64_t kArenaBytes = 64 << 10;
+
 class IdleWorker : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(IdleWorker, OfAnyNumberOfClientsSleepsAndIsWokenByEach) {
   const auto worker = sharedZygote().fork(1);
   std::vector<std::unique_ptr<TestClient>> clients;
   while (clients.size() < GetParam()) {
-    clients.push_back(std::make_unique<TestClient>(*worker, /*outputBytes=*/size_t{1} << 16));
+    clients.push_back(std::make_unique<TestClient>(*worker, kArenaBytes, kArenaBytes));
   }
   EXPECT_TRUE(restsForASecond([&] { return contextSwitchesOf(worker->pid); }))
       << "its threads wake each other before the first call";
