@@ -20,7 +20,7 @@
 
 namespace {
 
-// Set by the first SIGINT or SIGTERM. The second one ends the process.
+// Set by a SIGINT or SIGTERM. A second one of its kind ends the process.
 std::atomic<bool> signalled{false};
 
 void endEarlyOnSignal() {
