@@ -117,6 +117,15 @@ py::str toText(std::string_view bytes) {
       bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "backslashreplace"));
 }
 
-py::object toObject(at::IValue value) { return torch::jit::toPyObject(std::move(value)); }
+py::object toObject(at::IValue value) {
+  try {
+    return torch::jit::toPyObject(std::move(value));
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_UnicodeDecodeError)) throw;
+    throw Error(
+        "the result has a string that is not UTF-8, so it can't become a Python str: return a "
+        "tensor of dtype uint8 with these bytes");
+  }
+}
 
 }  // namespace isopool::python

@@ -27,7 +27,8 @@ pybind11::object tensorOf(const pybind11::object& buffer);
 /// Needs the GIL.
 pybind11::str toText(std::string_view bytes);
 
-/// The result of a call as a Python object. Needs the GIL.
+/// The result of a call as a Python object. Throws Error if it has a string that is not UTF-8, as
+/// a model's `bytes` become. Needs the GIL.
 pybind11::object toObject(at::IValue value);
 
 }  // namespace isopool::python

@@ -304,3 +304,13 @@ def test_a_signal_that_is_handled_does_not_end_a_call(pool: isopool.Pool, tmp_pa
     finally:
         signal.signal(signal.SIGALRM, before)
     assert handled == [1]
+
+
+def test_a_result_with_bytes_that_are_no_text_is_an_error_that_says_what_to_return() -> None:
+    with isopool.Pool(1) as pool:
+        answer = pool.load(lambda text: [text.encode(), bytes([0xFF])] if text else b"text")
+        assert answer("") == "text"
+        with pytest.raises(isopool.Error, match=r"not UTF-8.*return a tensor of dtype uint8"):
+            answer("text")
+        with pytest.raises(isopool.Error, match="not UTF-8"):
+            asyncio.run(answer.aio("text"))
