@@ -142,44 +142,35 @@ class TaskRunner:
         own = process.authkey
         process.authkey = self._authkey
         try:
-            return self._answer_with_key(key, pickled, arguments, call)
+            if not self._initialized:
+                try:
+                    function, args = payload.loads(self._initializer)
+                    function(*args)
+                except BaseException as error:
+                    return _raised(INITIALIZER_RAISED, error)
+                self._initialized = True
+            try:
+                known = self._function(key, pickled)
+                if known is None:
+                    return (UNKNOWN_FUNCTION,)
+                args, kwargs = payload.loads(arguments)
+            except BaseException as error:
+                return _raised(UNREADABLE, error)
+            self._tasks += 1
+            try:
+                result = call(known, args, kwargs)
+            except BaseException as error:
+                return _raised(RAISED, error)
+            finally:
+                del args, kwargs
+            try:
+                return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments)))
+            except BaseException as error:
+                name = getattr(known, "__qualname__", repr(known))
+                error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
+                return _raised(RAISED, error)
         finally:
             process.authkey = own
-
-    def _answer_with_key(
-        self,
-        key: str,
-        pickled: torch.Tensor | None,
-        arguments: tuple[str | torch.Tensor, ...],
-        call: Callable[..., Any],
-    ) -> Answer:
-        if not self._initialized:
-            try:
-                function, args = payload.loads(self._initializer)
-                function(*args)
-            except BaseException as error:
-                return _raised(INITIALIZER_RAISED, error)
-            self._initialized = True
-        try:
-            known = self._function(key, pickled)
-            if known is None:
-                return (UNKNOWN_FUNCTION,)
-            args, kwargs = payload.loads(arguments)
-        except BaseException as error:
-            return _raised(UNREADABLE, error)
-        self._tasks += 1
-        try:
-            result = call(known, args, kwargs)
-        except BaseException as error:
-            return _raised(RAISED, error)
-        finally:
-            del args, kwargs
-        try:
-            return (VALUE, *payload.dumps(result, lambda buffer: _tensor_of(buffer, arguments)))
-        except BaseException as error:
-            name = getattr(known, "__qualname__", repr(known))
-            error.add_note(f"The result of {name}, of type {type(result).__qualname__}, could not be pickled.")
-            return _raised(RAISED, error)
 
     def _function(self, key: str, pickled: torch.Tensor | None) -> Callable[..., Any] | None:
         known: Callable[..., Any] | None = self._functions.get(key)
