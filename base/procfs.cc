@@ -112,12 +112,17 @@ std::optional<uint64_t> sizeInStatus(pid_t pid, std::string_view name) {
 
 uint64_t residentAnonymousBytes(pid_t pid) { return sizeInStatus(pid, "RssAnon:").value_or(0); }
 
-uint64_t privateMemoryLeft(pid_t pid) {
+uint64_t privateMemoryLimit(pid_t pid) {
+  static_assert(RLIM64_INFINITY == UINT64_MAX);
   rlimit64 limit{};
-  if (::prlimit64(pid, RLIMIT_DATA, nullptr, &limit) != 0) return UINT64_MAX;
+  return ::prlimit64(pid, RLIMIT_DATA, nullptr, &limit) == 0 ? limit.rlim_cur : UINT64_MAX;
+}
+
+uint64_t privateMemoryLeft(pid_t pid) {
+  const uint64_t limit = privateMemoryLimit(pid);
   const std::optional<uint64_t> used = sizeInStatus(pid, "VmData:");
-  if (!used || limit.rlim_cur == RLIM64_INFINITY) return UINT64_MAX;
-  return limit.rlim_cur > *used ? limit.rlim_cur - *used : 0;
+  if (!used || limit == UINT64_MAX) return UINT64_MAX;
+  return limit > *used ? limit - *used : 0;
 }
 
 uint64_t openDescriptors() {

@@ -35,9 +35,10 @@ std::span<char> ownArguments();
 /// Resident memory of a process that belongs neither to a file nor to a memory object; 0 if the
 /// process is gone.
 uint64_t residentAnonymousBytes(pid_t pid);
-/// How many bytes of private writable memory a process may map in addition to what it has, as
-/// RLIMIT_DATA limits it; 0 if it has more already, UINT64_MAX if it is gone, has no limit, or is
-/// not this user's.
+/// How many bytes of private writable memory a process may map, as RLIMIT_DATA limits it;
+/// UINT64_MAX if it is gone, has no limit, or is not this user's.
+uint64_t privateMemoryLimit(pid_t pid);
+/// How much of that limit is left; 0 if the process has more already, UINT64_MAX as above.
 uint64_t privateMemoryLeft(pid_t pid);
 /// The number of descriptors that the calling process has open.
 uint64_t openDescriptors();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/memory_limits.h"
+#include "base/process_tree.h"
 #include "base/procfs.h"
 #include "base/system_call.h"
 
@@ -145,6 +146,25 @@ uint64_t KernelProcesses::residentAnonymousBytes(pid_t pid) {
 }
 
 uint64_t KernelProcesses::privateMemoryLeft(pid_t pid) { return base::privateMemoryLeft(pid); }
+
+Processes::Tree KernelProcesses::treeOf(pid_t worker) {
+  constexpr size_t kMost = 256;  // user code determines how many there are
+  std::vector<pid_t> roots{worker};
+  for (const pid_t child : children()) {
+    if (child != worker && groupOf(child) == worker) roots.push_back(child);
+  }
+  const base::Descendants found = base::descendantsOf(roots, worker, kMost);
+  Tree tree;
+  tree.processes = static_cast<uint32_t>(found.living.size());
+  tree.zombies = found.ended;
+  tree.complete = found.complete;
+  tree.limit = base::privateMemoryLimit(worker);
+  for (const pid_t pid : found.living) tree.bytes += base::privateBytes(pid);
+  tree.workerBytes =
+      found.living.empty() ? base::privateBytesAtMost(worker) : base::privateBytes(worker);
+  return tree;
+}
+
 Processes::Use KernelProcesses::useOf(pid_t pid) {
   const base::ProcessStatus status = base::statusOf(pid);
   return {status.processorTime, status.threads};

@@ -41,6 +41,7 @@ class KernelProcesses final : public Processes {
   std::string programOf(pid_t pid) override;
   uint64_t residentAnonymousBytes(pid_t pid) override;
   uint64_t privateMemoryLeft(pid_t pid) override;
+  Tree treeOf(pid_t worker) override;
   Use useOf(pid_t pid) override;
   uint64_t openDescriptors() override;
 

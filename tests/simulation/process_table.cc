@@ -208,6 +208,10 @@ std::string ProcessTable::programOf(pid_t) { return "simulated"; }
 uint64_t ProcessTable::residentAnonymousBytes(pid_t) { return world_.chance.below(64u << 20); }
 
 uint64_t ProcessTable::privateMemoryLeft(pid_t) { return world_.chance.below(512u << 20); }
+
+// Simulated workers run no user code.
+supervisor::Processes::Tree ProcessTable::treeOf(pid_t) { return {}; }
+
 supervisor::Processes::Use ProcessTable::useOf(pid_t) { return {base::Milliseconds(0), 1}; }
 
 uint64_t ProcessTable::openDescriptors() { return 0; }
