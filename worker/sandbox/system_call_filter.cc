@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Generates the filters itself, without libseccomp, which has no rule for "any target except these
-// three", as kill() needs.
 #include "worker/sandbox/system_call_filter.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/btrfs.h>
 #include <linux/fs.h>
 #include <linux/fscrypt.h>
 #include <linux/fsverity.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -21,30 +17,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <initializer_list>
 #include <iterator>
-#include <map>
 #include <span>
 #include <stdexcept>
 
 #include "base/system_call.h"
+#include "worker/sandbox/filter_program.h"
 
 namespace isopool::worker {
 
 namespace {
-
-#if defined(__x86_64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-#else
-#error "the system calls of this processor are not known here: add its architecture and registers"
-#endif
-
-constexpr uint32_t kAllow = SECCOMP_RET_ALLOW;
-constexpr uint32_t kTrap = SECCOMP_RET_TRAP;
-constexpr uint32_t refusal(int error) { return SECCOMP_RET_ERRNO | static_cast<uint32_t>(error); }
 
 // Newer than the headers of some build systems.
 constexpr int kQuotactlFd = 443;
@@ -243,102 +226,6 @@ constexpr Call kSometimesForbidden[] = {
 // CLONE_NEWTIME shares a bit with the signal that clone() may be given.
 constexpr uint32_t kNamespaces = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC |
                                  CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
-
-/// Straight-line code for one system call: its conditions in order, then the action
-/// if none applies.
-class Verdict {
- public:
-  Verdict& load(size_t argument) { return loadAt(offsetof(seccomp_data, args) + 8 * argument); }
-  Verdict& loadHigh(size_t argument) {
-    return loadAt(offsetof(seccomp_data, args) + 8 * argument + 4);
-  }
-  Verdict& ifEqual(uint32_t value, uint32_t action) {
-    return jump(BPF_JEQ, value, 0, 1).otherwise(action);
-  }
-  Verdict& unlessEqual(uint32_t value, uint32_t action) {
-    return jump(BPF_JEQ, value, 1, 0).otherwise(action);
-  }
-  Verdict& ifAny(uint32_t bits, uint32_t action) {
-    return jump(BPF_JSET, bits, 0, 1).otherwise(action);
-  }
-  Verdict& unlessAny(uint32_t bits, uint32_t action) {
-    return jump(BPF_JSET, bits, 1, 0).otherwise(action);
-  }
-  /// `then` must end with otherwise().
-  Verdict& whenEqual(uint32_t value, const Verdict& then) {
-    jump(BPF_JEQ, value, 0, static_cast<uint8_t>(then.code_.size()));
-    code_.insert(code_.end(), then.code_.begin(), then.code_.end());
-    return *this;
-  }
-  Verdict& ifNull(size_t argument, uint32_t action) {
-    load(argument).jump(BPF_JEQ, 0, 0, 3);
-    return loadHigh(argument).ifEqual(0, action);
-  }
-  Verdict& unlessWhole(size_t argument, uint64_t value, uint32_t action) {
-    load(argument).unlessEqual(static_cast<uint32_t>(value), action);
-    return loadHigh(argument).unlessEqual(static_cast<uint32_t>(value >> 32), action);
-  }
-  /// The action if no condition applied; the last instruction.
-  Verdict& otherwise(uint32_t action) {
-    code_.push_back(BPF_STMT(BPF_RET | BPF_K, action));
-    return *this;
-  }
-  const FilterProgram& code() const { return code_; }
-
- private:
-  Verdict& loadAt(size_t offset) {
-    code_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
-    return *this;
-  }
-  Verdict& jump(uint16_t comparison, uint32_t value, uint8_t ifTrue, uint8_t ifFalse) {
-    code_.push_back(
-        BPF_JUMP(static_cast<uint16_t>(BPF_JMP | comparison | BPF_K), value, ifTrue, ifFalse));
-    return *this;
-  }
-
-  FilterProgram code_;
-};
-
-using Verdicts = std::map<uint32_t, Verdict>;
-
-// A binary tree over the numbers. Every call passes all of its levels, unless the kernel has
-// determined beforehand that the call is always allowed.
-FilterProgram treeOver(Verdicts::const_iterator first, size_t count) {
-  FilterProgram code;
-  if (count == 1) {
-    const FilterProgram& verdict = first->second.code();
-    code.push_back(
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, first->first, 0, static_cast<uint8_t>(verdict.size())));
-    code.insert(code.end(), verdict.begin(), verdict.end());
-    code.push_back(BPF_STMT(BPF_RET | BPF_K, kAllow));
-    return code;
-  }
-  const auto middle = std::next(first, static_cast<ptrdiff_t>(count / 2));
-  const FilterProgram below = treeOver(first, count / 2);
-  const FilterProgram above = treeOver(middle, count - count / 2);
-  // A conditional jump reaches at most 255 instructions.
-  code.push_back(BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, middle->first, 0, 1));
-  code.push_back(BPF_STMT(BPF_JMP | BPF_JA, static_cast<uint32_t>(below.size())));
-  code.insert(code.end(), below.begin(), below.end());
-  code.insert(code.end(), above.begin(), above.end());
-  return code;
-}
-
-FilterProgram programOf(const Verdicts& verdicts) {
-  // x86-64's calls with 32-bit pointers. arm64 has no numbers from here on.
-  constexpr uint32_t kFirstOfX32 = 0x40000000;
-  FilterProgram program = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, refusal(EPERM)),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kFirstOfX32, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, refusal(ENOSYS)),
-  };
-  const FilterProgram tree = treeOver(verdicts.begin(), verdicts.size());
-  program.insert(program.end(), tree.begin(), tree.end());
-  return program;
-}
 
 Verdict onlySignals(const FilterOptions& options, size_t signalArgument) {
   const auto process = static_cast<uint32_t>(options.process);

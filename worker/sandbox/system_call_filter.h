@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <linux/filter.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
+
+#include "worker/sandbox/filter_program.h"
 
 namespace isopool::worker {
 
@@ -21,8 +21,6 @@ struct FilterOptions {
   /// this process, and a thread's priority and processors may be set by the thread's number.
   uint64_t key[2] = {};
 };
-
-using FilterProgram = std::vector<sock_filter>;
 
 /// The filter for the whole life of a worker. A forbidden system call is not made: the kernel
 /// delivers SIGSYS to the thread that tried it (countForbiddenCalls() handles the signal). Some
