@@ -58,6 +58,61 @@ TEST_F(Strict, LetsPythonDoTheUsualThings) {
   }
 }
 
+// What torch, numpy, Python's terminals, caches and compilers ask of descriptors.
+TEST_F(Strict, LetsDescriptorsBeAskedForTheirState) {
+  resultOf("import os; os.chdir('" + folder("writable").string() + R"(')
+import fcntl, socket, sys, termios, array
+for stream in sys.stdout, sys.stderr:
+    stream.isatty()
+a, b = socket.socketpair()
+a.setblocking(False)
+b.send(b'xy')
+count = array.array('i', [0])
+fcntl.ioctl(a, termios.FIONREAD, count)
+assert count[0] == 2
+fcntl.ioctl(a, termios.FIOCLEX)
+with open('lock', 'w') as file:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.lockf(file, fcntl.LOCK_UN)
+for request, error in (0x80086601, 0), (2, 0):  # FS_IOC_GETFLAGS, FIGETBSZ
+    try:
+        fcntl.ioctl(open('lock'), request, bytearray(8))
+    except PermissionError:
+        raise
+    except OSError:
+        pass  # the file system has none
+)");
+  expectServes();
+  EXPECT_FALSE(worker->hasMessage(milliseconds(0))) << "it was counted";
+}
+
+TEST_F(Strict, TakesNoHugePages) {
+  EXPECT_EQ(resultOf(std::string(kNative) + R"(
+result = 0
+for act in lambda: call(9, 0, 1 << 21, 3, 0x40022, -1, 0), lambda: call(319, 0, 4):
+    try: act()
+    except PermissionError: result += 1
+)")
+                .toInt(),
+            2);
+}
+
+// RLIMIT_SIGPENDING is a limit of the user: a worker leaves most of it to others.
+TEST_F(Strict, MakesABoundedNumberOfTimers) {
+  EXPECT_EQ(resultOf(std::string(kNative) + R"(
+import errno
+result = 0
+try:
+    for _ in range(2000):
+        timer = ctypes.c_int()
+        call(222, 0, 0, ctypes.addressof(timer))
+except OSError as error:
+    result = error.errno
+)")
+                .toInt(),
+            EAGAIN);
+}
+
 TEST_F(Strict, MayPinAndSlowItsOwnThreads) {
   EXPECT_TRUE(resultOf(R"(
 import os, threading

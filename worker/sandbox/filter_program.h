@@ -37,6 +37,15 @@ class Verdict {
   Verdict& ifAny(uint32_t bits, uint32_t action) {
     return jump(BPF_JSET, bits, 0, 1).otherwise(action);
   }
+  Verdict& ifBelow(uint32_t value, uint32_t action) {
+    return jump(BPF_JGE, value, 1, 0).otherwise(action);
+  }
+  /// Replaces what is loaded by some of its bits.
+  Verdict& shiftAndMask(uint32_t shift, uint32_t mask) {
+    code_.push_back(BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, shift));
+    code_.push_back(BPF_STMT(BPF_ALU | BPF_AND | BPF_K, mask));
+    return *this;
+  }
   Verdict& unlessAny(uint32_t bits, uint32_t action) {
     return jump(BPF_JSET, bits, 1, 0).otherwise(action);
   }

@@ -39,6 +39,10 @@ constexpr size_t kMaxActsInWords = 4;
 constexpr std::string_view kSystemCall = "system call ";
 // Acts that wait for room in the supervisor's socket.
 constexpr size_t kMaxUnreported = 256;
+// Timers (timer_create) and queued signals. The kernel counts those of all processes of the user,
+// but compares the number with the limit of the process that wants another one: so the others keep
+// what is between this limit and theirs.
+constexpr uint64_t kMostTimers = 1024;
 
 void requirePath(const char* variable, const std::string& path) {
   if (::access(path.c_str(), F_OK) == 0) return;
@@ -197,6 +201,7 @@ void Sandbox::enter() {
   FilterOptions options;
   options.process = ::getpid();
   options.network = plan_.settings.network;
+  options.gpus = plan_.settings.gpus;
   if (::getrandom(options.key, sizeof options.key, 0) != sizeof options.key) {
     throw base::SystemCallError("getrandom", "a key", errno);
   }
@@ -231,6 +236,7 @@ void Sandbox::limitResources() const {
   const SandboxSettings& settings = plan_.settings;
   if (settings.files) limitHard(RLIMIT_NOFILE, *settings.files, "ISOPOOL_WORKER_FILES");
   if (settings.processes) limitHard(RLIMIT_NPROC, *settings.processes, "ISOPOOL_WORKER_PROCESSES");
+  if (strict()) limitHard(RLIMIT_SIGPENDING, kMostTimers, "RLIMIT_SIGPENDING");
 }
 
 void Sandbox::enteredPython() {
@@ -245,7 +251,7 @@ void Sandbox::enteredPython() {
 
 void Sandbox::closeForCalls() {
   if (strict() && plan_.kernel.systemCallFilters) {
-    installFilter(forbiddenDuringCalls());
+    installFilter(forbiddenDuringCalls(plan_.settings.gpus));
     forbidProcessStarts();
   }
   callsBegan_ = true;

@@ -3,13 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/btrfs.h>
-#include <linux/fs.h>
-#include <linux/fscrypt.h>
-#include <linux/fsverity.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -23,6 +19,7 @@
 #include <stdexcept>
 
 #include "base/system_call.h"
+#include "worker/sandbox/controls.h"
 #include "worker/sandbox/filter_program.h"
 
 namespace isopool::worker {
@@ -32,8 +29,9 @@ namespace {
 // Newer than the headers of some build systems.
 constexpr int kQuotactlFd = 443;
 constexpr int kProcessMrelease = 448;
-constexpr int kTcsets2 = 0x402C542B;  // and its two successors, which wait and flush
+constexpr int kMemfdSecret = 447;
 constexpr int kFchmodat2 = 452;
+constexpr int kMapShadowStack = 453;
 constexpr int kSetxattrat = 463;
 constexpr int kRemovexattrat = 466;
 constexpr int kOpenTreeAttr = 467;
@@ -42,6 +40,7 @@ constexpr int kFileSetattr = 469;
 // counts from 1.
 constexpr uint32_t kPriorityOfUser = 2;
 constexpr uint32_t kIoPriorityOfUser = 3;
+constexpr uint32_t kHugeMemfd = 4;  // MFD_HUGETLB
 
 struct Call {
   int number;
@@ -169,22 +168,17 @@ constexpr Call kForbiddenOnFiles[] = {
     {kFileSetattr, "file_setattr"},
 };
 
-// ioctl() requests that do the same on a file or folder that is open for reading.
-constexpr uint32_t kControlsOfFiles[] = {
-    FS_IOC_SETFLAGS,
-    FS_IOC_FSSETXATTR,
-    FS_IOC_SETVERSION,
-    FS_IOC_ENABLE_VERITY,
-    FS_IOC_SET_ENCRYPTION_POLICY,
-    FS_IOC_ADD_ENCRYPTION_KEY,
-    FS_IOC_REMOVE_ENCRYPTION_KEY,
-    BTRFS_IOC_SUBVOL_CREATE,
-    BTRFS_IOC_SUBVOL_CREATE_V2,
-    BTRFS_IOC_SNAP_CREATE,
-    BTRFS_IOC_SNAP_CREATE_V2,
-    BTRFS_IOC_SNAP_DESTROY,
-    BTRFS_IOC_SNAP_DESTROY_V2,
-    BTRFS_IOC_SUBVOL_SETFLAGS,
+// What these calls take is limited for all processes of the user together, or for the whole machine,
+// or is memory that no limit counts. Before calls run they fail without a signal, as above.
+constexpr Call kForbiddenResources[] = {
+    {SYS_io_setup, "io_setup"},  // fs.aio-max-nr, for the machine
+#if defined(__x86_64__)
+    {SYS_inotify_init, "inotify_init"},
+#endif
+    {SYS_inotify_init1, "inotify_init1"},   // fs.inotify.max_user_instances
+    {SYS_vmsplice, "vmsplice"},             // pages that a pipe keeps when they are unmapped
+    {kMemfdSecret, "memfd_secret"},         // memory that cannot be swapped
+    {kMapShadowStack, "map_shadow_stack"},  // not counted by RLIMIT_DATA
 };
 
 // Allowed for the calling thread, for the worker, and for its other threads; for the last, the
@@ -210,6 +204,9 @@ constexpr Call kSometimesForbidden[] = {
     {SYS_socketpair, "socketpair"},
     {SYS_sendmsg, "sendmsg"},
     {SYS_sendmmsg, "sendmmsg"},
+    {SYS_bind, "bind"},
+    {SYS_setsockopt, "setsockopt"},
+    {SYS_mmap, "mmap"},
     {SYS_clone, "clone"},
     {SYS_personality, "personality"},
     {SYS_ioctl, "ioctl"},
@@ -270,31 +267,26 @@ Verdict sockets(bool network) {
       .otherwise(kTrap);
 }
 
-Verdict controlsOfFiles(uint32_t action) {
-  Verdict verdict;
-  verdict.load(1);
-  for (const uint32_t request : kControlsOfFiles) verdict.ifEqual(request, action);
-  return verdict;
+// User code must not reset the parent death signal: a worker ends with its supervisor. Nor which
+// process gets the orphans: those of user code are the worker's.
+Verdict family(uint32_t action) {
+  return Verdict()
+      .load(0)
+      .ifEqual(PR_SET_PDEATHSIG, action)
+      .ifEqual(PR_SET_CHILD_SUBREAPER, action)
+      .otherwise(kAllow);
 }
 
-Verdict controls() {
-  Verdict verdict = controlsOfFiles(refusal(EPERM));
-  // Requests that send signals or inject terminal input.
-  for (const uint32_t request : {FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX}) {
-    verdict.ifEqual(request, kTrap);
-  }
-  // Requests that change the terminal's settings, its queues, or the processes that it belongs to.
-  for (const uint32_t request :
-       {TCSETS, TCSETSW, TCSETSF, TCSETA, TCSETAW, TCSETAF, kTcsets2, kTcsets2 + 1, kTcsets2 + 2,
-        TCFLSH, TCXONC, TIOCSETD, TIOCSCTTY, TIOCNOTTY, TIOCSPGRP, TIOCEXCL, TIOCSWINSZ}) {
-    verdict.ifEqual(request, kTrap);
-  }
-  return verdict.otherwise(kAllow);
-}
-
-// User code must not reset the parent death signal: a worker ends with its supervisor.
-Verdict deathSignals(uint32_t action) {
-  return Verdict().load(0).ifEqual(PR_SET_PDEATHSIG, action).otherwise(kAllow);
+// Passing credentials gives a socket an abstract name, which is then taken for all users.
+Verdict optionsOfSockets() {
+  constexpr uint32_t kPassPidfd = 76;  // newer than the headers of some build systems
+  return Verdict()
+      .load(1)
+      .unlessEqual(SOL_SOCKET, kAllow)
+      .load(2)
+      .ifEqual(SO_PASSCRED, kTrap)
+      .ifEqual(kPassPidfd, kTrap)
+      .otherwise(kAllow);
 }
 
 // Allows the process itself and the calling thread, and with the key any other thread.
@@ -315,6 +307,9 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
   }
   for (const Call& call : kForbiddenOnFiles) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(refusal(EPERM));
+  }
+  for (const Call& call : kForbiddenResources) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(refusal(EPERM));
   }
   for (const Call& call : kForbiddenOnOthers) {
@@ -339,10 +334,13 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
       .ifEqual(F_SETOWN, kTrap)
       .ifEqual(F_SETOWN_EX, kTrap)
       .ifEqual(F_SETSIG, kTrap)
+      // They delay other programs that open the file, or tell what these do.
+      .ifEqual(F_SETLEASE, kTrap)
+      .ifEqual(F_NOTIFY, kTrap)
       .otherwise(kAllow);
-  verdicts[SYS_ioctl] = controls();
+  verdicts[SYS_ioctl] = controls(options.gpus, refusal(EPERM));
   // Fails without a signal: a program that runs while a model is loaded would die of the signal.
-  verdicts[SYS_prctl] = deathSignals(refusal(EPERM));
+  verdicts[SYS_prctl] = family(refusal(EPERM));
   verdicts[SYS_prlimit64]
       .ifNull(2, kAllow)
       .load(0)
@@ -360,8 +358,20 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
     // more. The worker's own messages have no descriptors, so it does not need these calls.
     verdicts[SYS_sendmsg].otherwise(kTrap);
     verdicts[SYS_sendmmsg].otherwise(kTrap);
+    // Abstract names are the machine's: a pair of sockets could take those of services.
+    verdicts[SYS_bind].otherwise(kTrap);
+    verdicts[SYS_setsockopt] = optionsOfSockets();
   }
-  verdicts[SYS_clone].load(0).ifAny(kNamespaces, kTrap).otherwise(kAllow);
+  // The kernel counts a mapping that grows downwards as a stack, and not as RLIMIT_DATA. Huge pages
+  // are the machine's; programs that find none take others, so this is not counted.
+  verdicts[SYS_mmap]
+      .load(3)
+      .ifAny(MAP_GROWSDOWN, kTrap)
+      .ifAny(MAP_HUGETLB, refusal(EPERM))
+      .otherwise(kAllow);
+  verdicts[SYS_memfd_create].load(1).ifAny(kHugeMemfd, refusal(EPERM)).otherwise(kAllow);
+  // A sister of the worker would be the supervisor's child and not in the worker's tree.
+  verdicts[SYS_clone].load(0).ifAny(kNamespaces | CLONE_PARENT, kTrap).otherwise(kAllow);
   verdicts[SYS_clone3].otherwise(refusal(ENOSYS));
   verdicts[SYS_personality].load(0).ifEqual(0, kAllow).ifEqual(~0U, kAllow).otherwise(kTrap);
   verdicts[SYS_rt_sigaction]
@@ -372,7 +382,7 @@ FilterProgram alwaysForbidden(const FilterOptions& options) {
   return programOf(verdicts);
 }
 
-FilterProgram forbiddenDuringCalls() {
+FilterProgram forbiddenDuringCalls(bool gpus) {
   Verdicts verdicts;
   verdicts[SYS_execve].otherwise(kTrap);
   verdicts[SYS_execveat].otherwise(kTrap);
@@ -384,8 +394,11 @@ FilterProgram forbiddenDuringCalls() {
   for (const Call& call : kForbiddenOnFiles) {
     verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
   }
-  verdicts[SYS_ioctl] = controlsOfFiles(kTrap).otherwise(kAllow);
-  verdicts[SYS_prctl] = deathSignals(kTrap);
+  for (const Call& call : kForbiddenResources) {
+    verdicts[static_cast<uint32_t>(call.number)].otherwise(kTrap);
+  }
+  verdicts[SYS_ioctl] = controls(gpus, kTrap);
+  verdicts[SYS_prctl] = family(kTrap);
   verdicts[SYS_clone].load(0).unlessAny(CLONE_THREAD, refusal(EPERM)).otherwise(kAllow);
   return programOf(verdicts);
 }
@@ -405,7 +418,8 @@ void installFilter(const FilterProgram& program) {
 std::optional<std::string> forbiddenCallName(size_t number) {
   for (const std::span<const Call> calls :
        {std::span<const Call>(kAlwaysForbidden), std::span<const Call>(kForbiddenOnFiles),
-        std::span<const Call>(kForbiddenOnOthers), std::span<const Call>(kSometimesForbidden)}) {
+        std::span<const Call>(kForbiddenResources), std::span<const Call>(kForbiddenOnOthers),
+        std::span<const Call>(kSometimesForbidden)}) {
     for (const Call& call : calls) {
       if (static_cast<size_t>(call.number) == number) return call.name;
     }
