@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What one program's code leaves behind in a worker that several programs use, and how this affects
 // the other programs.
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -76,6 +78,12 @@ def zombies():
                 os._exit(0)
         except OSError:
             return
+
+
+def two_hundred_zombies():
+    for _ in range(200):
+        if os.fork() == 0:
+            os._exit(0)
 
 
 class Program(ctypes.Structure):
@@ -249,6 +257,98 @@ TEST_F(SharedFitness, AWorkerWithAThreadsFilterIsReplacedBeforeAnotherProgramsFi
   EXPECT_NO_THROW(subject_->number("pid"));
   expectReplaced("a thread of user code has a system call filter");
 }
+
+TEST_F(SharedFitness, AWorkerWithManyProcessesThatEndedIsReplacedBeforeAnotherProgramsCall) {
+  serve({"--workers", "1"});
+  poisonBy("two_hundred_zombies");
+  expectReplaced("200 processes that its code has started have ended, and its code has not waited");
+}
+
+// Each starts a process while a module is loaded, and stores its number.
+struct Left {
+  const char* name;
+  const char* source;
+};
+
+constexpr Left kLeft[] = {{"Child", R"(
+import os, signal, sys
+pid = os.fork()
+if pid == 0: signal.pause()
+)"},
+                          {"Daemon", R"(
+import os, signal
+read, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(write, b'%d ' % os.getpid())
+        signal.pause()
+    os._exit(0)
+os.wait()
+pid = int(os.read(read, 20))
+)"},
+                          // The number of the signal at its end is 0: wait() does not see it.
+                          {"ChildWithoutASignal", R"(
+import ctypes, signal
+pid = ctypes.CDLL(None).syscall(56, 0, 0, 0, 0, 0)
+if pid == 0: signal.pause()
+)"}};
+
+class SharedFitnessOfTrees : public SharedFitness, public ::testing::WithParamInterface<Left> {
+ protected:
+  SharedFitnessOfTrees() : sandbox_("ISOPOOL_SANDBOX=strict") {}
+
+  void leaveAProcess() {
+    serve({"--workers", "1"});
+    other_ = attach(1);
+    subject_.emplace(*other_);
+    poisoner_ = attach(1);
+    poisoner_->registerModuleSource("left", GetParam().source);
+    session_.emplace(poisoner_->acquireOne());
+    worker_ = poisoner_->allInstances()[0].processId().value_or(-1);
+    left_ = static_cast<pid_t>(session_->global("left", "pid").toIValue().toInt());
+    ASSERT_GT(left_, 0);
+    ASSERT_EQ(::kill(left_, 0), 0);
+  }
+  void expectEnded() {
+    EXPECT_TRUE(waitUntil([&] { return ::kill(left_, 0) == -1 && errno == ESRCH; }))
+        << "process " << left_ << " runs on";
+  }
+
+  const ScopedVariable sandbox_;
+  pid_t left_ = -1;
+};
+
+TEST_P(SharedFitnessOfTrees, AWorkerWithAProcessOfOneProgramServesNoOtherProgram) {
+  leaveAProcess();
+  EXPECT_NO_THROW(subject_->number("pid"));
+  EXPECT_NE(subject_->number("pid"), worker_);
+  expectEnded();
+  EXPECT_EQ(supervisor().report().unfit, 1u);
+}
+
+TEST_P(SharedFitnessOfTrees, AWorkerIsReplacedWhenTheProgramLeavesThatLeftAProcess) {
+  leaveAProcess();
+  session_.reset();
+  poisoner_.reset();
+  expectEnded();
+  EXPECT_TRUE(supervisor().waitForReport(
+      [](const ipc::Report& report) { return report.unfit == 1 && report.restarts == 1; }));
+  EXPECT_GT(subject_->number("pid"), 0);
+}
+
+TEST_P(SharedFitnessOfTrees, AProgramKeepsItsWorkerWithItsProcess) {
+  leaveAProcess();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(session_->global("left", "pid").toIValue().toInt(), left_);
+  EXPECT_EQ(::kill(left_, 0), 0);
+  EXPECT_EQ(supervisor().report().unfit, 0u);
+  // The fixture kills supervisor and guardian at once, which a process with a session of its own
+  // survives.
+  ::kill(left_, SIGKILL);
+}
+
+INSTANTIATE_TEST_SUITE_P(Left, SharedFitnessOfTrees, ::testing::ValuesIn(kLeft),
+                         [](const auto& each) { return std::string(each.param.name); });
 
 TEST_F(SharedFitness, AWorkerOfSoundCodeServesAllProgramsOn) {
   serve({"--workers", "1"});

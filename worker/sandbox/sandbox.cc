@@ -207,6 +207,9 @@ void Sandbox::enter() {
   }
   // Before the rules below, which forbid making it.
   if (strict()) makeFolder();
+  // Processes whose parent ends stay in the worker's tree, and do not become the supervisor's.
+  if (strict())
+    checkSystemCall(::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl(PR_SET_CHILD_SUBREAPER)");
   limitResources();
   if (plan_.settings.memory) limitMemory(*plan_.settings.memory, options.key);
   if (!strict()) return;

@@ -49,6 +49,11 @@ class Sandbox {
   size_t filtersOfCalls() const { return callsBegan_ && filters() ? 1 : 0; }
   bool filtersLater() const { return !callsBegan_ && filters(); }
 
+  /// True if processes of user code stay descendants of the worker, however they are started.
+  bool adoptsOrphans() const { return strict(); }
+  /// True if user code can start no process any more.
+  bool processStartsForbidden() const { return filtersOfCalls() > 0; }
+
   /// A client adds this folder of modules. If no rule allows reading it, it is counted, and the
   /// error of a call that then misses a module names it.
   void noteModuleFolder(const std::string& folder);

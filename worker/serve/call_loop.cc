@@ -267,6 +267,8 @@ void CallLoop::detach(ClientLink& channel) {
   remains_.push_back(std::move(channel.memory));
   control_.send(ipc::ChannelDetached{client});
   ipc::reachCrashPoint(ipc::CrashPoint::kChannelDetachedSent);
+  const std::string failure = fitness_.failureAfter(client);
+  if (!failure.empty()) leaveUnfit(failure);
 }
 
 void CallLoop::dropRemains() {

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -18,6 +19,7 @@
 
 #include "base/blocked_signals.h"
 #include "base/fd.h"
+#include "base/procfs.h"
 #include "ipc/channel/futex.h"
 #include "worker/process/crash_log.h"
 #include "worker/process/memory_limit.h"
@@ -104,6 +106,39 @@ size_t ownTasks() {
   return tasks;
 }
 
+struct Children {
+  size_t living = 0;
+  size_t ended = 0;
+};
+
+// Also those that clone() started without a signal at their end, which wait() does not see by
+// itself. The sandbox hides /proc of other processes.
+Children childrenByState() {
+  Children children;
+  siginfo_t info{};
+  constexpr int kLook = WEXITED | WNOHANG | WNOWAIT | __WALL;
+  if (::waitid(P_ALL, 0, &info, kLook) == -1 && errno == ECHILD) return children;
+  for (const pid_t pid : base::childrenOf(::getpid())) {
+    info.si_pid = 0;
+    if (::waitid(P_PID, static_cast<id_t>(pid), &info, kLook) == -1) continue;
+    ++(info.si_pid == 0 ? children.living : children.ended);
+  }
+  // The kernel lists no children (CONFIG_PROC_CHILDREN).
+  if (children.living + children.ended == 0) children.living = 1;
+  return children;
+}
+
+// Each has a number of the user's and the machine's, and isopool can't know whether user code will
+// wait for it.
+std::string failureOfZombies() {
+  constexpr size_t kMost = 64;
+  const size_t ended = childrenByState().ended;
+  if (ended <= kMost) return {};
+  return std::to_string(ended) +
+         " processes that its code has started have ended, and its code has "
+         "not waited for them";
+}
+
 // Starts a thread with a stack of this size that does nothing, and waits for its end. The error of
 // pthread_create(), or 0.
 int errorOfThread(size_t stack) {
@@ -163,6 +198,10 @@ FitnessCheck::FitnessCheck(const Sandbox& sandbox)
 }
 
 std::string FitnessCheck::failureBefore(uint64_t client) {
+  const uint64_t served = std::exchange(lastServed_, client);
+  if (served != 0 && served != client) {
+    if (std::string found = failureOfProcesses(); !found.empty()) return found;
+  }
   const uint64_t before = std::exchange(lastClient_, client);
   if (before == 0 || before == client) return {};
   const int64_t now = ipc::monotonicNow();
@@ -178,6 +217,24 @@ std::string FitnessCheck::failureBefore(uint64_t client) {
   return failure();
 }
 
+// Processes that still run are of the client that was served last: before a call of another client
+// the worker would have exited.
+std::string FitnessCheck::failureAfter(uint64_t client) {
+  return client == lastServed_ ? failureOfProcesses() : std::string();
+}
+
+std::string FitnessCheck::failureOfProcesses() {
+  if (!sandbox_.adoptsOrphans() || noProcesses_) return {};
+  const Children children = childrenByState();
+  if (children.living == 0) {
+    noProcesses_ = children.ended == 0 && sandbox_.processStartsForbidden();
+    return {};
+  }
+  return children.living == 1
+             ? "a process that its code has started still runs"
+             : std::to_string(children.living) + " processes that its code has started still run";
+}
+
 std::string FitnessCheck::failure() const {
   for (size_t i = 0; i < kLimits.size(); ++i) {
     rlimit now{};
@@ -189,7 +246,8 @@ std::string FitnessCheck::failure() const {
              std::to_string(now.rlim_cur);
     }
   }
-  for (const auto& check : {&failureOfMemory, &failureOfDescriptors, &failureOfThreads}) {
+  for (const auto& check :
+       {&failureOfMemory, &failureOfDescriptors, &failureOfThreads, &failureOfZombies}) {
     if (std::string found = check(); !found.empty()) return found;
   }
   return failureOfFilters();

@@ -13,7 +13,8 @@
 namespace isopool::worker {
 
 /// Checks whether this process can still serve a client after it ran the code of another client:
-/// allocate memory, open descriptors, start threads, make system calls. The call loop's thread.
+/// allocate memory, open descriptors, start threads, make system calls. Under the sandbox strict
+/// also whether processes of the other client's code still run. The call loop's thread.
 class FitnessCheck {
  public:
   /// Records the limits and filters of the process. To be made before any user code runs. `sandbox`
@@ -21,13 +22,16 @@ class FitnessCheck {
   explicit FitnessCheck(const Sandbox& sandbox);
 
   /// To be called before each call of `client`. Returns why the worker is not fit for it, or an
-  /// empty text. Checks only if another client was served before, and at most every 100 ms unless
-  /// the sandbox is still to be closed.
+  /// empty text. Checks only if another client was served before: whether processes still run each
+  /// time, all else at most every 100 ms unless the sandbox is still to be closed.
   std::string failureBefore(uint64_t client);
+  /// To be called when a client has left, after its last call. Returns the same.
+  std::string failureAfter(uint64_t client);
   /// Checks now, independently of the client.
   std::string failure() const;
 
  private:
+  std::string failureOfProcesses();
   std::string failureOfFilters() const;
 
   const Sandbox& sandbox_;
@@ -35,6 +39,8 @@ class FitnessCheck {
       filters_;  ///< number of system call filters on the main thread; nullopt: unknown
   std::array<rlimit, 5> limits_{};
   uint64_t lastClient_ = 0;
+  uint64_t lastServed_ = 0;   ///< as lastClient_, also if a check was left out
+  bool noProcesses_ = false;  ///< user code has none and can start none
   int64_t checkedAt_ = 0;
 };
 
