@@ -13,6 +13,7 @@ namespace isopool::supervisor {
 enum class DeathCause {
   kCrash,          ///< a signal of its own code: SIGSEGV, SIGABRT and similar
   kOutOfMemory,    ///< SIGKILL of the kernel because the machine or the container had no memory
+  kMemoryLimit,    ///< killed: it and its user code's processes had more than sandbox.memory
   kKilled,         ///< another SIGKILL that isopoold did not send, or one whose sender is unknown
   kForbiddenCall,  ///< SIGSYS: a system call that a filter forbids
   kSignal,         ///< another signal
@@ -33,9 +34,9 @@ inline constexpr size_t kDeathCauses = static_cast<size_t>(DeathCause::kUnknown)
 
 /// The name in reports of each cause before kUnknown. Stable: metrics have it as a label.
 inline constexpr std::array<const char*, kDeathCauses> kDeathCauseNames{
-    "crash",        "out_of_memory", "killed",   "forbidden_call", "signal",
-    "exit",         "unfit",         "gave_up",  "overdue",        "client_left",
-    "unresponsive", "stopped",       "protocol", "reported",       "not_started"};
+    "crash",   "out_of_memory", "memory_limit", "killed",     "forbidden_call", "signal",
+    "exit",    "unfit",         "gave_up",      "overdue",    "client_left",    "unresponsive",
+    "stopped", "protocol",      "reported",     "not_started"};
 
 /// The cause of an end that the supervisor did not cause, from the exit status alone. Never
 /// kUnknown.

@@ -45,4 +45,13 @@ std::string lastLineOf(const base::Fd& crashLog) {
   return printable(std::move(text), kMost);
 }
 
+void noteInCrashLog(const base::Fd& crashLog, const std::string& line) {
+  struct stat status {};
+  if (::fstat(crashLog.get(), &status) != 0) return;
+  const std::string text = line + "\n";
+  // The descriptor appends in a worker that is set up: then the kernel ignores the position.
+  [[maybe_unused]] const ssize_t written =
+      ::pwrite(crashLog.get(), text.data(), text.size(), status.st_size);
+}
+
 }  // namespace isopool::supervisor

@@ -31,4 +31,8 @@ struct DeathReport {
 /// The last line of a worker's crash log, printable: user code may have written it.
 std::string lastLineOf(const base::Fd& crashLog);
 
+/// Appends a line to the crash log of a worker that the supervisor is about to kill, so that its
+/// caller gets the reason with the death. Ignores errors.
+void noteInCrashLog(const base::Fd& crashLog, const std::string& line);
+
 }  // namespace isopool::supervisor

@@ -45,6 +45,10 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
       callWatch_(services.loop),
+      memoryWatch_(services,
+                   {.subjects = [this] { return watchedWorkers(); },
+                    .tooMuch = [this](Epoch epoch,
+                                      const std::string& why) { memoryBeyondLimit(epoch, why); }}),
       self_(this) {}
 
 WorkerGroup::~WorkerGroup() = default;
@@ -87,6 +91,7 @@ void WorkerGroup::end() {
   lifeWatch_.cancel();
   channelRetry_.cancel();
   callWatch_.cancel();
+  memoryWatch_.end();
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
@@ -144,6 +149,7 @@ void WorkerGroup::workerReady(Worker& worker) {
   const Epoch epoch = worker.epoch();
   lives_[epoch] = LifeSpan(services_.options.recycling, services_.random);
   totals_.countStart(ageOf(worker));
+  memoryWatch_.begin();
   ipc::reachCrashPoint(CrashPoint::kWorkerSeenReady);
   // Before workerUsable(), which may give the worker another place.
   for (const auto& [id, member] : members_) introduce(worker, *member);

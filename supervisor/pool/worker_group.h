@@ -13,6 +13,7 @@
 #include "supervisor/pool/death_report.h"
 #include "supervisor/pool/group_totals.h"
 #include "supervisor/pool/life_span.h"
+#include "supervisor/pool/memory_watch.h"
 #include "supervisor/pool/services.h"
 #include "supervisor/pool/slot_table.h"
 #include "supervisor/pool/worker.h"
@@ -189,6 +190,8 @@ class WorkerGroup : private SlotTableEffects {
   void checkLives();
   bool spareIsBusy() const;
   void memoryRanOut(base::Epoch epoch);
+  std::vector<MemoryWatch::Subject> watchedWorkers() const;
+  void memoryBeyondLimit(base::Epoch epoch, const std::string& why);
   void watchCallTimes();
   void pursueRetirements();
 
@@ -215,6 +218,7 @@ class WorkerGroup : private SlotTableEffects {
   base::Timer lifeWatch_;
   base::Timer channelRetry_;
   base::Timer callWatch_;
+  MemoryWatch memoryWatch_;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<WorkerGroup> self_;
 };

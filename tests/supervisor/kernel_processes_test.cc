@@ -6,11 +6,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <vector>
 
+#include "base/procfs.h"
 #include "base/system_call.h"
 
 namespace isopool::supervisor {
@@ -110,6 +112,50 @@ TEST(KernelProcesses, AreNoDescendantsIfTheyAreAnotherUsersAndHidden) {
   ASSERT_TRUE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kNoNamespaces) GTEST_SKIP() << "this user may not hide processes";
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// A worker in a group of its own that starts a process, in its group or with a session of its own,
+// whose parent ends. Writes the number of the last process and waits.
+pid_t startWorker(int report, bool ownSession) {
+  const pid_t worker = ::fork();
+  if (worker != 0) return worker;
+  ::setpgid(0, 0);
+  const pid_t middle = ::fork();
+  if (middle == 0) {
+    if (ownSession) ::setsid();
+    const pid_t last = ::fork();
+    if (last != 0) ::_exit(0);
+    const pid_t self = ::getpid();
+    (void)!::write(report, &self, sizeof self);
+    for (;;) ::pause();
+  }
+  for (;;) ::pause();
+}
+
+TEST(KernelProcesses, TreeOfAWorkerHasOrphansOfItsGroup) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+  for (const bool ownSession : {false, true}) {
+    int report[2];
+    base::checkSystemCall(::pipe(report), "pipe");
+    const pid_t worker = startWorker(report[1], ownSession);
+    pid_t last = 0;
+    ASSERT_EQ(::read(report[0], &last, sizeof last), static_cast<ssize_t>(sizeof last));
+    // The parent has ended when the process is ours.
+    while (base::statusOf(last).parent != ::getpid()) ::usleep(1000);
+    const Processes::Tree tree = KernelProcesses().treeOf(worker);
+    EXPECT_EQ(tree.processes, ownSession ? 0u : 1u);
+    EXPECT_EQ(tree.zombies, 1u) << "the parent";
+    EXPECT_EQ(tree.bytes > 0, !ownSession);
+    EXPECT_GT(tree.workerBytes, 0u);
+    EXPECT_TRUE(tree.complete);
+    EXPECT_EQ(tree.limit, base::privateMemoryLimit(::getpid()));
+    for (const pid_t pid : {worker, last}) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+    for (const int end : report) ::close(end);
+  }
+  ::prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
 }
 
 }  // namespace
