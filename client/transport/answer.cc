@@ -42,6 +42,7 @@ at::IValue Answer::take() {
     switch (static_cast<ipc::CompletionStatus>(request_->completion.status)) {
       case ipc::CompletionStatus::kValue: {
         reader.setStorages(channel_->importStorages(*request_, reader));
+        reader.answerTo(request_->versions);
         const msgpack::object& copies = reader.element(1);
         if (copies.type == msgpack::type::ARRAY) {
           for (uint32_t i = 0; i < copies.via.array.size; ++i) {

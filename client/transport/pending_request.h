@@ -43,6 +43,8 @@ struct PendingRequest {
   Clock::time_point publishedAt;         // if it has a deadline
   Clock::time_point leftAt;              // when the thread of an abandoned preparation left
   std::vector<ExportedStorage> exports;  // alive until the request has ended, for echoes
+  // Of the tensors that the worker may write to, by their numbers in the request; others disabled.
+  ipc::VersionCounters versions;
   void* requestBlob = nullptr;  // a block of the input arena with one reference; null: inline
   ipc::ReceivedCompletion completion;
   std::vector<std::byte> answerBlob;  // a private copy: the worker may reuse its blob

@@ -20,9 +20,11 @@ namespace isopool::client {
 
 /// A tensor's storage that a request passes to a worker. If the worker returns the same tensor (an
 /// echo), the result uses `storage`. `block`, unless null, is lent under `lease` until the worker
-/// returns it. `storage` is null if the bytes were copied into the request.
+/// returns it. `storage` is null if the bytes were copied into the request. `callers`: `storage` is
+/// the caller's own, to which the worker may write, and not a copy.
 struct ExportedStorage {
   c10::Storage storage;
+  bool callers = false;
   const void* block = nullptr;
   ipc::Lease lease;
 };

@@ -419,6 +419,7 @@ PendingRequest& WorkerLink::publishNext(ipc::Operation operation, RequestDraft& 
   request.runEnds.reset();
   unawaited_.published(request.sequence, operation, /*notification=*/false);
   request.exports.swap(draft.exports);
+  draft.writer.swapVersions(request.versions);
   request.requestBlob = blob;
   request.answerBlob.clear();
   request.outcome.store(RequestOutcome::kPending, std::memory_order_relaxed);

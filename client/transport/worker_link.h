@@ -21,6 +21,7 @@
 #include "client/transport/cancellation_token.h"
 #include "client/transport/deadline.h"
 #include "client/transport/defined_objects.h"
+#include "client/transport/input_versions.h"
 #include "client/transport/request_draft.h"
 #include "client/transport/request_outcome.h"
 #include "client/transport/unawaited_work.h"
@@ -271,6 +272,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   bool deliverCompletions() ISOPOOL_REQUIRES(leadMutex_);
   void deliverOrPoison() ISOPOOL_REQUIRES(leadMutex_);
   bool deliver(PendingRequest& request) ISOPOOL_REQUIRES(leadMutex_);
+  bool noteInputReport(const PendingRequest& request) ISOPOOL_REQUIRES(leadMutex_);
   void discard(PendingRequest& request);
   void deliverUnlessLed();
   void passLead();
@@ -319,6 +321,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   ipc::SpinBudget spin_ ISOPOOL_GUARDED_BY(leadMutex_);
   std::atomic<int64_t> answered_{0};  // when a thread last had an answer, by ipc::monotonicNow()
   ipc::ReceivedCompletion received_ ISOPOOL_GUARDED_BY(leadMutex_);
+  KeptInputs keptInputs_ ISOPOOL_GUARDED_BY(leadMutex_);
   std::atomic<uint32_t> pending_{0};
   std::atomic<int32_t> abandoned_{0};  // of pending_, those that their threads have left
   std::atomic<int> callsUnderWay_{0};  // from before publishing until their threads continue

@@ -136,7 +136,9 @@ std::optional<ipc::StorageRecord> WorkerLink::lend(const c10::Storage& storage,
     arena.dropReference(block);
     return std::nullopt;
   }
-  exported = {storage, block, *lease};
+  exported.storage = storage;
+  exported.block = block;
+  exported.lease = *lease;
   ipc::reachCrashPoint(ipc::CrashPoint::kInputLent);
   ipc::StorageRecord record;
   record.kind = ipc::StorageKind::kLent;
@@ -151,11 +153,15 @@ std::optional<ipc::StorageRecord> WorkerLink::lend(const c10::Storage& storage,
 ipc::StorageRecord WorkerLink::exportStorage(const c10::Storage& storage, ipc::StorageExtent extent,
                                              ExportedStorage& exported, const Deadline& deadline) {
   if (InputArena::instance().ownsBlock(storage.data())) {
-    if (auto record = lend(storage, exported)) return *record;
+    if (auto record = lend(storage, exported)) {
+      exported.callers = true;
+      return *record;
+    }
   }
   if (const MovedSlice* slice = movedSliceOf(storage);
       slice != nullptr && slice->object->knownTo(connection_)) {
     exported.storage = storage;
+    exported.callers = true;
     ipc::StorageRecord record;
     record.kind = ipc::StorageKind::kPackage;
     record.segment = slice->object->id().value;
@@ -167,6 +173,7 @@ ipc::StorageRecord WorkerLink::exportStorage(const c10::Storage& storage, ipc::S
   if (const LentBlock* block = lentBlockOf(storage)) {
     if (block->memory == memory_) {
       exported.storage = storage;
+      exported.callers = true;
       ipc::StorageRecord record;
       record.kind = ipc::StorageKind::kHome;
       record.segment = block->segment.value;
@@ -223,6 +230,9 @@ void WorkerLink::exportStorages(RequestDraft& draft, const Deadline& deadline) {
   for (size_t i = 0; i < storages.size(); ++i) {
     draft.records[i] =
         exportStorage(storages[i], draft.writer.extentOfStorage(i), draft.exports[i], deadline);
+  }
+  for (size_t i = 0; i < draft.writer.versions().size(); ++i) {
+    if (!draft.exports[draft.writer.storageOfVersion(i)].callers) draft.writer.forgetVersion(i);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "client/transport/input_arena.h"
 #include "client/transport/migration.h"
@@ -178,7 +179,7 @@ bool WorkerLink::deliver(PendingRequest& request) {
                                                           std::memory_order_acq_rel);
   ipc::ReceivedCompletion& completion = request.completion;
   completion.sequence = received_.sequence;
-  completion.status = received_.status;
+  completion.status = received_.status & ~ipc::kInputReportFlag;
   completion.payload = received_.payload;
   std::memcpy(completion.bytes, received_.bytes, received_.payload.inlineBytes);
   bool whole = true;
@@ -194,6 +195,7 @@ bool WorkerLink::deliver(PendingRequest& request) {
       whole = false;
     }
   }
+  if ((received_.status & ipc::kInputReportFlag) != 0 && whole) whole = noteInputReport(request);
   const bool withdrawn =
       completion.status == static_cast<uint32_t>(ipc::CompletionStatus::kWithdrawn);
   if (withdrawn) cancelExports(request.exports);
@@ -216,6 +218,22 @@ bool WorkerLink::deliver(PendingRequest& request) {
     release(request);
   }
   return whole;
+}
+
+// False if the report is invalid.
+bool WorkerLink::noteInputReport(const PendingRequest& request) {
+  try {
+    const ipc::InputReport report = ipc::PayloadReader(request.answerBytes()).inputReport();
+    if (report.empty()) {
+      keptInputs_.noteUnknown(request.sequence, request.versions);
+    } else {
+      keptInputs_.note(report, request.sequence, request.versions);
+    }
+    return true;
+  } catch (const std::exception&) {
+    noteWrites(request.versions);
+    return false;
+  }
 }
 
 // Returns what the worker lent with an answer that no thread takes.
@@ -265,6 +283,7 @@ void WorkerLink::settleAll() {
   {
     base::MutexLock lock(publishMutex_);
     first = !dead_.exchange(true, std::memory_order_acq_rel);
+    bool lost = false;
     ended_.store(true, std::memory_order_release);
     for (const auto& entry : pendingRequests_) {
       PendingRequest& request = *entry;
@@ -273,6 +292,11 @@ void WorkerLink::settleAll() {
         continue;
       // Taken back, because the worker may still live: it may outlive its supervisor for a moment.
       const RequestOutcome outcome = outcomeAtDeath(!end.recall(request.sequence));
+      if (outcome == RequestOutcome::kLost) {
+        noteWrites(request.versions);
+        // Before a caller of a lost request continues.
+        if (!std::exchange(lost, true)) keptInputs_.noteDeath();
+      }
       auto waiting = PendingRequest::Use::kWaiting;
       const bool wanted =
           request.use.compare_exchange_strong(waiting, PendingRequest::Use::kDelivering);
@@ -306,6 +330,12 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   if (continues) request.leftAt = Clock::now();
   // The answer may already be in the ring.
   deliverUnlessLed();
+  ipc::VersionCounters versions;
+  try {
+    versions = request.versions;
+  } catch (const std::bad_alloc&) {
+    noteWrites(request.versions);  // while they are there: the outcome is not known yet
+  }
   auto waiting = PendingRequest::Use::kWaiting;
   // A completion that is being delivered now wins. After the compare-exchange another thread may
   // free the request at any time.
@@ -320,6 +350,9 @@ std::optional<RequestOutcome> WorkerLink::giveUp(PendingRequest& request, bool t
   const RequestOutcome outcome = takenBack  ? RequestOutcome::kWithdrawn
                                  : timeOver ? RequestOutcome::kOverdue
                                             : outcomeAtDeadline(memory_->end().recall(sequence));
+  // The worker may have written to the inputs, and may still do so: then its answer or its death
+  // counts once more.
+  if (outcome == RequestOutcome::kOverdue) noteWrites(versions);
   // Another thread may have woken this one to lead.
   deliverUnlessLed();
   // The request was answered meanwhile: the worker has ended it.
@@ -441,6 +474,7 @@ void WorkerLink::killIfBlocked() {
 
 void WorkerLink::release(PendingRequest& request) {
   request.exports.clear();
+  request.versions.clear();
   request.answerBlob.clear();
   if (request.answerBlob.capacity() > (size_t{1} << 20)) request.answerBlob.shrink_to_fit();
   if (request.requestBlob != nullptr) {

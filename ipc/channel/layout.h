@@ -16,7 +16,7 @@ namespace isopool::ipc {
 
 /// Increase it with every change of this layout, or of a request's body in ipc/channel/operation.h:
 /// both sides compare it before anything else.
-inline constexpr uint32_t kLayoutVersion = 6;
+inline constexpr uint32_t kLayoutVersion = 7;
 inline constexpr uint64_t kClientControlMagic = 0x31746e65696c6369;  // "iclient1"
 inline constexpr uint64_t kWorkerControlMagic = 0x3172656b726f7769;  // "iworker1"
 
@@ -71,7 +71,7 @@ struct alignas(64) SubmissionSlot {
 struct alignas(64) CompletionSlot {
   uint64_t sequence;  ///< of the call that this answers
   uint64_t epoch;
-  uint32_t status;           ///< CompletionStatus in ipc/channel/operation.h
+  uint32_t status;           ///< CompletionStatus, perhaps with kInputReportFlag (operation.h)
   uint32_t workNanoseconds;  ///< from taking the call to this answer, or the largest number
   PayloadPlace payload;
   std::array<std::byte, kInlineBytes> bytes;

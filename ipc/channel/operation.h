@@ -83,6 +83,14 @@ enum class CompletionStatus : uint32_t {
   kWithdrawn,    ///< []: the client recalled the call before it started, so it did not run
 };
 
+/// Added to the status in a CompletionSlot if the payload has a report about the tensors that the
+/// client's requests passed (ipc/tensor/input_report.h). If the payload has none, the report was too
+/// long: every input of the request may have been written to, and may be kept.
+inline constexpr uint32_t kInputReportFlag = 1u << 31;
+constexpr CompletionStatus withInputReport(CompletionStatus status) {
+  return static_cast<CompletionStatus>(static_cast<uint32_t>(status) | kInputReportFlag);
+}
+
 enum class RefusalKind : uint32_t {
   kBadRequest = 1,    ///< malformed, or names an object that does not exist
   kUnsupportedValue,  ///< a kind of value that can't cross between processes

@@ -26,8 +26,13 @@ struct TensorHead {
   uint8_t rank;
   uint8_t unused;
   int64_t storageOffset;  ///< in elements, from the begin of the storage in its record
+  uint32_t version;       ///< number of its version counter, or kNoVersion
+  uint32_t unusedToo;
 };
-static_assert(sizeof(TensorHead) == 16);
+static_assert(sizeof(TensorHead) == 24);
+
+/// The tensor has no version counter: an inference tensor.
+inline constexpr uint32_t kNoVersion = std::numeric_limits<uint32_t>::max();
 
 /// The deepest nesting of values, and of types, in a payload.
 inline constexpr int kMaxNesting = 64;

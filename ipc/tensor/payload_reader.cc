@@ -128,13 +128,20 @@ msgpack::object unpackAll(msgpack::zone& zone, std::span<const std::byte> bytes)
 }  // namespace
 
 PayloadReader::PayloadReader(std::span<const std::byte> bytes)
-    : zone_(bytes.size() > kInlineBytes ? MSGPACK_ZONE_CHUNK_SIZE : kZoneBytes) {
+    : zone_(bytes.size() > kInlineBytes ? MSGPACK_ZONE_CHUNK_SIZE : kZoneBytes),
+      // Each tensor takes its head, and its version one number at most.
+      mostVersions_(bytes.size() / sizeof(TensorHead)) {
   const msgpack::object whole = unpackAll(zone_, bytes);
   body_ = itemOf(whole, 0);
   const msgpack::object& table = itemOf(whole, 1);
-  if (whole.via.array.size != 2 || body_.type != msgpack::type::ARRAY ||
+  const uint32_t parts = whole.via.array.size;
+  if (parts < 2 || parts > 3 || body_.type != msgpack::type::ARRAY ||
       table.type != msgpack::type::ARRAY || table.via.array.size > kMaxStorages) {
     refuse("a payload is not an array with a storage table");
+  }
+  if (parts == 3) {
+    report_ = itemOf(whole, 2);
+    if (report_.type != msgpack::type::ARRAY) refuse("a payload's report is not an array");
   }
   records_.reserve(table.via.array.size);
   for (uint32_t i = 0; i < table.via.array.size; ++i) {
@@ -192,6 +199,46 @@ std::optional<uint64_t> PayloadReader::handle(const msgpack::object& object) {
   return value;
 }
 
+InputReport PayloadReader::inputReport() const {
+  InputReport report;
+  if (report_.type == msgpack::type::NIL) return report;
+  const auto items = [&](size_t list) {
+    const msgpack::object& array = itemOf(report_, list);
+    if (array.type != msgpack::type::ARRAY) refuse("a report of inputs lacks a list");
+    return std::span(array.via.array.ptr, array.via.array.size);
+  };
+  const auto input = [](const msgpack::object& item) {
+    return InputVersion{unsignedOf(itemOf(item, 0)), unsigned32Of(itemOf(item, 1))};
+  };
+  for (const msgpack::object& item : items(0)) {
+    report.written.push_back({input(item), unsigned32Of(itemOf(item, 2))});
+  }
+  for (const msgpack::object& item : items(1)) report.kept.push_back(unsigned32Of(item));
+  for (const msgpack::object& item : items(2)) report.released.push_back(input(item));
+  return report;
+}
+
+// Every tensor begins with a counter of its own.
+void PayloadReader::setVersion(c10::TensorImpl& tensor, uint32_t storage, uint32_t version) const {
+  if (version == kNoVersion || !tensor.version_counter().enabled()) return;
+  const size_t earlier = requestVersions_ == nullptr ? 0 : requestVersions_->size();
+  if (version < earlier && (*requestVersions_)[version].enabled()) {
+    // Only in the caller's own memory: a copy of it has versions of its own.
+    const StorageKind kind = records_[storage].kind;
+    if (kind == StorageKind::kEcho || kind == StorageKind::kPackage) {
+      return tensor.set_version_counter((*requestVersions_)[version]);
+    }
+  }
+  if (version >= earlier + mostVersions_) refuse("a tensor has a version of too high a number");
+  VersionCounters& versions = versions_ == nullptr ? ownVersions_ : *versions_;
+  if (version >= versions.size()) versions.resize(version + size_t{1});
+  if (versions[version].enabled()) {
+    tensor.set_version_counter(versions[version]);
+  } else {
+    versions[version] = tensor.version_counter();
+  }
+}
+
 at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
   TensorHead head;
   if (extension.size < sizeof head) refuse("a tensor is cut short");
@@ -242,6 +289,7 @@ at::Tensor PayloadReader::tensor(const msgpack::object_ext& extension) const {
   impl->set_storage_offset(head.storageOffset);
   impl->set_sizes_and_strides(c10::IntArrayRef(sizes.data(), rank),
                               c10::IntArrayRef(strides.data(), rank));
+  setVersion(*impl, head.storage, head.version);
   at::Tensor result(std::move(impl));
   if ((head.flags & kConjugate) != 0 && result.is_complex()) result._set_conj(true);
   if ((head.flags & kNegative) != 0 && scalarType != c10::ScalarType::Bool) result._set_neg(true);

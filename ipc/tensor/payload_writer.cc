@@ -88,6 +88,22 @@ uint32_t checkedCount(size_t count) {
   return static_cast<uint32_t>(count);
 }
 
+// The identity of a version counter, which torch's interface does not show: two tensors have the
+// same counter if these are equal.
+const void* identityOf(const c10::VariableVersion& version) {
+  const void* counter = nullptr;
+  static_assert(sizeof version == sizeof counter, "a VariableVersion is a pointer to its counter");
+  std::memcpy(&counter, static_cast<const void*>(&version), sizeof counter);
+  return counter;
+}
+
+// So many of anything are searched one after another: then that is faster than a hash.
+constexpr size_t kWalked = 8;
+
+// The first byte of a payload with a report: msgpack's array of three elements. clear() begins an
+// array of two.
+constexpr char kThreeElements = static_cast<char>(0x93);
+
 }  // namespace
 
 void PayloadWriter::clear() {
@@ -97,6 +113,38 @@ void PayloadWriter::clear() {
   storageUses_.clear();
   heads_.clear();
   indexOfStorage_.clear();
+  versions_.clear();
+  versionStorages_.clear();
+  requestVersions_ = nullptr;
+  indexOfVersion_.clear();
+}
+
+uint32_t PayloadWriter::versionOf(const at::Tensor& tensor, uint32_t storage) {
+  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+  if (!version.enabled()) return kNoVersion;
+  const void* const identity = identityOf(version);
+  const size_t earlier = requestVersions_ == nullptr ? 0 : requestVersions_->size();
+  const size_t known = earlier + versions_.size();
+  const auto at = [&](size_t index) -> const c10::VariableVersion& {
+    return index < earlier ? (*requestVersions_)[index] : versions_[index - earlier];
+  };
+  if (known <= kWalked) {
+    for (size_t i = 0; i < known; ++i) {
+      if (identityOf(at(i)) == identity) return static_cast<uint32_t>(i);
+    }
+  } else {
+    for (size_t i = indexOfVersion_.size(); i < known; ++i) {
+      // A disabled one takes a place, too, under a key that no counter has.
+      const void* const key =
+          at(i).enabled() ? identityOf(at(i)) : static_cast<const void*>(&at(i));
+      indexOfVersion_.emplace(key, static_cast<uint32_t>(i));
+    }
+    const auto found = indexOfVersion_.find(identity);
+    if (found != indexOfVersion_.end()) return found->second;
+  }
+  versions_.push_back(version);
+  versionStorages_.push_back(storage);
+  return static_cast<uint32_t>(known);
 }
 
 void PayloadWriter::addHandle(uint64_t handle) {
@@ -145,8 +193,6 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
   const StorageExtent extent = extentOf(tensor);
   const c10::Storage& storage = tensor.storage();
   uint32_t index = 0;
-  // Most payloads have few storages: then a linear search is faster than a hash.
-  constexpr size_t kWalked = 8;
   bool found = false;
   if (storages_.size() <= kWalked) {
     for (; index < storages_.size() && !found; ++index) {
@@ -183,6 +229,7 @@ void PayloadWriter::addTensor(const at::Tensor& tensor) {
                            (tensor.is_conj() ? kConjugate : 0) | (tensor.is_neg() ? kNegative : 0));
   head.rank = rank;
   head.storageOffset = tensor.storage_offset();
+  head.version = versionOf(tensor, index);
   const auto sizes = tensor.sizes();
   const auto strides = tensor.strides();
   packer_.pack_ext(sizeof head + 2 * rank * sizeof(int64_t), kTensorExtension);
@@ -280,7 +327,26 @@ void PayloadWriter::addValueAt(const at::IValue& value, int depth) {
   }
 }
 
+void PayloadWriter::addReport(const InputReport& report) {
+  buffer_.data()[0] = kThreeElements;
+  packer_.pack_array(3).pack_array(static_cast<uint32_t>(report.written.size()));
+  for (const auto& [input, times] : report.written) {
+    packer_.pack_array(3).pack(input.call).pack(input.version).pack(times);
+  }
+  packer_.pack_array(static_cast<uint32_t>(report.kept.size()));
+  for (const uint32_t version : report.kept) packer_.pack(version);
+  packer_.pack_array(static_cast<uint32_t>(report.released.size()));
+  for (const InputVersion& input : report.released) {
+    packer_.pack_array(2).pack(input.call).pack(input.version);
+  }
+}
+
 std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> records) {
+  return finish(records, InputReport());
+}
+
+std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> records,
+                                                 const InputReport& report) {
   for (const HeadPlace& place : heads_) {
     const uint64_t rebase = records[place.storage].rebase;
     if (rebase == 0) continue;
@@ -319,6 +385,7 @@ std::span<const std::byte> PayloadWriter::finish(std::span<const StorageRecord> 
         break;
     }
   }
+  if (!report.empty()) addReport(report);
   if (buffer_.size() > kMaxPayloadBytes) {
     refuse(
         "the " + std::to_string(buffer_.size()) +

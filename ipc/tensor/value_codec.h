@@ -2,6 +2,8 @@
 #pragma once
 
 #include <c10/core/Storage.h>
+#include <c10/core/TensorImpl.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,12 +16,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ipc/tensor/input_report.h"
 #include "ipc/tensor/value_types.h"
 
 /// The encoding of IValues on a channel. A payload is a msgpack array of two elements: the body,
-/// which is an array, and an array of storage records. Tensors in the body are extension values
-/// that refer to a storage by its index, so that tensors that share a storage share one at the
-/// receiver, too.
+/// which is an array, and an array of storage records. An answer may have a third one, an
+/// InputReport. Tensors in the body are extension values that refer to a storage by its index, so
+/// that tensors that share a storage share one at the receiver, too. The same holds for version
+/// counters, which autograd compares: views and detached aliases of a tensor share one. In an
+/// answer, the numbers below the count of the request's counters mean those of the request.
 ///
 ///   body     nil, booleans, integers, floats, strings: as in msgpack
 ///            extension kTensorExtension: TensorHead, then sizes, then strides (all int64)
@@ -27,6 +32,7 @@
 ///            array [tag, ...]: tag of ValueTag. Lists and dicts contain their elements' types,
 ///            which may be Any. The deepest nesting is 64
 ///   storage  array [kind, ...] of StorageKind
+///   report   [[[call, version, times]...], [version...], [[call, version]...]]: InputReport's lists
 namespace isopool::ipc {
 
 inline constexpr int8_t kTensorExtension = 1;
@@ -70,6 +76,9 @@ struct StorageExtent {
   uint64_t end = 0;
 };
 
+/// Version counters of tensors, by their number in a payload. A disabled one stands for none.
+using VersionCounters = c10::SmallVector<c10::VariableVersion, 4>;
+
 /// A value is of a kind that can't cross between processes, or a payload is invalid. The text names
 /// the cause and, for a value, the remedy.
 class ValueError : public std::runtime_error {
@@ -92,6 +101,8 @@ class PayloadWriter {
   /// Throws ValueError if the value can't cross. The payload is then incomplete: clear() it. Reads
   /// no tensor's bytes.
   void addValue(const at::IValue& value);
+  /// The length of the payload so far.
+  size_t bytes() const { return buffer_.size(); }
   /// Adds an argument that stands for an object of the receiving worker.
   void addHandle(uint64_t handle);
   /// The distinct storages of the tensors so far. finish() needs a record of each, in this order.
@@ -101,15 +112,35 @@ class PayloadWriter {
   /// The part of storage `index` that the receiver needs. A caller that copies the storage copies
   /// only this part, and sets the record's `rebase` to its begin.
   StorageExtent extentOfStorage(size_t index) const { return storageUses_[index].extent; }
-  /// Releases the writer's references to the storages. The written payload stays as it is.
-  void releaseStorages() { storages_.clear(); }
+  /// Call after clear(), for an answer: numbers the counters behind those of its request, which must
+  /// stay as they are until the answer is finished.
+  void answerTo(const VersionCounters& request) { requestVersions_ = &request; }
+  /// The distinct version counters of the tensors so far, without those of answerTo().
+  const VersionCounters& versions() const { return versions_; }
+  /// The storage of the first tensor that has version counter `index`.
+  size_t storageOfVersion(size_t index) const { return versionStorages_[index]; }
+  /// Replaces that counter in the list by none.
+  void forgetVersion(size_t index) { versions_[index] = c10::VariableVersion(); }
+  /// Exchanges the list of the counters for `other`.
+  void swapVersions(VersionCounters& other) { versions_.swap(other); }
+  /// Releases the writer's references to storages and version counters. The written payload stays
+  /// as it is.
+  void releaseStorages() {
+    storages_.clear();
+    versions_.clear();
+  }
   /// Writes the storage table and returns the payload, valid until the next clear(). Copies the
   /// bytes of inline storages: from here on only those that are lent are read later. Call it once.
   /// Throws ValueError if the payload is too long.
   std::span<const std::byte> finish(std::span<const StorageRecord> records);
+  /// The same, with a report; without one if it is empty.
+  std::span<const std::byte> finish(std::span<const StorageRecord> records,
+                                    const InputReport& report);
 
  private:
   void addTensor(const at::Tensor& tensor);
+  uint32_t versionOf(const at::Tensor& tensor, uint32_t storage);
+  void addReport(const InputReport& report);
   void addDouble(double value);
   void addText(std::string_view text);
   void addValueAt(const at::IValue& value, int depth);
@@ -134,6 +165,10 @@ class PayloadWriter {
   std::vector<StorageUse> storageUses_;
   std::vector<HeadPlace> heads_;
   std::unordered_map<const c10::StorageImpl*, uint32_t> indexOfStorage_;
+  VersionCounters versions_;
+  c10::SmallVector<uint32_t, 4> versionStorages_;
+  const VersionCounters* requestVersions_ = nullptr;
+  std::unordered_map<const void*, uint32_t> indexOfVersion_;
 };
 
 /// Reads one payload from private memory. Checks sizes, strides, types and nesting before it makes
@@ -157,6 +192,14 @@ class PayloadReader {
   /// Sets the storages of the tensors, one per record, in order. A tensor that reaches beyond its
   /// storage is refused.
   void setStorages(std::vector<c10::Storage> storages) { storages_ = std::move(storages); }
+  /// For a request: adds the version counters of its tensors to `versions`, which must outlive the
+  /// reader, by their numbers. Each counts from 0.
+  void noteVersions(VersionCounters& versions) { versions_ = &versions; }
+  /// For an answer: the counters of its request, which must outlive the reader. A result that is an
+  /// input gets the input's counter, as it has the input's storage.
+  void answerTo(const VersionCounters& request) { requestVersions_ = &request; }
+  /// The report of the payload; nothing if it has none. Throws ValueError.
+  InputReport inputReport() const;
 
   /// Builds the value of an element, or of an object inside one. Needs setStorages() if there are
   /// tensors. Throws ValueError.
@@ -168,11 +211,17 @@ class PayloadReader {
   at::IValue valueAt(const msgpack::object& object, int depth) const;
   at::IValue tagged(const msgpack::object& object, int depth) const;
   at::Tensor tensor(const msgpack::object_ext& extension) const;
+  void setVersion(c10::TensorImpl& tensor, uint32_t storage, uint32_t version) const;
 
   msgpack::zone zone_;  // the memory of the objects
+  size_t mostVersions_;
   msgpack::object body_;
+  msgpack::object report_;
   std::vector<StorageRecord> records_;
   std::vector<c10::Storage> storages_;
+  const VersionCounters* requestVersions_ = nullptr;
+  VersionCounters* versions_ = nullptr;  // null: ownVersions_
+  mutable VersionCounters ownVersions_;
 };
 
 }  // namespace isopool::ipc

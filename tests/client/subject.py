@@ -114,6 +114,51 @@ class Subject(probe.Probe):
     def fill(self, x, value):
         x.fill_(value)
 
+    def add_twice_into(self, x, out):
+        torch.add(x, 1, out=out)
+        out += x
+
+    def with_view(self, size):
+        x = torch.full((size,), 2.0)
+        return x, x.view(-1)
+
+    def fill_and_raise(self, x, value):
+        x.fill_(value)
+        raise LookupError("it is filled")
+
+    def fill_and_die(self, x, value, other=None):
+        x.fill_(value)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fill_and_wait(self, x, value, arrived, gate):
+        x.fill_(value)
+        self.wait_at(arrived, gate)
+
+    def fill_all(self, xs, result):
+        for each in xs:
+            each.fill_(7)
+        return self.result_of_kind(result)
+
+    def filling(self, x, count):
+        for i in range(count):
+            x.fill_(i)
+            yield i
+
+    def product_after_write(self, x, view):
+        """The gradient of a product whose factor was written to through another argument."""
+        w = torch.ones_like(x, requires_grad=True)
+        product = (w * x).sum()
+        view.fill_(9)
+        product.backward()
+        return w.grad
+
+    def keep_and_view(self, x):
+        self.kept_inputs = x
+        return x.view(-1)
+
+    def write_kept(self):
+        self.kept_inputs.fill_(3)
+
     def first_two(self, x):
         return x[:2]
 

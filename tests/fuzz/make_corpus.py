@@ -167,13 +167,14 @@ def tensor(
     scalar: int = FLOAT32,
     flags: int = 0,
     offset: int = 0,
+    version: int = 0,
 ) -> Extension:
-    head = struct.pack("<IBBBBq", storage, scalar, flags, len(sizes), 0, offset)
+    head = struct.pack("<IBBBBqII", storage, scalar, flags, len(sizes), 0, offset, version, 0)
     return Extension(1, head + struct.pack(f"<{2 * len(sizes)}q", *sizes, *strides))
 
 
-def payload(elements: list[object], storages: list[object] | None = None) -> bytes:
-    return packed([elements, storages or []])
+def payload(elements: list[object], storages: list[object] | None = None, *report: object) -> bytes:
+    return packed([elements, storages or [], *report])
 
 
 def values() -> Iterator[tuple[str, object, list[object]]]:
@@ -204,6 +205,9 @@ def values() -> Iterator[tuple[str, object, list[object]]]:
     stored = [INLINE, bytes(range(64))]
     yield "inline", tensor([4, 4], [4, 1]), [stored]
     yield "views", [TUPLE, tensor([4], [2], offset=1), tensor([2, 2], [0, 1])], [stored]
+    other = [tensor([4], [1], version=1), tensor([4], [1], version=0xFFFFFFFF), tensor([4], [1])]
+    yield "versions", [TUPLE, tensor([4], [1]), *other, tensor([4], [1], 1, version=1)], [stored, stored]
+    yield "no-version", tensor([4], [1], version=1 << 20), [stored]
     yield "scalar", tensor([], []), [stored]
     yield "empty", tensor([0, 3], [3, 1], offset=99), [stored]
     yield "flags", [TUPLE, tensor([2], [1], flags=5), tensor([2], [1], 0, COMPLEX64, 7)], [stored]
@@ -235,6 +239,8 @@ def payload_reader() -> Iterator[tuple[str, bytes]]:
     for name, value, storages in values():
         yield name, payload([value], storages)
     yield "call", payload([7, [TUPLE, 1], "name", Extension(3, bytes(8))])
+    yield "report", payload([1], [], [[[1, 0, 5], [9, 9, 9]], [0, 7], [[1, 0], [2, 0]]])
+    yield "half-report", payload([1], [], [[[1, 0]], [0]])
     yield "float32", b"\x92\x91\xca\x3f\x80\x00\x00\x90"
     yield "map", b"\x92\x91\x80\x90"
     yield "long-claims", b"\xdd\x00\x00\x00\x50" * 20
@@ -244,6 +250,7 @@ def payload_reader() -> Iterator[tuple[str, bytes]]:
 # ---- answers --------------------------------------------------------------------------------
 
 VALUE, PYTHON_ERROR, REFUSED, WITHDRAWN = range(1, 5)
+WITH_REPORT = 0x80
 IN_BLOB, OWN_PLACE, OWN_SEQUENCE, OWN_EPOCH, OWN_TAIL, STARTED, OWN_HEAD, DIES = (
     1 << i for i in range(8)
 )
@@ -258,6 +265,10 @@ def worker_answer() -> Iterator[tuple[str, bytes]]:
         yield name, lie(STARTED, VALUE) + payload([value, []], storages)
     good = payload([None, [[1, 5], [99, 5]]])
     yield "copies", lie(0, VALUE) + good
+    report = [[[1, 0, 5], [9, 9, 9]], [0, 7], [[1, 0]]]
+    yield "report", lie(STARTED, VALUE | WITH_REPORT) + payload([None, []], [], report)
+    yield "own-report", lie(STARTED, VALUE | WITH_REPORT) + payload([None, []], [], [[[1, 0, 5]], [0], []])
+    yield "no-report", lie(STARTED, VALUE | WITH_REPORT) + good
     yield "odd-copies", lie(0, VALUE) + payload([None, [[1], "x"]])
     yield "blob", lie(IN_BLOB, VALUE, 512) + good
     yield "place", lie(OWN_PLACE, VALUE) + struct.pack("<IIQQ", 0, 1, 65000, 5000)

@@ -60,6 +60,7 @@ void read(std::span<const std::byte> bytes) {
   static const GuardedMemory arena(kArenaBytes);
   ipc::PayloadReader reader(bytes);
   reader.setStorages(storagesFor(reader, arena));
+  reader.inputReport();
   std::vector<at::IValue> values;
   for (size_t i = 0; i < reader.elements(); ++i) {
     const msgpack::object& element = reader.element(i);

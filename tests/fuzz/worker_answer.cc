@@ -63,7 +63,9 @@ void answer(Memory& memory, std::byte* arena, InputReader& input) {
   ipc::CompletionSlot& slot = control.slots[0];
   slot.sequence = (lie.lies & kOwnSequence) != 0 ? input.take<uint64_t>() : 1;
   slot.epoch = (lie.lies & kOwnEpoch) != 0 ? input.take<uint64_t>() : kEpoch.value;
-  slot.status = lie.status;
+  constexpr uint8_t kWithReport = 0x80;
+  slot.status = lie.status & ~kWithReport;
+  if ((lie.status & kWithReport) != 0) slot.status |= ipc::kInputReportFlag;
   if ((lie.lies & kOwnPlace) != 0) slot.payload = input.take<ipc::PayloadPlace>();
   control.completionTail = (lie.lies & kOwnTail) != 0 ? input.take<uint32_t>() : 1;
   control.submissionHead = (lie.lies & kOwnHead) != 0 ? input.take<uint32_t>() : 0;

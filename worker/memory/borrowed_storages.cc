@@ -188,7 +188,7 @@ bool BorrowedStorages::privatise(ChannelMemory& memory, BorrowedRange& range) {
   return true;
 }
 
-void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) {
+bool BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) {
   base::MutexLock lock(mutex_);
   try {
     groupPages();
@@ -196,10 +196,13 @@ void BorrowedStorages::privatiseKept(ChannelMemory& memory, CopyCounts& copies) 
   } catch (const std::bad_alloc&) {
     // Treated as a failure to privatise: storages without a group stay shared.
   }
+  bool all = true;
   for (BorrowedRange* range = newest_; range != nullptr && range->call == call_;
        range = range->older) {
     if (privatise(memory, *range)) copies.count(ipc::CopyReason::kKeptByModel, range->bytes);
+    all = all && (range->privatised || range->bytes == 0);
   }
+  return all;
 }
 
 void BorrowedStorages::release(void* context) {

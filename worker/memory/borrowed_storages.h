@@ -60,8 +60,8 @@ class BorrowedStorages {
   /// Begins a new call: storages made from now on belong to it.
   void beginCall() { ++call_; }
   /// Privatises the storages of this call that are still alive, and adds the bytes copied to
-  /// `copies`. Storages that can't be privatised stay shared.
-  void privatiseKept(ChannelMemory& memory, CopyCounts& copies);
+  /// `copies`. Storages that can't be privatised stay shared: then returns false.
+  bool privatiseKept(ChannelMemory& memory, CopyCounts& copies);
   /// To be called when the client is gone: makes all storages that are alive private and unmaps the
   /// rest of the client's segments.
   void detach(ChannelMemory& memory) noexcept;

@@ -12,6 +12,7 @@
 #include "worker/memory/channel_memory.h"
 #include "worker/memory/package_store.h"
 #include "worker/serve/handle_table.h"
+#include "worker/serve/input_versions.h"
 #include "worker/serve/object_table.h"
 #include "worker/serve/turn_order.h"
 
@@ -26,6 +27,7 @@ struct ClientLink {
   PackageStore packages;                ///< what the client loaded
   ObjectTable<base::ObjectId> objects;  ///< replicated objects
   HandleTable handles;
+  InputVersions versions;
   /// The newest handle at the time when a package was last dropped: this and older handles may keep
   /// objects of the package alive.
   base::HandleId newestOfDropped{0};

@@ -223,7 +223,11 @@ PyRef RunningCall::callPython(ClientLink& channel, PyObject* callable, size_t ar
 
 void RunningCall::answerNothing(ClientLink& channel) {
   dropInputs();
-  publish(channel, ipc::CompletionStatus::kValue, kNilBody);
+  collectVersions(channel);
+  if (report_.empty()) return publish(channel, ipc::CompletionStatus::kValue, kNilBody);
+  writer_.clear();
+  writer_.packer().pack_array(2).pack_nil().pack_array(0);
+  publish(channel, ipc::CompletionStatus::kValue, writer_.finish({}, report_));
 }
 
 void RunningCall::withdraw(ClientLink& channel) {
@@ -235,6 +239,7 @@ void RunningCall::answerTruth(ClientLink& channel, bool truth) { answerValue(cha
 
 void RunningCall::beginValue(const at::IValue& value) {
   writer_.clear();
+  writer_.answerTo(versions_);
   writer_.packer().pack_array(2);
   writer_.addValue(value);
 }
@@ -271,7 +276,26 @@ void RunningCall::finishValue(ClientLink& channel) {
     if (copies_.of(i) == 0) continue;
     writer_.packer().pack_array(2).pack(static_cast<uint32_t>(i)).pack(copies_.of(i));
   }
-  publish(channel, ipc::CompletionStatus::kValue, writer_.finish(export_.records()));
+  publish(channel, ipc::CompletionStatus::kValue, finish(channel, export_.records()));
+}
+
+std::span<const std::byte> RunningCall::finish(ClientLink& channel,
+                                               std::span<const ipc::StorageRecord> records) {
+  collectVersions(channel);
+  return writer_.finish(records, report_);
+}
+
+std::span<const std::byte> RunningCall::finishInline(ClientLink& channel) {
+  collectVersions(channel);
+  constexpr size_t kStorageTable = 1;
+  const bool fits = writer_.bytes() + kStorageTable + report_.mostBytes() <= ipc::kInlineBytes;
+  return writer_.finish({}, fits ? report_ : ipc::InputReport());
+}
+
+// What was collected for an answer that could not be published stays in the report of the next.
+void RunningCall::collectVersions(ClientLink& channel) {
+  if ((received_.flags & ipc::kNoReply) != 0) return;
+  channel.versions.collect(received_.sequence, versions_, sharesKept_, report_);
 }
 
 void RunningCall::answerPythonError(ClientLink& channel) {
@@ -295,13 +319,13 @@ void RunningCall::answerPythonError(ClientLink& channel) {
   }
   if (!error.pickled.empty()) packer.pack(error.pickled);
   try {
-    publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
+    publish(channel, ipc::CompletionStatus::kPythonError, finish(channel, {}));
   } catch (const Refusal&) {
     // No shared memory for the texts: their beginnings fit into the slot.
     writer_.clear();
     packer.pack_array(4).pack(shortened(error.type, kShortWord));
     for (int i = 0; i < 3; ++i) packer.pack(shortened(error.message, kShortWord));
-    publish(channel, ipc::CompletionStatus::kPythonError, writer_.finish({}));
+    publish(channel, ipc::CompletionStatus::kPythonError, finishInline(channel));
   }
 }
 
@@ -315,7 +339,7 @@ void RunningCall::refuse(ClientLink& channel, ipc::RefusalKind kind, std::string
   writer_.clear();
   writer_.packer().pack_array(2).pack(static_cast<uint32_t>(kind));
   writer_.packer().pack(shortened(reason, kMaxInlineReason));
-  publish(channel, ipc::CompletionStatus::kRefused, writer_.finish({}));
+  publish(channel, ipc::CompletionStatus::kRefused, finishInline(channel));
 }
 
 void RunningCall::publish(ClientLink& channel, ipc::CompletionStatus status,
@@ -342,7 +366,7 @@ void RunningCall::publish(ClientLink& channel, ipc::CompletionStatus status,
     channel.blobs.push_back({end.completionsPublished() + 1, block});
   }
   answered_ = true;
-  end.complete(received_.sequence, status, payload,
+  end.complete(received_.sequence, report_.empty() ? status : ipc::withInputReport(status), payload,
                ipc::isPreparation(static_cast<ipc::Operation>(received_.operation))
                    ? ipc::Work::kPreparation
                    : ipc::Work::kCall,
@@ -360,7 +384,7 @@ void RunningCall::dropInputs() {
 void RunningCall::settleKept(ClientLink& channel) {
   ChannelMemory& memory = *channel.memory;
   if (operation_->traits.modelKeepsTensors) {
-    memory.borrowed.privatiseKept(memory, copies_);
+    sharesKept_ = !memory.borrowed.privatiseKept(memory, copies_);
     memory.output.noteKept();
     if (!channel.alone) memory.output.privatiseKept(copies_);
   }

@@ -47,12 +47,17 @@ class RunningCall {
   void begin(const OperationEntry& operation) {
     operation_ = &operation;
     answered_ = false;
+    versions_.clear();
+    report_.clear();
+    sharesKept_ = true;
     began_ = ipc::monotonicNow();
     copies_.clear();
   }
   /// `payload` must stay valid until dropInputs(). Throws ipc::ValueError.
   const ipc::PayloadReader& read(std::span<const std::byte> payload) {
-    return reader_.emplace(payload);
+    reader_.emplace(payload);
+    reader_->noteVersions(versions_);
+    return *reader_;
   }
   /// See CallInputs::resolve().
   void resolveInputs(ClientLink& channel, UnclaimedLeases& loans) {
@@ -136,6 +141,16 @@ class RunningCall {
  private:
   class Arguments;
 
+  /// Notes in the report what the call has written to. Before it, drop all references to the call's
+  /// tensors.
+  void collectVersions(ClientLink& channel);
+  /// Completes the payload of an answer that `writer_` holds, with what the client must know of its
+  /// inputs. After settleKept().
+  std::span<const std::byte> finish(ClientLink& channel,
+                                    std::span<const ipc::StorageRecord> records);
+  /// The same for an answer without tensors that must fit into its slot. A report that does not fit
+  /// is left out: the client then assumes that all inputs were written to and are kept.
+  std::span<const std::byte> finishInline(ClientLink& channel);
   /// Publishes the answer once; later calls have no effect. With kNoReply there is no answer, and
   /// the leases are cancelled. Throws Refusal if a long answer finds no room in the output arena.
   void publish(ClientLink& channel, ipc::CompletionStatus status, std::span<const std::byte> bytes);
@@ -152,8 +167,11 @@ class RunningCall {
   int64_t began_ = 0;  // by ipc::monotonicNow()
   std::optional<ipc::PayloadReader> reader_;
   CallInputs inputs_;
-  CopyCounts copies_;             // of this call
-  std::vector<PyObject*> stack_;  // the arguments of the Python call
+  ipc::VersionCounters versions_;  // of the tensors that the call brought
+  ipc::InputReport report_;        // for its answer
+  bool sharesKept_ = false;        // what is kept of the call stays shared with the client
+  CopyCounts copies_;              // of this call
+  std::vector<PyObject*> stack_;   // the arguments of the Python call
   ipc::PayloadWriter writer_;
   ResultExport export_;
 };

@@ -42,6 +42,8 @@ struct LyingHead {
   uint8_t rank = 0;
   uint8_t unused = 0;
   int64_t storageOffset = 0;
+  uint32_t version = 0;
+  uint32_t unusedToo = 0;
 };
 
 /// Reads a tensor with this head, sizes and strides, over one storage of 64 bytes; returns
@@ -169,6 +171,44 @@ std::vector<std::byte> packed(const Pack& pack) {
   pack(packer);
   const auto* data = reinterpret_cast<const std::byte*>(buffer.data());
   return {data, data + buffer.size()};
+}
+
+// Otherwise a short payload could ask for a list of any length.
+TEST(HostileTensor, OfAVersionOfATooHighNumberIsRefused) {
+  LyingHead head;
+  EXPECT_EQ(refusalOfTensor(head, {2}, {1}), "it was not refused");
+  head.version = std::numeric_limits<uint32_t>::max();
+  EXPECT_EQ(refusalOfTensor(head, {2}, {1}), "it was not refused") << "it stands for none";
+  for (const uint32_t number : {100u, 1u << 20, head.version - 1}) {
+    head.version = number;
+    EXPECT_EQ(refusalOfTensor(head, {2}, {1}), "a tensor has a version of too high a number");
+  }
+}
+
+TEST(HostilePayload, WithAnInvalidReportIsRefused) {
+  const std::vector<Pack> reports = {
+      [](auto& packer) { packer.pack_array(0); },
+      [](auto& packer) { packer.pack_array(2).pack_array(0).pack_array(0); },
+      [](auto& packer) { packer.pack_array(3).pack(1).pack_array(0).pack_array(0); },
+      [](auto& packer) {
+        packer.pack_array(3).pack_array(1).pack_array(2).pack(1).pack(1);
+        packer.pack_array(0).pack_array(0);
+      },
+      [](auto& packer) {
+        packer.pack_array(3).pack_array(1).pack_array(3).pack(1).pack(uint64_t{1} << 32).pack(1);
+        packer.pack_array(0).pack_array(0);
+      },
+      [](auto& packer) { packer.pack_array(3).pack_array(0).pack_array(1).pack(-1).pack_array(0); },
+      [](auto& packer) { packer.pack_array(3).pack_array(0).pack_array(0).pack_array(1).pack(1); },
+  };
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const auto bytes = packed([&](auto& packer) {
+      packer.pack_array(3).pack_array(0).pack_array(0);
+      reports[i](packer);
+    });
+    const PayloadReader reader(bytes);
+    EXPECT_THROW(reader.inputReport(), ValueError) << "report " << i;
+  }
 }
 
 TEST(HostilePayload, ThatIsNoBodyWithATableIsRefused) {

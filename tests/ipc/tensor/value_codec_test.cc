@@ -388,6 +388,80 @@ TEST(TensorCodec, RandomViewsOfOneStorageCross) {
   }
 }
 
+// ---- Version counters ------------------------------------------------------------------------
+
+std::vector<at::Tensor> crossedTogether(const std::vector<IValue>& tensors) {
+  std::vector<at::Tensor> there;
+  for (const IValue& each : Crossing(tensors).read()) there.push_back(each.toTensor());
+  return there;
+}
+
+bool shareVersion(const at::Tensor& one, const at::Tensor& other) {
+  const auto before = other._version();
+  one.unsafeGetTensorImpl()->bump_version();
+  return other._version() != before;
+}
+
+TEST(VersionCounters, AreSharedThereByTheTensorsThatShareThemHere) {
+  const at::Tensor x = at::arange(100);
+  const auto there = crossedTogether(
+      {x, x.view({10, 10}), x.detach(), x.variable_data(), x.clone(), at::arange(100), x});
+  const auto shares = [&](size_t i) { return shareVersion(there[0], there[i]); };
+  EXPECT_TRUE(shares(1));
+  EXPECT_TRUE(shares(2));
+  EXPECT_FALSE(shares(3));
+  EXPECT_FALSE(shares(4));
+  EXPECT_FALSE(shares(5));
+  EXPECT_TRUE(shares(6));
+}
+
+TEST(VersionCounters, OfManyTensorsAreSharedAsHere) {
+  std::vector<IValue> tensors;
+  for (int i = 0; i < 50; ++i) tensors.emplace_back(at::arange(10));
+  for (int i = 0; i < 50; ++i) tensors.emplace_back(tensors[i].toTensor().view({2, 5}));
+  const auto there = crossedTogether(tensors);
+  for (size_t i = 0; i < 50; ++i) {
+    EXPECT_TRUE(shareVersion(there[i], there[i + 50]));
+    EXPECT_FALSE(shareVersion(there[i], there[(i + 1) % 50]));
+  }
+}
+
+TEST(VersionCounters, BeginAtZero) {
+  at::Tensor x = at::arange(100, at::kFloat).add_(1);
+  ASSERT_NE(x._version(), 0);
+  EXPECT_EQ(crossedTensor(x)._version(), 0);
+  EXPECT_EQ(crossedTensor(at::ones({2}).requires_grad_())._version(), 0);
+}
+
+TEST(InputReport, ComesBackAsItWas) {
+  PayloadWriter writer;
+  writer.packer().pack_array(1).pack(7);
+  InputReport report;
+  report.written = {{{UINT64_MAX, UINT32_MAX}, UINT32_MAX}, {{1, 0}, 1}};
+  report.kept = {0, UINT32_MAX};
+  report.released = {{UINT64_MAX, UINT32_MAX}};
+  const size_t before = writer.bytes();
+  const auto bytes = writer.finish({}, report);
+  EXPECT_LE(bytes.size() - before, 1 + report.mostBytes());
+  const PayloadReader reader(bytes);
+  EXPECT_EQ(reader.integer(0), 7u);
+  const InputReport there = reader.inputReport();
+  ASSERT_EQ(there.written.size(), 2u);
+  EXPECT_EQ(there.written[0].input, (InputVersion{UINT64_MAX, UINT32_MAX}));
+  EXPECT_EQ(there.written[0].times, UINT32_MAX);
+  EXPECT_EQ(there.written[1].input, (InputVersion{1, 0}));
+  EXPECT_EQ(there.kept, report.kept);
+  EXPECT_EQ(there.released, report.released);
+}
+
+TEST(InputReport, ThatIsEmptyAddsNothing) {
+  PayloadWriter with;
+  with.packer().pack_array(0);
+  const auto bytes = with.finish({}, InputReport());
+  EXPECT_EQ(bytes.size(), 3u);
+  EXPECT_TRUE(PayloadReader(bytes).inputReport().empty());
+}
+
 // ---- Storage records -------------------------------------------------------------------------
 
 TEST(StorageRecords, OfEveryKindComeBackAsTheyWere) {
