@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 
+#include "base/denormal_modes.h"
 #include "ipc/channel/operation.h"
 
 namespace isopool::client {
@@ -21,6 +22,9 @@ uint32_t callerModes() {
     flags |= ipc::kAutocast;
   }
   if (!at::autocast::is_autocast_cache_enabled()) flags |= ipc::kAutocastUncached;
+  const base::DenormalModes denormals = base::denormalModes();
+  if (denormals.flushToZero) flags |= ipc::kFlushToZero;
+  if (denormals.denormalsAreZero) flags |= ipc::kDenormalsAreZero;
   return flags;
 }
 

@@ -74,6 +74,8 @@ enum SubmissionFlag : uint32_t {
   /// calls write there is not seen by the worker's other objects. Since protocol version 4.
   kOwnMemory = 1u << 9,
   kPickledError = 1u << 10,  ///< a kPythonError brings the exception's pickle; older workers don't
+  kFlushToZero = 1u << 11,   ///< the caller's processor makes denormal results 0
+  kDenormalsAreZero = 1u << 12,  ///< the caller's processor takes denormal operands for 0
 };
 
 enum class CompletionStatus : uint32_t {

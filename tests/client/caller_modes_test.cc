@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The calling thread's autocast reaches the model. Grad and inference mode: see call_test.cc.
+// The calling thread's autocast and its treatment of denormal numbers reach the model. Grad and inference mode: see call_test.cc.
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 
 #include <future>
@@ -112,6 +113,69 @@ TEST(CallerModes, WeightsThatAutocastHadCastAreCastAnewInTheNextCall) {
   EXPECT_EQ(product()[0][0].item<float>(), 4);
   session.self({"set_weight", 2});
   EXPECT_EQ(product()[0][0].item<float>(), 8);
+}
+
+/// Has denormal numbers flushed to zero in this thread, for the lifetime of this object.
+class FlushedDenormals {
+ public:
+  FlushedDenormals() { at::globalContext().setFlushDenormal(true); }
+  FlushedDenormals(const FlushedDenormals&) = delete;
+  FlushedDenormals& operator=(const FlushedDenormals&) = delete;
+  ~FlushedDenormals() { at::globalContext().setFlushDenormal(false); }
+};
+
+/// What a worker makes of a denormal number times one, and of a product that is denormal.
+std::string denormalsThere() { return shown(valuesSubject().ask("denormals")); }
+
+constexpr const char* kKept = "(True, True)";
+constexpr const char* kFlushed = "(False, False)";
+
+TEST(CallerModes, FlushedDenormalsReachTheModelAndEndWithTheCall) {
+  EXPECT_EQ(denormalsThere(), kKept);
+  {
+    const FlushedDenormals flushed;
+    EXPECT_EQ(denormalsThere(), kFlushed);
+  }
+  EXPECT_EQ(denormalsThere(), kKept);
+}
+
+TEST(CallerModes, FlushedDenormalsAreThoseOfTheThreadThatMadeTheAsynchronousCall) {
+  const auto ask = [] { return valuesSubject().object().callAsync({"denormals"}, Named{}); };
+  PendingCall flushedCall = [&] {
+    const FlushedDenormals flushed;
+    return ask();
+  }();
+  EXPECT_EQ(shown(flushedCall.get()), kFlushed);
+  EXPECT_EQ(shown(ask().get()), kKept);
+}
+
+TEST(CallerModes, FlushedDenormalsReachCallsOnAllWorkers) {
+  const auto outcomes = [] {
+    std::string all;
+    for (const at::IValue& each : valuesSubject().object().callOnAll({"denormals"})) {
+      all += shown(each);
+    }
+    return all;
+  };
+  EXPECT_EQ(outcomes(), std::string(kKept) + kKept);
+  const FlushedDenormals flushed;
+  EXPECT_EQ(outcomes(), std::string(kFlushed) + kFlushed);
+}
+
+TEST(CallerModes, FlushedDenormalsReachStepsOfSessionsAndEndWithAFailedCall) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  {
+    const FlushedDenormals flushed;
+    EXPECT_EQ(shown(session.self({"denormals"}).toIValue()), kFlushed);
+    EXPECT_THROW(session.self({"no_such_method"}), RemoteError);
+  }
+  EXPECT_EQ(shown(session.self({"denormals"}).toIValue()), kKept);
+}
+
+TEST(CallerModes, FlushedDenormalsThatAModelLeavesOnEndWithItsCall) {
+  InterpreterSession session = valuesSubject().object().acquireSession();
+  session.self({"leave_denormals_flushed"});
+  EXPECT_EQ(shown(session.self({"denormals"}).toIValue()), kKept);
 }
 
 }  // namespace

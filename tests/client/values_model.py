@@ -281,6 +281,15 @@ class Values(torch.nn.Module):
             half = str((x @ x).dtype)
         return without, half, str((x @ x).dtype)
 
+    def denormals(self):
+        """Whether a denormal operand and a denormal result keep their bits."""
+        operand = torch.full((8,), 1e-310, dtype=torch.float64) * 1
+        result = torch.full((8,), 1e-160, dtype=torch.float64) * 1e-150
+        return bool((operand.view(torch.int64) != 0).all()), bool((result.view(torch.int64) != 0).all())
+
+    def leave_denormals_flushed(self):
+        torch.set_flush_denormal(True)
+
     def leave_autocast_on(self):
         torch.set_autocast_enabled("cpu", True)
         torch.set_autocast_dtype("cpu", torch.float16)

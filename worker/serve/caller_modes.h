@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/denormal_modes.h"
 #include "ipc/channel/operation.h"
 
 namespace isopool::worker {
@@ -34,17 +35,40 @@ class CallerAutocast {
   bool enabled_;
 };
 
-/// Applies the caller's grad mode, inference mode and autocast to this thread while it lives. To be
+/// Adds the caller's treatment of denormal numbers, as `flags` request, to the thread's own: what a
+/// model has turned on while it was loaded stays on. The destructor restores the former state. To be
 /// destroyed on the same thread.
+class CallerDenormals {
+ public:
+  explicit CallerDenormals(uint32_t flags) : former_(base::denormalModes()) {
+    const base::DenormalModes wanted{
+        former_.flushToZero || (flags & ipc::kFlushToZero) != 0,
+        former_.denormalsAreZero || (flags & ipc::kDenormalsAreZero) != 0};
+    if (wanted != former_) base::setDenormalModes(wanted);
+  }
+  CallerDenormals(const CallerDenormals&) = delete;
+  CallerDenormals& operator=(const CallerDenormals&) = delete;
+  ~CallerDenormals() {
+    if (base::denormalModes() != former_) base::setDenormalModes(former_);
+  }
+
+ private:
+  base::DenormalModes former_;
+};
+
+/// Applies the caller's grad mode, inference mode, autocast and treatment of denormal numbers to
+/// this thread while it lives. To be destroyed on the same thread.
 class CallerModes {
  public:
-  explicit CallerModes(uint32_t flags) : grad_((flags & ipc::kGradEnabled) != 0), autocast_(flags) {
+  explicit CallerModes(uint32_t flags)
+      : grad_((flags & ipc::kGradEnabled) != 0), autocast_(flags), denormals_(flags) {
     if ((flags & ipc::kInferenceMode) != 0) inference_.emplace(true);
   }
 
  private:
   at::AutoGradMode grad_;
   CallerAutocast autocast_;
+  CallerDenormals denormals_;
   std::optional<c10::InferenceMode> inference_;
 };
 
