@@ -24,27 +24,6 @@ namespace isopool::ipc {
 
 namespace {
 
-// If a signal arrives while the kernel reserves a range, the kernel releases what it has reserved
-// of this range. So after a signal the rest is reserved in pieces that take less time than passes
-// between two signals.
-void reservePages(const base::Fd& object, size_t bytes, const char* label) {
-  constexpr size_t kPiece = 64 * 1024;
-  size_t reserved = 0;
-  size_t piece = bytes;
-  while (reserved < bytes) {
-    piece = std::min(piece, bytes - reserved);
-    const int result =
-        ::fallocate(object.get(), 0, static_cast<off_t>(reserved), static_cast<off_t>(piece));
-    if (result == 0) {
-      reserved += piece;
-    } else if (errno == EINTR) {
-      piece = std::min(piece, kPiece);
-    } else {
-      base::checkSystemCall(result, "fallocate", label);
-    }
-  }
-}
-
 int sealBits(Seal seal) {
   const int fixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
   switch (seal) {
@@ -98,9 +77,46 @@ base::Fd createGrowingMemoryObject(const char* label) {
   return base::awayFromStandardStreams(base::Fd(base::checkSystemCall(fd, "memfd_create", label)));
 }
 
+// If a signal arrives while the kernel reserves a range, the kernel releases what it has reserved
+// of this range. So after a signal the rest is reserved in pieces that take less time than passes
+// between two signals.
+void allocatePages(int object, size_t offset, size_t bytes, const char* label) {
+  constexpr size_t kPiece = 64 * 1024;
+  size_t allocated = 0;
+  size_t piece = bytes;
+  while (allocated < bytes) {
+    piece = std::min(piece, bytes - allocated);
+    const int result =
+        ::fallocate(object, 0, static_cast<off_t>(offset + allocated), static_cast<off_t>(piece));
+    if (result == 0) {
+      allocated += piece;
+    } else if (errno == EINTR) {
+      piece = std::min(piece, kPiece);
+    } else {
+      base::checkSystemCall(result, "fallocate", label);
+    }
+  }
+}
+
+bool releasePages(int object, size_t offset, size_t bytes) noexcept {
+  int result = 0;
+  do {
+    result = ::fallocate(object, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+size_t heldBytes(const base::Fd& object) noexcept {
+  constexpr size_t kUnit = 512;  // stat(2)
+  struct stat status {};
+  if (::fstat(object.get(), &status) != 0) return 0;
+  return static_cast<size_t>(status.st_blocks) * kUnit;
+}
+
 base::Fd createMemoryObject(const char* label, size_t bytes) {
   base::Fd object = createGrowingMemoryObject(label);
-  reservePages(object, bytes, label);
+  allocatePages(object.get(), 0, bytes, label);
   sealMemoryObject(object, Seal::kFixedSize);
   return object;
 }
@@ -108,6 +124,10 @@ base::Fd createMemoryObject(const char* label, size_t bytes) {
 void sealMemoryObject(const base::Fd& object, Seal seal) {
   base::checkSystemCall(::fcntl(object.get(), F_ADD_SEALS, sealBits(seal)), "fcntl(F_ADD_SEALS)",
                         object.get());
+}
+
+bool isWritableNoMore(const base::Fd& object) noexcept {
+  return ::fcntl(object.get(), F_ADD_SEALS, sealBits(Seal::kReadOnly)) == 0;
 }
 
 bool memoryObjectHas(const base::Fd& object, size_t bytes, Seal seal) {

@@ -65,12 +65,28 @@ enum class Seal { kFixedSize, kSingleWriter, kReadOnly };
 /// shown only in /proc. Throws SystemCallError (ENOMEM, EMFILE).
 base::Fd createMemoryObject(const char* label, size_t bytes);
 
+/// Allocates the pages of a range (whole pages) of a memory object that were never allocated or were
+/// released, so that later accesses can't fail. Throws SystemCallError (ENOMEM, ENOSPC).
+void allocatePages(int object, size_t offset, size_t bytes, const char* label);
+/// Returns the pages of a range to the system, for all processes that map the object: the range
+/// stays mapped, its content is zero. An access allocates a page again, which can fail: call
+/// allocatePages() before the next use. Returns false if the kernel refuses; nothing has changed
+/// then.
+bool releasePages(int object, size_t offset, size_t bytes) noexcept;
+
+/// The memory that the system has given for the object; 0 if it is closed.
+size_t heldBytes(const base::Fd& object) noexcept;
+
 /// Makes an empty memory object without seals: fill it by write(), then seal it. Errors as above.
 base::Fd createGrowingMemoryObject(const char* label);
 
 /// Adds seals. No seals can be added after kSingleWriter or kReadOnly. kReadOnly fails while a
 /// writable mapping exists. Throws SystemCallError.
 void sealMemoryObject(const base::Fd& object, Seal seal);
+
+/// Seals the object kReadOnly if no process has a writable mapping of it. Returns false, and changes
+/// nothing, if one has.
+bool isWritableNoMore(const base::Fd& object) noexcept;
 
 /// True if `object` is a memory object of exactly `bytes` bytes with at least the guarantees of
 /// `seal`. Check every descriptor from another process by this before mapping it: a file without

@@ -51,7 +51,7 @@ bool isWholePages(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % kPageBytes == 0;
 }
 
-// The bookkeeping of 64 GiB of pages takes 320 MiB. Writable memory counts
+// The bookkeeping of 64 GiB of pages takes 384 MiB. Writable memory counts
 // under vm.overcommit_memory=2.
 TEST(PageArena, HasMemoryForTheBooksOfItsSegmentsOnly) {
   EXPECT_TRUE(holdsInChild([] {
