@@ -35,6 +35,9 @@ struct WorkerStatusPage {
   /// Names of loaded models (ReplicatedObj::name()), filled up with zero bytes; all zero: free. Not
   /// synchronised: a reader may see half of an old and half of a new name.
   char models[kShownModels][kShownNameBytes];
+  /// The client whose request or whose objects the worker handled last; stays after that. 0: none
+  /// yet. If the worker dies while no call runs, that client's code probably ended it.
+  SharedWord<uint64_t> lastClient;
 };
 
 static_assert(std::is_standard_layout_v<WorkerStatusPage> && sizeof(WorkerStatusPage) <= 4096);

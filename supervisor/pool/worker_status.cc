@@ -38,6 +38,7 @@ WorkerStatus readStatusPage(const base::Fd& page) {
   if (::pread(page.get(), copy.bytes, sizeof copy.bytes, 0) != sizeof copy.bytes) return status;
   status.runningClient = copy.number<uint64_t>(offsetof(Page, runningClient));
   status.runningSince = copy.number<int64_t>(offsetof(Page, runningSince));
+  status.lastClient = copy.number<uint64_t>(offsetof(Page, lastClient));
   status.waitingClients = copy.number<uint32_t>(offsetof(Page, waitingClients));
   status.lentBlocks = copy.number<uint64_t>(offsetof(Page, lentBlocks));
   status.lentBytes = copy.number<uint64_t>(offsetof(Page, lentBytes));

@@ -13,6 +13,7 @@ namespace isopool::supervisor {
 struct WorkerStatus {
   uint64_t runningClient = 0;  ///< 0: no call runs
   int64_t runningSince = 0;    ///< a time of the loop's clock, in ns
+  uint64_t lastClient = 0;     ///< whose code ran last; 0: none
   uint32_t waitingClients = 0;
   uint64_t lentBlocks = 0;
   uint64_t lentBytes = 0;

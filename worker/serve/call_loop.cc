@@ -132,6 +132,7 @@ bool CallLoop::serveNext() {
   statusPage_.waitingClients.store(waiting - 1, std::memory_order_relaxed);
   statusPage_.runningSince.store(coarseNow(), std::memory_order_relaxed);
   models_.runNone();
+  noteClient(channel.memory->client);
   statusPage_.runningClient.store(channel.memory->client, std::memory_order_relaxed);
   ipc::reachCrashPoint(ipc::CrashPoint::kStatusPageBusyStored);
   const CallRunner::Served served = runner_.serveOne(channel);
@@ -147,6 +148,12 @@ bool CallLoop::serveNext() {
 void CallLoop::requireFitnessFor(const ClientLink& channel) {
   const std::string failure = fitness_.failureBefore(channel.memory->client);
   if (!failure.empty()) leaveUnfit(failure);
+}
+
+void CallLoop::noteClient(uint64_t client) noexcept {
+  if (client == lastClient_) return;
+  lastClient_ = client;
+  statusPage_.lastClient.store(client, std::memory_order_relaxed);
 }
 
 void CallLoop::updateStatusPage() noexcept {
@@ -232,6 +239,7 @@ void CallLoop::dropDetachedChannels() {
   if (std::none_of(channels_.begin(), channels_.end(), detached)) return;
   for (auto& channel : channels_) {
     if (!channel->detached) continue;
+    noteClient(channel->memory->client);
     channel->handles.clear();
     channel->objects.clear();
     channel->packages.clear();

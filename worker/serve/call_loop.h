@@ -75,6 +75,8 @@ class CallLoop final : public ControlPlane {
   /// Exits the process if user code left it unfit for this client.
   void requireFitnessFor(const ClientLink& channel);
   void updateStatusPage() noexcept;
+  /// Publishes the client whose code may run from now on, if it is another one than before.
+  void noteClient(uint64_t client) noexcept;
   /// The longest time that a client allows this worker to spin, in ns.
   int64_t spinAllowance() const noexcept;
   /// Moves this thread if a client would let it spin on another processor.
@@ -104,6 +106,7 @@ class CallLoop final : public ControlPlane {
   FitnessCheck fitness_;
   std::vector<std::unique_ptr<ClientLink>> channels_;
   TurnOrder turns_;
+  uint64_t lastClient_ = 0;         // what the status page has
   uint32_t servedSinceUpdate_ = 0;  // requests since updateStatusPage()
   /// Memory of clients that are gone, while tensors of the worker still lie in it.
   std::vector<std::shared_ptr<ChannelMemory>> remains_;
