@@ -186,6 +186,10 @@ void Supervisor::accept(base::Fd socket) {
       SharedClient::Events{
           .over = [this, id](const std::string& reason) { clientOver(id, reason); },
           .groupFor = [this](const ClientClass* its) -> WorkerGroup& { return groupFor(its); },
+          .calls =
+              [this](const SharedClient& client, const std::vector<ipc::ModelCalls>& calls) {
+                classTotals_[client.className()].models.add(calls, loop_.now());
+              },
           .report = [this] { return report(); },
           .settings =
               [this] {

@@ -25,7 +25,7 @@ struct ClassTotals {
   uint64_t completedCalls = 0;  ///< also by workers that have died
   uint64_t overdueCalls = 0;
   Refusals refusals{};
-  ModelTotals models;  ///< of calls that the clients have reported; not changed by advance()
+  ModelTotals models;  ///< of calls that the clients of a class have reported
 
   /// Adds what `now` counts beyond `before`, and then sets `before` to `now`. A count that is
   /// smaller than before, which a worker may write, adds nothing.

@@ -25,32 +25,55 @@ void check(const ipc::ModelCalls& calls) {
   }
 }
 
+template <typename Entries>
+auto longestIdle(Entries& entries) {
+  return std::min_element(entries.begin(), entries.end(), [](const auto& one, const auto& other) {
+    return one.second.lastCall < other.second.lastCall;
+  });
+}
+
 }  // namespace
 
-void ModelTotals::add(const std::vector<ipc::ModelCalls>& calls) {
+void ModelTotals::add(const std::vector<ipc::ModelCalls>& calls, base::TimePoint now) {
   for (const ipc::ModelCalls& each : calls) check(each);
-  for (const ipc::ModelCalls& each : calls) addOne(each);
+  for (const ipc::ModelCalls& each : calls) {
+    Entry& entry = entryOf(each.model.substr(0, kLongestName), now);
+    entry.lastCall = now;
+    ipc::ModelCalls& sum = entry.calls;
+    sum.answered += each.answered;
+    sum.failed += each.failed;
+    sum.sumMicroseconds += each.sumMicroseconds;
+    sum.times.resize(ipc::kCallTimeBounds.size() + 1);
+    for (size_t i = 0; i < sum.times.size(); ++i) sum.times[i] += each.times[i];
+  }
 }
 
-void ModelTotals::take(ModelTotals& others) {
-  for (const auto& [name, calls] : std::exchange(others.byName_, {})) addOne(calls);
+ModelTotals::Entry& ModelTotals::entryOf(const std::string& name, base::TimePoint now) {
+  if (const auto found = named_.find(name); found != named_.end()) return found->second;
+  if (name == kOthers || !makePlace(now)) {
+    others_.calls.model = kOthers;
+    return others_;
+  }
+  Entry& entry = named_[name];
+  if (auto former = former_.extract(name)) entry = std::move(former.mapped());
+  entry.calls.model = name;
+  return entry;
 }
 
-void ModelTotals::addOne(const ipc::ModelCalls& calls) {
-  std::string name = calls.model.substr(0, kLongestName);
-  if (byName_.size() >= kMostModels && !byName_.contains(name)) name = kOthers;
-  ipc::ModelCalls& sum = byName_[name];
-  sum.model = name;
-  sum.answered += calls.answered;
-  sum.failed += calls.failed;
-  sum.sumMicroseconds += calls.sumMicroseconds;
-  sum.times.resize(ipc::kCallTimeBounds.size() + 1);
-  for (size_t i = 0; i < sum.times.size(); ++i) sum.times[i] += calls.times[i];
+// False if all places are taken by names that had a call lately.
+bool ModelTotals::makePlace(base::TimePoint now) {
+  if (named_.size() < kMostModels) return true;
+  const auto idle = longestIdle(named_);
+  if (now - idle->second.lastCall < kIdle) return false;
+  former_.insert(named_.extract(idle));
+  if (former_.size() > kMostFormer) former_.erase(longestIdle(former_));
+  return true;
 }
 
 std::vector<ipc::ModelCalls> ModelTotals::all() const {
   std::vector<ipc::ModelCalls> list;
-  for (const auto& [name, calls] : byName_) list.push_back(calls);
+  if (!others_.calls.model.empty()) list.push_back(others_.calls);
+  for (const auto& [name, entry] : named_) list.push_back(entry.calls);
   return list;
 }
 

@@ -70,7 +70,7 @@ void SharedClient::dispatch(ipc::Frame& frame) {
     return;
   }
   if (frame.type == ipc::MessageType::kReportCalls) {
-    return newCalls_.add(ipc::decodeMessage<ipc::ReportCalls>(frame).models);
+    return events_.calls(*this, ipc::decodeMessage<ipc::ReportCalls>(frame).models);
   }
   Client::dispatch(frame);
 }
@@ -296,10 +296,7 @@ std::string SharedClient::className() const {
   return its != nullptr ? its->name : "";
 }
 
-void SharedClient::addNewTo(ClassTotals& all) {
-  all.advance(counted_, totals());
-  all.models.take(newCalls_);
-}
+void SharedClient::addNewTo(ClassTotals& all) { all.advance(counted_, totals()); }
 
 ipc::ReportedClient SharedClient::report() const {
   ipc::ReportedClient entry = reportFigures();

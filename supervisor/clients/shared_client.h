@@ -24,6 +24,8 @@ class SharedClient final : public Client {
     Over over;
     /// Returns the group for a client of this class (null: of no class).
     std::function<WorkerGroup&(const ClientClass*)> groupFor;
+    /// The client reports calls. Throws ipc::ProtocolError if the counts are impossible.
+    std::function<void(const SharedClient&, const std::vector<ipc::ModelCalls>&)> calls;
     /// The client is an operator and requests a report.
     std::function<ipc::Report()> report;
     /// The client is an operator and requests the settings.
@@ -88,11 +90,12 @@ class SharedClient final : public Client {
   std::string class_;  ///< the name of its class from its Hello on; empty: none
   bool draining_ = false;
   bool drainAcknowledged_ = false;
-  ClassTotals counted_;   ///< what addNewTo() has added
-  ModelTotals newCalls_;  ///< that the client has reported since
-  base::PoolId pool_;     ///< the client's number of its pool
+  ClassTotals counted_;  ///< what addNewTo() has added
+  base::PoolId pool_;    ///< the client's number of its pool
   /// The index of the client's slot is the index here; the value is the slot of the shared pool.
   std::vector<uint32_t> slotIndices_;
+  /// Its slots that it knows to be empty because of its own quarantine.
+  std::set<uint32_t> slotsWithheld_;
 };
 
 }  // namespace isopool::supervisor

@@ -5,6 +5,9 @@
 #include <signal.h>
 
 #include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "ipc/control/frame.h"
 #include "ipc/worker_exit.h"
@@ -126,43 +129,88 @@ ipc::ModelCalls callsOf(const std::string& model, uint64_t answered) {
   return calls;
 }
 
-TEST(ModelTotals, AddUpByName) {
-  ModelTotals one;
-  one.add({callsOf("b", 2), callsOf("a", 1)});
-  one.add({callsOf("b", 5)});
-  ModelTotals all;
-  all.add({callsOf("b", 10)});
-  all.take(one);
-  EXPECT_TRUE(one.all().empty());
-  const std::vector<ipc::ModelCalls> totals = all.all();
-  ASSERT_EQ(totals.size(), 2u);
-  EXPECT_EQ(totals[0].model, "a");
-  EXPECT_EQ(totals[1].answered, 17u);
-  EXPECT_EQ(totals[1].failed, 3u);
-  EXPECT_EQ(totals[1].times[2], 17u);
-  EXPECT_EQ(totals[1].sumMicroseconds, 3400u);
+class ModelTotalsTest : public testing::Test {
+ protected:
+  void add(const std::vector<ipc::ModelCalls>& calls) { totals_.add(calls, now_); }
+  void fillPlaces() {
+    for (size_t i = 0; i < ModelTotals::kMostModels; ++i) add({callsOf(nameOf(i), 1)});
+  }
+  static std::string nameOf(size_t i) { return "model " + std::to_string(i); }
+  /// The answered calls of a model; nothing if it has no place.
+  std::optional<uint64_t> answered(const std::string& name) const {
+    for (const ipc::ModelCalls& each : totals_.all()) {
+      if (each.model == name) return each.answered;
+    }
+    return std::nullopt;
+  }
+
+  base::TimePoint now_{};
+  ModelTotals totals_;
+};
+
+TEST_F(ModelTotalsTest, AddUpByName) {
+  add({callsOf("b", 2), callsOf("a", 1)});
+  add({callsOf("b", 15)});
+  const std::vector<ipc::ModelCalls> all = totals_.all();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].model, "a");
+  EXPECT_EQ(all[1].answered, 17u);
+  EXPECT_EQ(all[1].failed, 2u);
+  EXPECT_EQ(all[1].times[2], 17u);
+  EXPECT_EQ(all[1].sumMicroseconds, 3400u);
 }
 
-TEST(ModelTotals, InventedNamesCountTogether) {
-  ModelTotals totals;
-  for (int i = 0; i < 1000; ++i) totals.add({callsOf("model " + std::to_string(i), 1)});
-  EXPECT_LE(totals.all().size(), ModelTotals::kMostModels + 1);
-  uint64_t answered = 0;
-  for (const ipc::ModelCalls& each : totals.all()) answered += each.answered;
-  EXPECT_EQ(answered, 1000u);
+TEST_F(ModelTotalsTest, InventedNamesCountTogether) {
+  for (size_t i = 0; i < 1000; ++i) add({callsOf(nameOf(i), 1)});
+  EXPECT_EQ(totals_.all().size(), ModelTotals::kMostModels + 1);
+  EXPECT_EQ(answered(ModelTotals::kOthers), 1000 - ModelTotals::kMostModels);
 }
 
-TEST(ModelTotals, ImpossibleCountsAreRefusedAndAddNothing) {
-  ModelTotals totals;
+TEST_F(ModelTotalsTest, ANameWithoutACallForAWhileGivesItsPlaceToANewOne) {
+  fillPlaces();
+  now_ += ModelTotals::kIdle - base::Milliseconds(1);
+  add({callsOf("early", 1)});
+  EXPECT_EQ(answered("early"), std::nullopt) << "all names had a call lately";
+  for (size_t i = 1; i < ModelTotals::kMostModels; ++i) add({callsOf(nameOf(i), 1)});
+  now_ += base::Milliseconds(1);
+  add({callsOf("new", 5)});
+  EXPECT_EQ(answered("new"), 5u);
+  EXPECT_EQ(answered(nameOf(0)), std::nullopt);
+  EXPECT_EQ(answered(nameOf(1)), 2u);
+  EXPECT_EQ(totals_.all().size(), ModelTotals::kMostModels + 1);
+}
+
+TEST_F(ModelTotalsTest, ANameThatComesBackGoesOnWithItsCount) {
+  fillPlaces();
+  add({callsOf(nameOf(0), 41)});
+  now_ += ModelTotals::kIdle;
+  for (size_t i = 0; i < ModelTotals::kMostModels; ++i) add({callsOf(nameOf(i) + "b", 1)});
+  EXPECT_EQ(answered(nameOf(0)), std::nullopt);
+  now_ += ModelTotals::kIdle;
+  add({callsOf(nameOf(0), 1)});
+  EXPECT_EQ(answered(nameOf(0)), 43u);
+}
+
+TEST_F(ModelTotalsTest, OfMoreNamesThanAreKeptGrowNoFurther) {
+  for (size_t i = 0; i < 2 * ModelTotals::kMostFormer; ++i) {
+    add({callsOf(nameOf(i), 1)});
+    if (i % ModelTotals::kMostModels == 0) now_ += ModelTotals::kIdle;
+  }
+  now_ += ModelTotals::kIdle;
+  add({callsOf(nameOf(0), 1)});
+  EXPECT_EQ(answered(nameOf(0)), 1u) << "its count was kept beyond the limit";
+}
+
+TEST_F(ModelTotalsTest, ImpossibleCountsAreRefusedAndAddNothing) {
   ipc::ModelCalls wrong = callsOf("b", 1);
   wrong.times.pop_back();
-  EXPECT_THROW(totals.add({callsOf("a", 1), wrong}), ipc::ProtocolError);
+  EXPECT_THROW(add({callsOf("a", 1), wrong}), ipc::ProtocolError);
   wrong = callsOf("b", UINT64_MAX);
-  EXPECT_THROW(totals.add({callsOf("a", 1), wrong}), ipc::ProtocolError);
+  EXPECT_THROW(add({callsOf("a", 1), wrong}), ipc::ProtocolError);
   wrong = callsOf("b", 1);
   wrong.sumMicroseconds = UINT64_MAX;
-  EXPECT_THROW(totals.add({callsOf("a", 1), wrong}), ipc::ProtocolError);
-  EXPECT_TRUE(totals.all().empty());
+  EXPECT_THROW(add({callsOf("a", 1), wrong}), ipc::ProtocolError);
+  EXPECT_TRUE(totals_.all().empty());
 }
 
 }  // namespace
