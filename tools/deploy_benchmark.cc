@@ -127,6 +127,7 @@ class Benchmark {
 int main(int argc, char** argv) {
   CLI::App app(kDescription, "deploy_benchmark");
   app.footer(kFooter);
+  app.set_version_flag("--version", "deploy_benchmark of isopool " ISOPOOL_VERSION);
   Options options;
   app.add_option("max_threads", options.maxThreads, "Number of workers, and the most threads")
       ->required()

@@ -207,6 +207,7 @@ class Prompt {
 int main(int argc, char** argv) {
   CLI::App app(kDescription, "interactive_embedded_interpreter");
   app.footer(kFooter);
+  app.set_version_flag("--version", "interactive_embedded_interpreter of isopool " ISOPOOL_VERSION);
   Options options;
   app.add_option("--python_path", options.pythonPath,
                  "Folders for the end of sys.path, separated by colons");

@@ -17,6 +17,7 @@ constexpr const char* kHelp =
     "usage: isopool-worker --zygote --control-fd N --lifeline-fd N [--glibc-tunables TEXT]\n"
     "       isopool-worker --check-sandbox\n"
     "       isopool-worker --preloads-of PACKAGE\n"
+    "       isopool-worker --version\n"
     "\n"
     "Part of isopool; started by its supervisor (isopoold). Imports torch once and then forks the\n"
     "workers that models run in.\n"
@@ -27,7 +28,10 @@ constexpr const char* kHelp =
     "  --check-sandbox  print why a zygote would refuse the sandbox settings, and exit (0: valid)\n"
     "  --preloads-of PACKAGE  print the modules that this package takes from the workers' Python "
     "and\n"
-    "                   the time to import each, as a value for ISOPOOL_PRELOAD_MODULES, and exit\n"
+    "                   the time to import each, as a value for ISOPOOL_PRELOAD_MODULES, and exit.\n"
+    "                   Imports them here, without a sandbox: the file chooses among the modules\n"
+    "                   that are installed; code of the file itself does not run\n"
+    "  --version        print the version, and exit\n"
     "\n"
     "environment:\n"
     "  ISOPOOL_PYTHON_EXECUTABLE  Python whose packages are used (built "
@@ -83,6 +87,10 @@ int runProgram(int argc, char** argv) {
     const bool hasValue = i + 1 < argc;
     if (std::strcmp(argv[i], "--help") == 0) {
       std::fputs(kHelp, stdout);
+      return 0;
+    }
+    if (std::strcmp(argv[i], "--version") == 0) {
+      std::puts("isopool-worker " ISOPOOL_VERSION);
       return 0;
     }
     if (std::strcmp(argv[i], "--check-sandbox") == 0) return checkSandbox();

@@ -45,7 +45,8 @@ class HelpFormatter : public CLI::Formatter {
 
   std::string make_usage(const CLI::App*, std::string) const override {
     return "Usage: isopoold --listen PATH [--config FILE] [OPTIONS]\n"
-           "       isopoold --check | --show-settings [--json] [OPTIONS]\n";
+           "       isopoold --check | --show-settings [--json] [OPTIONS]\n"
+           "       isopoold --version\n";
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
@@ -112,6 +113,7 @@ class Parser {
       return mistake(error.what());
     }
     if (!app_.remaining().empty()) return mistake(unknown(app_.remaining().front()));
+    if (version_) return OptionsRefused{"isopoold " ISOPOOL_VERSION, 0};
     if (markdown_) return OptionsRefused{settingsAsMarkdown(), 0};
     if (exampleFile_) return OptionsRefused{exampleSettingsFile(), 0};
     return request();
@@ -131,6 +133,7 @@ class Parser {
                   "Print the value of every setting and its source (flag, variable or line of the "
                   "file), and exit");
     app_.add_flag("--json", json_, "Print the output of --show-settings as JSON");
+    app_.add_flag("--version", version_, "Print the version, and exit");
     app_.add_flag("--settings-example", exampleFile_,
                   "Print a file with every setting, its meaning and its default, and exit");
     app_.add_flag("--settings-markdown", markdown_)->group("");
@@ -223,7 +226,8 @@ class Parser {
 
   std::string unknown(const std::string& word) const {
     if (!word.starts_with("-")) return "'" + word + "' is not a flag; see --help";
-    std::vector<std::string> flags{"--config", "--check", "--show-settings", "--json", "--private"};
+    std::vector<std::string> flags{"--config", "--check",   "--show-settings",
+                                   "--json",   "--version", "--private"};
     for (const auto& [setting, option] : options_) flags.emplace_back(setting->flag);
     const std::string name = word.substr(0, word.find('='));
     return name + " is not a flag; the nearest is " + base::nearestOf(name, flags);
@@ -237,6 +241,7 @@ class Parser {
   bool show_ = false;
   bool json_ = false;
   bool markdown_ = false;
+  bool version_ = false;
   bool exampleFile_ = false;
   std::string unused_;  // request() reads the texts from the CLI::Option objects
   std::vector<std::string> unusedList_;
