@@ -126,12 +126,18 @@ void addModels(CLI::App& app, Options& options) {
       "first part of the XXH3-128 of the bytes; --json has all of it. Below are the calls of each\n"
       "model, as the programs report them every two seconds.\n"
       "With FILE: what the model in this file takes and returns, as far as the file states it. A\n"
-      "worker of the command's own loads it; no supervisor is needed.\n"
+      "worker of the command's own loads it; no supervisor is needed. Loading runs the file's "
+      "code\n"
+      "as the user of this command, so the worker is in the sandbox 'strict', whatever\n"
+      "ISOPOOL_SANDBOX says. A model that needs more may be loaded at another level (--sandbox),\n"
+      "if you trust the file.\n"
       "\nExamples:\n"
       "  isopool models\n"
       "  isopool models --json | jq '[.models[].bytes] | add'\n"
       "  isopool models resnet.onnx\n"
-      "  isopool models bert.pt --pickle model/model.pkl\n");
+      "  isopool models bert.pt --pickle model/model.pkl\n"
+      "  isopool models own.pt --pickle model/model.pkl --sandbox default    a file that you "
+      "trust\n");
   command->add_option("FILE", options.file, "A model file: torch.package, TorchScript, .pt2, ONNX")
       ->check(CLI::ExistingFile.description(""))
       ->type_name("");
@@ -145,6 +151,13 @@ void addModels(CLI::App& app, Options& options) {
         const bool fits = slash != std::string::npos && slash > 0 && slash + 1 < text.size();
         return fits ? std::string() : "'" + text + "' is not MODULE/RESOURCE";
       });
+  command
+      ->add_option("--sandbox", options.sandbox,
+                   "With FILE: what its code may do: strict (default), default, none; "
+                   "docs/sandbox.md explains the levels")
+      ->type_name("LEVEL")
+      ->needs("FILE")
+      ->check(CLI::IsMember({"strict", "default", "none"}).description(""));
 }
 
 void addMetrics(CLI::App& app, Options& options) {

@@ -20,9 +20,10 @@ struct Options {
   std::string listen;
   std::string target;  ///< of an action
   bool all = false;
-  double wait = 0;     ///< seconds
-  std::string file;    ///< of a model
-  std::string pickle;  ///< in that file: MODULE/RESOURCE
+  double wait = 0;                 ///< seconds
+  std::string file;                ///< of a model
+  std::string pickle;              ///< in that file: MODULE/RESOURCE
+  std::string sandbox = "strict";  ///< of the worker that loads that file
 };
 
 /// Declares the commands, their options and the texts of --help. Parsing fills `options`, which

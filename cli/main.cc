@@ -126,6 +126,7 @@ int become(const std::string& name, std::vector<const char*> words) {
 int describeModelFile(const Options& options) {
   std::vector<const char*> words{options.file.c_str()};
   if (!options.pickle.empty()) words.insert(words.end(), {"--pickle", options.pickle.c_str()});
+  words.insert(words.end(), {"--sandbox", options.sandbox.c_str()});
   if (options.json) words.push_back("--json");
   return become("isopool-describe-model", words);
 }

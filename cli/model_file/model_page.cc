@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/model_file/model_page.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -49,6 +51,12 @@ std::string valueLines(const std::string& label, const std::vector<ModelValue>& 
   return lines;
 }
 
+std::string loadedHow(const std::string& sandbox) {
+  if (sandbox == "strict") return "in a worker with the sandbox strict";
+  return "in a worker with the sandbox " + sandbox + ": the file's code could do what user " +
+         std::to_string(::geteuid()) + " may";
+}
+
 Json valuesJson(const std::vector<ModelValue>& values) {
   Json all = Json::array();
   for (const ModelValue& each : values) {
@@ -64,7 +72,7 @@ Json valuesJson(const std::vector<ModelValue>& values) {
 
 }  // namespace
 
-std::string modelPage(const ModelInfo& model) {
+std::string modelPage(const ModelInfo& model, const std::string& sandbox) {
   std::string page = line("model", base::terminalText(model.name));
   page += line("file", base::terminalText(model.file) + ", " + wordsForBytes(model.bytes));
   page += line("format", base::terminalText(model.format) +
@@ -83,11 +91,13 @@ std::string modelPage(const ModelInfo& model) {
   }
   page += valueLines("inputs", model.inputs);
   page += valueLines("outputs", model.outputs);
+  page += line("loaded", loadedHow(sandbox));
   return page;
 }
 
-std::string modelJson(const ModelInfo& model) {
+std::string modelJson(const ModelInfo& model, const std::string& sandbox) {
   return base::jsonText({{"name", model.name},
+                         {"sandbox", sandbox},
                          {"file", model.file},
                          {"bytes", model.bytes},
                          {"format", model.format},

@@ -89,6 +89,72 @@ def test_a_package_without_its_pickle_says_what_to_give(package: pathlib.Path) -
     assert "loadPackage" in answer.stderr and "--pickle" in answer.stderr
 
 
+class Touches:
+    """Writes a file when it is loaded, as any code of a pickle could."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self):  # type: ignore[no-untyped-def]
+        return open, (self.path, "w")
+
+
+@pytest.fixture
+def hostile(tmp_path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """A package whose pickle writes a file, and that file."""
+    path, written = tmp_path / "hostile.pt", tmp_path / "written"
+    with PackageExporter(path) as exporter:
+        exporter.extern(["io", "_io"])
+        exporter.save_pickle("model", "model.pkl", Touches(written))
+    return path, written
+
+
+def test_the_code_of_a_file_runs_in_the_strict_sandbox(
+    hostile: tuple[pathlib.Path, pathlib.Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, written = hostile
+    # What the operator's own programs use. The supervisor's workers would be other programs', too.
+    monkeypatch.setenv("ISOPOOL_SANDBOX", "none")
+    monkeypatch.setenv("ISOPOOL_SOCKET", str(path.parent / "no-supervisor"))
+    answer = run(path, "--pickle", "model/model.pkl")
+    assert not written.exists(), "the file's code wrote a file"
+    assert answer.returncode == 1
+    assert "the sandbox (strict) forbids" in answer.stderr, answer.stderr
+
+
+def test_another_level_is_a_choice_and_is_said(hostile: tuple[pathlib.Path, pathlib.Path]) -> None:
+    path, written = hostile
+    run(path, "--pickle", "model/model.pkl", "--sandbox", "none")
+    assert written.exists()
+
+
+def test_the_answer_names_the_sandbox(package: pathlib.Path) -> None:
+    words = [package, "--pickle", "model/model.pkl"]
+    assert "loaded       in a worker with the sandbox strict\n" in run(*words).stdout
+    assert json.loads(run(*words, "--json").stdout)["sandbox"] == "strict"
+    loosely = run(*words, "--sandbox", "default")
+    assert f"the sandbox default: the file's code could do what user {os.geteuid()} may" in loosely.stdout
+    assert run(*words, "--sandbox", "lax").returncode == 2
+    assert run("--sandbox", "none").returncode == 2
+
+
+def test_help_says_that_the_code_runs_and_where() -> None:
+    text = run("--help").stdout
+    assert "Loading runs the file's code" in text and "'strict'" in text and "--sandbox LEVEL" in text
+
+
+PROGRAMS = ["isopoold", "isopool-worker", "isopool-batch", "isopool-describe-model"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_program_states_its_version(name: str) -> None:
+    version = subprocess.run([ISOPOOL, "--version"], capture_output=True, text=True, timeout=60).stdout.split()[-1]
+    program = pathlib.Path(ISOPOOL).parents[1] / "libexec" / "isopool" / name
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == f"{name.replace('-batch', ' batch')} {version}\n"
+
+
 def test_wrong_usage_ends_with_two(package: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert run(tmp_path / "none.pt").returncode == 2
     assert run(package, "--pickle", "model.pkl").returncode == 2
