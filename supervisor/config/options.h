@@ -23,7 +23,8 @@ struct ClientClass {
   std::optional<uint32_t> userId;  ///< only clients of this user
   std::string program;             ///< only clients with this name; empty: any
   uint32_t share = 1;              ///< calls per call of a client with share 1, while both wait
-  uint32_t dedicatedWorkers = 0;   ///< workers for this class only, in addition to the shared ones
+  /// Workers for this class only, which it calls in place of the shared ones; 0: it calls those.
+  uint32_t dedicatedWorkers = 0;
   /// Run time of one call; 0: no limit. Nothing: ClientLimits::callTime holds.
   std::optional<std::chrono::milliseconds> callTime;
 };

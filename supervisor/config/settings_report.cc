@@ -120,8 +120,10 @@ constexpr std::array<std::array<const char*, 3>, 6> kFileOnly{{
      "While clients wait for a worker, a client of this class gets this many calls for one call of "
      "a client with share 1. A whole number between 1 and 1000. SIGHUP changes it."},
     {"class.NAME.dedicated_workers", "0",
-     "Workers for this class only, in addition to the shared ones. A whole number between 0 and "
-     "1024. SIGHUP changes it, unless it is or becomes 0."},
+     "Workers for this class only. Its programs call these and no shared ones, so that this many "
+     "of "
+     "their calls run at once. 0: they call the shared ones. A whole number between 0 and 1024. "
+     "SIGHUP changes it, unless it is or becomes 0."},
     {"class.NAME.call_time", "`limits.call_time`",
      "How long one call of a client of this class may run: \"30s\"; \"0\" is no limit. SIGHUP "
      "changes it."},
@@ -239,9 +241,10 @@ std::string exampleSettingsFile() {
       "[environment]\n"
       "#TORCHINDUCTOR_CACHE_DIR = \"/var/cache/isopool/torchinductor\"\n"
       "\n# A class of clients; a client is in the first class that fits it. While clients wait, a\n"
-      "# client of this class gets four calls for one call of a client with share 1. The class "
-      "also\n"
-      "# has a dedicated worker, in addition to the shared ones.\n"
+      "# client of this class gets four calls for one call of a client with share 1. With\n"
+      "# dedicated_workers the class has workers of its own, and calls these in place of the "
+      "shared\n"
+      "# ones: then share is for the clients of the class among themselves.\n"
       "#[class.interactive]\n"
       "#user = \"www-data\"\n"
       "#program = \"frontend\"\n"
