@@ -85,6 +85,11 @@ bool isNear(uint64_t number, uint64_t limit) {
   return limit != 0 && number >= limit - limit / 100 * (100 - kMuchOfALimitPercent);
 }
 
+void findOfClient(const ipc::Report& report, const ipc::ReportedClient& client, Found& found) {
+  if (client.quarantineMilliseconds == 0) return;
+  found.problem(nameOfClient(report, client.number) + " " + base::terminalText(client.quarantine));
+}
+
 void findNearLimits(const ipc::Report& report, Found& found) {
   const auto programs = static_cast<uint64_t>(
       std::count_if(report.clients.begin(), report.clients.end(),
@@ -200,6 +205,7 @@ std::vector<Finding> findings(const ipc::Report& report) {
                     wordsForDuration(report.recentMilliseconds) + causesOf(group));
     }
   }
+  for (const ipc::ReportedClient& client : report.clients) findOfClient(report, client, found);
   findNearLimits(report, found);
   if (const size_t missing = report.missingProtections.size(); missing != 0) {
     found.notice("the sandbox is weaker than " + base::terminalText(report.sandbox) + ": " +

@@ -47,6 +47,8 @@ Json groupsJson(const ipc::Report& report) {
                    {"recent_deaths", group.recentDeaths},
                    {"quarantines", group.quarantines},
                    {"quarantined_slots", group.quarantinedSlots},
+                   {"client_quarantines", group.clientQuarantines},
+                   {"quarantined_clients", group.quarantinedClients},
                    {"denials", countsJson("kind", group.denials)}});
   }
   return all;
@@ -200,6 +202,8 @@ Json clientsJson(const ipc::Report& report, WithRates withRates,
     one["handle_bytes"] = client.handleBytes;
     one["overdue_calls"] = client.overdueCalls;
     one["refusals"] = client.refusals;
+    one["quarantine_ms"] = client.quarantineMilliseconds;
+    one["quarantine"] = client.quarantine;
     all.push_back(std::move(one));
   }
   return all;

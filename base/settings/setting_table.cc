@@ -100,7 +100,8 @@ const Setting kTable[] = {
      .most = 1000,
      .group = SettingGroup::kWorkers,
      .description = "This many deaths of one slot's workers, each before it completed a call, ...",
-     .more = "A worker that dies after a completed call is always replaced at once."},
+     .more = "A worker that dies after a completed call is always replaced at once. In a shared "
+             "supervisor a death that a program's code causes counts against that program."},
     {.key = "restart_window",
      .flag = "--restart-window",
      .variable = "ISOPOOL_RESTART_WINDOW",
@@ -109,7 +110,7 @@ const Setting kTable[] = {
      .least = 1,
      .most = kDay,
      .group = SettingGroup::kWorkers,
-     .description = "... within this time quarantine the slot ..."},
+     .description = "... within this time quarantine the slot (or the program) ..."},
     {.key = "quarantine",
      .flag = "--quarantine",
      .variable = "ISOPOOL_QUARANTINE",
@@ -119,7 +120,8 @@ const Setting kTable[] = {
      .most = kDay,
      .group = SettingGroup::kWorkers,
      .description = "... for this long; then one more worker is tried",
-     .more = "While all slots of a pool are in quarantine its calls throw `PoolUnavailable`."},
+     .more = "While all slots of a pool, or the program, are in quarantine, its calls throw "
+             "`PoolUnavailable`."},
     // --- kTimeouts
     {.key = "zygote_timeout",
      .flag = "--zygote-timeout",

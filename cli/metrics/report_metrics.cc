@@ -118,6 +118,10 @@ void appendGroups(const ipc::Report& report, Exposition& all) {
   MetricFamily quarantines("isopool_worker_quarantines_total", kCounter,
                            "Quarantines of slots and spares after repeated early deaths.");
   MetricFamily quarantined("isopool_slots_quarantined", kGauge, "Slots in quarantine.");
+  MetricFamily clientQuarantines("isopool_client_quarantines_total", kCounter,
+                                 "Quarantines of programs whose code repeatedly ended workers.");
+  MetricFamily quarantinedClients("isopool_clients_quarantined", kGauge,
+                                  "Programs in quarantine: they get no further worker.");
   MetricFamily denials("isopool_sandbox_denials_total", kCounter,
                        "Acts of user code that the sandbox denied, by kind.");
   MetricFamily starts("isopool_worker_start_duration_seconds", kHistogram,
@@ -131,12 +135,15 @@ void appendGroups(const ipc::Report& report, Exposition& all) {
     recycled.add(labels, group.recycled);
     quarantines.add(labels, group.quarantines);
     quarantined.add(labels, group.quarantinedSlots);
+    clientQuarantines.add(labels, group.clientQuarantines);
+    quarantinedClients.add(labels, group.quarantinedClients);
     appendCounts(denials, labels, "kind", group.denials);
     starts.addDurations(labels, inMicroseconds(group.starts.bounds), group.starts.counts,
                         group.starts.sumMilliseconds * kMicrosecondsPerMillisecond);
   }
-  for (const MetricFamily* each : {&calls, &processor, &deaths, &restarts, &recycled, &quarantines,
-                                   &quarantined, &denials, &starts}) {
+  for (const MetricFamily* each :
+       {&calls, &processor, &deaths, &restarts, &recycled, &quarantines, &quarantined,
+        &clientQuarantines, &quarantinedClients, &denials, &starts}) {
     all.add(*each);
   }
 }

@@ -116,8 +116,10 @@ class ISOPOOL_EXPORT Cancelled : public Error {
 };
 
 /// No worker can take the call: every slot of the pool that may serve it is quarantined, because
-/// its workers died repeatedly before they completed a call. The text names the cause and the time
-/// until the next try. A later call succeeds if that try succeeds.
+/// its workers died repeatedly before they completed a call; or a shared supervisor gives this
+/// program no further worker for a while, because code of it repeatedly ended workers before it had
+/// completed a call there: the text names the model. It also has the time until the next try. A
+/// later call succeeds if that try succeeds.
 class ISOPOOL_EXPORT PoolUnavailable : public Error {
  public:
   using Error::Error;

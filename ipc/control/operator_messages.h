@@ -141,7 +141,8 @@ struct ReportedDurations {
 };
 
 /// The workers that share a set of slots: what all of them have done since the supervisor's start,
-/// those that have ended included. No count falls, except recentDeaths and quarantinedSlots.
+/// those that have ended included. No count falls, except recentDeaths, quarantinedSlots and
+/// quarantinedClients.
 struct ReportedGroup {
   std::string name;  ///< as ReportedWorker::group
   uint64_t completedCalls = 0;
@@ -154,8 +155,11 @@ struct ReportedGroup {
   uint64_t quarantinedSlots = 0;       ///< now
   std::vector<ReportedCount> denials;  ///< by the sandbox, by kind of act, all kinds
   ReportedDurations starts;            ///< of workers: from the fork request until it can serve
+  uint64_t clientQuarantines = 0;      ///< of clients whose code ended workers
+  uint64_t quarantinedClients = 0;     ///< now
   MSGPACK_DEFINE_ARRAY(name, completedCalls, processorMilliseconds, restarts, recycled, deaths,
-                       recentDeaths, quarantines, quarantinedSlots, denials, starts)
+                       recentDeaths, quarantines, quarantinedSlots, denials, starts,
+                       clientQuarantines, quarantinedClients)
 };
 
 /// What all programs of a class have done since the supervisor's start, those that have left
@@ -180,7 +184,7 @@ struct ReportedClient {
   std::string program;
   std::string clientClass;  ///< class of the configuration; empty: none matches
   uint32_t share = 1;       ///< its turns in relation to those of a client with share 1
-  std::string state;        ///< greeting, attached, draining
+  std::string state;        ///< greeting, attached, quarantined, draining
   uint64_t attachedMilliseconds = 0;
   uint32_t slots = 0;        ///< of its pool; several may share a worker
   uint64_t queuedCalls = 0;  ///< calls in its rings that no worker has taken yet
@@ -194,10 +198,13 @@ struct ReportedClient {
   uint64_t refusals = 0;        ///< requests that were refused because a limit was met
   uint64_t handles = 0;         ///< objects in workers to which the client's handles refer
   uint64_t handleBytes = 0;     ///< private memory of workers that these objects keep
+  /// For how long the client gets no further worker; 0: it is not in quarantine.
+  uint64_t quarantineMilliseconds = 0;
+  std::string quarantine;  ///< why: the model, the number of deaths, the last one
   MSGPACK_DEFINE_ARRAY(number, processId, userId, groupId, program, clientClass, share, state,
                        attachedMilliseconds, slots, queuedCalls, runningCalls, completedCalls,
                        inputBytes, packageBytes, outputBytes, models, overdueCalls, refusals,
-                       handles, handleBytes)
+                       handles, handleBytes, quarantineMilliseconds, quarantine)
 };
 
 /// One package, stored model or moved object, once for all clients that share its memory.

@@ -140,6 +140,7 @@ class Client : public GroupClient {
   // As a member of its group.
   void introduce(Worker& worker, bool spare) override;
   void workerRetires(base::Epoch epoch) override;
+  uint64_t completedCalls() const override;
   base::Milliseconds callTime() const override { return limits().callTime; }
   void callTimeOver(Worker& worker, uint64_t sequence) override;
   void workerDied(base::Epoch epoch, const ExitStatus& status) override;
@@ -155,7 +156,6 @@ class Client : public GroupClient {
   template <typename Visit>
   void visitListeningWorkers(Visit&& visit) const;
   uint64_t packageBytes() const;
-  uint64_t completedCalls() const;
   uint64_t sumOverWorkers(uint64_t (Attachment::*figure)() const) const;
   uint64_t outputBytes() const;
   uint64_t handleBytes() const;

@@ -49,6 +49,8 @@ class PrivateClient final : public Client {
   void slotsChanged() override {}  // each of its pools keeps its size
   void slotServed(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
+  // What the only client causes counts against its slots.
+  void onOwnQuarantine(const ClientHolds::ClientQuarantine&) override {}
   void onNoWorkers(const std::string& text) override;
 
   WorkerGroup ownGroup_;

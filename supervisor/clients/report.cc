@@ -60,6 +60,8 @@ ipc::ReportedGroup reportTotals(WorkerGroup& group, base::TimePoint now) {
   entry.recentDeaths = totals.recentDeaths(now);
   entry.quarantines = totals.quarantines();
   entry.quarantinedSlots = group.slotTable().quarantinedSlots(now).size();
+  entry.clientQuarantines = totals.clientQuarantines();
+  entry.quarantinedClients = group.quarantinedClients();
   for (const auto& [kind, times] : totals.denials()) entry.denials.push_back({kind, times});
   const GroupTotals::Starts& starts = totals.starts();
   for (const base::Milliseconds bound : GroupTotals::Starts::kBounds) {

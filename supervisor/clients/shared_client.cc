@@ -272,20 +272,36 @@ void SharedClient::slotsChanged() {
     if (attachment == nullptr) {
       group_->introduce(*worker, *this);
     } else if (attachment->usable()) {
-      sendAssignment(pool_, own, worker->epoch());
+      assign(own, worker->epoch());
     }
   }
 }
 
 void SharedClient::slotServed(const Slot& slot, Epoch epoch) {
   for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
-    if (slotIndices_[own] == slot.index) sendAssignment(pool_, own, epoch);
+    if (slotIndices_[own] == slot.index) assign(own, epoch);
   }
+}
+
+void SharedClient::assign(uint32_t own, Epoch epoch) {
+  slotsWithheld_.erase(own);
+  sendAssignment(pool_, own, epoch);
 }
 
 void SharedClient::slotQuarantined(const Quarantine& quarantine, const std::string& text) {
   for (uint32_t own = 0; own < slotIndices_.size(); ++own) {
     if (slotIndices_[own] == quarantine.slot.index) sendQuarantine(pool_, own, quarantine, text);
+  }
+}
+
+void SharedClient::onOwnQuarantine(const ClientHolds::ClientQuarantine& own) {
+  const Quarantine quarantine{.slot = {}, .deaths = own.deaths, .duration = own.duration};
+  for (uint32_t index = 0; index < slotIndices_.size(); ++index) {
+    Worker* worker = group_->serving(Slot{kSharedPool, slotIndices_[index]});
+    const Attachment* attachment = worker != nullptr ? worker->attachment(id()) : nullptr;
+    const bool served = attachment != nullptr && attachment->stage != Attachment::Stage::kDetaching;
+    if (served || !slotsWithheld_.insert(index).second) continue;
+    sendQuarantine(pool_, index, quarantine, "this program " + own.text);
   }
 }
 
@@ -310,6 +326,12 @@ ipc::ReportedClient SharedClient::report() const {
   entry.program = program_;
   entry.state = !welcomed() ? "greeting" : draining_ ? "draining" : "attached";
   entry.slots = static_cast<uint32_t>(slotIndices_.size());
+  if (group_ == nullptr) return entry;
+  if (const auto own = group_->quarantineOf(id())) {
+    entry.state = "quarantined";
+    entry.quarantineMilliseconds = static_cast<uint64_t>(own->duration.count());
+    entry.quarantine = own->text;
+  }
   return entry;
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,9 +78,11 @@ class SharedClient final : public Client {
   void slotsChanged() override;
   void slotServed(const Slot& slot, base::Epoch epoch) override;
   void slotQuarantined(const Quarantine& quarantine, const std::string& text) override;
+  void onOwnQuarantine(const ClientHolds::ClientQuarantine& quarantine) override;
   void onNoWorkers(const std::string&) override {}  // its slots are reported one by one
 
   void handleOperator(const ipc::Frame& frame);
+  void assign(uint32_t own, base::Epoch epoch);
   const ClientClass* ownClass() const;
   std::string chosenClass() const;
 

@@ -14,6 +14,7 @@ namespace isopool::supervisor {
 std::string DeathReport::text(const std::string& death, const std::string& cause,
                               std::optional<pid_t> replacement) const {
   std::string line = name + " died: " + death + " (" + cause + ")";
+  if (!whose.empty()) line += ", " + whose;
   if (early) line += ", before it completed a call";
   if (!replacement) return line;
   const std::string time = std::to_string(vacancy.count()) + " ms";

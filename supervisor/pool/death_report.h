@@ -5,9 +5,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "supervisor/pool/death_origin.h"
 #include "supervisor/pool/slot_table.h"
 
 namespace isopool::supervisor {
@@ -20,6 +22,10 @@ struct DeathReport {
   bool early = false;        ///< it was introduced, and completed no call
   bool replaced = false;     ///< it was retiring: another worker has its slot
   pid_t processId = 0;
+  DeathOrigin origin;  ///< in a private pool always of no client
+  std::string whose;   ///< the same as a part of the line; empty: of no client
+  /// Of the clients of `origin` those that had completed no call on the worker.
+  std::vector<ClientId> suspects;
   base::Milliseconds vacancy{0};  ///< how long its place stays empty
 
   /// The line: name, death, cause and what follows. `replacement`: the process that serves the slot

@@ -44,6 +44,7 @@ class GroupTotals {
   void countStart(base::Milliseconds took);
   void countDeath(DeathCause cause, base::TimePoint now);
   void countQuarantine() { ++quarantines_; }
+  void countClientQuarantine() { ++clientQuarantines_; }
   /// Counts acts that the sandbox forbade. The worker reports `act` and `times`.
   void countDenial(const std::string& act, uint64_t times);
 
@@ -54,7 +55,9 @@ class GroupTotals {
   const std::array<uint64_t, kDeathCauses>& deaths() const { return deaths_; }
   /// Deaths within the last kRecent; at most 1,000.
   uint64_t recentDeaths(base::TimePoint now) const;
+  /// Of slots and spares.
   uint64_t quarantines() const { return quarantines_; }
+  uint64_t clientQuarantines() const { return clientQuarantines_; }
   /// By kind of act: "file", "system_call", "other". The names of the acts themselves come from
   /// user code, and their number is not bounded.
   const std::map<std::string, uint64_t>& denials() const { return denials_; }
@@ -72,6 +75,7 @@ class GroupTotals {
   std::array<uint64_t, kDeathCauses> deaths_{};
   std::deque<base::TimePoint> recent_;
   uint64_t quarantines_ = 0;
+  uint64_t clientQuarantines_ = 0;
   std::map<std::string, uint64_t> denials_{{"file", 0}, {"system_call", 0}, {"other", 0}};
 };
 

@@ -41,6 +41,7 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
       events_(std::move(events)),
       slotTable_(*this, services.options.spares, services.options.restart,
                  std::max<uint32_t>(1, static_cast<uint32_t>(services.options.gpus.size()))),
+      holds_(services.options.restart),
       tick_(services.loop),
       lifeWatch_(services.loop),
       channelRetry_(services.loop),
@@ -49,6 +50,7 @@ WorkerGroup::WorkerGroup(Services& services, std::string name, Events events)
                    {.subjects = [this] { return watchedWorkers(); },
                     .tooMuch = [this](Epoch epoch,
                                       const std::string& why) { memoryBeyondLimit(epoch, why); }}),
+      holdEnd_(services.loop),
       self_(this) {}
 
 WorkerGroup::~WorkerGroup() = default;
@@ -78,7 +80,7 @@ void WorkerGroup::resizePool(PoolId pool, uint32_t workers) {
     retiring_[epoch].since = services_.loop.now();
     setTitle(epoch);
   }
-  for (const auto& [id, member] : members_) member->slotsChanged();
+  slotsOfMembersChanged();
   scheduleTick();
   if (!leaving.empty()) {
     lifeWatch_.setAfter(base::Milliseconds(0), [this] { checkLives(); });
@@ -92,6 +94,7 @@ void WorkerGroup::end() {
   channelRetry_.cancel();
   callWatch_.cancel();
   memoryWatch_.end();
+  holdEnd_.cancel();
   for (const auto& [epoch, worker] : workers_) worker->kill();
 }
 
@@ -163,16 +166,21 @@ void WorkerGroup::workerLost(Worker& worker) {
   if (over_) return;
   ipc::reachCrashPoint(CrashPoint::kDeathSeen);
   const Epoch epoch = worker.epoch();
-  const ExitKind death = worker.exitKindNow();
+  const DeathOrigin origin = originOf(worker);
+  ExitKind death = worker.exitKindNow();
+  const bool early = death == ExitKind::kBeforeFirstCall;
+  if (early && origin.kind != DeathOrigin::Kind::kNone) death = ExitKind::kOfClient;
   const std::optional<SlotTable::SlotAssignment> assignment = slotTable_.assignmentOf(epoch);
   const bool retiring = retires(epoch);
   if (assignment || retiring) {
     DeathReport& lost = lost_[epoch];
     lost.name = describe(worker);
     if (assignment) lost.slot = assignment->slot;
-    lost.early = worker.wasIntroduced() && death == ExitKind::kBeforeFirstCall;
+    lost.early = worker.wasIntroduced() && early;
     lost.replaced = retiring;
     lost.processId = worker.pid();
+    lost.origin = origin;
+    describeOrigin(worker, lost);
   }
   if (!retiring) ++restarts_;
   if (assignment && assignment->slot) {
@@ -187,6 +195,7 @@ void WorkerGroup::workerLost(Worker& worker) {
   const base::Milliseconds vacancy = slotTable_.workerLost(epoch, death, services_.loop.now());
   if (const auto lost = lost_.find(epoch); lost != lost_.end()) lost->second.vacancy = vacancy;
   ipc::reachCrashPoint(CrashPoint::kReplacementAsked);
+  reportQuarantines();
   scheduleTick();
   if (services_.zygote.struggling()) onZygoteCrashLoop();
 }
@@ -225,6 +234,7 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
     const bool served = how.signal == 0 && how.exitCode == ipc::kServedWorkerExit;
     unfit_ += unfit && !lost->second.replaced ? 1 : 0;
     if (unfit || gaveUp) worker.blame(causeOf(how), lastLineOf(worker.crashLog()));
+    if (!served) countAgainstMembers(worker, lost->second, how);
     // Logged by a later handler: a client's report of the cause may be the next message.
     services_.loop.post([self = self_.weak(), record = std::move(lost->second), how, served,
                          death = status ? status->name() : "not started",
@@ -235,7 +245,9 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
       if (alive == nullptr) return;
       alive->reaped_.erase(leaving->epoch());
       for (auto& [slot, lastExit] : alive->lastExits_) {
-        if (lastExit.worker == leaving->epoch()) lastExit.reason = death + " (" + cause + ")";
+        if (lastExit.worker != leaving->epoch()) continue;
+        lastExit.reason = death + " (" + cause + ")";
+        if (!record.whose.empty()) lastExit.reason += ", " + record.whose;
       }
       if (served) {
         base::log(base::LogLevel::kInfo, "worker (pid " + std::to_string(leaving->pid()) +
@@ -254,7 +266,10 @@ void WorkerGroup::workerGone(Worker& worker, const std::optional<ExitStatus>& st
   }
   if (!over_) {
     for (const auto& [client, attachment] : worker.attachments()) {
-      if (GroupClient* member = memberOf(client)) member->workerDied(epoch, how);
+      GroupClient* member = memberOf(client);
+      if (member == nullptr) continue;
+      member->workerDied(epoch, how);
+      tellOwnQuarantine(*member);
     }
   }
   retiring_.erase(epoch);
@@ -378,6 +393,7 @@ Epoch WorkerGroup::startWorker(bool spare, uint32_t gpu) {
       WorkerGroup* alive = self.get();
       if (alive == nullptr || alive->over_) return;
       alive->slotTable_.workerLost(epoch, ExitKind::kBeforeFirstCall, alive->services_.loop.now());
+      alive->reportQuarantines();
       alive->scheduleTick();
     });
   }
@@ -396,12 +412,9 @@ void WorkerGroup::assignWorker(const Slot& slot, Epoch epoch) {
 }
 
 void WorkerGroup::slotQuarantined(const Quarantine& quarantine) {
-  const std::string text = quarantine.text();
   totals_.countQuarantine();
-  base::log(base::LogLevel::kWarning, text);
-  for (const auto& [id, member] : members_) {
-    if (member->uses(quarantine.slot)) member->slotQuarantined(quarantine, text);
-  }
+  base::log(base::LogLevel::kWarning, quarantine.text());
+  newQuarantines_.push_back(quarantine);
 }
 
 void WorkerGroup::spareQuarantined(uint32_t deaths, base::Milliseconds duration) {
@@ -417,7 +430,10 @@ void WorkerGroup::scheduleTick() {
   const std::optional<base::TimePoint> next = slotTable_.nextTick();
   if (!next) return tick_.cancel();
   tick_.setAt(*next, [this] {
-    slotTable_.tick(services_.loop.now());
+    const base::TimePoint now = services_.loop.now();
+    const size_t before = slotTable_.quarantinedSlots(now).size();
+    slotTable_.tick(now);
+    if (slotTable_.quarantinedSlots(now).size() < before) slotsOfMembersChanged();
     scheduleTick();
   });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/weak_self.h"
+#include "supervisor/pool/client_holds.h"
 #include "supervisor/pool/death_report.h"
 #include "supervisor/pool/group_totals.h"
 #include "supervisor/pool/life_span.h"
@@ -38,6 +39,12 @@ class GroupClient {
   virtual void slotServed(const Slot& slot, base::Epoch epoch) = 0;
   /// The slot stays empty for a while; `text` is the reason.
   virtual void slotQuarantined(const Quarantine& quarantine, const std::string& text) = 0;
+  /// The client gets no further worker for a while, because its code has ended workers. Called
+  /// again when it loses another worker meanwhile.
+  virtual void onOwnQuarantine(const ClientHolds::ClientQuarantine& quarantine) = 0;
+  /// Calls that workers have completed for the client, those that have died included. Untrusted:
+  /// the workers write it.
+  virtual uint64_t completedCalls() const = 0;
   /// Another worker has replaced `epoch`: asks the client to release it. Called until it does.
   virtual void workerRetires(base::Epoch epoch) = 0;
   /// How long one call of the client may run; 0: no limit.
@@ -61,6 +68,10 @@ class GroupClient {
 /// shared supervisor, or all of one class. Carries out the decisions of its SlotTable, and attaches
 /// each worker to each member that calls it, and a spare to all members. A worker that dies is
 /// replaced, and the group logs the cause.
+///
+/// A worker of several members that dies early (it has completed no call) does not count against
+/// its slot if a member's code has run there: it counts against that member (ClientHolds), if the
+/// member has completed no call on that worker. The worker's status page names the member.
 ///
 /// Members may be destroyed after forget(). Not thread-safe: used on the loop's thread.
 class WorkerGroup : private SlotTableEffects {
@@ -93,8 +104,8 @@ class WorkerGroup : private SlotTableEffects {
   void introduce(Worker& worker, GroupClient& member);
   /// Ends all calls to this member, whether it has left or not.
   void forget(ClientId client);
-  /// The `count` slots of a pool that the fewest members use. If the pool has fewer slots, they are
-  /// repeated in turn.
+  /// The `count` slots of a pool that the fewest members use, without those in quarantine unless
+  /// all are. If these are fewer, they are repeated in turn.
   std::vector<uint32_t> leastUsedSlots(base::PoolId pool, uint32_t count) const;
 
   /// Kills all workers and starts no more.
@@ -151,6 +162,12 @@ class WorkerGroup : private SlotTableEffects {
     base::TimePoint at;
   };
   const std::map<std::pair<uint32_t, uint32_t>, LastExit>& lastExits() const { return lastExits_; }
+  /// Nothing unless the member is in quarantine.
+  std::optional<ClientHolds::ClientQuarantine> quarantineOf(ClientId client) const {
+    return holds_.quarantineOf(client, services_.loop.now());
+  }
+  /// Members in quarantine.
+  uint64_t quarantinedClients() const { return holds_.quarantined(services_.loop.now()); }
 
  private:
   struct Retirement {
@@ -164,6 +181,8 @@ class WorkerGroup : private SlotTableEffects {
   void introduceWith(base::Epoch epoch, ClientId client, ChannelMemory memory,
                      const std::string& failure);
   void channelNotMade(Worker& worker, const std::string& failure);
+  /// Makes the channels that members lack.
+  void introduceMissing();
   void workerAttached(Worker& worker, ClientId client);
   void workerDetached(Worker& worker, ClientId client);
   void workerLost(Worker& worker);
@@ -178,6 +197,16 @@ class WorkerGroup : private SlotTableEffects {
   void slotQuarantined(const Quarantine& quarantine) override;
   void spareQuarantined(uint32_t deaths, base::Milliseconds duration) override;
   void scheduleTick();
+
+  // Quarantines: of slots, and of members whose code has ended workers.
+  DeathOrigin originOf(const Worker& worker) const;
+  void describeOrigin(const Worker& worker, DeathReport& report) const;
+  void countAgainstMembers(const Worker& worker, const DeathReport& report, const ExitStatus& how);
+  void quarantine(GroupClient& member);
+  void tellOwnQuarantine(GroupClient& member);
+  void scheduleHoldEnd();
+  void reportQuarantines();
+  void slotsOfMembersChanged();
 
   /// The pool's name in the log.
   std::string describe(base::PoolId pool) const;
@@ -212,6 +241,8 @@ class WorkerGroup : private SlotTableEffects {
   uint64_t recycled_ = 0;
   uint64_t unfit_ = 0;
   GroupTotals totals_;
+  ClientHolds holds_;
+  std::vector<Quarantine> newQuarantines_;  // of slots; members do not know of them yet
   bool over_ = false;
   bool spareAwaited_ = false;  ///< a worker's life is over, and no spare can take its slot yet
   base::Timer tick_;
@@ -219,6 +250,7 @@ class WorkerGroup : private SlotTableEffects {
   base::Timer channelRetry_;
   base::Timer callWatch_;
   MemoryWatch memoryWatch_;
+  base::Timer holdEnd_;
   /// Weak handle to this object for callbacks that are still pending: they may outlive it.
   base::WeakSelf<WorkerGroup> self_;
 };

@@ -42,6 +42,7 @@ void WorkerGroup::leave(GroupClient& member) {
 void WorkerGroup::forget(ClientId client) {
   members_.erase(client);
   departing_.erase(client);
+  holds_.forget(client);
   for (const auto& [epoch, worker] : workers_) worker->forgetReports(client);
 }
 
@@ -55,7 +56,12 @@ GroupClient* WorkerGroup::memberOf(ClientId client) const {
 
 std::vector<uint32_t> WorkerGroup::leastUsedSlots(PoolId pool, uint32_t count) const {
   std::vector<std::pair<size_t, uint32_t>> slots;  // members, index
-  for (const Slot& slot : slotTable_.slotsOf(pool)) {
+  const std::vector<Quarantine> quarantines = slotTable_.quarantinedSlots(services_.loop.now());
+  const std::vector<Slot> all = slotTable_.slotsOf(pool);
+  for (const Slot& slot : all) {
+    const bool vacant = std::any_of(quarantines.begin(), quarantines.end(),
+                                    [&](const Quarantine& each) { return each.slot == slot; });
+    if (vacant && quarantines.size() < all.size()) continue;
     const auto users = std::count_if(members_.begin(), members_.end(),
                                      [&](const auto& entry) { return entry.second->uses(slot); });
     slots.emplace_back(static_cast<size_t>(users), slot.index);
@@ -72,6 +78,7 @@ void WorkerGroup::introduce(Worker& worker, GroupClient& member) {
   const std::optional<SlotTable::SlotAssignment> assignment =
       slotTable_.assignmentOf(worker.epoch());
   if (!assignment || (assignment->slot && !member.uses(*assignment->slot))) return;
+  if (holds_.isHeld(member.id(), services_.loop.now())) return;  // scheduleHoldEnd() does it later
   services_.stock.take([self = self_.weak(), epoch = worker.epoch(), id = member.id()](
                            ChannelMemory memory, const std::string& failure) {
     WorkerGroup* alive = self.get();
@@ -126,13 +133,15 @@ void WorkerGroup::channelNotMade(Worker& worker, const std::string& failure) {
   if (channelRetry_.isSet()) return;
   base::log(base::LogLevel::kError,
             describe(worker) + ": no shared memory for a channel, will retry: " + failure);
-  channelRetry_.setAfter(kChannelRetry, [this] {
-    for (const auto& [epoch, each] : workers_) {
-      for (const auto& [id, member] : members_) {
-        if (each->reportsOf(id) < kMostReports) introduceAnew(epoch, id);
-      }
+  channelRetry_.setAfter(kChannelRetry, [this] { introduceMissing(); });
+}
+
+void WorkerGroup::introduceMissing() {
+  for (const auto& [epoch, worker] : workers_) {
+    for (const auto& [id, member] : members_) {
+      if (worker->reportsOf(id) < kMostReports) introduceAnew(epoch, id);
     }
-  });
+  }
 }
 
 void WorkerGroup::workerAttached(Worker& worker, ClientId client) {
@@ -151,6 +160,7 @@ void WorkerGroup::workerDetached(Worker& worker, ClientId client) {
       return member->second->onChannelCorrupt();
     }
     member->second->channelClosed(worker.epoch());
+    tellOwnQuarantine(*member->second);
     // In a later handler: the worker still has the old channel until this returns.
     services_.loop.post([self = self_.weak(), epoch = worker.epoch(), client] {
       if (WorkerGroup* alive = self.get()) alive->introduceAnew(epoch, client);

@@ -15,6 +15,7 @@ constexpr std::array<base::Milliseconds, 4> kBackOff{base::Milliseconds(0), base
 }  // namespace
 
 RestartPolicy::Decision RestartPolicy::died(ExitKind death, base::TimePoint now) {
+  if (death == ExitKind::kOfClient) return {};
   if (death == ExitKind::kAfterCall) {
     earlyExits_.clear();
     inARow_ = 0;

@@ -16,11 +16,13 @@ struct RestartLimits {
 };
 
 /// How a process ended: kBeforeFirstCall is an early death, of a worker that has completed no call
-/// or a zygote that has forked no worker. Only early deaths count against the place.
-enum class ExitKind { kBeforeFirstCall, kAfterCall };
+/// or a zygote that has forked no worker; kOfClient is one of a worker that a client's code has
+/// ended before the worker completed a call. Only kBeforeFirstCall counts against the place.
+enum class ExitKind { kBeforeFirstCall, kAfterCall, kOfClient };
 
-/// Decides when a place (of a slot, a spare or the zygote) gets its next process. After a death
-/// that is not early: at once, always. After early deaths in a row: at once, then after 10 ms,
+/// Decides when a place (of a slot, a spare or the zygote) gets its next process, and when a client
+/// gets its next worker. After a death that is not early: at once, always. After one of kOfClient:
+/// at once, and the deaths before it still count. After early deaths in a row: at once, then after 10 ms,
 /// 100 ms, 1 s, and after each further one 1 s, until RestartLimits demand a quarantine. Pure: the
 /// caller passes the time, which must not decrease.
 class RestartPolicy {

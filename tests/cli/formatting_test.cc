@@ -153,6 +153,14 @@ TEST(Findings, TellOfAQuarantineAndOfLimitsThatAreMet) {
                                      "SIGSEGV; it is in quarantine for another 26.0 s"});
   report = healthyReport();
   report.clients.push_back(clientNamed(5, "trainer"));
+  report.clients.back().quarantineMilliseconds = 26'000;
+  report.clients.back().quarantine = "gets no further worker for 26000 ms: its model 'm'";
+  EXPECT_NE(textsOf(report).at(0).find(" (trainer, pid "), std::string::npos);
+  EXPECT_NE(textsOf(report).at(0).find(") gets no further worker for 26000 ms: its model 'm'"),
+            std::string::npos);
+  EXPECT_TRUE(hasProblem(findings(report)));
+  report = healthyReport();
+  report.clients.push_back(clientNamed(5, "trainer"));
   report.clientLimit = 1;
   report.openDescriptors = 899;
   report.descriptorLimit = 1000;

@@ -13,6 +13,12 @@ class Lives {
   void begun(uint64_t epoch) { lives_.try_emplace(epoch, 0); }
   void served(uint64_t epoch) { ++lives_[epoch]; }
   uint64_t count() const { return lives_.size(); }
+  /// A worker died; its status page named this client as the one whose code ran or runs.
+  void endedBy(uint64_t client) { ++ended_[client]; }
+  uint64_t deathsOf(uint64_t client) const {
+    const auto found = ended_.find(client);
+    return found != ended_.end() ? found->second : 0;
+  }
 
   /// How often a slot that had all these workers one after the other must have been quarantined: at
   /// `deaths` early exits in a row, and then at each further one until a worker has completed a
@@ -37,6 +43,7 @@ class Lives {
 
  private:
   std::map<uint64_t, uint64_t> lives_;  // completed calls by epoch
+  std::map<uint64_t, uint64_t> ended_;  // deaths by client
 };
 
 }  // namespace isopool::simulation

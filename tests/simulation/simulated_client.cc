@@ -107,6 +107,7 @@ void SimulatedClient::handle(ipc::Frame& frame) {
   switch (frame.type) {
     case ipc::MessageType::kWelcome: {
       opened_ = true;
+      number_ = ipc::decodeMessage<ipc::Welcome>(frame).client;
       send(ipc::OpenPool{kPool, plan_.workers});
       if (plan_.loadsPackage) {
         package_ = ipc::createMemoryObject("simulated:package", ipc::kPageBytes);
@@ -134,6 +135,7 @@ void SimulatedClient::handle(ipc::Frame& frame) {
         ++quarantines_;
         ++places_.quarantines;
       }
+      wasQuarantined_ = wasQuarantined_ || message.text.starts_with("this program ");
       slots_.at(message.slot).quarantine = message.text;
       return;
     }

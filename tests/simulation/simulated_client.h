@@ -64,6 +64,10 @@ class SimulatedClient final : public Program {
   /// Closes the connection as a manager's destructor does.
   void leave();
   uint64_t quarantines() const { return quarantines_; }
+  /// The supervisor's number; 0 before Welcome.
+  uint64_t number() const { return number_; }
+  /// True if it was in quarantine itself.
+  bool wasQuarantined() const { return wasQuarantined_; }
 
  private:
   struct Call {
@@ -126,6 +130,8 @@ class SimulatedClient final : public Program {
   bool over_ = false;
   bool dead_ = false;
   uint64_t quarantines_ = 0;
+  uint64_t number_ = 0;
+  bool wasQuarantined_ = false;
   std::string failure_;
 };
 

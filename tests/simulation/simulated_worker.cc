@@ -191,6 +191,7 @@ void SimulatedWorker::takeCall() {
   // If the call needs a package, the worker first reads its socket until it has the package.
   if (text.package != 0 && channel.packages.count(text.package) == 0) return;
   statusPage_->runningSince.store(world.now().time_since_epoch().count());
+  statusPage_->lastClient.store(client);
   statusPage_->runningClient.store(client);
   if (dies()) return;
   channel.end->taken();
@@ -227,6 +228,7 @@ void SimulatedWorker::finishCall() {
 
 void SimulatedWorker::die() {
   dead_ = true;
+  places_.lives.endedBy(statusPage_->lastClient.load());
   for (auto& [client, channel] : channels_) {
     channel.end.reset();
     // Marks the liveness word like the kernel, which marks the robust futexes of an ending thread.

@@ -362,6 +362,11 @@ void Simulation::checkClients() {
                       says("no worker can be started") || says("evicted this client") ||
                       (misfortunes_.clientSendsNonsense != 0 && says("is gone"));
     if (!fair) world_.violated("a client was given up: " + client.failure());
+    if (client.wasQuarantined() && lives_.deathsOf(client.number()) < options_.restart.deaths) {
+      world_.violated("client " + std::to_string(client.number()) +
+                      " was in quarantine, but its calls ended only " +
+                      std::to_string(lives_.deathsOf(client.number())) + " workers");
+    }
     if (onePlace_ && !client.over()) {
       const uint64_t due = lives_.quarantinesDue(options_.restart.deaths);
       if (client.quarantines() != due) {

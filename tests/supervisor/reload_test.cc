@@ -115,7 +115,7 @@ TEST(ReloadOfWorkers, FewerServeAClientWhoseOnlyWorkerIsGone) {
   }
 }
 
-TEST(ReloadOfWorkers, FewerNotifyAClientThatIsLeftWithASlotInQuarantine) {
+TEST(ReloadOfWorkers, FewerNotifyClientsThatAreLeftWithASlotInQuarantine) {
   const std::string settings =
       "spares = 0\nrestart_limit = 1\nquarantine = \"60s\"\n[recycle]\npatience = \"100ms\"\n";
   SharedSupervisor supervisor({}, "workers = 2\n" + settings);
@@ -131,10 +131,13 @@ TEST(ReloadOfWorkers, FewerNotifyAClientThatIsLeftWithASlotInQuarantine) {
   ControlClient& victim = slotOf(*one) == 1 ? *other : *one;
   ASSERT_EQ(slotOf(victim), 0);
   ASSERT_EQ(::kill(victim.worker(victim.serving(1, 0)).introduction.processId, SIGKILL), 0);
-  ASSERT_TRUE(victim.waitFor([&] { return !victim.quarantines().empty(); }));
+  ASSERT_TRUE(victim.waitFor([&] { return victim.serving(1, 0) == left.serving(1, 0); }));
+  EXPECT_TRUE(victim.quarantines().empty());
   EXPECT_TRUE(left.quarantines().empty());
   reload(supervisor, "workers = 1\n" + settings);
-  EXPECT_TRUE(left.waitFor([&] { return !left.quarantines().empty(); }));
+  for (ControlClient* each : {&left, &victim}) {
+    EXPECT_TRUE(each->waitFor([&] { return !each->quarantines().empty(); }));
+  }
 }
 
 TEST(ReloadOfWorkers, RepeatedEndsWithTheLastNumber) {

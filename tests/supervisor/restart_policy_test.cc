@@ -27,6 +27,15 @@ TEST_F(RestartPolicyTest, BacksOffWithEachEarlyExit) {
   EXPECT_EQ(early(1).delay, base::Milliseconds(1000));
 }
 
+TEST_F(RestartPolicyTest, ADeathThatAClientCausedIsRestartedAtOnceAndChangesNoCount) {
+  for (int i = 0; i < 9; ++i) early(1);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(die(ExitKind::kOfClient, 1).delay, base::Milliseconds(0));
+  }
+  EXPECT_EQ(policy_.earlyExitsInARow(), 9u);
+  EXPECT_TRUE(early(1).quarantined);
+}
+
 TEST_F(RestartPolicyTest, ADeathAfterServiceIsRestartedAtOnceHoweverMany) {
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(served(1).delay, base::Milliseconds(0));

@@ -160,6 +160,19 @@ TEST_F(SlotTableTest, ASecondPoolTakesTheReadySpare) {
   EXPECT_EQ(effects_.startedSpares.count(lastStarted()), 1u);
 }
 
+TEST_F(SlotTableTest, AWorkerThatAClientEndsLeavesItsSlotToTheNextHoweverOften) {
+  open(1);
+  usable(1);
+  for (int i = 0; i < 100; ++i) {
+    slotTable_.workerLost(Epoch(serving(0)), ExitKind::kOfClient, now_);
+    usable(lastStarted());
+  }
+  EXPECT_TRUE(effects_.quarantines.empty());
+  EXPECT_EQ(effects_.spareQuarantines, 0);
+  EXPECT_EQ(slotTable_.nextTick(), std::nullopt);
+  EXPECT_TRUE(slotTable_.unservedSlots().empty());
+}
+
 TEST_F(SlotTableTest, ListsQuarantinesButNotBackOffs) {
   RestartLimits limits;
   limits.deaths = 2;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Quarantines: of the group's slots, and of members whose code has ended workers.
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log/log.h"
+#include "supervisor/pool/worker_group.h"
+#include "supervisor/pool/worker_status.h"
+
+namespace isopool::supervisor {
+
+using Kind = DeathOrigin::Kind;
+
+void WorkerGroup::reportQuarantines() {
+  if (newQuarantines_.empty()) return;
+  const std::vector<Quarantine> quarantines = std::exchange(newQuarantines_, {});
+  // First: a member that can call another slot instead does not learn of the quarantine.
+  slotsOfMembersChanged();
+  for (const Quarantine& each : quarantines) {
+    const std::string text = each.text();
+    for (const auto& [id, member] : members_) {
+      if (member->uses(each.slot)) member->slotQuarantined(each, text);
+    }
+  }
+}
+
+void WorkerGroup::slotsOfMembersChanged() {
+  for (const auto& [id, member] : members_) member->slotsChanged();
+}
+
+// A private pool has one client, and what that causes counts against its slots.
+DeathOrigin WorkerGroup::originOf(const Worker& worker) const {
+  if (services_.options.privatePool) return {};
+  std::vector<ClientId> served;
+  for (const auto& [client, attachment] : worker.attachments()) {
+    if (attachment.knownToWorker()) served.push_back(client);
+  }
+  return supervisor::originOf(readStatusPage(worker.statusPage()), served);
+}
+
+void WorkerGroup::describeOrigin(const Worker& worker, DeathReport& report) const {
+  const DeathOrigin& origin = report.origin;
+  for (const ClientId client : origin.clients) {
+    const auto attachment = worker.attachments().find(client);
+    if (attachment->second.completedCalls() == 0) report.suspects.push_back(client);
+  }
+  if (origin.kind == Kind::kNone) return;
+  if (origin.kind == Kind::kInvalid) {
+    report.whose = "its status page named a client that it does not serve";
+    return;
+  }
+  if (origin.kind == Kind::kLeft) {
+    report.whose = "no call ran, and the client whose code ran last has left";
+    return;
+  }
+  const ClientId client = origin.clients.front();
+  const GroupClient* member = memberOf(client);
+  report.whose =
+      (origin.kind == Kind::kCall ? "while it ran " : "no call ran, and the last one was of ") +
+      (origin.model.empty() ? "code" : "model '" + origin.model + "'") + " of " +
+      (member != nullptr ? member->describe()
+                         : "client " + std::to_string(client.value) + ", which has left");
+}
+
+void WorkerGroup::countAgainstMembers(const Worker& worker, const DeathReport& report,
+                                      const ExitStatus& how) {
+  if (over_ || report.suspects.empty()) return;
+  const DeathCause cause = worker.deathCause();
+  const bool fromOutside = cause == DeathCause::kStopped || cause == DeathCause::kNotStarted ||
+                           (cause == DeathCause::kUnknown && how.signal == SIGKILL);
+  if (report.origin.kind == Kind::kIdle && fromOutside) return;
+  const std::string name =
+      worker.cause().empty() ? how.name() : how.name() + " (" + worker.cause() + ")";
+  for (const ClientId client : report.suspects) {
+    const auto found = members_.find(client);
+    if (found == members_.end()) continue;
+    GroupClient& member = *found->second;
+    const ClientDeath death{report.origin.model, name, member.completedCalls()};
+    if (holds_.died(client, death, services_.loop.now()).quarantined) quarantine(member);
+  }
+  scheduleHoldEnd();
+}
+
+// It keeps the workers on which it has completed calls: they have shown that they can serve it.
+void WorkerGroup::quarantine(GroupClient& member) {
+  const std::optional<ClientHolds::ClientQuarantine> own = quarantineOf(member.id());
+  if (!own) return;
+  totals_.countClientQuarantine();
+  base::log(base::LogLevel::kWarning, member.describe() + " " + own->text,
+            {{"client", member.id().value}});
+  for (const auto& [epoch, worker] : workers_) {
+    const Attachment* attachment = worker->attachment(member.id());
+    if (attachment == nullptr || attachment->completedCalls() != 0) continue;
+    // The call of a busy one may be a long one, and ends its worker at most.
+    if (!worker->busyWith(member.id())) worker->detach(member.id());
+  }
+  tellOwnQuarantine(member);
+}
+
+void WorkerGroup::tellOwnQuarantine(GroupClient& member) {
+  if (const auto own = quarantineOf(member.id())) member.onOwnQuarantine(*own);
+}
+
+void WorkerGroup::scheduleHoldEnd() {
+  const std::optional<base::TimePoint> next = holds_.nextEnd(services_.loop.now());
+  if (!next) return holdEnd_.cancel();
+  holdEnd_.setAt(*next, [this] {
+    introduceMissing();
+    scheduleHoldEnd();
+  });
+}
+
+}  // namespace isopool::supervisor
