@@ -2,6 +2,7 @@
 #include "base/control_groups.h"
 
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 namespace isopool::base {
@@ -42,6 +43,35 @@ std::vector<ControlGroup> controlGroupsFor(std::string_view controller, const st
     }
   }
   return groups;
+}
+
+std::optional<UnifiedGroup> unifiedGroup(const std::string& root) {
+  std::string path;
+  std::ifstream own(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(own, line);) {
+    if (line.starts_with("0::/")) path = line.substr(3);
+  }
+  // ID PARENT MAJOR:MINOR ROOT MOUNT OPTIONS [TAGS...] - TYPE SOURCE OPTIONS
+  std::ifstream mounts(root + "/proc/self/mountinfo");
+  for (std::string line; !path.empty() && std::getline(mounts, line);) {
+    std::istringstream words(line);
+    std::string ignored;
+    std::string top;
+    std::string mount;
+    words >> ignored >> ignored >> ignored >> top >> mount;
+    while (words >> ignored && ignored != "-") {
+    }
+    std::string type;
+    if (!(words >> type) || type != "cgroup2") continue;
+    // The mount may show a part of the hierarchy only.
+    if (top == "/") top.clear();
+    if (path.compare(0, top.size(), top) != 0) continue;
+    std::string below = path.substr(top.size());
+    if (below == "/") below.clear();
+    if (!below.empty() && below.front() != '/') continue;
+    return UnifiedGroup{root + mount + below, path == "/"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace isopool::base

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,5 +21,14 @@ struct ControlGroup {
 /// call. Any thread. `root`: a folder in place of "/", for tests.
 std::vector<ControlGroup> controlGroupsFor(std::string_view controller,
                                            const std::string& root = "");
+
+/// The group of version 2 of the calling process, where its hierarchy is mounted.
+struct UnifiedGroup {
+  std::string folder;
+  bool isRootOfNamespace = false;  ///< the process sees no group above it
+};
+
+/// Nothing if no hierarchy of version 2 is mounted, or none that shows the group.
+std::optional<UnifiedGroup> unifiedGroup(const std::string& root = "");
 
 }  // namespace isopool::base

@@ -57,6 +57,10 @@ std::optional<uint64_t> memoryKills(const std::string& root) {
   return numberAfter(root + "/proc/vmstat", "oom_kill");
 }
 
+std::optional<uint64_t> memoryKillsIn(const std::string& folder) {
+  return numberAfter(folder + "/memory.events", "oom_kill");
+}
+
 bool memoryKillsWholeGroup(const std::string& root) {
   for (const ControlGroup& group : controlGroupsFor("memory", root)) {
     for (const std::string& folder : group.folders) {

@@ -162,6 +162,10 @@ int serveShared(Settings settings, base::Fd socket, ServiceManager manager, Inhe
   base::KernelEventLoop loop;
   WorkerOutput zygoteOutput(loop, sourceOfZygote);
   KernelProcesses processes(zygoteOutput.writeEnd());
+  const std::string problem = processes.makeControlGroups();
+  base::log(base::LogLevel::kInfo, problem.empty()
+                                       ? "each worker gets a control group of its own"
+                                       : "workers get no control groups of their own: " + problem);
   Supervisor supervisor({loop, processes, std::random_device{}()},
                         servedAt(settings.options(), address, folders), std::move(limits),
                         std::move(events));

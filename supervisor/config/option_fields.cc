@@ -115,6 +115,8 @@ constexpr Field kFields[] = {
      [](Options& options, const SettingValue& value) {
        options.recycling.memoryCap = value.number;
      }},
+    {"sandbox.processes",
+     [](Options& options, const SettingValue& value) { options.workerProcesses = value.number; }},
     {"log_level",
      [](Options& options, const SettingValue& value) { options.logLevel = logLevel(value.text); }},
     {"log_format", [](Options& options,

@@ -88,6 +88,7 @@ struct Options {
   ClientLimits limits;
   Recycling recycling;
   std::vector<ClientClass> classes;
+  uint64_t workerProcesses = 0;     ///< sandbox.processes; 0: no limit of its own
   std::string sandbox = "default";  ///< none, default, strict: see docs/sandbox.md
   /// The folder in which workers may make their own folders (WorkerFolders); empty: none.
   std::string workerFolders;

@@ -99,7 +99,9 @@ class Attachment {
     /// Packages that the client has dropped; true for those that the worker has mapped.
     std::map<uint32_t, bool> droppedPackages;
   } untold;
-  bool inLine = false;  ///< the client is in Worker::line_
+  bool inLine = false;                    ///< the client is in Worker::line_
+  uint64_t inputBytes = 0;                ///< of the client's input segments
+  std::map<uint32_t, uint64_t> packages;  ///< bytes of each package of the client
 
  private:
   uint64_t outputBytes_;

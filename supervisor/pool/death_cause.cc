@@ -13,6 +13,7 @@ DeathCause causeOf(const ExitStatus& status) {
       if (status.exitCode == ipc::kUnfitWorkerExit) return DeathCause::kUnfit;
       return status.exitCode == ipc::kGivenUpWorkerExit ? DeathCause::kGaveUp : DeathCause::kExit;
     case SIGKILL:
+      if (status.killedForOwnLimit) return DeathCause::kMemoryLimit;
       return status.killedForMemory.value_or(false) ? DeathCause::kOutOfMemory
                                                     : DeathCause::kKilled;
     case SIGSEGV:

@@ -92,8 +92,9 @@ void Worker::forkSettled(const ForkOutcome& outcome) {
     }
     if (stage_ == Stage::kDying) return process_->kill();
     stage_ = Stage::kStarting;
+    confine();
     deadline_.setAfter(services_.options.workerTimeout, [this] { loseLate("to start"); });
-    if (saidReady_) becomeReady();
+    if (saidReady_ && confined_) becomeReady();
     if (controlOver_) controlOver(*controlOver_);
     return;
   }
@@ -135,6 +136,7 @@ Attachment& Worker::introduce(ClientId client, ChannelMemory memory) {
 void Worker::attach(ClientId client, uint32_t share, const ClientLimits& limits) {
   Attachment& attachment = attachments_.at(client);
   attachment.stage = Attachment::Stage::kMapped;
+  allowMemory();
   attachment.untold.channel = {epoch_.value, client.value,  attachment.memory.outputBytes,
                                share,        limits.leases, limits.memory};
   tell(client);
@@ -244,6 +246,8 @@ Attachment* Worker::attachment(ClientId client) {
 
 void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageMemory> memory) {
   const ClientId client(message.client);
+  attachments_.at(client).packages[message.package] = message.bytes;
+  allowMemory();
   Attachment::Untold& untold = attachments_.at(client).untold;
   const auto dropped = untold.droppedPackages.find(message.package);
   if (dropped != untold.droppedPackages.end()) {
@@ -260,17 +264,21 @@ void Worker::mapPackage(const ipc::MapPackage& message, std::shared_ptr<PackageM
 void Worker::unmapPackage(ClientId client, uint32_t package) {
   Attachment::Untold& untold = attachments_.at(client).untold;
   const bool isMapped = untold.packages.erase(package) == 0;
+  attachments_.at(client).packages.erase(package);
   untold.droppedPackages.insert_or_assign(package, isMapped);
   tell(client);
 }
 
 void Worker::mapSegment(ClientId client, uint32_t number, std::shared_ptr<InputSegment> segment) {
+  attachments_.at(client).inputBytes += segment->bytes;
+  allowMemory();
   attachments_.at(client).untold.segments.emplace_back(number, std::move(segment));
   tell(client);
 }
 
 void Worker::grantOutput(const ipc::AddOutputSegment& message, base::Fd segment) {
   const ClientId client(message.client);
+  allowMemory();
   attachments_.at(client).untold.outputs.emplace_back(message, std::move(segment));
   tell(client);
 }
@@ -395,7 +403,7 @@ void Worker::handle(ipc::Frame& frame) {
         throw ipc::ProtocolError("WorkerReady a second time or for another epoch");
       }
       saidReady_ = true;
-      if (stage_ == Stage::kStarting) becomeReady();
+      if (stage_ == Stage::kStarting && confined_) becomeReady();
       return;
     case ipc::MessageType::kChannelAttached: {
       const ClientId client(ipc::decodeMessage<ipc::ChannelAttached>(frame).client);

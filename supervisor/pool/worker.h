@@ -153,6 +153,9 @@ class Worker {
 
  private:
   uint64_t statusWord(size_t offset) const;
+  void confine();
+  uint64_t memoryAllowance() const;
+  void allowMemory();
   void requestFork(base::Fd control, base::Fd lifelineEnd, bool spare);
   void forkSettled(const ForkOutcome& outcome);
   void handle(ipc::Frame& frame);
@@ -179,6 +182,7 @@ class Worker {
   const base::TimePoint bornAt_;
   bool forkSettled_ = false;
   bool saidReady_ = false;
+  bool confined_ = false;  ///< it is in its control group, or gets none
   bool wasIntroduced_ = false;
   std::optional<std::string> controlOver_;
   std::string cause_;

@@ -39,6 +39,10 @@ std::string ExitStatus::likelyCause() const {
     case 0:
       return "it exited by itself";
     case SIGKILL:
+      if (killedForOwnLimit) {
+        return "the kernel killed it: with the processes that its code had started it needed more "
+               "memory than its control group allows (ISOPOOL_WORKER_MEMORY)";
+      }
       return killedFromOutside(killedForMemory);
     case SIGSEGV:
     case SIGBUS:

@@ -15,6 +15,8 @@ struct ExitStatus {
   base::Milliseconds processorTime{0};  ///< that it has used, in user code and in the kernel
   /// Whether the signal was SIGKILL of the kernel because memory ran out; nothing: unknown.
   std::optional<bool> killedForMemory{};
+  /// That was the limit of the process's own control group (Processes::confine()).
+  bool killedForOwnLimit = false;
 
   /// "was killed by signal 9 (Killed)" or "exited with code 3".
   std::string describe() const;

@@ -54,7 +54,32 @@ void KernelProcesses::kill(const base::Fd& pidfd) {
   ::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
 }
 
-void KernelProcesses::killGroup(pid_t leader) { ::kill(-leader, SIGKILL); }
+void KernelProcesses::killGroup(pid_t leader) {
+  ::kill(-leader, SIGKILL);
+  if (groups_) groups_->kill(leader);
+}
+
+std::string KernelProcesses::makeControlGroups() {
+  try {
+    groups_.emplace();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  explained_ = memoryKills();
+  return {};
+}
+
+std::string KernelProcesses::confine(pid_t worker, uint64_t memory, uint64_t tasks) {
+  return groups_ ? groups_->confine(worker, {memory, tasks}) : std::string();
+}
+
+void KernelProcesses::forgetGroup(pid_t worker) {
+  if (groups_) groups_->remove(worker);
+}
+
+void KernelProcesses::allowMemory(pid_t worker, uint64_t bytes) {
+  if (groups_) groups_->allowMemory(worker, bytes);
+}
 
 std::optional<ExitStatus> KernelProcesses::exitStatus(const base::Fd& pidfd) {
   siginfo_t info{};
@@ -62,14 +87,24 @@ std::optional<ExitStatus> KernelProcesses::exitStatus(const base::Fd& pidfd) {
       ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG | WNOWAIT);
   if (result != 0 || info.si_pid == 0) return std::nullopt;
   ExitStatus status = toExitStatus(info);
-  if (status.signal == SIGKILL) status.killedForMemory = killedForMemory();
+  if (status.signal != SIGKILL) return status;
+  // With the worker the kernel has killed all processes of its group.
+  const uint64_t ofGroup = groups_ ? groups_->memoryKills(info.si_pid) : 0;
+  status.killedForOwnLimit = ofGroup > 0;
+  if (explained_) *explained_ += ofGroup;
+  status.killedForMemory = ofGroup > 0 ? true : killedForMemory();
   return status;
+}
+
+std::optional<uint64_t> KernelProcesses::memoryKills() const {
+  const std::optional<uint64_t> ofGroups = groups_ ? groups_->allMemoryKills() : std::nullopt;
+  return ofGroups ? ofGroups : base::memoryKills();
 }
 
 // The kernel does not tell why it sends SIGKILL to a process. It counts first, so a kill that is
 // not counted was another process's.
 std::optional<bool> KernelProcesses::killedForMemory() {
-  const std::optional<uint64_t> kills = base::memoryKills();
+  const std::optional<uint64_t> kills = memoryKills();
   if (!kills || !explained_) return std::nullopt;
   if (*kills <= *explained_) return false;
   ++*explained_;
@@ -80,6 +115,7 @@ void KernelProcesses::reap(const base::Fd& pidfd) {
   siginfo_t info{};
   ::waitid(kAnyPidfd, static_cast<id_t>(pidfd.get()), &info, WEXITED | WNOHANG);
   opened_.erase(info.si_pid);
+  if (groups_) groups_->remove(info.si_pid);
 }
 
 Processes::Condition KernelProcesses::conditionOf(pid_t child) {
@@ -98,6 +134,8 @@ pid_t KernelProcesses::groupOf(pid_t pid) { return ::getpgid(pid); }
 bool KernelProcesses::killOrphan(pid_t pid) { return ::kill(pid, SIGKILL) == 0; }
 
 pid_t KernelProcesses::deadChild() {
+  // Called when a child has ended: it may have been the last process of its group.
+  if (groups_) groups_->removeEmpty();
   siginfo_t info{};
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return 0;
   return info.si_pid;

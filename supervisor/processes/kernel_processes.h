@@ -6,6 +6,7 @@
 #include <set>
 
 #include "supervisor/processes/processes.h"
+#include "supervisor/processes/worker_control_groups.h"
 
 namespace isopool::supervisor {
 
@@ -18,6 +19,10 @@ class KernelProcesses final : public Processes {
   /// Zygotes get `output`, which must outlive this object, as standard output and error stream.
   explicit KernelProcesses(const base::Fd& output);
 
+  /// From now on each worker gets a control group of its own; see WorkerControlGroups. Returns an
+  /// empty text, or why that is not possible. Call it before any process is started.
+  std::string makeControlGroups();
+
   pid_t startZygote(const std::string& executable, const std::vector<std::string>& variables,
                     const base::Fd& control, const base::Fd& lifeline,
                     const InheritedLimits& limits) override;
@@ -25,6 +30,10 @@ class KernelProcesses final : public Processes {
   base::Fd open(pid_t pid) override;
   void kill(const base::Fd& pidfd) override;
   void killGroup(pid_t leader) override;
+  bool hasControlGroups() const override { return groups_.has_value(); }
+  std::string confine(pid_t worker, uint64_t memory, uint64_t tasks) override;
+  void forgetGroup(pid_t worker) override;
+  void allowMemory(pid_t worker, uint64_t bytes) override;
   std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) override;
   void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;
@@ -46,10 +55,12 @@ class KernelProcesses final : public Processes {
   uint64_t openDescriptors() override;
 
  private:
+  std::optional<uint64_t> memoryKills() const;
   std::optional<bool> killedForMemory();
 
   const base::Fd* output_ = nullptr;
-  /// How many of base::memoryKills() are older than this object, or explain the end of a process.
+  std::optional<WorkerControlGroups> groups_;
+  /// How many of memoryKills() are older than this object, or explain the end of a process.
   std::optional<uint64_t> explained_;
   std::set<pid_t> opened_;  ///< pids that were opened and are not reaped
 };

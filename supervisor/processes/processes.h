@@ -37,9 +37,19 @@ class Processes {
   virtual base::Fd open(pid_t pid) = 0;
   /// Sends SIGKILL. Does nothing if the process is dead.
   virtual void kill(const base::Fd& pidfd) = 0;
-  /// Sends SIGKILL to the process group of `leader`, which must not be reaped. Does nothing if
-  /// there is no such group.
+  /// Sends SIGKILL to the process group of `leader`, which must not be reaped, and to the processes
+  /// of its control group, if confine() has made one. Does nothing if there is no such group.
   virtual void killGroup(pid_t leader) = 0;
+  /// True if confine() makes groups.
+  virtual bool hasControlGroups() const = 0;
+  /// Puts a worker in which no user code has run into a control group of its own with these limits,
+  /// until reap(). 0: no limit. Returns an empty text, or why that was not possible. Any thread,
+  /// because it takes 10 to 20 ms.
+  virtual std::string confine(pid_t worker, uint64_t memory, uint64_t tasks) = 0;
+  /// Ends the group of a worker that was reaped during confine().
+  virtual void forgetGroup(pid_t worker) = 0;
+  /// Raises the limit of memory of that group, if there is one; never lowers it.
+  virtual void allowMemory(pid_t worker, uint64_t bytes) = 0;
   /// Returns how a dead child ended; nothing while a tracer holds it. Does not reap the child: its
   /// pid stays its own.
   virtual std::optional<ExitStatus> exitStatus(const base::Fd& pidfd) = 0;

@@ -52,6 +52,9 @@ def check_service(path: pathlib.Path, isopoold: pathlib.Path) -> None:
     assert service["RemoveIPC"] == "yes" and service["MemoryMax"] and int(service["TasksMax"]) > 0
     # Without these namespaces strict workers have no folder for temporary files.
     assert service["RestrictNamespaces"] == "user mnt"
+    # isopoold makes a control group for each worker, and the files of groups can be written.
+    assert service["Delegate"] == "memory pids"
+    assert "ProtectControlGroups" not in service
     # Otherwise the end of the service removes the socket at which systemd continues to listen.
     assert service["RuntimeDirectoryPreserve"] == "yes"
 

@@ -72,6 +72,10 @@ class ProcessTable final : public supervisor::Processes {
   base::Fd open(pid_t pid) override;
   void kill(const base::Fd& pidfd) override;
   void killGroup(pid_t leader) override;
+  bool hasControlGroups() const override { return false; }
+  std::string confine(pid_t, uint64_t, uint64_t) override { return {}; }
+  void forgetGroup(pid_t) override {}
+  void allowMemory(pid_t, uint64_t) override {}
   std::optional<supervisor::ExitStatus> exitStatus(const base::Fd& pidfd) override;
   void reap(const base::Fd& pidfd) override;
   Condition conditionOf(pid_t child) override;

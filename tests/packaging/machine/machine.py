@@ -201,6 +201,7 @@ def install(arguments: argparse.Namespace) -> None:
     drain(arguments)
     serve_metrics()
     serve_strict(arguments)
+    confine_workers()
     run("systemctl", "enable", "isopoold.service")
     print("now reboot", flush=True)
 
@@ -321,6 +322,50 @@ def serve_strict(arguments: argparse.Namespace) -> None:
     with program(arguments, MEMBER) as load:
         outcomes = load.progress()
         hold("strict workers answer", not any(outcomes[name] for name in LOSSES), (outcomes, load.errors()))
+
+
+def group_of(pid: int) -> pathlib.Path:
+    line = next(each for each in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines() if each.startswith("0::"))
+    return pathlib.Path("/sys/fs/cgroup" + line[3:])
+
+
+def confine_workers() -> None:
+    pid = status()["pid"]
+    change_settings('level = "strict"', 'level = "strict"\nmemory = "512MiB"\nprocesses = 200')
+    run("systemctl", "restart", "isopoold")
+    found = wait_until_serving(other_than=pid)
+    service = group_of(found["pid"]).parent
+    hold("isopoold is in a group of its own", group_of(found["pid"]).name == "isopoold", group_of(found["pid"]))
+    for worker in json.loads(run("isopool", "workers", "--json"))["workers"]:
+        group = group_of(worker["pid"])
+        limits = {name: (group / name).read_text().strip()
+                  for name in ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cgroup.procs")
+                  if (group / name).exists()}  # fmt: skip
+        hold("a worker is alone in a group below that of the service",
+             group == service / f"worker-{worker['pid']}" and limits["cgroup.procs"] == str(worker["pid"]),
+             (group, limits))  # fmt: skip
+        hold("the group has the limits of the settings",
+             int(limits["memory.max"]) > 512 << 20 and limits["memory.oom.group"] == "1"
+             and limits.get("memory.swap.max", "0") == "0" and limits["pids.max"] == "200", limits)  # fmt: skip
+    worker = json.loads(run("isopool", "workers", "--json"))["workers"][0]
+    group = group_of(worker["pid"])
+    left = subprocess.Popen(["sleep", "100000"], start_new_session=True)
+    (group / "cgroup.procs").write_text(str(left.pid))
+    os.kill(worker["pid"], signal.SIGKILL)
+    hold("what is in a worker's group ends with the worker", left.wait(PATIENCE) == -signal.SIGKILL, left.returncode)
+    wait_until("the group of a dead worker is removed", lambda: not group.exists())
+    found = wait_until_serving()
+    worker = json.loads(run("isopool", "workers", "--json"))["workers"][0]
+    source = "import sys; input(); taken = [b'x' * (16 << 20) for _ in range(1000)]"
+    hungry = subprocess.Popen([sys.executable, "-c", source], stdin=subprocess.PIPE, text=True)
+    (group_of(worker["pid"]) / "cgroup.procs").write_text(str(hungry.pid))
+    hungry.communicate("\n")
+    hold("the kernel kills a process of a worker's group that takes too much", hungry.returncode == -signal.SIGKILL,
+         hungry.returncode)  # fmt: skip
+    counted = 'isopool_worker_deaths_total{group="shared",cause="memory_limit"} 1'
+    wait_until(f"the worker dies with it: {counted}", lambda: counted in run("isopool", "metrics"))
+    log = run("journalctl", "-u", "isopoold", "--since", "-10min", "--no-pager")
+    hold("the log names the cause", "more memory than its control group allows (ISOPOOL_WORKER_MEMORY)" in log, log)
 
 
 def remove(arguments: argparse.Namespace) -> None:
