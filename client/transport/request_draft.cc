@@ -2,6 +2,11 @@
 #include "client/transport/request_draft.h"
 
 #include <ATen/core/ivalue.h>
+#include <pthread.h>
+
+#include <memory>
+#include <new>
+#include <utility>
 
 #include "client/program/caller_modes.h"
 #include "client/program/thread_objects.h"
@@ -11,25 +16,54 @@ namespace isopool::client {
 
 namespace {
 
-// Its constructor ends immediately before the program registers its destructor.
-struct ThreadDraft : RequestDraft {
-  ThreadDraft() { makeThreadObjects(); }
+// Both without a destructor, so that they work as long as the thread runs.
+constinit thread_local RequestDraft* threadDraft = nullptr;
+
+void endDraft(void*) { delete std::exchange(threadDraft, nullptr); }
+
+// Ends the draft of a thread that ends. A thread_local object would end with the thread's other
+// ones, but calls may come later: from destructors of objects that were made before it, and of
+// keys, and on the main thread from destructors of static objects. Such a call makes another draft.
+// The system ends that one in its next round of keys, and none after the last round, nor at exit().
+class EndOfDrafts {
+ public:
+  EndOfDrafts() : error_(::pthread_key_create(&key_, &endDraft)) {}
+  /// False if there is no memory for it, or no key was free.
+  bool atEndOfThread() const {
+    return error_ == 0 && ::pthread_setspecific(key_, &threadDraft) == 0;
+  }
+
+ private:
+  pthread_key_t key_{};
+  const int error_;
 };
 
-RequestDraft& threadDraft() {
-  thread_local ThreadDraft draft;
-  return draft;
+// Made when the library is loaded, see process_fork.cc.
+const EndOfDrafts endOfDrafts;
+
+RequestDraft& draftOfThread() {
+  if (threadDraft == nullptr) {
+    makeThreadObjects();
+    auto made = std::make_unique<RequestDraft>();
+    if (!endOfDrafts.atEndOfThread()) throw std::bad_alloc();
+    threadDraft = made.release();
+  }
+  return *threadDraft;
 }
 
 }  // namespace
 
-void prepareThread() { threadDraft(); }
+void prepareThread() { draftOfThread(); }
 
 RequestDraft& requestDraft() {
-  RequestDraft& draft = threadDraft();
+  RequestDraft& draft = draftOfThread();
+  // One by one: the end of a storage may run code of the user, which may call this function.
+  while (!draft.exports.empty()) {
+    const ExportedStorage last = std::move(draft.exports.back());
+    draft.exports.pop_back();
+  }
   draft.writer.clear();
   draft.records.clear();
-  draft.exports.clear();
   draft.flags = 0;
   draft.tag = 0;
   draft.runTime.reset();

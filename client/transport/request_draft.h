@@ -47,9 +47,9 @@ struct RequestDraft {
 };
 
 /// The calling thread's draft, cleared, with the thread's present modes. Valid until the thread
-/// calls this function again. So a request that has to be sent while another one is being built,
-/// and a request in a destructor of a static object, needs a RequestDraft of its own. Throws
-/// as prepareThread().
+/// calls this function again. So a request that has to be sent while another one is being built
+/// needs a RequestDraft of its own. Works at every stage of the thread's and the process's end.
+/// Throws as prepareThread().
 RequestDraft& requestDraft();
 
 /// The ipc::SubmissionFlags that these options ask for.

@@ -107,13 +107,12 @@ constexpr char kThreeElements = static_cast<char>(0x93);
 }  // namespace
 
 void PayloadWriter::clear() {
+  releaseStorages();
   buffer_.clear();
   packer_.pack_array(2);
-  storages_.clear();
   storageUses_.clear();
   heads_.clear();
   indexOfStorage_.clear();
-  versions_.clear();
   versionStorages_.clear();
   requestVersions_ = nullptr;
   indexOfVersion_.clear();
@@ -145,6 +144,15 @@ uint32_t PayloadWriter::versionOf(const at::Tensor& tensor, uint32_t storage) {
   versions_.push_back(version);
   versionStorages_.push_back(storage);
   return static_cast<uint32_t>(known);
+}
+
+void PayloadWriter::releaseStorages() {
+  // One by one: the end of a storage may run code of the user, which may use this writer.
+  while (!storages_.empty()) {
+    const c10::Storage last = std::move(storages_.back());
+    storages_.pop_back();
+  }
+  versions_.clear();
 }
 
 void PayloadWriter::addHandle(uint64_t handle) {

@@ -125,10 +125,7 @@ class PayloadWriter {
   void swapVersions(VersionCounters& other) { versions_.swap(other); }
   /// Releases the writer's references to storages and version counters. The written payload stays
   /// as it is.
-  void releaseStorages() {
-    storages_.clear();
-    versions_.clear();
-  }
+  void releaseStorages();
   /// Writes the storage table and returns the payload, valid until the next clear(). Copies the
   /// bytes of inline storages: from here on only those that are lent are read later. Call it once.
   /// Throws ValueError if the payload is too long.
