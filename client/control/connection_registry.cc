@@ -5,14 +5,14 @@
 
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "base/mutex.h"
+#include "base/process_environment.h"
 #include "client/control/shared_supervisor.h"
 #include "client/program/process_fork.h"
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
-
-extern char** environ;
 
 namespace isopool::client {
 
@@ -53,7 +53,8 @@ class Registry {
 };
 
 // Two managers share a supervisor only if a worker of one could have been a worker of the other.
-std::string environmentKey(const PoolSettings& settings, const std::string& identity) {
+std::string keyOf(const PoolSettings& settings, const std::string& identity,
+                  const std::vector<std::string>& environment) {
   std::string key = supervisorPath(settings.supervisorProgram) + '\0' + identity + '\0' +
                     settings.identity() + '\0';
   char folder[4096];
@@ -61,11 +62,17 @@ std::string environmentKey(const PoolSettings& settings, const std::string& iden
   key += '\0';
   key += settings.collectOutput ? "collects output" : "";
   key += '\0';
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    key += *variable;
-    key += '\0';
-  }
+  for (const std::string& variable : environment) key += variable + '\0';
   return key;
+}
+
+// Afterwards `environment` has these variables, in place of those of the same names.
+void replaceVariables(std::vector<std::string>& environment,
+                      const std::map<std::string, std::string>& variables) {
+  std::erase_if(environment, [&](const std::string& each) {
+    return variables.contains(each.substr(0, each.find('=')));
+  });
+  for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
 }
 
 // Call before the program's first use of a supervisor.
@@ -85,16 +92,19 @@ std::shared_ptr<SupervisorConnection> privateConnection(const PoolSettings& sett
                                                         const std::string& identity,
                                                         SpareWorker spare, const EventLog& log) {
   armCrashPointOnce();
-  const auto entry = Registry::instance().entryOf(environmentKey(settings, identity));
+  // Read once: the supervisor gets what its key names, whatever other threads set meanwhile.
+  std::vector<std::string> environment = base::processEnvironment();
+  const auto entry = Registry::instance().entryOf(keyOf(settings, identity, environment));
   base::MutexLock lock(entry->mutex);
   auto connection = entry->connection.lock();
   if (usable(connection)) return connection;
   const std::string program = supervisorPath(settings.supervisorProgram);
-  connection =
-      SupervisorConnection::open(settings, spare,
-                                 startPrivateSupervisor(program, settings.supervisorDefaults,
-                                                        settings.variables, settings.collectOutput),
-                                 program, log);
+  replaceVariables(environment, settings.variables);
+  connection = SupervisorConnection::open(
+      settings, spare,
+      startPrivateSupervisor(program, settings.supervisorDefaults, std::move(environment),
+                             settings.collectOutput),
+      program, log);
   entry->connection = connection;
   return connection;
 }

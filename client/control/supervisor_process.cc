@@ -25,8 +25,6 @@
 #include "ipc/crash_point.h"
 #include "isopool/errors.h"
 
-extern char** environ;
-
 namespace isopool::client {
 
 namespace {
@@ -99,15 +97,19 @@ std::pair<base::Fd, base::Fd> makeLogPipe() {
   return {std::move(readEnd), std::move(writeEnd)};
 }
 
-// The present environment with these variables in addition, and in place of those of the same name.
-std::vector<std::string> environmentWith(const std::map<std::string, std::string>& variables) {
-  std::vector<std::string> all;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text(*variable);
-    if (!variables.contains(std::string(text.substr(0, text.find('='))))) all.emplace_back(text);
+// Why execve(2) has refused an environment, in words.
+std::string tooLarge(const std::vector<std::string>& environment) {
+  size_t all = 0;
+  std::string_view largest;
+  for (const std::string& each : environment) {
+    all += each.size() + 1;
+    if (each.size() > largest.size()) largest = each;
   }
-  for (const auto& [name, value] : variables) all.push_back(name + "=" + value);
-  return all;
+  return "the supervisor can't be started: this program's environment of " + std::to_string(all) +
+         " bytes is more than the system passes to a new process (execve(2): 128 KiB for a "
+         "variable, and a quarter of the stack's limit for all); its largest variable, " +
+         std::string(largest.substr(0, largest.find('='))) + ", has " +
+         std::to_string(largest.size()) + " bytes";
 }
 
 // For posix_spawn(), which does not write to the texts.
@@ -168,8 +170,8 @@ std::string supervisorPath(const std::string& chosen) {
 
 SupervisorProcess startPrivateSupervisor(const std::string& program,
                                          const std::vector<std::string>& defaults,
-                                         const std::map<std::string, std::string>& variables,
-                                         bool collectOutput, std::chrono::milliseconds patience) {
+                                         std::vector<std::string> environment, bool collectOutput,
+                                         std::chrono::milliseconds patience) {
   try {
     auto [ours, theirs] = ipc::ControlSocket::makePair();
     int pipeEnds[2];
@@ -189,11 +191,11 @@ SupervisorProcess startPrivateSupervisor(const std::string& program,
       words.emplace_back("--collect-output");
     }
     for (const std::string& each : defaults) words.insert(words.end(), {"--default", each});
-    std::vector<std::string> environment = environmentWith(variables);
     pid_t child = -1;
     const SpawnPlan plan(theirs.get(), lifelineRead.get(), collectOutput ? logWrite.get() : -1);
     const int error =
         plan.run(program, pointersTo(words).data(), pointersTo(environment).data(), child);
+    if (error == E2BIG) throw SupervisorLost(tooLarge(environment));
     if (error != 0) throw base::SystemCallError("posix_spawn", program, error);
     ipc::reachCrashPoint(ipc::CrashPoint::kSupervisorStarted);
     // The started process forks the supervisor into the background and exits at once, so that this

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -28,14 +27,14 @@ std::string supervisorPath(const std::string& chosen);
 inline constexpr std::chrono::milliseconds kForkPatience(60'000);
 
 /// Starts `program` as a supervisor that serves only this process and dies with it. `defaults`:
-/// KEY=VALUE for its --default. `variables`: added to its environment. `collectOutput`: its log,
-/// and the output of its processes, go to SupervisorProcess::log. Afterwards the supervisor is not
+/// KEY=VALUE for its --default. `environment`: NAME=VALUE each, all that it gets. `collectOutput`:
+/// its log, and the output of its processes, go to SupervisorProcess::log. Afterwards the supervisor is not
 /// a child of this process. Safe in a program with threads. Waits until the process that is started
 /// first has forked the supervisor and exited; after `patience` kills it. Whether the supervisor
 /// works shows in its greeting only. Throws SupervisorLost; then no process is left behind.
 SupervisorProcess startPrivateSupervisor(const std::string& program,
                                          const std::vector<std::string>& defaults,
-                                         const std::map<std::string, std::string>& variables,
+                                         std::vector<std::string> environment,
                                          bool collectOutput = false,
                                          std::chrono::milliseconds patience = kForkPatience);
 

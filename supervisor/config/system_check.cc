@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/fd.h"
+#include "base/process_environment.h"
 #include "base/settings/setting_text.h"
 #include "base/system_call.h"
 #include "supervisor/processes/exit_status.h"
@@ -97,7 +98,8 @@ Ran run(const std::string& program, std::vector<std::string> words,
         std::vector<std::string> variables = {}) {
   std::vector<char*> environment;
   for (std::string& variable : variables) environment.push_back(variable.data());
-  for (char** entry = environ; *entry != nullptr; ++entry) environment.push_back(*entry);
+  std::vector<std::string> ours = base::processEnvironment();
+  for (std::string& variable : ours) environment.push_back(variable.data());
   environment.push_back(nullptr);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -212,9 +214,8 @@ std::string problemOnThisSystem(const Settings& settings) {
 
 std::vector<std::string> unknownVariables() {
   std::vector<std::string> unknown;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view variable = *entry;
-    const std::string name(variable.substr(0, variable.find('=')));
+  for (const std::string& variable : base::processEnvironment()) {
+    const std::string name = variable.substr(0, variable.find('='));
     const std::string problem = base::whyNoVariable(name);
     if (!problem.empty()) unknown.push_back("the variable " + name + " " + problem);
   }

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "base/process_environment.h"
 #include "base/system_call.h"
 #include "ipc/thread_variables.h"
 
@@ -34,11 +35,11 @@ std::vector<std::string> zygoteEnvironment(std::vector<std::string> variables) {
     variables.push_back(std::string(name) + "=1");
   }
   const size_t ours = variables.size();
-  for (char** variable = environ; *variable != nullptr; ++variable) {
+  for (std::string& variable : base::processEnvironment()) {
     const bool replaced =
         std::any_of(variables.begin(), variables.begin() + static_cast<ptrdiff_t>(ours),
-                    [&](const std::string& each) { return nameOf(each) == nameOf(*variable); });
-    if (!replaced) variables.emplace_back(*variable);
+                    [&](const std::string& each) { return nameOf(each) == nameOf(variable); });
+    if (!replaced) variables.push_back(std::move(variable));
   }
   return variables;
 }
