@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include "base/system_call.h"
+#include "base/without_cancellation.h"
 
 namespace isopool::base {
 
 void Fd::close() noexcept {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  if (fd_ < 0) return;
+  const WithoutCancellation complete;
+  ::close(std::exchange(fd_, -1));
 }
 
 Fd Fd::duplicate() const {

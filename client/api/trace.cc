@@ -10,9 +10,12 @@
 #include <future>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "base/json.h"
+#include "base/without_cancellation.h"
 #include "client/pool/call_observation.h"
 #include "client/pool/interpreter_access.h"
 #include "client/pool/pool.h"
@@ -65,6 +68,33 @@ std::string threadName(pid_t thread) {
   std::getline(file, name);
   return name.empty() ? "ended" : name;
 }
+
+/// The pools that have a Trace.
+struct TracedPools {
+  base::Mutex mutex;
+  std::set<const client::Pool*> pools ISOPOOL_GUARDED_BY(mutex);
+};
+constinit client::PerProcess<TracedPools> tracedPools;
+
+/// The only right to trace a pool.
+class TraceRight {
+ public:
+  explicit TraceRight(const client::Pool& pool) : pool_(pool) {
+    TracedPools& traced = tracedPools.get();
+    const base::MutexLock lock(traced.mutex);
+    if (!traced.pools.insert(&pool_).second) throw Error("the manager already has a Trace");
+  }
+  ~TraceRight() {
+    TracedPools& traced = tracedPools.get();
+    const base::MutexLock lock(traced.mutex);
+    traced.pools.erase(&pool_);
+  }
+  TraceRight(const TraceRight&) = delete;
+  TraceRight& operator=(const TraceRight&) = delete;
+
+ private:
+  const client::Pool& pool_;
+};
 
 class Recorder final : public client::CallSink {
  public:
@@ -148,11 +178,13 @@ class EventWriter {
 class TraceImpl {
  public:
   explicit TraceImpl(InterpreterManager& manager) {
+    const base::WithoutCancellation complete;
     for (const Interpreter& each : manager.allInstances()) {
       slots_.push_back(InterpreterAccess::slot(each));
     }
     pool_ = slots_.front()->pool.lock();
     if (!pool_) throw Error("the InterpreterManager that this belongs to is gone");
+    right_.emplace(*pool_);
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
     base_ = int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
@@ -178,6 +210,7 @@ class TraceImpl {
   }
   ~TraceImpl() {
     if (!recorder_) return;
+    const base::WithoutCancellation complete;
     client::removeCallSink(recorder_.get());
     for (size_t i = 0; i < links_.size(); ++i) stop(i);
   }
@@ -232,6 +265,7 @@ class TraceImpl {
   std::vector<std::shared_ptr<WorkerSlot>> slots_;
   std::vector<uint64_t> links_;  // to the workers that record: WorkerLink::number()
   std::shared_ptr<client::Pool> pool_;
+  std::optional<TraceRight> right_;
   int64_t base_ = 0;
   std::shared_ptr<Recorder> recorder_;
 };

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/await_readable.h"
@@ -19,6 +20,7 @@
 #include "base/procfs.h"
 #include "base/standard_streams.h"
 #include "base/system_call.h"
+#include "base/without_cancellation.h"
 #include "client/control/greeting.h"
 #include "client/program/process_fork.h"
 #include "ipc/crash_point.h"
@@ -110,8 +112,18 @@ SupervisorConnection::SupervisorConnection(const PoolSettings& settings, SpareWo
                writer_, watch_) {}
 
 void SupervisorConnection::End::operator()(SupervisorConnection* connection) const {
+  const base::WithoutCancellation complete;
   if (connection->generation_ == client::forkGeneration()) {
-    delete connection;
+    if (connection->thread_.get_id() != std::this_thread::get_id()) {
+      delete connection;
+      return;
+    }
+    // A logger of the program has ended the manager. The control thread can't wait for itself.
+    try {
+      std::thread([connection] { delete connection; }).detach();
+    } catch (const std::system_error&) {
+      // Without a thread the connection stays until the process ends.
+    }
   } else {
     // Closes this process's copies of the descriptors; the parent's stay open.
     connection->socket_.close();

@@ -4,9 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cxxabi.h>
+
 #include <cstdio>
 
+#include "base/without_cancellation.h"
 #include "client/pool/async_executor.h"
+#include "client/pool/callback_scope.h"
 #include "client/pool/worker_steps.h"
 #include "client/program/caller_modes.h"
 #include "client/program/event_log.h"
@@ -28,6 +32,9 @@ class ScopedModes {
   at::AutoGradMode grad_;
   std::optional<c10::InferenceMode> inference_;
 };
+
+// Between two looks of a waiting callback whether its wait can end.
+constexpr std::chrono::milliseconds kBetweenLooks(100);
 
 std::exception_ptr cancelled() { return std::make_exception_ptr(client::cancelledCall()); }
 
@@ -56,6 +63,7 @@ AsyncCall::AsyncCall(std::shared_ptr<ReplicatedObjImpl> object, std::string meth
       kwargs_(std::move(kwargs)),
       call_(*object_, args_, &kwargs_, options),
       callback_(std::move(callback)),
+      hasCallback_(callback_ != nullptr),
       place_(std::in_place, limit_.get()) {
   call_.callMethod(method_);
   call_.modes = client::callerModes();
@@ -99,16 +107,25 @@ void AsyncCall::make(client::EntryTurn& turn) {
     const ScopedModes modes(*call_.modes);
     const client::CallLimit::Scope counted(limit_.get());
     outcome.emplace(client::callOnPool(call_));
+  } catch (const abi::__forced_unwind&) {
+    // pthread_exit() in the program's observer or onRebuilt().
+    end(turn, Outcome(std::make_exception_ptr(
+                  Error("the call has no result: a function of the program ended its thread"))));
+    throw;
   } catch (...) {
     outcome.emplace(std::current_exception());
   }
+  end(turn, std::move(*outcome));
+}
+
+void AsyncCall::end(client::EntryTurn& turn, Outcome outcome) {
   // Not during the callback, which may wait for other calls.
   if (turn) turn.unlock();
   // cancel() has returned true, so the call has not run: its outcome is Cancelled in any case.
-  if (cancellation_.end()) outcome.emplace(cancelled());
+  if (cancellation_.end()) outcome = Outcome(cancelled());
   dropRequest();
   Phase running = Phase::kRunning;
-  if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(std::move(*outcome));
+  if (phase_.compare_exchange_strong(running, Phase::kSettling)) settle(std::move(outcome));
 }
 
 void AsyncCall::settleIfQueued(std::exception_ptr error) {
@@ -149,34 +166,69 @@ void AsyncCall::dropRequest() {
 void AsyncCall::settle(Outcome outcome) {
   // Released before the callback runs: the callback may make the next call.
   place_.reset();
-  if (callback_) {
-    try {
-      callback_(outcome);
-    } catch (const std::exception& error) {
-      reportThrowingCallback(log_, error.what());
-    } catch (...) {
-      reportThrowingCallback(log_, "an exception that is not a std::exception");
+  // Also if the callback ends its thread.
+  struct Settled {
+    AsyncCall& call;
+    Outcome& outcome;
+    ~Settled() {
+      // Destroyed before waiting threads wake up: they may next end what the callback refers to.
+      call.callback_ = nullptr;
+      {
+        base::MutexLock lock(call.mutex_);
+        call.outcome_.emplace(std::move(outcome));
+      }
+      call.settled_.notify_all();
     }
+  } const settled{*this, outcome};
+  if (!callback_) return;
+  try {
+    const client::CallbackScope scope(*this);
+    callback_(outcome);
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (const std::exception& error) {
+    reportThrowingCallback(log_, error.what());
+  } catch (...) {
+    reportThrowingCallback(log_, "an exception that is not a std::exception");
   }
-  // Destroyed before waiting threads wake up: they may next end what the callback refers to.
-  callback_ = nullptr;
-  {
-    base::MutexLock lock(mutex_);
-    outcome_.emplace(std::move(outcome));
-  }
-  settled_.notify_all();
 }
 
 const Outcome* AsyncCall::outcome(const client::Deadline& until) {
   client::checkNotForked(generation_);
   base::MutexLock lock(mutex_);
-  const auto isThere = [this]() ISOPOOL_REQUIRES(mutex_) { return outcome_.has_value(); };
-  if (until) {
-    settled_.wait_until(lock, *until, isThere);
-  } else {
-    settled_.wait(lock, isThere);
-  }
+  if (!outcome_ && !client::isPast(until)) awaitOutcome(until, lock);
   return outcome_ ? &*outcome_ : nullptr;
+}
+
+// Waits with `lock` released. Clang does not follow a lock that is released meanwhile.
+void AsyncCall::awaitOutcome(const client::Deadline& until,
+                             base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
+  const base::WithoutCancellation complete;
+  lock.unlock();
+  if (client::CallbackScope::runs(this)) {
+    throw Error("a callback can't wait for its own call, which ends when the callback returns");
+  }
+  client::AsyncExecutor::threadWaits();
+  // A wait with a limit ends by itself.
+  std::optional<client::CallbackWait> wait;
+  if (!until && client::CallbackScope::runs(nullptr)) wait.emplace(*this);
+  lock.lock();
+  while (!outcome_ && !client::isPast(until)) {
+    if (wait) {
+      lock.unlock();
+      if (!wait->canEnd()) {
+        throw Error(
+            "callbacks can't wait for each other: the call for which this one waits ends only "
+            "after this callback");
+      }
+      lock.lock();
+      if (!outcome_) settled_.wait_for(lock, kBetweenLooks);
+    } else if (until) {
+      settled_.wait_until(lock, *until);
+    } else {
+      settled_.wait(lock);
+    }
+  }
 }
 
 // ---- PendingCall -----------------------------------------------------------------------------

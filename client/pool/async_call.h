@@ -24,8 +24,8 @@ class AsyncExecutor;
 /// is queued. Any thread.
 ///
 /// The thread that settles the call runs the callback, without a lock, before it wakes the threads
-/// that wait for the outcome. So the callback may make calls, but must not wait for its own call.
-/// Its exceptions are logged and ignored.
+/// that wait for the outcome. So the callback may make calls and wait for them, see outcome(). Its
+/// exceptions are logged and ignored. It may end its thread: the call has its outcome then, too.
 class AsyncCall {
  public:
   using Callback = std::function<void(const Outcome&)>;
@@ -55,6 +55,7 @@ class AsyncCall {
   bool stop();
   /// True if a thread has asked to make it by runInline() soon after its submission.
   bool callerWaits() const { return callerWaits_.load(std::memory_order_relaxed); }
+  bool hasCallback() const { return hasCallback_; }
   const client::Deadline& deadline() const { return call_.deadline; }
   /// Call before it is queued if it is submitted during the drain of this number: it then waits, as
   /// a call that is made now, until the pool is attached again.
@@ -66,7 +67,9 @@ class AsyncCall {
   uint64_t drain() const { return drain_; }
 
   /// Waits for the outcome; null if there is none at `until`. The outcome is constant and lives as
-  /// long as this object. A worker's death is an outcome. Throws Error in a forked child.
+  /// long as this object. A worker's death is an outcome. Throws Error in a forked child, inside the
+  /// call's own callback, inside callbacks that would wait for each other for ever, and what
+  /// AsyncExecutor::threadWaits() throws.
   const Outcome* outcome(const client::Deadline& until);
 
  private:
@@ -74,8 +77,10 @@ class AsyncCall {
 
   bool leaveQueue(Phase next);
   void make(client::EntryTurn& turn);
+  void end(client::EntryTurn& turn, Outcome outcome);
   void dropRequest();
   void settle(Outcome outcome);
+  void awaitOutcome(const client::Deadline& until, base::MutexLock& lock) ISOPOOL_REQUIRES(mutex_);
 
   const uint32_t generation_;
   const client::Clock::time_point made_ = client::Clock::now();
@@ -97,6 +102,7 @@ class AsyncCall {
   uint64_t drain_ = 0;
   // For the thread that moved phase_ to kSettling.
   Callback callback_;
+  const bool hasCallback_;
   std::optional<client::CallLimit::Place> place_;
 
   base::Mutex mutex_;

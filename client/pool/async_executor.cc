@@ -10,6 +10,7 @@
 
 #include "base/blocked_signals.h"
 #include "client/program/process_fork.h"
+#include "ipc/channel/futex.h"
 
 namespace isopool::client {
 
@@ -17,6 +18,10 @@ namespace {
 
 constexpr const char* kManagerGone = "the InterpreterManager that this belongs to is gone";
 constexpr const char* kNoThread = "can't start a thread for asynchronous calls: ";
+
+// A callback that runs for so long may wait for another call.
+constexpr std::chrono::milliseconds kLongCallback(50);
+constexpr std::chrono::milliseconds kBetweenLooks(10);
 
 // The exception that `make` returns, or std::bad_alloc if there is no memory for it.
 template <typename Make>
@@ -27,6 +32,8 @@ std::exception_ptr errorOf(Make&& make) {
     return std::current_exception();
   }
 }
+
+Error managerGone() { return Error(kManagerGone); }
 
 DeadlineExceeded overdueInLine() {
   return {"the deadline passed while the call waited for a free worker", /*started=*/false};
@@ -56,8 +63,10 @@ void AsyncExecutor::submit(std::shared_ptr<AsyncCall> call) {
   if (!refusal_.empty()) throw SupervisorLost(refusal_);
   if (drain_ != 0) call->submittedDuring(drain_);
   // Steps that can throw come first: a call whose submit() throws gets no outcome.
-  if (call->deadline() && !watching_) addTimer();
-  if (queue_.size() >= idle_ && workers_ < mostThreads_) addThread();
+  if (call->deadline() && !hasTimer_) addThread(CallbackThread::Work::kDeadlines, "isopool-timer");
+  hasCallbacks_ = hasCallbacks_ || call->hasCallback();
+  // Each of these threads takes one call: this one may have to wait for a callback.
+  if (queue_.size() >= idle_ && !addCallThread() && hasCallbacks_) watchLocked();
   queue_.push_back(call);
   if (call->deadline()) {
     try {
@@ -154,34 +163,85 @@ void AsyncExecutor::ended(uint64_t drain) {
 // destroyed, which ends the program.
 void AsyncExecutor::makeRoomForThread() { threads_.reserve(threads_.size() + 1); }
 
-void AsyncExecutor::addTimer() {
+void AsyncExecutor::addThread(CallbackThread::Work work, const char* name) {
   makeRoomForThread();
+  const auto place = callbackThreads_.emplace(callbackThreads_.end(), *this, work);
   try {
     threads_.push_back(
-        startThread("isopool-timer", [self = shared_from_this()] { self->watchDeadlines(); }));
-    watching_ = true;
+        startThread(name, [self = shared_from_this(), place] { self->runThread(place); }));
   } catch (const std::system_error& error) {
+    callbackThreads_.erase(place);
     throw Error(std::string(kNoThread) + error.what());
+  } catch (...) {
+    callbackThreads_.erase(place);
+    throw;
   }
-}
-
-void AsyncExecutor::addThread() {
-  makeRoomForThread();
-  try {
-    threads_.push_back(startThread("isopool-call", [self = shared_from_this()] { self->serve(); }));
+  if (work == CallbackThread::Work::kCalls) {
     ++workers_;
-  } catch (const std::system_error& error) {
-    // One thread is enough to make all calls, only later.
-    if (workers_ == 0) throw Error(std::string(kNoThread) + error.what());
+  } else {
+    hasTimer_ = true;
   }
 }
 
-void AsyncExecutor::serve() {
+// False if there are enough threads, or none can be started.
+bool AsyncExecutor::addCallThread() {
+  if (workers_ - replaced_ >= mostThreads_) return false;
+  try {
+    addThread(CallbackThread::Work::kCalls, "isopool-call");
+    return true;
+  } catch (const Error&) {
+    // One thread is enough to make all calls, only later.
+    if (workers_ == replaced_) throw;
+    return false;
+  }
+}
+
+void AsyncExecutor::addCallThreadIfCrowded() {
+  if (queue_.size() > idle_) addCallThread();
+}
+
+void AsyncExecutor::runThread(Threads::iterator self) {
+  // Also if a callback ends the thread.
+  struct End {
+    AsyncExecutor& executor;
+    Threads::iterator self;
+    ~End() { executor.threadEnds(self); }
+  } const end{*this, self};
+  CallbackThread::setCurrent(&*self);
+  base::MutexLock lock(mutex_);
+  const auto work = self->work;
+  lock.unlock();
+  if (work == CallbackThread::Work::kDeadlines) watchDeadlines(*self);
+  serve(*self);
+}
+
+void AsyncExecutor::threadEnds(Threads::iterator self) noexcept {
+  CallbackThread::setCurrent(nullptr);
+  base::MutexLock lock(mutex_);
+  if (self->work == CallbackThread::Work::kDeadlines) {
+    hasTimer_ = false;
+  } else {
+    --workers_;
+    if (self->replaced) --replaced_;
+  }
+  callbackThreads_.erase(self);
+  try {
+    if (!hasTimer_ && !deadlines_.empty()) {
+      addThread(CallbackThread::Work::kDeadlines, "isopool-timer");
+    }
+    addCallThreadIfCrowded();
+  } catch (const std::exception&) {
+    // The next submit() tries again.
+  }
+}
+
+void AsyncExecutor::serve(CallbackThread& self) {
   for (;;) {
     EntryTurn turn(order_);
     base::MutexLock lock(mutex_);
-    if (closed_) return;
+    if (std::exchange(self.replaced, false)) --replaced_;
     if (queue_.empty()) {
+      if (closed_) return;
       turn.unlock();
       ++idle_;
       work_.wait(lock);
@@ -192,14 +252,107 @@ void AsyncExecutor::serve() {
     queue_.pop_front();
     forgetDeadline(*call);
     ++running_;
+    const bool closed = closed_;
     lock.unlock();
-    call->run(std::move(turn));
-    if (!call->callerWaits()) callersWait_.store(false, std::memory_order_relaxed);
-    const uint64_t drain = call->drain();
+    // Also if the callback ends the thread.
+    struct End {
+      AsyncExecutor& executor;
+      const uint64_t drain;
+      ~End() { executor.ended(drain); }
+    } const end{*this, call->drain()};
     // Released without the lock: this may be the last owner of anything, the pool included.
-    call.reset();
-    ended(drain);
+    const std::shared_ptr<AsyncCall> owned = std::move(call);
+    if (closed) {
+      turn.unlock();
+      owned->settleIfQueued(errorOf(managerGone));
+      continue;
+    }
+    owned->run(std::move(turn));
+    if (!owned->callerWaits()) callersWait_.store(false, std::memory_order_relaxed);
   }
+}
+
+// ---- Callbacks that wait ---------------------------------------------------------------------
+
+void AsyncExecutor::threadWaits() {
+  CallbackThread* const thread = CallbackThread::current();
+  if (thread == nullptr) return;
+  AsyncExecutor& executor = thread->executor;
+  base::MutexLock lock(executor.mutex_);
+  if (thread->replaced) return;
+  if (executor.replaced_ >= kMostReplaced) {
+    throw Error("a callback can't wait for another call: " + std::to_string(kMostReplaced) +
+                " callbacks of this manager wait already");
+  }
+  executor.replaceLocked(*thread);
+}
+
+// The thread comes back to serve() when its callback has returned.
+void AsyncExecutor::replaceLocked(CallbackThread& thread) {
+  thread.replaced = true;
+  ++replaced_;
+  const bool wasTimer = thread.work == CallbackThread::Work::kDeadlines;
+  if (wasTimer) {
+    thread.work = CallbackThread::Work::kCalls;
+    ++workers_;
+    hasTimer_ = false;
+    if (!deadlines_.empty()) addThread(CallbackThread::Work::kDeadlines, "isopool-timer");
+  }
+  addCallThreadIfCrowded();
+}
+
+// Begins to look whether callbacks run for long.
+void AsyncExecutor::watchLocked() {
+  if (watching_) return;
+  if (!hasWatcher_) {
+    makeRoomForThread();
+    try {
+      threads_.push_back(
+          startThread("isopool-watch", [self = shared_from_this()] { self->watchCallbacks(); }));
+    } catch (const std::system_error& error) {
+      throw Error(std::string(kNoThread) + error.what());
+    }
+    hasWatcher_ = true;
+  }
+  watching_ = true;
+  callbacksWatched_.notify_one();
+}
+
+void AsyncExecutor::watchCallbacks() {
+  base::MutexLock lock(mutex_);
+  while (!closed_ || !queue_.empty()) {
+    if (!watching_) {
+      callbacksWatched_.wait(lock);
+      continue;
+    }
+    callbacksWatched_.wait_for(lock, kBetweenLooks);
+    watching_ = replaceSlowLocked();
+  }
+}
+
+// Has other threads do the work of those whose callbacks have run for long. True as long as a
+// callback may delay other calls.
+bool AsyncExecutor::replaceSlowLocked() {
+  const int64_t longAgo = ipc::monotonicNow() - std::chrono::nanoseconds(kLongCallback).count();
+  bool delaysDeadlines = false;
+  for (CallbackThread& each : callbackThreads_) {
+    const int64_t since = each.since.load(std::memory_order_relaxed);
+    if (since == 0 || each.replaced) continue;
+    if (since > longAgo || replaced_ >= kMostReplaced) {
+      delaysDeadlines |= each.work == CallbackThread::Work::kDeadlines;
+      continue;
+    }
+    try {
+      replaceLocked(each);
+    } catch (const std::exception&) {
+      // No thread or no memory: the next look tries again.
+    }
+  }
+  try {
+    addCallThreadIfCrowded();
+  } catch (const std::exception&) {
+  }
+  return !queue_.empty() || delaysDeadlines;
 }
 
 bool AsyncExecutor::drain(const std::string& refusal, std::function<void()> drained) {
@@ -239,9 +392,10 @@ void AsyncExecutor::forgetDeadline(const AsyncCall& call) {
   }
 }
 
-void AsyncExecutor::watchDeadlines() {
+// Returns when another thread does that, or the executor is closed.
+void AsyncExecutor::watchDeadlines(const CallbackThread& self) {
   base::MutexLock lock(mutex_);
-  while (!closed_) {
+  while (!closed_ && self.work == CallbackThread::Work::kDeadlines) {
     if (deadlines_.empty()) {
       deadlineCame_.wait(lock);
       continue;
@@ -254,6 +408,11 @@ void AsyncExecutor::watchDeadlines() {
     }
     std::shared_ptr<AsyncCall> call = first->second;
     deadlines_.erase(first);
+    try {
+      if (call->hasCallback()) watchLocked();
+    } catch (const std::exception&) {
+      // No thread: deadlines that pass during the callback have effect after it.
+    }
     lock.unlock();
     call->settleIfQueued(errorOf(overdueInLine));
     call.reset();
@@ -271,26 +430,52 @@ std::shared_ptr<AsyncCall> AsyncExecutor::takeLeft() {
 
 // Needs no memory: destructors call it.
 void AsyncExecutor::close() {
-  std::vector<std::thread> threads;
+  std::optional<CallbackWait> wait;
+  if (CallbackScope::runs(nullptr)) wait.emplace(*this);
   decltype(deadlines_) deadlines;
   {
     base::MutexLock lock(mutex_);
     closed_ = true;
-    threads.swap(threads_);
     deadlines.swap(deadlines_);
+    try {
+      if (hasCallbacks_ && !queue_.empty()) watchLocked();
+    } catch (const std::exception&) {
+      // No thread: the present ones and this one settle the calls.
+    }
+  }
+  try {
+    threadWaits();
+  } catch (const std::exception&) {
+    // As above.
   }
   work_.notify_all();
   deadlineCame_.notify_all();
   looksAgain_.notify_all();
+  callbacksWatched_.notify_all();
   deadlines.clear();
   while (const std::shared_ptr<AsyncCall> call = takeLeft()) {
-    call->settleIfQueued(errorOf([] { return Error(kManagerGone); }));
+    call->settleIfQueued(errorOf(managerGone));
   }
-  for (std::thread& thread : threads) {
-    if (thread.get_id() == std::this_thread::get_id()) {
-      thread.detach();
-    } else {
-      thread.join();
+  // The last call was taken: watchCallbacks() ends.
+  callbacksWatched_.notify_all();
+  joinThreads();
+}
+
+// A thread may add another one as long as it runs.
+void AsyncExecutor::joinThreads() {
+  for (;;) {
+    std::vector<std::thread> threads;
+    {
+      base::MutexLock lock(mutex_);
+      threads.swap(threads_);
+    }
+    if (threads.empty()) return;
+    for (std::thread& thread : threads) {
+      if (thread.get_id() == std::this_thread::get_id()) {
+        thread.detach();
+      } else {
+        thread.join();
+      }
     }
   }
 }

@@ -5,7 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <list>
 #include <memory>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -13,6 +15,7 @@
 
 #include "base/mutex.h"
 #include "client/pool/async_call.h"
+#include "client/pool/callback_scope.h"
 
 namespace isopool::client {
 
@@ -20,6 +23,10 @@ namespace isopool::client {
 /// `mostThreads` of these, as many as calls that the pool gives to its workers (kCallsPerWorker). A
 /// thread is started when there is work for it, and makes one ordinary synchronous call at a time.
 /// One more thread watches the deadlines of queued calls. Any thread; only close() waits.
+///
+/// A callback may wait for other calls. Another thread then does the work of its thread: at once if
+/// it waits by PendingCall, and 50 ms after its begin if the queue does not become empty meanwhile,
+/// because it may wait by other means. So there are up to kMostReplaced more threads.
 ///
 /// A program that waits for each call right after its submission makes it by itself, see
 /// PendingCall::runInline(). While callers do so, the submission of a call wakes no thread, which
@@ -38,6 +45,9 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   /// A caller that asks to make its call so soon after its submission only waits for it. Covers a
   /// thread that takes the processor from the caller in between and makes the call.
   static constexpr std::chrono::microseconds kSoon{200};
+
+  /// So many callbacks may wait at the same time.
+  static constexpr size_t kMostReplaced = 256;
 
   /// Starts no thread yet.
   explicit AsyncExecutor(size_t mostThreads);
@@ -68,20 +78,34 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
   bool drain(const std::string& refusal, std::function<void()> drained);
   /// Ends the effects of drain().
   void resume();
+  /// Call before the calling thread waits for a call's outcome: if it is a thread of an executor,
+  /// another one does its work until its callback returns. Throws Error if too many of its threads
+  /// wait already, or if no thread can be started.
+  static void threadWaits();
   /// Call when the pool is closed. Settles the queued calls with Error and waits for the threads,
   /// whose calls fail with the pool, and for the callbacks that they run; does not wait for the
   /// calling thread if it is one of them. A second call has no effect.
   void close();
 
  private:
-  void addThread() ISOPOOL_REQUIRES(mutex_);
+  using Threads = std::list<CallbackThread>;
+
+  void addThread(CallbackThread::Work work, const char* name) ISOPOOL_REQUIRES(mutex_);
+  bool addCallThread() ISOPOOL_REQUIRES(mutex_);
+  void addCallThreadIfCrowded() ISOPOOL_REQUIRES(mutex_);
+  void runThread(Threads::iterator self);
+  void threadEnds(Threads::iterator self) noexcept;
+  void replaceLocked(CallbackThread& thread) ISOPOOL_REQUIRES(mutex_);
+  void watchCallbacks();
+  void watchLocked() ISOPOOL_REQUIRES(mutex_);
+  bool replaceSlowLocked() ISOPOOL_REQUIRES(mutex_);
   std::shared_ptr<AsyncCall> takeLeft();
+  void joinThreads();
   void makeRoomForThread() ISOPOOL_REQUIRES(mutex_);
-  void addTimer() ISOPOOL_REQUIRES(mutex_);
-  void serve();
+  void serve(CallbackThread& self);
   bool lookLater() noexcept ISOPOOL_REQUIRES(mutex_);
   void lookForLeftCalls();
-  void watchDeadlines();
+  void watchDeadlines(const CallbackThread& self);
   std::function<void()> endAccepted(uint64_t drain) ISOPOOL_REQUIRES(mutex_);
   void forgetDeadline(const AsyncCall& call) ISOPOOL_REQUIRES(mutex_);
 
@@ -99,8 +123,14 @@ class AsyncExecutor : public std::enable_shared_from_this<AsyncExecutor> {
       ISOPOOL_GUARDED_BY(mutex_);  // of queue_
   size_t idle_ ISOPOOL_GUARDED_BY(mutex_) =
       0;  // threads that sleep on work_ or have just been woken
-  size_t workers_ ISOPOOL_GUARDED_BY(mutex_) = 0;
-  bool watching_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  Threads callbackThreads_ ISOPOOL_GUARDED_BY(mutex_);
+  size_t workers_ ISOPOOL_GUARDED_BY(mutex_) = 0;   // threads that make calls
+  size_t replaced_ ISOPOOL_GUARDED_BY(mutex_) = 0;  // of these
+  bool hasTimer_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  base::Condition callbacksWatched_;
+  bool hasCallbacks_ ISOPOOL_GUARDED_BY(mutex_) = false;  // a call had one
+  bool hasWatcher_ ISOPOOL_GUARDED_BY(mutex_) = false;    // the thread of watchCallbacks()
+  bool watching_ ISOPOOL_GUARDED_BY(mutex_) = false;      // at intervals, and not only if woken
   base::Condition looksAgain_;
   bool hasLooker_ ISOPOOL_GUARDED_BY(mutex_) = false;  // the thread of lookForLeftCalls()
   bool looking_ ISOPOOL_GUARDED_BY(mutex_) = false;    // at intervals, and not only after a wake-up

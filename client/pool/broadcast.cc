@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/blocked_signals.h"
+#include "base/without_cancellation.h"
 #include "client/pool/replica_tracker.h"
 
 namespace isopool::client {
@@ -17,6 +18,7 @@ namespace isopool::client {
 std::vector<at::IValue> onEverySlot(
     Pool& pool, const Deadline& deadline,
     const std::function<at::IValue(const std::shared_ptr<WorkerSlot>&)>& work) {
+  const base::WithoutCancellation complete;
   const Pool::Broadcast taken(pool, deadline);
   const auto& slots = pool.slots();
   std::vector<at::IValue> results(slots.size());

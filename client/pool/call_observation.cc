@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/without_cancellation.h"
 #include "client/program/process_fork.h"
 
 namespace isopool {
@@ -90,8 +91,11 @@ class ObserverSink final : public CallSink {
   explicit ObserverSink(std::function<void(const CallRecord&)> observer)
       : observer_(std::move(observer)) {}
   void called(const ObservedCall& call) override {
+    const base::WithoutCancellation complete;
     try {
       observer_(call.record);
+    } catch (const abi::__forced_unwind&) {
+      throw;
     } catch (...) {
       // Exceptions of the observer are ignored: the call does not depend on it.
     }
@@ -129,7 +133,7 @@ void beginObservation(ObservedCall& call, const Pool& pool, ipc::Operation opera
   call.start = std::chrono::steady_clock::now();
 }
 
-void endObservation(ObservedCall& call, std::exception_ptr error) noexcept {
+void endObservation(ObservedCall& call, std::exception_ptr error) {
   const auto now = std::chrono::steady_clock::now();
   const bool wasSent = call.sent != std::chrono::steady_clock::time_point();
   call.record.waited = (wasSent ? call.sent : now) - call.start;

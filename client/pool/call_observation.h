@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <cxxabi.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -37,8 +38,8 @@ struct ObservedCall {
 class CallSink {
  public:
   virtual ~CallSink() = default;
-  /// Called by several threads at the same time. The call returns to its caller afterwards. An
-  /// exception ends the program. `call` is valid during this function only.
+  /// Called by several threads at the same time. The call returns to its caller afterwards, or
+  /// throws the exception of this function. `call` is valid during this function only.
   virtual void called(const ObservedCall& call) = 0;
 };
 
@@ -53,7 +54,7 @@ extern std::atomic<bool> callsAreObserved;
 /// Begin and end a record. The type of `error` decides the outcome; null means that the call has
 /// returned. endObservation() passes the record to all sinks.
 void beginObservation(ObservedCall& call, const Pool& pool, ipc::Operation operation);
-void endObservation(ObservedCall& call, std::exception_ptr error) noexcept;
+void endObservation(ObservedCall& call, std::exception_ptr error);
 
 /// Runs `body` with the record of a call and passes the record to the sinks, also if `body` throws.
 /// If there are none, `body` gets null. Returns or throws what `body` does.
@@ -64,12 +65,16 @@ auto observed(const Pool& pool, ipc::Operation operation, Body&& body) {
   }
   ObservedCall call;
   beginObservation(call, pool, operation);
+  bool returned = false;
   try {
     auto result = body(&call);
+    returned = true;
     endObservation(call, nullptr);
     return result;
+  } catch (const abi::__forced_unwind&) {
+    throw;  // a function of the program ends the thread: no call returns
   } catch (...) {
-    endObservation(call, std::current_exception());
+    if (!returned) endObservation(call, std::current_exception());
     throw;
   }
 }

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/without_cancellation.h"
 #include "client/pool/async_executor.h"
 #include "client/pool/pool_migration.h"
 #include "client/pool/worker_choice.h"
@@ -104,6 +105,7 @@ void Pool::open() {
 
 void Pool::close() {
   if (generation_ != forkGeneration()) return;
+  const base::WithoutCancellation complete;
   std::shared_ptr<SupervisorConnection> connection;
   std::shared_ptr<AsyncExecutor> executor;
   base::PoolId id;
@@ -274,6 +276,7 @@ void Pool::leaveLine(Waiter& waiter) {
 // Waits in line, with `lock` released meanwhile. Throws if the waiter is to leave the line.
 void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToken* cancellation,
                       base::MutexLock& lock) {
+  const base::WithoutCancellation complete;
   while (!waiter.slot) {
     if (std::all_of(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(usedSlots_),
                     [](const auto& each) { return !each->quarantine.empty(); })) {
@@ -295,10 +298,14 @@ void Pool::awaitPlace(Waiter& waiter, const Deadline& deadline, CancellationToke
 // Asks without the lock: a program's function may take its time.
 bool Pool::isTakenBack(CancellationToken& cancellation,
                        base::MutexLock& lock) ISOPOOL_LOCKS_UNCHECKED {
+  // Also if that function throws, or ends the thread.
+  struct Relock {
+    base::MutexLock& lock;
+    ~Relock() { lock.lock(); }
+  };
   lock.unlock();
-  const bool takenBack = cancellation.requested() || cancellation.stops();
-  lock.lock();
-  return takenBack;
+  const Relock relock{lock};
+  return cancellation.requested() || cancellation.stops();
 }
 
 // Kills workers that are blocked. When every call has moved away from a worker, no thread waits for
@@ -430,6 +437,7 @@ void Pool::releaseUser(WorkerSlot& slot) {
 }
 
 std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& deadline) {
+  const base::WithoutCancellation complete;
   base::MutexLock lock(ownMutex());
   for (;;) {
     checkLocked();

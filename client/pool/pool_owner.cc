@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "base/system_call.h"
+#include "base/without_cancellation.h"
 #include "client/control/connection_registry.h"
 #include "client/control/pool_settings.h"
 #include "client/program/process_fork.h"
@@ -33,6 +34,7 @@ std::string identityOf(const Environment& environment) {
 
 std::shared_ptr<Pool> makePool(const PoolOptions& options, std::shared_ptr<ModuleSources> modules,
                                const char* kind) {
+  const base::WithoutCancellation complete;
   auto environment = options.environment;
   if (!environment) environment = std::make_shared<NoopEnvironment>();
   // A user's environment has to be applied to a spare before the spare may unpickle objects.
@@ -64,6 +66,7 @@ std::shared_ptr<Pool> makePool(const PoolOptions& options, std::shared_ptr<Modul
 PoolOwner::PoolOwner(const PoolOptions& options, std::shared_ptr<ModuleSources> modules,
                      const char* kind)
     : pool_(makePool(options, std::move(modules), kind)) {
+  const base::WithoutCancellation complete;
   try {
     pool_->open();
   } catch (...) {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include "base/without_cancellation.h"
 #include "client/pool/call_observation.h"
 #include "client/pool/pool_call.h"
 
@@ -62,6 +63,7 @@ at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, Reque
 std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
                                          const Deadline& deadline, std::shared_ptr<WorkerSlot> slot,
                                          Admission admission) {
+  const base::WithoutCancellation complete;
   admission == Admission::kGiven ? pool->check() : pool->admit(deadline);
   if (slot) {
     pool->addUser(*slot);

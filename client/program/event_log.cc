@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/without_cancellation.h"
 #include "client/program/process_fork.h"
 
 namespace isopool {
@@ -24,6 +25,7 @@ std::atomic<bool> loggerIsSet{false};
 namespace {
 
 void callLogger(const Logger& logger, LogLevel level, const std::string& text) noexcept {
+  const base::WithoutCancellation complete;
   try {
     logger(level, text);
   } catch (...) {

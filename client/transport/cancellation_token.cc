@@ -23,12 +23,18 @@ bool CancellationToken::stop() {
   return true;
 }
 
-bool CancellationToken::stops() {
+bool CancellationToken::looks() const {
   constexpr std::chrono::milliseconds kBetweenLooks(10);
-  if (stopped() || interrupted_ == nullptr) return stopped();
-  const Clock::time_point now = Clock::now();
-  if (now - lastLook_ < kBetweenLooks) return false;
-  lastLook_ = now;
+  return stopped() || (interrupted_ != nullptr && Clock::now() - lastLook_ >= kBetweenLooks);
+}
+
+bool CancellationToken::stops() {
+  if (stopped() || !looks()) return stopped();
+  // From the end of the last one, so that one that takes long leaves time for the call.
+  struct Looked {
+    Clock::time_point& last;
+    ~Looked() { last = Clock::now(); }
+  } const looked{lastLook_};
   if ((*interrupted_)()) stopped_.store(true, std::memory_order_release);
   return stopped();
 }

@@ -38,8 +38,11 @@ class CancellationToken {
     interrupted_ = &interrupted;
     lastLook_ = Clock::now();  // most requests end before the first look
   }
-  /// For the requesting thread: true if the request is to be stopped.
+  /// For the requesting thread: true if the request is to be stopped. May call `interrupted`, which
+  /// may do anything: call it without a lock and without the lead. Throws what that throws.
   bool stops();
+  /// True if stops() may return true, or calls `interrupted`.
+  bool looks() const;
   /// Call when the request has ended, whatever its outcome: from here on cancel() returns false.
   /// True if the request was taken back before: then its outcome must be "cancelled", also if it
   /// was to be tried again on another worker.

@@ -5,12 +5,15 @@
 
 #include <utility>
 
+#include "base/without_cancellation.h"
+
 namespace isopool::client {
 
 using State = ipc::SendQueue::State;
 
 void ControlWriter::enqueue(ipc::OutgoingFrame frame, std::initializer_list<int> descriptors,
                             std::optional<ipc::SendQueue::Subject> package) {
+  const base::WithoutCancellation complete;
   base::MutexLock lock(mutex_);
   if (socket_ == nullptr || failure_) return;
   const bool waited = !queue_.empty();
@@ -33,6 +36,7 @@ void ControlWriter::wake() {
 }
 
 void ControlWriter::wakeLocked() {
+  const base::WithoutCancellation complete;
   const uint64_t one = 1;
   (void)!::write(wake_, &one, sizeof one);
 }

@@ -13,6 +13,7 @@
 #include "base/await_readable.h"
 #include "base/pidfd.h"
 #include "base/procfs.h"
+#include "base/without_cancellation.h"
 #include "client/transport/input_arena.h"
 #include "client/transport/migration.h"
 #include "client/transport/pending_request.h"
@@ -244,6 +245,7 @@ bool WorkerLink::causeKnown() {
 }
 
 WorkerLost::Death WorkerLink::death() {
+  const base::WithoutCancellation complete;
   readDeath();
   base::MutexLock lock(deathMutex_);
   // The exit code was 0, or the process was reaped before it could be read: the supervisor is about
@@ -378,7 +380,9 @@ WorkerLink::Published WorkerLink::publish(ipc::Operation operation, RequestDraft
       killIfStuck(last, Clock::now());
       return {nullptr, RequestOutcome::kWithdrawn};
     }
-    // Every slot is taken. Consumes answers for which no thread waits any more.
+    // Every slot is taken.
+    const base::WithoutCancellation complete;
+    // Consumes answers for which no thread waits any more.
     lock.unlock();
     if (!end.submissionsConsistent()) poison("it counts more taken calls than were made");
     deliverUnlessLed();

@@ -276,6 +276,7 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   void discard(PendingRequest& request);
   void deliverUnlessLed();
   void passLead();
+  void leave(PendingRequest& request) noexcept;
   void settleAll() ISOPOOL_REQUIRES(leadMutex_);
   bool runTimeIsOver(PendingRequest& request);
   std::optional<RequestOutcome> giveUp(PendingRequest& request, bool takenBack, const char* reason);

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "base/without_cancellation.h"
 #include "client/transport/input_arena.h"
 #include "client/transport/migration.h"
 #include "client/transport/pending_request.h"
@@ -47,11 +48,29 @@ nanoseconds untilItLooks(const PendingRequest& request, const Deadline& deadline
 WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& deadline,
                                     CancellationToken* cancellation, Migration* migration,
                                     std::optional<ProcessorLoad::Spinner>& spinner) {
+  // If CallOptions::interrupted throws, or ends the thread, the call ends as if it had returned true.
+  struct Leaving {
+    WorkerLink& link;
+    PendingRequest& request;
+    CancellationToken* cancellation;
+    Migration* migration;
+    bool waits = true;
+    ~Leaving() {
+      if (!waits) return;
+      link.leave(request);
+      if (cancellation != nullptr) cancellation->leave(RequestOutcome::kOverdue);
+      if (migration != nullptr) migration->requestEnded();
+    }
+  } leaving{*this, request, cancellation, migration};
+  const auto ended = [&](RequestOutcome outcome, bool abandoned) {
+    leaving.waits = false;
+    return Waited{outcome, abandoned};
+  };
   // Most answers come during the first wait: migrates(), which reads the clock, follows only then.
   for (bool waited = false;; waited = true) {
     const uint32_t signal = request.signal.load(std::memory_order_acquire);
     const RequestOutcome outcome = request.outcome.load(std::memory_order_acquire);
-    if (outcome != RequestOutcome::kPending) return {outcome, /*abandoned=*/false};
+    if (outcome != RequestOutcome::kPending) return ended(outcome, /*abandoned=*/false);
     const bool stopped = cancellation != nullptr && cancellation->stops();
     const bool past =
         stopped || isPast(deadline) || runTimeIsOver(request) || timeIsOver(request.sequence);
@@ -60,19 +79,41 @@ WorkerLink::Waited WorkerLink::wait(PendingRequest& request, const Deadline& dea
         (waited && migration != nullptr && !past && migrates(request, *migration));
     if (takenBack || past) {
       const char* const reason = stopped ? "a call was stopped" : "a call was past its deadline";
-      if (const auto given = giveUp(request, takenBack, reason))
-        return {*given, /*abandoned=*/true};
+      if (const auto given = giveUp(request, takenBack, reason)) {
+        return ended(*given, /*abandoned=*/true);
+      }
       continue;
     }
     if (leadMutex_.try_lock()) {
-      lead(request, deadline, cancellation, migration, spinner);
-      leadMutex_.unlock();
+      {
+        const base::MutexLock leading(leadMutex_, std::adopt_lock);
+        lead(request, deadline, cancellation, migration, spinner);
+      }
       passLead();
       continue;
     }
     spinner.reset();
     request.sleep(signal, untilItLooks(request, deadline, migration));
   }
+}
+
+// For the thread of a request that waits for it no longer and does not take its answer.
+void WorkerLink::leave(PendingRequest& request) noexcept {
+  const base::WithoutCancellation complete;
+  try {
+    if (giveUp(request, /*takenBack=*/false, "a call was stopped")) return;
+  } catch (const std::bad_alloc&) {
+    // The request was abandoned first; its worker is not killed.
+    return;
+  }
+  // The answer is being delivered.
+  uint32_t signal = 0;
+  while (signal = request.signal.load(std::memory_order_acquire),
+         request.outcome.load(std::memory_order_acquire) == RequestOutcome::kPending) {
+    request.sleep(signal, kLongestSleep);
+  }
+  if (request.outcome.load() == RequestOutcome::kAnswered) discard(request);
+  release(request);
 }
 
 void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
@@ -110,7 +151,7 @@ void WorkerLink::lead(PendingRequest& request, const Deadline& deadline,
     }
     bool leaves() {
       return isPast(deadline) || channel.runTimeIsOver(request) ||
-             (cancellation != nullptr && (cancellation->requested() || cancellation->stops())) ||
+             (cancellation != nullptr && (cancellation->requested() || cancellation->looks())) ||
              (migration != nullptr && migration->due()) || channel.timeIsOver(request.sequence);
     }
     void watch() {
@@ -273,6 +314,7 @@ void WorkerLink::passLead() {
 }
 
 void WorkerLink::settleAll() {
+  const base::WithoutCancellation complete;
   try {
     readDeath();
   } catch (const std::bad_alloc&) {

@@ -62,8 +62,8 @@ class ISOPOOL_EXPORT PendingCall {
   /// True if this object refers to a call.
   bool valid() const { return call_ != nullptr; }
   /// Waits for the outcome without a time limit. Returns the value, or throws the error. May be
-  /// called more than once. If the call has a callback, get() returns after the callback, so a
-  /// callback must not wait for its own call: it would deadlock.
+  /// called more than once. If the call has a callback, get() returns after the callback: a wait in
+  /// a callback that could never end throws Error, see docs/async.md. So do wait() and wait_for().
   at::IValue get() const;
   /// As get(), but ignores the outcome.
   void wait() const;

@@ -45,7 +45,7 @@ struct CallOptions {
   /// For call() of a ReplicatedObj and of its methods; others ignore it. The calling thread calls
   /// it about ten times per second while it waits. If it returns true, the call ends as by
   /// PendingCall::stop(), and throws Cancelled: for a program whose user, or whose own client, no
-  /// longer wants the answer. It must not throw and must not use isopool.
+  /// longer wants the answer. If it throws, the call ends likewise, with that exception.
   std::function<bool()> interrupted;
   /// RemoteError::pickled() has the exception itself, for a program that is Python, too.
   bool pickledErrors = false;

@@ -22,7 +22,7 @@ class TraceImpl;
 class ISOPOOL_EXPORT Trace {
  public:
   /// Waits until the profiler runs in every worker, which takes about a second the first time.
-  /// Throws as a step of a session.
+  /// Throws as a step of a session, and Error if the manager has a Trace already.
   explicit Trace(InterpreterManager& manager);
   /// Stops recording and waits for the workers. Records that were not written are dropped.
   ~Trace();

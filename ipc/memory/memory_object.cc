@@ -11,6 +11,7 @@
 
 #include "base/standard_streams.h"
 #include "base/system_call.h"
+#include "base/without_cancellation.h"
 
 // Some supported systems lack these in their libc headers. The values are the kernel's.
 #ifndef F_SEAL_FUTURE_WRITE
@@ -82,6 +83,7 @@ base::Fd createGrowingMemoryObject(const char* label) {
 // between two signals.
 void allocatePages(int object, size_t offset, size_t bytes, const char* label) {
   constexpr size_t kPiece = 64 * 1024;
+  const base::WithoutCancellation complete;
   size_t allocated = 0;
   size_t piece = bytes;
   while (allocated < bytes) {
@@ -99,6 +101,7 @@ void allocatePages(int object, size_t offset, size_t bytes, const char* label) {
 }
 
 bool releasePages(int object, size_t offset, size_t bytes) noexcept {
+  const base::WithoutCancellation complete;
   int result = 0;
   do {
     result = ::fallocate(object, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
