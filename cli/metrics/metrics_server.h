@@ -11,9 +11,10 @@ namespace isopool::cli {
 /// HEAD of /metrics and of /-/ready, one request for each connection. The supervisor may be absent,
 /// end and start meanwhile: then isopool_up is 0.
 ///
-/// A request has at most 8 KiB of header and no body, a connection ends 10 s after it was accepted,
-/// and at most 32 connections are open; further ones wait. Requests that arrive while a report is
-/// being requested share that report, so that the supervisor makes at most one at a time.
+/// At most 256 connections are open (HttpSession has their limits). A further one closes the oldest
+/// that has sent no request yet, so that connections that do nothing delay no request. Requests
+/// that arrive while a report is being requested share that report, so that the supervisor makes at
+/// most one at a time.
 ///
 /// Prints the address on standard output when it listens. Throws AddressRefused.
 void serveMetrics(const std::string& supervisor, const ListenAddress& address);

@@ -2,6 +2,7 @@
 #include "tests/cli/http_client.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +25,18 @@ HttpClient::HttpClient(const std::string& path)
   const auto name = base::UnixAddress::ofPath(path).value();
   base::checkSystemCall(::connect(socket_.get(), name.get(), name.bytes()), "connect", path);
 }
+
+HttpClient::HttpClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  base::checkSystemCall(
+      ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+      "connect");
+}
+
+void HttpClient::endSending() { ::shutdown(socket_.get(), SHUT_WR); }
 
 void HttpClient::send(const std::string& bytes) {
   // The server may have closed the connection.
