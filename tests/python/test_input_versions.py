@@ -238,7 +238,7 @@ def pool() -> Iterator[isopool.Pool]:
 
 
 class Functions:
-    def call(self, index: int, *arguments: Any) -> Any:
+    def __call__(self, index: int, *arguments: Any) -> Any:
         return ALL[index](*arguments)
 
 
@@ -256,7 +256,7 @@ def test_the_callers_autograd_sees_the_same(
     here = outcome(function, make, use, lambda: torch.empty(SIZE))
     index = ALL.index(function)
     there = outcome(
-        lambda *arguments: model.method("call")(index, *arguments),
+        lambda *arguments: model(index, *arguments),
         make,
         use,
         lambda: pool.empty((SIZE,), torch.float32),
@@ -271,7 +271,7 @@ def test_the_callers_autograd_sees_the_same(
 
 def test_each_item_of_a_stream_counts(pool: isopool.Pool) -> None:
     class Generating:
-        def items(self, x: torch.Tensor, count: int) -> Iterator[int]:
+        def __call__(self, x: torch.Tensor, count: int) -> Iterator[int]:
             for each in range(count):
                 x.fill_(each)
                 yield each
@@ -285,5 +285,5 @@ def test_each_item_of_a_stream_counts(pool: isopool.Pool) -> None:
 
     x = torch.empty(SIZE)
     shared = pool.empty((SIZE,), torch.float32)
-    stream = pool.load(Generating()).method("items").stream(shared, 3)
-    assert seen(stream, shared) == seen(Generating().items(x, 3), x)
+    stream = pool.load(Generating()).stream(shared, 3)
+    assert seen(stream, shared) == seen(Generating()(x, 3), x)
