@@ -236,6 +236,18 @@ const Setting kTable[] = {
                     "copied inputs",
      .more = "At the limit `isopool::empty` falls back to the heap, and a call that needs room "
              "waits up to 5 seconds and then throws `ArenaFull`."},
+    {.variable = "ISOPOOL_FORK_COPY_LIMIT",
+     .kind = SettingKind::kSize,
+     .fallback = "1GiB",
+     .fallbackWords = "1GiB, or an eighth of the memory if that is less",
+     .most = kMostSize,
+     .memoryParts = 8,
+     .zero = "a forked child shares them with its parent",
+     .group = SettingGroup::kMemory,
+     .scope = Scope::kVariableOnly,
+     .description = "What fork() copies at most, of a program's tensors in memory shared with "
+                    "workers, so that a forked child has its own",
+     .more = "A child of a program with more of them gets none: an access ends it."},
     // --- kClients
     {.key = "max_clients",
      .flag = "--max-clients",

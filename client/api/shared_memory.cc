@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "client/program/process_fork.h"
 #include "client/transport/input_arena.h"
 #include "client/transport/worker_memory.h"
 #include "ipc/tensor/routing_allocator.h"
@@ -58,8 +59,9 @@ at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
 
 bool isShared(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return false;
+  const client::LentBlock* lent = client::lentBlockOf(tensor.storage());
   return client::InputArena::instance().ownsBlock(tensor.storage().data()) ||
-         client::lentBlockOf(tensor.storage()) != nullptr;
+         (lent != nullptr && lent->generation == client::forkGeneration());
 }
 
 }  // namespace isopool

@@ -11,6 +11,7 @@
 #include "client/program/environment_setting.h"
 #include "client/program/event_log.h"
 #include "client/program/process_fork.h"
+#include "client/transport/fork_copies.h"
 #include "ipc/memory/address_space.h"
 
 namespace isopool::client {
@@ -49,12 +50,16 @@ InputArena& InputArena::instance() {
   InputArena* known = current.load(std::memory_order_acquire);
   if (known != nullptr && known->generation_ == forkGeneration()) return *known;
   std::unique_ptr<InputArena> made(new InputArena);
-  if (current.compare_exchange_strong(known, made.get())) return *made.release();
+  if (current.compare_exchange_strong(known, made.get())) {
+    copyArenaInForks(made->arena_, made->forkCopyLimit_);
+    return *made.release();
+  }
   return *known;  // another thread was first
 }
 
 InputArena::InputArena()
     : settingBytes_(sizeSetting("ISOPOOL_INPUT_ARENA_LIMIT")),
+      forkCopyLimit_(sizeSetting("ISOPOOL_FORK_COPY_LIMIT")),
       generation_(forkGeneration()),
       arena_(reservedBytes(settingBytes_)),
       limitBytes_(

@@ -35,7 +35,8 @@ class SegmentAudience {
 /// grows, up to ISOPOOL_INPUT_ARENA_LIMIT; the arena never shrinks.
 ///
 /// Never destroyed, because storages may refer to it until the process exits. Any thread. A forked
-/// child has an arena of its own; the parent's arena neither allocates nor frees in the child.
+/// child has an arena of its own; the parent's arena neither allocates nor frees in the child, where
+/// its live blocks are private copies (client/transport/fork_copies.h).
 ///
 /// A block is free when its last reference ends. References: one of the storage, and one for each
 /// lease. If a worker dies, WorkerLink::reaped() ends the leases and not the death itself: until
@@ -109,6 +110,7 @@ class InputArena final : public ipc::BlockSource, public ipc::BlockOwner {
   void reclaim() noexcept;
 
   const uint64_t settingBytes_;
+  const uint64_t forkCopyLimit_;
   const uint32_t generation_;
   ipc::PageArena arena_;
   const uint64_t limitBytes_;

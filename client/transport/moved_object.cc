@@ -58,7 +58,8 @@ MovedObject::MovedObject(base::PackageId id, base::Fd object, uint64_t bytes)
     : id_(id),
       object_(std::move(object)),
       generation_(forkGeneration()),
-      mapping_(ipc::mapShared(object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)) {}
+      mapping_(ipc::mapShared(object_, 0, bytes, ipc::Access::kReadWrite, ipc::Prefault::kNo)),
+      copied_(mapping_.data(), ipc::roundUpToPages(bytes), nullptr) {}
 
 void MovedObject::announceTo(std::shared_ptr<ControlWriter> writer, uint64_t connection) {
   base::MutexLock lock(mutex_);

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/mutex.h"
 #include "client/transport/control_writer.h"
+#include "client/transport/fork_copies.h"
 #include "ipc/memory/memory_object.h"
 
 namespace isopool::client {
@@ -64,6 +65,7 @@ class MovedObject : public std::enable_shared_from_this<MovedObject> {
   std::atomic<uint64_t> connection_{0};
   const uint32_t generation_;  // see forkGeneration()
   ipc::Mapping mapping_;
+  const CopiedInForks copied_;
   base::Mutex mutex_;
   std::shared_ptr<ControlWriter> writer_ ISOPOOL_GUARDED_BY(mutex_);
   std::map<std::pair<uint64_t, uint64_t>, WeakStorage> storages_

@@ -17,10 +17,17 @@ constexpr std::chrono::milliseconds kTurn(20);
 constexpr int kTurns = 25;
 
 void giveBack(void* context) {
-  const std::unique_ptr<LentBlock> block(static_cast<LentBlock*>(context));
-  if (block->generation != forkGeneration()) return;
-  block->memory->countGivenBack(block->bytes);
-  ipc::returnLease(block->memory->end().returns(), block->lease);
+  std::unique_ptr<LentBlock> block(static_cast<LentBlock*>(context));
+  if (block->generation != forkGeneration()) {
+    // It may be the last owner of the WorkerMemory, whose control segment is not mapped here.
+    static_cast<void>(block.release());
+    return;
+  }
+  if (block->memory->countGivenBack(*block)) {
+    returnLentBlock(block.release());
+  } else {
+    returnAfterForks(block.release());
+  }
 }
 
 }  // namespace
@@ -33,7 +40,8 @@ WorkerMemory::WorkerMemory(base::Epoch epoch, ipc::Mapping own, ipc::Mapping pee
 void WorkerMemory::addSegment(base::SegmentId id, ipc::Mapping mapping) {
   {
     base::MutexLock lock(mutex_);
-    segments_.push_back({id, std::move(mapping)});
+    auto copied = std::make_unique<CopiedInForks>(mapping.data(), mapping.bytes(), &lent_);
+    segments_.push_back({id, std::move(mapping), std::move(copied)});
   }
   segmentAdded_.notify_all();
 }
@@ -81,11 +89,16 @@ c10::Storage WorkerMemory::adopt(std::span<std::byte> block, base::SegmentId seg
   auto* context =
       new LentBlock{shared_from_this(), segment, offset, block.size(), lease, forkGeneration()};
   lentBytes_.fetch_add(block.size(), std::memory_order_relaxed);
-  lentBlocks_.fetch_add(1, std::memory_order_relaxed);
+  lent_.add(lease.index, block.data(), block.size());
   return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), block.size(),
       c10::DataPtr(block.data(), context, &giveBack, c10::Device(c10::DeviceType::CPU)),
       /*allocator=*/nullptr, /*resizable=*/false));
+}
+
+void returnLentBlock(LentBlock* block) noexcept {
+  const std::unique_ptr<LentBlock> owned(block);
+  ipc::returnLease(block->memory->end().returns(), block->lease);
 }
 
 const LentBlock* lentBlockOf(const c10::Storage& storage) noexcept {

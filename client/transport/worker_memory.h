@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "client/transport/fork_copies.h"
 #include "ipc/channel/client_end.h"
 #include "ipc/channel/lease_table.h"
 #include "ipc/channel/status_page.h"
@@ -61,27 +62,25 @@ class WorkerMemory : public std::enable_shared_from_this<WorkerMemory> {
   uint64_t capacityBytes();
   /// The blocks that adopted storages hold.
   uint64_t lentBytes() const { return lentBytes_.load(std::memory_order_relaxed); }
-  uint64_t lentBlocks() const { return lentBlocks_.load(std::memory_order_relaxed); }
-  /// For the deleter of an adopted storage.
-  void countGivenBack(uint64_t bytes) {
-    lentBytes_.fetch_sub(bytes, std::memory_order_relaxed);
-    lentBlocks_.fetch_sub(1, std::memory_order_relaxed);
-  }
+  uint64_t lentBlocks() const { return lent_.count(); }
+  /// For the deleter of an adopted storage: see LentBlocks::remove().
+  bool countGivenBack(const LentBlock& block);
 
  private:
   struct Segment {
     base::SegmentId id;
     ipc::Mapping mapping;
+    std::unique_ptr<CopiedInForks> copied;
   };
 
   ipc::ClientEnd end_;
   const ipc::Mapping statusPage_;
   base::Mutex mutex_;
   base::Condition segmentAdded_;
+  LentBlocks lent_;
   std::vector<Segment> segments_ ISOPOOL_GUARDED_BY(mutex_);
   bool complete_ ISOPOOL_GUARDED_BY(mutex_) = false;  // no segment will be added
   std::atomic<uint64_t> lentBytes_{0};
-  std::atomic<uint64_t> lentBlocks_{0};
 };
 
 /// The context of a storage that WorkerMemory::adopt made.
@@ -91,8 +90,17 @@ struct LentBlock {
   uint64_t offset = 0;
   uint64_t bytes = 0;
   ipc::Lease lease;
-  uint32_t generation = 0;  ///< of forks: only the process that borrowed the block returns it
+  uint32_t generation = 0;    ///< of forks: only the process that borrowed the block returns it
+  LentBlock* next = nullptr;  ///< of those that returnAfterForks() keeps
 };
+
+inline bool WorkerMemory::countGivenBack(const LentBlock& block) {
+  lentBytes_.fetch_sub(block.bytes, std::memory_order_relaxed);
+  return lent_.remove(block.lease.index);
+}
+
+/// Returns the block's lease to the worker, and deletes the block.
+void returnLentBlock(LentBlock* block) noexcept;
 
 /// The block behind a storage that WorkerMemory::adopt made, else nullptr. Lives as long as the
 /// storage.

@@ -12,7 +12,10 @@ namespace isopool {
 /// An uninitialised, strided CPU tensor in the memory that this process shares with all its
 /// workers. A call transfers it without a copy. `sizes` counts elements, as in at::empty; any
 /// dtype. In every other respect it is an ordinary tensor, and it may outlive all managers. A call
-/// lends the memory to its worker: while the call runs, each side sees what the other side writes.
+/// lends the memory to its worker: while the call runs, each side sees what the other side writes,
+/// and if the worker writes by an operation in place, the tensor's version moves, so that autograd
+/// notices it. A forked child has a private copy (ISOPOOL_FORK_COPY_LIMIT;
+/// docs/memory-and-lifetimes.md).
 ///
 /// If shared memory has reached its limit (ISOPOOL_INPUT_ARENA_LIMIT), the tensor comes
 /// from the heap and is copied when it is passed. Throws c10::Error for another device or
@@ -20,7 +23,8 @@ namespace isopool {
 ISOPOOL_EXPORT at::Tensor empty(at::IntArrayRef sizes, const at::TensorOptions& options = {});
 
 /// True if the tensor's storage is in memory shared with workers: input memory (isopool::empty), or
-/// the result of a call. An undefined tensor is not shared. A result is copied if it is passed to
+/// the result of a call. An undefined tensor is not shared, and none that a forked child has from
+/// its parent. A result is copied if it is passed to
 /// another worker than the one that returned it. Thread-safe.
 ISOPOOL_EXPORT bool isShared(const at::Tensor& tensor);
 

@@ -311,6 +311,14 @@ PageArena::Freed PageArena::dropReference(const void* block) noexcept {
   const uint32_t first = pageOf(block);
   PageEntry& entry = entries_[first];
   if (--entry.references != 0) return Freed::kNothing;
+  if (keepers_ == 0) return freeRun(first);
+  entry.next = kept_;
+  kept_ = first;
+  return Freed::kNothing;
+}
+
+PageArena::Freed PageArena::freeRun(uint32_t first) noexcept {
+  PageEntry& entry = entries_[first];
   const uint32_t pages = entry.pages;
   entry.state = RunState::kNone;
   bytesInUse_ -= static_cast<size_t>(pages) * kPageBytes;

@@ -52,9 +52,9 @@ enum class TrimRule : uint8_t {
 /// free lately. The first kMany segment is the reserve: it is never removed.
 ///
 /// Any thread may call any member, except addSegment(), which only one thread at a time may call. A
-/// forked child must not use its parent's arena. No member waits for another process; the lock is
-/// held for microseconds, except by restoreSharedPages() and leaveSegments(). allocate() waits for
-/// one step of a trim if it finds no room while one runs.
+/// forked child must not use its parent's arena, except by becomePrivate(). No member waits for
+/// another process; the lock is held for microseconds, except by restoreSharedPages() and
+/// leaveSegments(). allocate() waits for one step of a trim if it finds no room while one runs.
 class PageArena {
  public:
   /// The largest block that is not large, see SegmentUse.
@@ -140,6 +140,19 @@ class PageArena {
   /// allocated, restored or trimmed afterwards.
   void leaveSegments() noexcept;
 
+  /// For the handlers of fork(): a child may walk the records only if they were not being changed.
+  base::Mutex& recordsMutex() const noexcept ISOPOOL_RETURNS(mutex_) { return mutex_; }
+  /// The size of all live blocks, with recordsMutex() held.
+  size_t bytesInUseLocked() const noexcept ISOPOOL_REQUIRES(mutex_) { return bytesInUse_; }
+  /// Until releaseFreedBlocks(), blocks whose last reference ends keep their memory and content: a
+  /// forked child may still copy them. Each call needs one of releaseFreedBlocks().
+  void keepFreedBlocks() noexcept ISOPOOL_REQUIRES(mutex_);
+  void releaseFreedBlocks() noexcept;
+  /// In a forked child: live blocks become private memory at the same addresses. Makes system calls
+  /// only. False if there is no memory: then some are still shared. Nothing may be allocated
+  /// afterwards.
+  bool becomePrivate() noexcept ISOPOOL_REQUIRES(mutex_);
+
   /// The reservation, which contains all blocks.
   std::span<const std::byte> addressSpace() const noexcept {
     return {reservation_.data(), reservation_.bytes()};
@@ -221,6 +234,7 @@ class PageArena {
   uint32_t mergeFreeRun(const Segment& segment, Run run) noexcept ISOPOOL_REQUIRES(mutex_);
   Run takeRun(uint32_t pages, Fit fit) noexcept ISOPOOL_REQUIRES(mutex_);
   Run takeFrom(Bins& bins, uint32_t pages, uint32_t mostPages) noexcept ISOPOOL_REQUIRES(mutex_);
+  Freed freeRun(uint32_t first) noexcept ISOPOOL_REQUIRES(mutex_);
   bool fillRun(uint32_t first, uint32_t pages) noexcept;
   uint32_t countAbsent(uint32_t first, uint32_t end) const noexcept ISOPOOL_REQUIRES(mutex_);
   void setAbsent(uint32_t first, uint32_t end, bool absent) noexcept ISOPOOL_REQUIRES(mutex_);
@@ -260,6 +274,8 @@ class PageArena {
   size_t bytesInUse_ ISOPOOL_GUARDED_BY(mutex_) = 0;
   size_t reserveBytes_ ISOPOOL_GUARDED_BY(mutex_) = 0;
   bool trimming_ ISOPOOL_GUARDED_BY(mutex_) = false;
+  uint32_t keepers_ ISOPOOL_GUARDED_BY(mutex_) = 0;  // calls of keepFreedBlocks()
+  uint32_t kept_ ISOPOOL_GUARDED_BY(mutex_) = 0;     // blocks without reference, linked by `next`
 };
 
 }  // namespace isopool::ipc

@@ -271,6 +271,40 @@ int makesSharedMemoryInForks(int deeper) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 2;
 }
 
+// Says what a forked child has of a tensor in shared memory, and what the program is told.
+int forkWithTensors() {
+  std::string warnings;
+  isopool::setLogger(
+      [&](isopool::LogLevel, std::string_view text) { warnings += std::string(text) + "\n"; });
+  at::Tensor x = isopool::empty({1 << 20}).fill_(1);
+  int toChild[2];
+  if (!isopool::isShared(x) || ::pipe(toChild) != 0) return 1;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    char byte = 0;
+    if (::read(toChild[0], &byte, 1) != 1) ::_exit(99);
+    ::_exit(x[12345].item<int>());
+  }
+  x.fill_(2);
+  if (::write(toChild[1], "x", 1) != 1) return 1;
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  std::string seen = "the child ended by another way";
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) seen = "the child ended by SIGSEGV";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 1) seen = "the child has a copy";
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 2) seen = "the child shares it";
+  if (warnings.empty()) {
+    seen += "; no warning";
+  } else {
+    seen += warnings.find("ISOPOOL_FORK_COPY_LIMIT") != std::string::npos
+                ? "; a warning names ISOPOOL_FORK_COPY_LIMIT"
+                : "; " + warnings;
+  }
+  say(seen);
+  isopool::setLogger(nullptr);
+  return 0;
+}
+
 int forking(const char* package) {
   begin(package);
   const pid_t child = ::fork();
@@ -351,6 +385,7 @@ int main(int argc, char** argv) {
       {"limited_address_space", [&] { return limitedAddressSpace(package); }},
       {"forks_of_forks", [&] { return makesSharedMemoryInForks(8); }},
       {"fork", [&] { return forking(package); }},
+      {"fork_with_tensors", [&] { return forkWithTensors(); }},
       {"limit", [&] { return limit(package); }},
       {"empty", [&] { return makeEmpty(); }},
   };
