@@ -24,7 +24,6 @@ using std::chrono::milliseconds;
 
 // For the workers of a new pool: they are forked one after the other, in milliseconds each, from a
 // process in which Python runs already.
-constexpr std::chrono::seconds kOpenPatience(120);
 constexpr milliseconds kLongestSleep(100);
 // In ns. Waiting behind a call of up to this length costs less than the gap between two calls.
 constexpr int64_t kShortCall = 1'000'000;
@@ -69,7 +68,7 @@ Pool::Pool(std::shared_ptr<SupervisorConnection> connection, PoolSettings settin
 
 Pool::~Pool() = default;
 
-void Pool::open() {
+void Pool::open(std::chrono::milliseconds patience) {
   for (uint32_t i = 0; i < settings_.workers; ++i) {
     auto slot = std::make_shared<WorkerSlot>();
     slot->pool = weak_from_this();
@@ -96,7 +95,7 @@ void Pool::open() {
     if (connection_ == connection) id_ = id;
   }
   Deadline deadline;
-  if (!noKill()) deadline = Clock::now() + kOpenPatience;
+  if (!noKill()) deadline = Clock::now() + patience;
   for (const auto& slot : slots_) {
     const auto channel = liveChannel(*slot, deadline);
     setup_.configure(slot, *channel, deadline);
@@ -167,6 +166,21 @@ std::vector<PoolSetting> Pool::settingsInForce() {
     }
   }
   return all;
+}
+
+// For a slot that no worker serves yet: a worker attaches a program between two calls.
+std::string Pool::whatItWaitsFor(const std::shared_ptr<SupervisorConnection>& connection) {
+  if (!connection) return " was being started";
+  std::shared_ptr<WorkerLink> busiest;
+  for (const auto& each : connection->spares()) {
+    if (each->othersCalls() == 0) continue;
+    if (!busiest || each->runningFor() > busiest->runningFor()) busiest = each;
+  }
+  if (!busiest) return " was being started";
+  const auto time = std::chrono::duration_cast<std::chrono::seconds>(busiest->runningFor());
+  return " was not free for this program: the process " + std::to_string(busiest->processId()) +
+         " has been running one call of another program for " + std::to_string(time.count()) +
+         " s (isopool workers names that program; limits.call_time ends such calls)";
 }
 
 // ---- Reservations ----------------------------------------------------------------------------
@@ -444,9 +458,11 @@ std::shared_ptr<WorkerLink> Pool::liveChannel(WorkerSlot& slot, const Deadline& 
     if (serves(slot, WorkerSetup::configuredByThisThread())) return slot.channel;
     if (!slot.quarantine.empty()) throw PoolUnavailable(slot.quarantine);
     if (deadline && Clock::now() >= *deadline) {
-      throw DeadlineExceeded(
-          "the deadline passed while worker " + std::to_string(slot.index) + " was being started",
-          /*started=*/false);
+      const std::shared_ptr<SupervisorConnection> connection = connection_;
+      lock.unlock();
+      throw DeadlineExceeded("the deadline passed while worker " + std::to_string(slot.index) +
+                                 whatItWaitsFor(connection),
+                             /*started=*/false);
     }
     const auto look = Clock::now() + kLongestSleep;
     changed_.wait_until(lock, deadline ? std::min(*deadline, look) : look);

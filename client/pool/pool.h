@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -82,9 +83,9 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
 
   /// Asks the supervisor for the workers and waits until all of them serve and the environment was
   /// applied to them. Call once, before other threads have the pool; after an exception call
-  /// close(). Throws SupervisorLost, PoolUnavailable, DeadlineExceeded after two minutes (not with
+  /// close(). Throws SupervisorLost, PoolUnavailable, DeadlineExceeded after `patience` (not with
   /// noKill()), and what the environment throws.
-  void open();
+  void open(std::chrono::milliseconds patience = std::chrono::minutes(2));
   /// Call when the manager ends: calls in flight fail, and every later use throws Error. Waits for
   /// the executor's threads and their callbacks, and, if this was the connection's last owner, for
   /// the supervisor's end. Has no effect in a forked child.
@@ -281,6 +282,7 @@ class Pool final : public PoolEvents, public std::enable_shared_from_this<Pool> 
                                          const WorkerLink* configured = nullptr)
       ISOPOOL_REQUIRES(mutex_);
   WorkerReservation reserveLocked(std::shared_ptr<WorkerSlot> slot) ISOPOOL_REQUIRES(mutex_);
+  static std::string whatItWaitsFor(const std::shared_ptr<SupervisorConnection>& connection);
   static void takeLocked(WorkerSlot& slot);
   void leaveLocked(WorkerSlot& slot) ISOPOOL_REQUIRES(mutex_);
   bool leavesPlaceFree(const WorkerSlot& slot) const ISOPOOL_REQUIRES(mutex_);
