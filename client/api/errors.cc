@@ -26,6 +26,7 @@ namespace {
 std::string describe(const WorkerLost::Death& death, bool started) {
   std::string text = client::deathText(death);
   text += started ? " while it ran this call" : " before this call started";
+  if (!started && death.ofOtherProgram) text += ", while it ran code of another program";
   if (!death.crashLog.empty()) text += "; its crash log:\n" + death.crashLog;
   return text;
 }

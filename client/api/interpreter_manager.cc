@@ -183,7 +183,7 @@ std::vector<at::IValue> InterpreterManager::callOnAll(
         result = callee.call(args, kwargs, client::optionsUntil(deadline));
       } catch (const WorkerLost& death) {
         // The call has not started: the worker's replacement runs it.
-        if (death.started() || ++lost == client::kMostLostInPreparation) throw;
+        if (death.started() || client::isLastLoss(death, lost)) throw;
         continue;
       } catch (const SupervisorLost& loss) {
         if (loss.started() || !impl_->pool->reconnects()) throw;

@@ -299,9 +299,9 @@ InterpreterSession ReplicatedObj::acquireSession(const SessionOptions& sessionOp
       session.self = sessionOptions.ownReplica ? ownReplicaIn(*session.impl_, object, deadline)
                                                : objectIn(*session.impl_, object, deadline);
       return session;
-    } catch (const WorkerLost&) {
+    } catch (const WorkerLost& death) {
       // No code of the caller has run there: tries again on the replacement.
-      if (!session.impl_->channel->dead() || ++lost == client::kMostLostInPreparation) throw;
+      if (!session.impl_->channel->dead() || client::isLastLoss(death, lost)) throw;
     } catch (const SupervisorLost&) {
       if (!session.impl_->channel->dead() || !pool->reconnects()) throw;
     }

@@ -213,8 +213,8 @@ bool Preparation::on(WorkerLink& channel, PoolMigration* migration) {
     }
     object_.replicas.restore(channel, deadline_);
     return true;
-  } catch (const WorkerLost&) {
-    if (!channel.dead() || ++lost_ == kMostLostInPreparation) throw;
+  } catch (const WorkerLost& death) {
+    if (!channel.dead() || isLastLoss(death, lost_)) throw;
     pool.checkForRetry(channel);
     return false;
   } catch (const SupervisorLost&) {

@@ -87,8 +87,8 @@ std::shared_ptr<SessionImpl> openSession(const std::shared_ptr<Pool>& pool,
     try {
       pool->setup().configure(slot, *channel, deadline);
       return session;
-    } catch (const WorkerLost&) {
-      if (!channel->dead() || ++lost == kMostLostInPreparation) throw;
+    } catch (const WorkerLost& death) {
+      if (!channel->dead() || isLastLoss(death, lost)) throw;
       pool->addUser(*slot);
     } catch (const SupervisorLost&) {
       if (!channel->dead() || !pool->reconnects()) throw;

@@ -93,6 +93,12 @@ at::IValue step(Pool& pool, WorkerLink& channel, ipc::Operation operation, Reque
 /// would kill the next one.
 inline constexpr int kMostLostInPreparation = 3;
 
+/// Counts a death during the preparation, unless the worker ran code of another program. True if it
+/// is the last one that the request survives.
+inline bool isLastLoss(const WorkerLost& death, int& lost) {
+  return !death.ofOtherProgram() && ++lost == kMostLostInPreparation;
+}
+
 /// Whether a session has to be admitted to a pool whose supervisor is about to end.
 enum class Admission : uint8_t {
   kNeeded,

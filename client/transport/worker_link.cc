@@ -133,6 +133,14 @@ uint32_t WorkerLink::othersCalls() const {
   return 1 + statusPage->waitingClients.load(std::memory_order_relaxed);
 }
 
+bool WorkerLink::ranOtherProgram() const {
+  const ipc::WorkerStatusPage* statusPage = memory_->statusPage();
+  if (!sharedWorker_ || statusPage == nullptr) return false;
+  uint64_t client = statusPage->runningClient.load(std::memory_order_relaxed);
+  if (client == 0) client = statusPage->lastClient.load(std::memory_order_relaxed);
+  return client != 0 && client != sharedWorker_->client;
+}
+
 uint32_t WorkerLink::awaited() const {
   const auto awaited = static_cast<int32_t>(pending_.load(std::memory_order_relaxed)) -
                        abandoned_.load(std::memory_order_relaxed);
@@ -286,6 +294,7 @@ void WorkerLink::readDeath() {
       }
     }
   }
+  death_.ofOtherProgram = ranOtherProgram();
   if (death_.crashLog.empty() && crashLog_.valid()) {
     constexpr off_t kLongest = 4096;
     const off_t end = ::lseek(crashLog_.get(), 0, SEEK_END);

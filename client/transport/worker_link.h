@@ -290,6 +290,8 @@ class WorkerLink : public std::enable_shared_from_this<WorkerLink> {
   void release(PendingRequest& request);
   void poison(const std::string& reason);
   void readDeath();
+  /// The worker runs a request of another program, or none and the last one was of another.
+  bool ranOtherProgram() const;
   bool causeKnown();
   std::vector<c10::Storage> importStorages(const PendingRequest& request,
                                            const ipc::PayloadReader& reader);

@@ -64,10 +64,11 @@ class ISOPOOL_EXPORT WorkerLost : public Error {
   struct Death {
     std::string worker;  ///< "worker 1 (pid 4711)"
     int processId = 0;
-    int signal = 0;           ///< the signal that killed it; 0 if it exited by itself
-    int exitCode = 0;         ///< meaningful if `signal` is 0
-    bool causeKnown = false;  ///< false: signal and exitCode could not be read
-    std::string crashLog;     ///< the last lines of its error stream, and its Python stack
+    int signal = 0;               ///< the signal that killed it; 0 if it exited by itself
+    int exitCode = 0;             ///< meaningful if `signal` is 0
+    bool causeKnown = false;      ///< false: signal and exitCode could not be read
+    std::string crashLog;         ///< the last lines of its error stream, and its Python stack
+    bool ofOtherProgram = false;  ///< see WorkerLost::ofOtherProgram()
   };
   WorkerLost(Death death, bool started);
 
@@ -77,6 +78,9 @@ class ISOPOOL_EXPORT WorkerLost : public Error {
   int exitCode() const { return death_.exitCode; }
   bool causeKnown() const { return death_.causeKnown; }
   const std::string& crashLog() const { return death_.crashLog; }
+  /// True if the code that ran in the worker when it died, or last, was of another program that
+  /// shares the supervisor. The worker itself published that.
+  bool ofOtherProgram() const { return death_.ofOtherProgram; }
   /// Deprecated alias of crashLog(), for one release.
   [[deprecated("it is crashLog() now")]] const std::string& lastWords() const {
     return death_.crashLog;

@@ -104,7 +104,8 @@ class ISOPOOL_EXPORT Interpreter {
 
   /// A session on this worker. If the worker is dead, waits for its replacement. Throws
   /// DeadlineExceeded, PoolUnavailable if the slot is quarantined, WorkerLost if three workers in a
-  /// row die while they are prepared, SupervisorLost, and Error if the manager no longer exists.
+  /// row die while they are prepared (not counted: WorkerLost::ofOtherProgram()), SupervisorLost,
+  /// and Error if the manager no longer exists.
   InterpreterSession acquireSession(const CallOptions& options = {}) const;
 
   /// The process ID of the worker; no value while the worker is replaced and after the manager's

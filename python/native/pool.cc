@@ -61,7 +61,7 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
   const std::vector<at::IValue> values = toValues(args);
   const CallOptions options = withTimeout(timeout);
   constexpr int kMostLost = 3;
-  for (int lost = 1;; ++lost) {
+  for (int lost = 0;;) {
     try {
       return unlocked([&] {
         const auto manager = pool.manager();
@@ -71,8 +71,9 @@ std::shared_ptr<Model> create(const Pool& pool, const std::string& module, const
                                  manager->createMovable(std::move(made), &session, options));
       });
     } catch (const WorkerLost& error) {
-      // A worker that was killed a moment ago may still be chosen.
-      if (error.started() || lost == kMostLost) throw;
+      // A worker that was killed a moment ago may still be chosen. What other programs of a shared
+      // supervisor do to a worker does not count.
+      if (error.started() || (!error.ofOtherProgram() && ++lost == kMostLost)) throw;
     }
   }
 }
