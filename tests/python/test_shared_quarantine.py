@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import isopool
 import pytest
+from torch.package import PackageExporter
 
 SEED = int(os.environ.get("ISOPOOL_TEST_SEED", random.randrange(1 << 30)))
 # On a machine that runs other tests, too.
@@ -23,9 +24,6 @@ import os, threading
 
 def doubles():
     return lambda x: 2 * x
-
-def dies_at_load():
-    os.abort()
 
 def dies_in_call():
     return lambda x: os._exit(3)
@@ -58,6 +56,8 @@ while True:
         with isopool.Pool(2, address=address) as pool:
             for _ in range(chance.randrange(1, 40)):
                 try:
+                    if kind == "dies_at_load":
+                        pool.load(f"{file}.pt", pickle=("model", "dies.pkl"), timeout=30)
                     model = pool.load(f"{file}:{kind.replace('warm_up', 'call')}", timeout=30)
                     if kind == "dies_in_warm_up":
                         model.warm_up(1)
@@ -73,6 +73,11 @@ while True:
         print(type(error).__name__, error, flush=True)
         time.sleep(chance.random() / 10)
 """
+
+
+class DiesWhenLoaded:
+    def __reduce__(self):  # type: ignore[no-untyped-def]
+        return os.abort, ()
 
 
 @pytest.fixture
@@ -124,6 +129,9 @@ def test_programs_whose_models_end_workers_harm_no_other_program(address: str, t
     chance = random.Random(SEED)
     file = tmp_path / "app.py"
     file.write_text(MODELS)
+    with PackageExporter(f"{file}.pt") as exporter:
+        exporter.extern("posix")
+        exporter.save_pickle("model", "dies.pkl", DiesWhenLoaded())
     pools = [isopool.Pool(chance.randrange(1, 3), address=address) for _ in range(2)]
     kinds = ["dies_at_load", *chance.sample(KINDS, 2)]
     crashers = [
@@ -151,11 +159,14 @@ def test_programs_whose_models_end_workers_harm_no_other_program(address: str, t
     finally:
         for crasher in crashers:
             crasher.kill()
-    for crasher in crashers:
-        crasher.communicate()
+    said = dict(zip(kinds, [crasher.communicate()[0] for crasher in crashers], strict=True))
     log = (tmp_path / "log").read_text()
     print(f"{kinds}: {[(each.calls, each.longest) for each in victims]}, attached in {attached}")
     assert [each.wrong for each in victims] == ["", ""], log[-5000:]
     assert all(each.calls > 10 for each in victims)
     assert max([*attached, *(each.longest for each in victims)]) < PATIENCE
     assert "stays empty" not in log, log[-5000:]
+    # The other kinds complete a call in each worker before it dies: a step of a session.
+    assert "PoolUnavailable this program gets no further worker for " in said["dies_at_load"], log[-5000:]
+    assert "its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in said["dies_at_load"]
+    assert "ms: its model 'app.py.pt:model/dies.pkl' ended 4 workers in a row" in log, log[-5000:]
